@@ -1,0 +1,65 @@
+package diag
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Severity of a Diagnostic.
+type Severity int
+
+// Severities. An object with an Error is not used; one with a Warning is.
+const (
+	Warning Severity = iota
+	Error
+)
+
+func (s Severity) String() string {
+	if s == Error {
+		return "error"
+	}
+	return "warning"
+}
+
+// MarshalText writes the severity as a word.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Diagnostic says what is wrong with one object. Bad input yields diagnostics, not errors.
+type Diagnostic struct {
+	Severity Severity `json:"severity"`
+	Code     string   `json:"code"`             // stable: IST0101 where istioctl analyze has the same finding, else a word such as UnknownField
+	Object   string   `json:"object,omitempty"` // VirtualService a/web, empty when the document does not say
+	Field    string   `json:"field,omitempty"`  // spec.http[0].route[1].weight
+	Message  string   `json:"message"`          // what is wrong
+	Fix      string   `json:"fix,omitempty"`    // what to write instead
+	File     string   `json:"file,omitempty"`
+	Line     int      `json:"line,omitempty"`   // from 1; 0 is unknown
+	Column   int      `json:"column,omitempty"` // from 1, in characters
+}
+
+// String is one line: file:line:column: severity: object: field: message (fix).
+func (d Diagnostic) String() string {
+	var b strings.Builder
+	if d.File != "" {
+		b.WriteString(d.File)
+		if d.Line > 0 {
+			fmt.Fprintf(&b, ":%d:%d", d.Line, d.Column)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(d.Severity.String() + ": ")
+	if d.Object != "" {
+		b.WriteString(d.Object + ": ")
+	}
+	if d.Field != "" {
+		b.WriteString(d.Field + ": ")
+	}
+	b.WriteString(d.Message)
+	if d.Fix != "" {
+		b.WriteString("; " + d.Fix)
+	}
+	if d.Code != "" {
+		b.WriteString(" [" + d.Code + "]")
+	}
+	return b.String()
+}

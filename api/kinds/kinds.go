@@ -1,0 +1,170 @@
+package kinds
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
+	securityv1 "istio.io/api/security/v1"
+	telemetryv1 "istio.io/api/telemetry/v1"
+)
+
+// Kind describes one resource kind of the Kubernetes API. Kinds are compared by pointer.
+type Kind struct {
+	Name     string   // as in YAML: VirtualService
+	Group    string   // empty for the core group
+	Versions []string // served versions, the preferred one first; all share one schema
+	Plural   string   // as in URLs: virtualservices
+	Cluster  bool     // cluster-scoped: objects have no namespace
+	Istio    bool     // New gives the spec, a proto.Message; else New gives the whole Kubernetes object
+	Security bool     // leaving such an object out would open what it closes
+	New      func() any
+}
+
+// Object is one configuration object, frozen.
+type Object struct {
+	Key
+	UID         string
+	Labels      map[string]string
+	Annotations map[string]string
+	Created     time.Time // zero where the source does not say: then ties go by namespace and name
+	Position    string    // where it was read, file:line:column; empty for objects of an API server
+
+	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any other (*corev1.Service …).
+	Spec any
+}
+
+// Key names one object.
+type Key struct {
+	Kind      *Kind
+	Namespace string // empty for cluster-scoped kinds
+	Name      string
+}
+
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind.Name + " " + k.Name
+	}
+	return k.Kind.Name + " " + k.Namespace + "/" + k.Name
+}
+
+// Change is one object created, updated or deleted, from any source, already validated.
+type Change struct {
+	Key
+	Object *Object // nil: the object is gone
+}
+
+// Path is the object's URL path in the Kubernetes API without the resource name's plural: what Istio writes into Envoy metadata,
+// /apis/networking.istio.io/v1/namespaces/<ns>/virtual-service/<name>.
+func (k Key) Path() string {
+	return "/apis/" + k.Kind.Group + "/" + k.Kind.Versions[0] + "/namespaces/" + k.Namespace + "/" + kebab(k.Kind.Name) + "/" + k.Name
+}
+
+func kebab(s string) string {
+	b := make([]byte, 0, len(s)+4)
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' {
+			if i > 0 {
+				b = append(b, '-')
+			}
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+func istio(group, name, plural string, newSpec func() any) *Kind {
+	return &Kind{Name: name, Group: group, Versions: []string{"v1", "v1beta1", "v1alpha3"}, Plural: plural, Istio: true, New: newSpec}
+}
+
+func security(name, plural string, newSpec func() any) *Kind {
+	return &Kind{Name: name, Group: "security.istio.io", Versions: []string{"v1", "v1beta1"}, Plural: plural, Istio: true, Security: true, New: newSpec}
+}
+
+func gateway(name, plural string, newObject func() any, versions ...string) *Kind {
+	return &Kind{Name: name, Group: "gateway.networking.k8s.io", Versions: versions, Plural: plural, New: newObject}
+}
+
+// The kinds. Every list of kinds in the project is made from All.
+var (
+	DestinationRule = istio("networking.istio.io", "DestinationRule", "destinationrules", func() any { return &networkingv1.DestinationRule{} })
+	Gateway         = istio("networking.istio.io", "Gateway", "gateways", func() any { return &networkingv1.Gateway{} })
+	ServiceEntry    = istio("networking.istio.io", "ServiceEntry", "serviceentries", func() any { return &networkingv1.ServiceEntry{} })
+	Sidecar         = istio("networking.istio.io", "Sidecar", "sidecars", func() any { return &networkingv1.Sidecar{} })
+	VirtualService  = istio("networking.istio.io", "VirtualService", "virtualservices", func() any { return &networkingv1.VirtualService{} })
+	WorkloadEntry   = istio("networking.istio.io", "WorkloadEntry", "workloadentries", func() any { return &networkingv1.WorkloadEntry{} })
+	WorkloadGroup   = istio("networking.istio.io", "WorkloadGroup", "workloadgroups", func() any { return &networkingv1.WorkloadGroup{} })
+	EnvoyFilter     = &Kind{Name: "EnvoyFilter", Group: "networking.istio.io", Versions: []string{"v1alpha3"}, Plural: "envoyfilters", Istio: true, New: func() any { return &networkingv1alpha3.EnvoyFilter{} }}
+	ProxyConfig     = &Kind{Name: "ProxyConfig", Group: "networking.istio.io", Versions: []string{"v1beta1"}, Plural: "proxyconfigs", Istio: true, New: func() any { return &networkingv1beta1.ProxyConfig{} }}
+
+	AuthorizationPolicy   = security("AuthorizationPolicy", "authorizationpolicies", func() any { return &securityv1.AuthorizationPolicy{} })
+	PeerAuthentication    = security("PeerAuthentication", "peerauthentications", func() any { return &securityv1.PeerAuthentication{} })
+	RequestAuthentication = security("RequestAuthentication", "requestauthentications", func() any { return &securityv1.RequestAuthentication{} })
+
+	Telemetry        = &Kind{Name: "Telemetry", Group: "telemetry.istio.io", Versions: []string{"v1", "v1alpha1"}, Plural: "telemetries", Istio: true, New: func() any { return &telemetryv1.Telemetry{} }}
+	TrafficExtension = &Kind{Name: "TrafficExtension", Group: "extensions.istio.io", Versions: []string{"v1alpha1"}, Plural: "trafficextensions", Istio: true, New: func() any { return &extensionsv1alpha1.TrafficExtension{} }}
+	WasmPlugin       = &Kind{Name: "WasmPlugin", Group: "extensions.istio.io", Versions: []string{"v1alpha1"}, Plural: "wasmplugins", Istio: true, New: func() any { return &extensionsv1alpha1.WasmPlugin{} }}
+
+	GatewayClass     = clusterScoped(gateway("GatewayClass", "gatewayclasses", func() any { return &gatewayv1.GatewayClass{} }, "v1", "v1beta1"))
+	KubeGateway      = gateway("Gateway", "gateways", func() any { return &gatewayv1.Gateway{} }, "v1", "v1beta1")
+	HTTPRoute        = gateway("HTTPRoute", "httproutes", func() any { return &gatewayv1.HTTPRoute{} }, "v1", "v1beta1")
+	GRPCRoute        = gateway("GRPCRoute", "grpcroutes", func() any { return &gatewayv1.GRPCRoute{} }, "v1")
+	TLSRoute         = gateway("TLSRoute", "tlsroutes", func() any { return &gatewayv1.TLSRoute{} }, "v1", "v1alpha3", "v1alpha2")
+	TCPRoute         = gateway("TCPRoute", "tcproutes", func() any { return &gatewayv1.TCPRoute{} }, "v1", "v1alpha2")
+	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", func() any { return &gatewayv1.ReferenceGrant{} }, "v1", "v1beta1")
+	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", func() any { return &gatewayv1.BackendTLSPolicy{} }, "v1", "v1alpha3")
+
+	Service       = &Kind{Name: "Service", Versions: []string{"v1"}, Plural: "services", New: func() any { return &corev1.Service{} }}
+	EndpointSlice = &Kind{Name: "EndpointSlice", Group: "discovery.k8s.io", Versions: []string{"v1"}, Plural: "endpointslices", New: func() any { return &discoveryv1.EndpointSlice{} }}
+	Pod           = &Kind{Name: "Pod", Versions: []string{"v1"}, Plural: "pods", New: func() any { return &corev1.Pod{} }}
+	Node          = &Kind{Name: "Node", Versions: []string{"v1"}, Plural: "nodes", Cluster: true, New: func() any { return &corev1.Node{} }}
+	Namespace     = &Kind{Name: "Namespace", Versions: []string{"v1"}, Plural: "namespaces", Cluster: true, New: func() any { return &corev1.Namespace{} }}
+	Secret        = &Kind{Name: "Secret", Versions: []string{"v1"}, Plural: "secrets", New: func() any { return &corev1.Secret{} }}
+	ConfigMap     = &Kind{Name: "ConfigMap", Versions: []string{"v1"}, Plural: "configmaps", New: func() any { return &corev1.ConfigMap{} }}
+)
+
+func clusterScoped(k *Kind) *Kind {
+	k.Cluster = true
+	return k
+}
+
+// All gives every kind, in the order in which sources should load them: what others are resolved against comes first.
+func All() []*Kind {
+	return []*Kind{
+		Namespace, Node, ConfigMap, Secret, Pod, Service, EndpointSlice,
+		WorkloadEntry, WorkloadGroup, ServiceEntry, Sidecar, DestinationRule, Gateway, VirtualService, EnvoyFilter, ProxyConfig,
+		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry, WasmPlugin, TrafficExtension,
+		GatewayClass, KubeGateway, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, ReferenceGrant, BackendTLSPolicy,
+	}
+}
+
+// Find gives the kind of an apiVersion ("v1", "networking.istio.io/v1") and kind, or nil.
+func Find(apiVersion, kind string) *Kind {
+	for _, k := range All() {
+		if k.Name != kind {
+			continue
+		}
+		for _, v := range k.Versions {
+			if k.APIVersion(v) == apiVersion {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// APIVersion is what a YAML document of version v says in its field apiVersion.
+func (k *Kind) APIVersion(v string) string {
+	if k.Group == "" {
+		return v
+	}
+	return k.Group + "/" + v
+}

@@ -1,0 +1,28 @@
+package snapshot
+
+import (
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Delta says in what a Snapshot differs from the one before, so that a push can be kept to what changed and can name its cause.
+type Delta struct {
+	// Full: more than endpoints changed. Every cohort has to be looked at anew.
+	Full bool
+
+	// Endpoints are the services whose endpoints changed, whether or not Full is set.
+	Endpoints []registry.ServiceKey
+
+	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, secret, namespace.
+	Triggers map[string]int
+
+	// Causes names what changed, "VirtualService a/web", at most MaxCauses of them.
+	Causes []string
+
+	// Received is when the first of the changes arrived; the zero time where there is none.
+	Received time.Time
+}
+
+// MaxCauses bounds the list of causes of one commit.
+const MaxCauses = 16

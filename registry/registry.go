@@ -1,0 +1,226 @@
+package registry
+
+import (
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Registry turns changes of configuration objects into changes of services, endpoints and workloads.
+type Registry interface {
+	// Apply takes a batch of changes and gives what they alter. Objects of kinds that the registry does not read are ignored.
+	Apply([]kinds.Change) Changes
+}
+
+// Changes is what became different, by key: later changes replace earlier ones.
+type Changes struct {
+	Services  map[ServiceKey]*Service    // nil: the service is gone
+	Endpoints map[ServiceKey][]*Endpoint // the whole new list, sorted by CompareEndpoints; empty: none is left
+	Workloads map[WorkloadKey]*Workload  // nil: the workload is gone
+}
+
+// Empty tells that nothing became different.
+func (c Changes) Empty() bool { return len(c.Services)+len(c.Endpoints)+len(c.Workloads) == 0 }
+
+// ServiceKey names a service: two namespaces may each have a ServiceEntry for one host.
+type ServiceKey struct {
+	Namespace string
+	Host      string // lower case, without a trailing dot; may begin with "*."
+}
+
+// Protocol is what a port speaks, in Istio's spelling.
+type Protocol string
+
+// Protocols. Unsupported means that Envoy is to sniff.
+const (
+	HTTP        Protocol = "HTTP"
+	HTTPS       Protocol = "HTTPS"
+	HTTP2       Protocol = "HTTP2"
+	GRPC        Protocol = "GRPC"
+	GRPCWeb     Protocol = "GRPC-Web"
+	HTTPProxy   Protocol = "HTTP_PROXY"
+	TCP         Protocol = "TCP"
+	TLS         Protocol = "TLS"
+	Mongo       Protocol = "Mongo"
+	Redis       Protocol = "Redis"
+	MySQL       Protocol = "MySQL"
+	UDP         Protocol = "UDP"
+	Unsupported Protocol = "UnsupportedProtocol"
+)
+
+// IsHTTP tells a protocol whose requests Envoy routes one by one.
+func (p Protocol) IsHTTP() bool {
+	switch p {
+	case HTTP, HTTP2, GRPC, GRPCWeb, HTTPProxy:
+		return true
+	}
+	return false
+}
+
+// IsHTTP2 tells a protocol that is HTTP/2 on the wire.
+func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC || p == GRPCWeb }
+
+// IsTLS tells a protocol whose connections begin with a ClientHello.
+func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
+
+// IsTCP tells a protocol that is forwarded as bytes.
+func (p Protocol) IsTCP() bool {
+	switch p {
+	case TCP, HTTPS, TLS, Mongo, Redis, MySQL:
+		return true
+	}
+	return false
+}
+
+// Sniffed tells a port whose protocol Envoy has to find out.
+func (p Protocol) Sniffed() bool { return p == Unsupported }
+
+// Resolution says how Envoy finds the endpoints of a service.
+type Resolution int
+
+// Resolutions.
+const (
+	ClientSide    Resolution = iota // endpoints come by EDS
+	DNS                             // Envoy resolves all endpoint names: STRICT_DNS
+	DNSRoundRobin                   // Envoy resolves one name: LOGICAL_DNS
+	DynamicDNS                      // Envoy resolves whatever host a request names
+	Passthrough                     // the original destination: headless services, ServiceEntry NONE
+	Alias                           // another name of the service ExternalName: it has no cluster of its own
+)
+
+// Provider is where a service comes from.
+type Provider int
+
+// Providers.
+const (
+	Kubernetes Provider = iota
+	External            // ServiceEntry
+)
+
+// Service is one service that proxies may call.
+type Service struct {
+	Host      string // fully qualified: web.a.svc.cluster.local
+	Namespace string
+	Name      string // the object's name; for a ServiceEntry, its host
+	Object    string // the name of the object that it was made from
+	Provider  Provider
+
+	Addresses    []string // cluster IPs, ServiceEntry addresses and CIDRs, in the order of the object; empty when headless or without address
+	AutoAddress  []string // addresses allotted to a ServiceEntry without its own, used where the proxy has DNS_AUTO_ALLOCATE
+	Ports        []Port   // in the order of the object
+	Resolution   Resolution
+	Headless     bool   // a Kubernetes service with clusterIP None
+	ExternalName string // the target of an Alias, else empty
+	MeshExternal bool
+
+	ExportTo        []string // as written, trimmed: ".", "*", "~" or namespaces; empty means the mesh's default
+	Labels          map[string]string
+	Selector        map[string]string // of pods, or of a ServiceEntry's workloads; nil without one
+	ServiceAccounts []string          // SPIFFE IDs that the service itself names: annotations, subjectAltNames
+	Created         time.Time
+
+	PublishNotReady bool   // not-ready endpoints count as ready
+	NodeLocal       bool   // internalTrafficPolicy: Local
+	TrafficDist     string // PreferClose, PreferSameZone, PreferSameNode, or empty
+	Unhealthy       bool   // unhealthy endpoints are to be sent as well (persistent sessions)
+}
+
+// Key names the service.
+func (s *Service) Key() ServiceKey { return ServiceKey{s.Namespace, s.Host} }
+
+// Port gives the port of that number, or nil.
+func (s *Service) Port(number uint32) *Port {
+	for i := range s.Ports {
+		if s.Ports[i].Number == number {
+			return &s.Ports[i]
+		}
+	}
+	return nil
+}
+
+// Port is one port of a service.
+type Port struct {
+	Name       string
+	Number     uint32
+	TargetPort string // number or name as written, empty for the same number
+	Protocol   Protocol
+}
+
+// Health of an endpoint.
+type Health int
+
+// Health values. Terminating endpoints are not handed on at all.
+const (
+	Healthy Health = iota
+	Unhealthy
+	Draining
+)
+
+// Endpoint is one address behind one port of a service.
+type Endpoint struct {
+	Address     string // IP, host name (DNS services), or unix:///path
+	Port        uint32
+	ServicePort string // the name of the service port that it serves
+	Labels      map[string]string
+	Identity    string // SPIFFE ID, spiffe://<trust domain>/ns/<ns>/sa/<sa>; empty when the workload is unknown
+	Locality    Locality
+	Network     string
+	Cluster     string
+	Weight      uint32 // 0 is written as 1
+	TLSMode     string // "istio" when a sidecar takes mTLS there, else empty
+	Health      Health
+	HealthKnown bool // the health is reported (Kubernetes); else health_status is left out
+	NodeName    string
+	HostName    string // the pod's host name in a headless service, or empty
+	SubDomain   string
+
+	// Workload, Namespace, Canonical name and revision as in the endpoint's telemetry metadata; all empty when it has no pod or entry.
+	Workload          string
+	Namespace         string
+	CanonicalName     string
+	CanonicalRevision string
+}
+
+// CompareEndpoints orders endpoints: by port name, address, port. Equal worlds give equal lists.
+func CompareEndpoints(a, b *Endpoint) int {
+	return cmpOr(a.ServicePort, b.ServicePort, a.Address, b.Address, int(a.Port)-int(b.Port))
+}
+
+func cmpOr(a1, b1, a2, b2 string, rest int) int {
+	switch {
+	case a1 != b1 && a1 < b1, a1 == b1 && a2 < b2:
+		return -1
+	case a1 != b1, a2 != b2:
+		return 1
+	}
+	return rest
+}
+
+// Locality is where a workload runs.
+type Locality struct{ Region, Zone, SubZone string }
+
+// WorkloadKey names a workload: a Pod or a WorkloadEntry.
+type WorkloadKey struct {
+	Kind      *kinds.Kind
+	Namespace string
+	Name      string
+}
+
+// Workload is something a proxy may run beside, and that services may select.
+type Workload struct {
+	WorkloadKey
+	Addresses      []string // IPs; the first is the primary one
+	Labels         map[string]string
+	ServiceAccount string
+	Identity       string // SPIFFE ID
+	Locality       Locality
+	NodeName       string
+	Network        string
+	Cluster        string
+	HostNetwork    bool
+	Ready          bool
+	TLSMode        string
+	Owner          string            // the workload's name in telemetry: its Deployment where known, else its own name
+	Ports          map[string]uint32 // container or WorkloadEntry ports by name
+	Created        time.Time
+}
