@@ -4,7 +4,12 @@ package deps
 
 import (
 	_ "github.com/cespare/xxhash/v2"
+	_ "cel.dev/expr"
 	_ "github.com/cncf/xds/go/udpa/type/v1"
+	_ "github.com/cncf/xds/go/xds/type/v3"
+	_ "github.com/cncf/xds/go/xds/type/matcher/v3"
+	_ "golang.org/x/time/rate"
+	_ "github.com/prometheus/client_model/go"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	_ "github.com/fsnotify/fsnotify"
 	_ "github.com/google/go-cmp/cmp"

@@ -1,0 +1,86 @@
+package limits
+
+import "time"
+
+// Limits are the bounds in force. Sizes are bytes and rates are per second unless a field says otherwise. A zero is not "unlimited": start from Default.
+type Limits struct {
+	// Connections and streams.
+	HandshakeTimeout  time.Duration // TLS, the HTTP/2 preface and settings, together
+	HeaderListSize    uint32        // all headers of one gRPC request
+	StreamsPerConn    uint32        // concurrent gRPC streams of one connection
+	RecvMessage       int           // one gRPC message from a client
+	RequestsPerSecond float64       // discovery requests of one stream, ACKs included
+	RequestsBurst     int           // discovery requests of one stream at once
+	SendGrace         time.Duration // a Send may take SendGrace plus its size over SendRate, then the connection is closed
+	SendRate          int           // bytes a second that a client has to take at least
+	Generations       int           // concurrent translations for the first requests of streams, for each CPU
+
+	// What a discovery request may hold.
+	NodeMetadata      int // node id, metadata and locality, encoded
+	NodeMetadataDepth int // levels of nested values in the metadata
+	NamesPerRequest   int // resource names in one request, subscribed and unsubscribed
+	NamesPerStream    int // resource names that one stream subscribes to, all types
+	NameLength        int // one resource name
+
+	// HTTP servers: debug, readiness, metrics.
+	HTTPReadHeader time.Duration // from the connection's first byte to the end of the headers
+	HTTPRead       time.Duration // the whole request
+	HTTPWrite      time.Duration // the whole response
+	HTTPIdle       time.Duration // between two requests of one connection
+	HTTPHeader     int           // all headers of one request
+	HTTPBody       int64         // the body of one request
+	DebugRequests  int           // concurrent requests of /debug; more get 429
+
+	// User-written regular expressions.
+	RegexBytes        int // one expression
+	RegexInstructions int // one compiled program
+	RegexPerObject    int // all programs of one object
+
+	// The configuration directory.
+	FileSize   int64 // one file
+	Files      int   // regular files under the directory
+	FilesTotal int64 // all files together
+	FileDocs   int   // YAML documents in one file
+	YAMLDepth  int   // levels of nested values in one document
+	MeshConfig int64 // the mesh configuration file
+}
+
+// Default gives the limits of a server that nobody has tuned.
+func Default() Limits {
+	return Limits{
+		HandshakeTimeout:  10 * time.Second,
+		HeaderListSize:    16 << 10,
+		StreamsPerConn:    8,
+		RecvMessage:       4 << 20,
+		RequestsPerSecond: 50,
+		RequestsBurst:     2000,
+		SendGrace:         10 * time.Second,
+		SendRate:          64 << 10,
+		Generations:       2,
+
+		NodeMetadata:      256 << 10,
+		NodeMetadataDepth: 32,
+		NamesPerRequest:   20000,
+		NamesPerStream:    50000,
+		NameLength:        512,
+
+		HTTPReadHeader: 5 * time.Second,
+		HTTPRead:       15 * time.Second,
+		HTTPWrite:      60 * time.Second,
+		HTTPIdle:       60 * time.Second,
+		HTTPHeader:     16 << 10,
+		HTTPBody:       1 << 20,
+		DebugRequests:  2,
+
+		RegexBytes:        1024,
+		RegexInstructions: 2000,
+		RegexPerObject:    50000,
+
+		FileSize:   1 << 20,
+		Files:      10000,
+		FilesTotal: 256 << 20,
+		FileDocs:   1000,
+		YAMLDepth:  100,
+		MeshConfig: 1 << 20,
+	}
+}

@@ -1,0 +1,135 @@
+package mesh
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+)
+
+// Config is the mesh's configuration with every default filled in. The embedded getters give what needs no reading between the lines.
+type Config struct {
+	*meshv1alpha1.MeshConfig
+}
+
+// Default gives the configuration of a mesh about which nobody said anything.
+func Default() *Config {
+	everywhere := func() []string { return []string{"*"} }
+	return &Config{&meshv1alpha1.MeshConfig{
+		ProxyListenPort:                15001,
+		ProxyInboundListenPort:         15006,
+		ConnectTimeout:                 durationpb.New(10 * time.Second),
+		ProtocolDetectionTimeout:       durationpb.New(0),
+		DnsRefreshRate:                 durationpb.New(60 * time.Second),
+		IngressClass:                   "istio",
+		IngressService:                 "istio-ingressgateway",
+		IngressControllerMode:          meshv1alpha1.MeshConfig_STRICT,
+		AccessLogEncoding:              meshv1alpha1.MeshConfig_TEXT,
+		EnableAutoMtls:                 wrapperspb.Bool(true),
+		EnablePrometheusMerge:          wrapperspb.Bool(true),
+		TrustDomain:                    "cluster.local",
+		RootNamespace:                  "istio-system",
+		DefaultServiceExportTo:         everywhere(),
+		DefaultVirtualServiceExportTo:  everywhere(),
+		DefaultDestinationRuleExportTo: everywhere(),
+		LocalityLbSetting:              &networkingv1alpha3.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
+		OutboundTrafficPolicy:          &meshv1alpha1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
+		InboundTrafficPolicy:           &meshv1alpha1.MeshConfig_InboundTrafficPolicy{Mode: meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH},
+		ExtensionProviders:             defaultProviders(),
+		DefaultConfig: &meshv1alpha1.ProxyConfig{
+			ConfigPath:               "./etc/istio/proxy",
+			BinaryPath:               "/usr/local/bin/envoy",
+			ClusterName:              &meshv1alpha1.ProxyConfig_ServiceCluster{ServiceCluster: "istio-proxy"},
+			DrainDuration:            durationpb.New(45 * time.Second),
+			TerminationDrainDuration: durationpb.New(5 * time.Second),
+			DiscoveryAddress:         "istiod.istio-system.svc:15012",
+			ProxyAdminPort:           15000,
+			StatusPort:               15020,
+			StatNameLength:           189,
+			ControlPlaneAuthPolicy:   meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS,
+		},
+	}}
+}
+
+// defaultProviders can be named in every mesh; a provider that the user defines under the same name takes its place.
+func defaultProviders() []*meshv1alpha1.MeshConfig_ExtensionProvider {
+	return []*meshv1alpha1.MeshConfig_ExtensionProvider{
+		{Name: "prometheus", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Prometheus{Prometheus: &meshv1alpha1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{}}},
+		{Name: "stackdriver", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Stackdriver{Stackdriver: &meshv1alpha1.MeshConfig_ExtensionProvider_StackdriverProvider{}}},
+		{Name: "envoy", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog{EnvoyFileAccessLog: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider{Path: "/dev/stdout"}}},
+	}
+}
+
+// Equal tells whether both say the same.
+func (c *Config) Equal(o *Config) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return proto.Equal(c.MeshConfig, o.MeshConfig)
+}
+
+// AutoMTLS tells whether sidecars use mutual TLS with whoever can, without being told.
+func (c *Config) AutoMTLS() bool { return c.GetEnableAutoMtls().GetValue() }
+
+// AllowAny tells whether traffic to addresses that no service has is let through where no Sidecar says otherwise; else it is REGISTRY_ONLY.
+func (c *Config) AllowAny() bool {
+	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+}
+
+// InboundPassthrough tells whether inbound traffic goes to the address it came for; else it goes to localhost.
+func (c *Config) InboundPassthrough() bool {
+	return c.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
+}
+
+// TrustDomains gives the trust domain and then its aliases.
+func (c *Config) TrustDomains() []string {
+	return append([]string{c.GetTrustDomain()}, c.GetTrustDomainAliases()...)
+}
+
+// ConnectTimeout is the time a new upstream connection may take.
+func (c *Config) ConnectTimeout() time.Duration { return c.GetConnectTimeout().AsDuration() }
+
+// DetectionTimeout is how long a listener waits for the first bytes of a protocol that it has to find out; 0 is for ever.
+func (c *Config) DetectionTimeout() time.Duration {
+	return c.GetProtocolDetectionTimeout().AsDuration()
+}
+
+// DNSRefreshRate is how often names of DNS clusters are resolved where the answer has no TTL.
+func (c *Config) DNSRefreshRate() time.Duration { return c.GetDnsRefreshRate().AsDuration() }
+
+// LocalityLB tells whether locality load balancing is on for rules that say nothing of it.
+func (c *Config) LocalityLB() bool {
+	s := c.GetLocalityLbSetting()
+	return s != nil && (s.GetEnabled() == nil || s.GetEnabled().GetValue())
+}
+
+// AttemptCount tells whether requests carry x-envoy-attempt-count, unless the proxy's own configuration says otherwise.
+func (c *Config) AttemptCount() bool {
+	return !c.GetDefaultConfig().GetProxyHeaders().GetAttemptCount().GetDisabled().GetValue()
+}
+
+// Provider gives the extension provider of a name, nil if there is none.
+func (c *Config) Provider(name string) *meshv1alpha1.MeshConfig_ExtensionProvider {
+	for _, p := range c.GetExtensionProviders() {
+		if p.GetName() == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Networks says how the networks of the mesh reach each other.
+type Networks struct {
+	*meshv1alpha1.MeshNetworks
+}
+
+// Equal tells whether both say the same.
+func (n *Networks) Equal(o *Networks) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return proto.Equal(n.MeshNetworks, o.MeshNetworks)
+}

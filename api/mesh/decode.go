@@ -1,0 +1,328 @@
+package mesh
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// Bounds of one document. Aliases count each time they are followed.
+const (
+	maxDepth = 32
+	maxNodes = 100_000
+)
+
+// document is one YAML document on its way into a message. It walks the node tree beside the message's descriptor and decodes leaf by leaf, so that each
+// finding has the position of the very node that is wrong, and a field that is set to its zero value still replaces a default.
+type document struct {
+	file, object string
+	findings     []diag.Diagnostic
+	at           map[string]*yamlv3.Node // by field path: what the document says there
+	nodes        int
+}
+
+func (d *document) report(s diag.Severity, code, path string, n *yamlv3.Node, message, fix string) {
+	f := diag.Diagnostic{Severity: s, Code: code, Object: d.object, Field: path, Message: message, Fix: fix, File: d.file}
+	if n != nil {
+		f.Line, f.Column = n.Line, n.Column
+	}
+	d.findings = append(d.findings, f)
+}
+
+func (d *document) decode(text []byte, m protoreflect.Message) {
+	d.at = map[string]*yamlv3.Node{}
+	dec := yamlv3.NewDecoder(bytes.NewReader(text))
+	var root, second yamlv3.Node
+	if err := dec.Decode(&root); err != nil {
+		if !errors.Is(err, io.EOF) {
+			d.syntax(err)
+		}
+		return
+	}
+	switch err := dec.Decode(&second); {
+	case err == nil:
+		d.report(diag.Error, "Syntax", "", &second, "a second document follows the first", "keep one document")
+		return
+	case !errors.Is(err, io.EOF):
+		d.syntax(err)
+		return
+	}
+	d.message("", root.Content[0], m, 0)
+}
+
+// syntax turns "yaml: line 3: what" into a finding on line 3.
+func (d *document) syntax(err error) {
+	text, n := strings.TrimPrefix(err.Error(), "yaml: "), (*yamlv3.Node)(nil)
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if num, what, ok := strings.Cut(rest, ": "); ok {
+			if line, err := strconv.Atoi(num); err == nil {
+				text, n = what, &yamlv3.Node{Line: line, Column: 1}
+			}
+		}
+	}
+	d.report(diag.Error, "Syntax", "", n, "not YAML: "+text, "")
+}
+
+// enter follows aliases and counts; nil if the document is beyond its bounds.
+func (d *document) enter(path string, n *yamlv3.Node, depth int) *yamlv3.Node {
+	if d.nodes++; d.nodes > maxNodes || depth > maxDepth {
+		if d.nodes <= maxNodes+1 {
+			d.report(diag.Error, "TooLarge", path, n, fmt.Sprintf("nested too deep or too large: at most %d levels and %d values are read", maxDepth, maxNodes), "")
+			d.nodes = maxNodes + 1
+		}
+		return nil
+	}
+	if n.Kind == yamlv3.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func null(n *yamlv3.Node) bool { return n.Kind == yamlv3.ScalarNode && n.ShortTag() == "!!null" }
+
+func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, depth int) {
+	if n = d.enter(path, n, depth); n == nil || null(n) {
+		return
+	}
+	if n.Kind != yamlv3.MappingNode {
+		d.report(diag.Error, "InvalidValue", path, n, "must be a mapping of fields", "write the fields below it, indented")
+		return
+	}
+	seen := map[protoreflect.Name]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.ShortTag() == "!!merge" {
+			d.message(path, value, m, depth+1)
+			continue
+		}
+		fd := m.Descriptor().Fields().ByJSONName(key.Value)
+		if fd == nil {
+			fd = m.Descriptor().Fields().ByTextName(key.Value)
+		}
+		if fd == nil {
+			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), suggest(key.Value, m.Descriptor()))
+			continue
+		}
+		where, slot := join(path, fd.JSONName()), fd.Name()
+		if o := fd.ContainingOneof(); o != nil {
+			slot = o.Name()
+		}
+		if first, twice := seen[slot]; twice {
+			d.report(diag.Error, "DuplicateField", where, key, "only one of "+first+" and "+key.Value+" can be set, once", "remove one of them")
+			continue
+		}
+		seen[slot] = key.Value
+		d.at[where] = value
+		if o, ok := fd.Options().(*descriptorpb.FieldOptions); ok && o.GetDeprecated() {
+			d.report(diag.Warning, "Deprecated", where, key, "the field is deprecated", "see the MeshConfig reference for what replaces it")
+		}
+		d.field(where, value, m, fd, depth+1)
+	}
+}
+
+func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, depth int) {
+	if n = d.enter(path, n, depth); n == nil || null(n) {
+		return
+	}
+	switch {
+	case fd.IsMap():
+		if n.Kind != yamlv3.MappingNode {
+			d.report(diag.Error, "InvalidValue", path, n, "must be a mapping", "")
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, where := n.Content[i].Value, path+"["+n.Content[i].Value+"]"
+			d.at[where] = n.Content[i+1]
+			if nested(fd.MapValue()) {
+				e := m.Mutable(fd).Map().NewValue()
+				d.message(where, n.Content[i+1], e.Message(), depth+1)
+				m.Mutable(fd).Map().Set(protoreflect.ValueOfString(key).MapKey(), e)
+			} else if tmp, ok := d.leaf(where, n.Content[i+1], m, fd, fd.MapValue(), func(v any) any { return map[string]any{key: v} }, depth); ok {
+				tmp.Get(fd).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+					m.Mutable(fd).Map().Set(k, v)
+					return true
+				})
+			}
+		}
+	case fd.IsList():
+		if n.Kind != yamlv3.SequenceNode {
+			d.report(diag.Error, "InvalidValue", path, n, "must be a list", "begin each item with a dash")
+			return
+		}
+		list := m.NewField(fd).List()
+		for i, item := range n.Content {
+			where := path + "[" + strconv.Itoa(i) + "]"
+			d.at[where] = item
+			if nested(fd) {
+				e := list.NewElement()
+				d.message(where, item, e.Message(), depth+1)
+				list.Append(e)
+			} else if tmp, ok := d.leaf(where, item, m, fd, fd, func(v any) any { return []any{v} }, depth); ok {
+				list.Append(tmp.Get(fd).List().Get(0))
+			}
+		}
+		m.Set(fd, protoreflect.ValueOfList(list))
+	case nested(fd):
+		d.message(path, n, m.Mutable(fd).Message(), depth)
+	default:
+		if tmp, ok := d.leaf(path, n, m, fd, fd, func(v any) any { return v }, depth); ok {
+			if fd.HasPresence() && !tmp.Has(fd) {
+				return
+			}
+			m.Set(fd, tmp.Get(fd))
+		}
+	}
+}
+
+// nested tells a message whose fields are walked; those of google.protobuf have a JSON form of their own.
+func nested(fd protoreflect.FieldDescriptor) bool {
+	return fd.Message() != nil && fd.Message().ParentFile().Package() != "google.protobuf"
+}
+
+// leaf decodes one value as protojson does, into a message of m's type that has nothing else.
+func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd, of protoreflect.FieldDescriptor, wrap func(any) any, depth int) (protoreflect.Message, bool) {
+	v, ok := d.plain(path, n, depth+1)
+	if !ok {
+		return nil, false
+	}
+	if s, isString := v.(string); isString && of.Message() != nil && of.Message().FullName() == "google.protobuf.Duration" {
+		// Users write 500ms and 1h30m, which protojson does not take.
+		if t, err := time.ParseDuration(s); err == nil {
+			v = json.RawMessage(protojson.Format(durationpb.New(t)))
+		}
+	}
+	text, err := json.Marshal(map[string]any{fd.JSONName(): wrap(v)})
+	tmp := m.New()
+	if err == nil {
+		err = protojson.Unmarshal(text, tmp.Interface())
+	}
+	if err != nil {
+		d.report(diag.Error, "InvalidValue", path, n, fmt.Sprintf("%.64q is not %s", n.Value, expected(of)), "write "+expected(of))
+		return nil, false
+	}
+	return tmp, true
+}
+
+// plain gives a node's value as encoding/json takes it.
+func (d *document) plain(path string, n *yamlv3.Node, depth int) (any, bool) {
+	if n = d.enter(path, n, depth); n == nil {
+		return nil, false
+	}
+	switch n.Kind {
+	case yamlv3.MappingNode:
+		out := map[string]any{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			v, ok := d.plain(path, n.Content[i+1], depth+1)
+			if !ok {
+				return nil, false
+			}
+			out[n.Content[i].Value] = v
+		}
+		return out, true
+	case yamlv3.SequenceNode:
+		out := []any{}
+		for _, item := range n.Content {
+			v, ok := d.plain(path, item, depth+1)
+			if !ok {
+				return nil, false
+			}
+			out = append(out, v)
+		}
+		return out, true
+	}
+	switch n.ShortTag() {
+	case "!!null", "!!bool", "!!int", "!!float":
+		var v any
+		if n.Decode(&v) == nil {
+			return v, true
+		}
+	}
+	return n.Value, true
+}
+
+func join(path, field string) string {
+	if path == "" {
+		return field
+	}
+	return path + "." + field
+}
+
+// expected says what a field takes.
+func expected(fd protoreflect.FieldDescriptor) string {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.StringKind:
+		return "a string, in quotes if it looks like a number"
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return "a number"
+	case protoreflect.EnumKind:
+		var all []string
+		for i := range fd.Enum().Values().Len() {
+			all = append(all, string(fd.Enum().Values().Get(i).Name()))
+		}
+		return "one of " + strings.Join(all, ", ")
+	case protoreflect.MessageKind:
+		if name := fd.Message().Name(); name == "Duration" {
+			return "a duration such as 10s, 500ms or 1h30m"
+		} else if strings.HasSuffix(string(name), "Value") && fd.Message().Fields().Len() == 1 {
+			return expected(fd.Message().Fields().Get(0))
+		}
+		return "a " + string(fd.Message().Name())
+	}
+	return "a whole number"
+}
+
+// suggest names the field that was probably meant, or those there are.
+func suggest(key string, md protoreflect.MessageDescriptor) string {
+	best, at := "", len(key)/2+1
+	var all []string
+	for i := range md.Fields().Len() {
+		name := md.Fields().Get(i).JSONName()
+		all = append(all, name)
+		if n := distance(strings.ToLower(key), strings.ToLower(name)); n < at {
+			best, at = name, n
+		}
+	}
+	switch {
+	case best != "":
+		return "did you mean " + best + "?"
+	case len(all) <= 12:
+		return "the fields are " + strings.Join(all, ", ")
+	}
+	return "remove it"
+}
+
+// distance is Levenshtein's, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,245 @@
+package mesh
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+func parse(t *testing.T, yaml string) *Config {
+	t.Helper()
+	c, findings := Parse("mesh.yaml", []byte(yaml))
+	if len(findings) > 0 {
+		t.Fatalf("findings: %v", findings)
+	}
+	return c
+}
+
+func TestDefault(t *testing.T) {
+	c := Default()
+	if !c.AutoMTLS() || !c.AllowAny() || !c.InboundPassthrough() || !c.LocalityLB() || !c.AttemptCount() {
+		t.Error("a default is off that should be on")
+	}
+	if c.ConnectTimeout() != 10*time.Second || c.DetectionTimeout() != 0 || c.DNSRefreshRate() != time.Minute || c.GetProxyListenPort() != 15001 || c.GetProxyInboundListenPort() != 15006 {
+		t.Error("a default number is off")
+	}
+	if d := cmp.Diff([]string{"cluster.local"}, c.TrustDomains()); d != "" {
+		t.Error(d)
+	}
+	for _, empty := range []string{"", "# nothing\n", "{}", "---\n", "trustDomain:\ndefaultConfig:\n"} {
+		if got := parse(t, empty); !got.Equal(c) {
+			t.Errorf("%q is not the default: %s", empty, cmp.Diff(c.MeshConfig, got.MeshConfig, protocmp.Transform()))
+		}
+	}
+	if findings := func() []diag.Diagnostic { d := &document{}; d.checkConfig(c); return d.findings }(); len(findings) > 0 {
+		t.Errorf("the default does not pass: %v", findings)
+	}
+}
+
+func TestParse(t *testing.T) {
+	c := parse(t, `
+# chart defaults, in both spellings
+defaultConfig:
+  discoveryAddress: istiod.istio-system.svc:15012
+  tracing: {sampling: 12.5}
+  proxyMetadata: {A: "1"}
+  proxyHeaders: {attemptCount: {disabled: true}}
+default_providers:
+  metrics: [prometheus]
+enablePrometheusMerge: false
+rootNamespace: istio-config
+trustDomain: td.example
+trustDomainAliases: [old.example, older]
+outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+connect_timeout: 500ms
+protocolDetectionTimeout: 1.5s
+defaultServiceExportTo: ["."]
+localityLbSetting: {enabled: false}
+extensionProviders:
+- name: prometheus
+  prometheus: {}
+- name: authz
+  envoyExtAuthzGrpc: {service: ext.a.svc.cluster.local, port: 9000}
+`)
+	if c.AllowAny() || c.LocalityLB() || c.AttemptCount() || c.GetEnablePrometheusMerge().GetValue() {
+		t.Error("a zero value did not replace the default")
+	}
+	if c.ConnectTimeout() != 500*time.Millisecond || c.DetectionTimeout() != 1500*time.Millisecond {
+		t.Error("durations", c.ConnectTimeout(), c.DetectionTimeout())
+	}
+	if d := cmp.Diff([]string{"td.example", "old.example", "older"}, c.TrustDomains()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"."}, c.GetDefaultServiceExportTo()); d != "" {
+		t.Error("lists are replaced: ", d)
+	}
+	if c.GetDefaultConfig().GetProxyAdminPort() != 15000 || c.GetDefaultConfig().GetTracing().GetSampling() != 12.5 || c.GetDefaultConfig().GetProxyMetadata()["A"] != "1" {
+		t.Error("messages are merged", c.GetDefaultConfig())
+	}
+	var all []string
+	for _, p := range c.GetExtensionProviders() {
+		all = append(all, p.GetName())
+	}
+	if d := cmp.Diff([]string{"prometheus", "authz", "stackdriver", "envoy"}, all); d != "" {
+		t.Error(d)
+	}
+	if c.Provider("authz").GetEnvoyExtAuthzGrpc().GetPort() != 9000 || c.Provider("none") != nil {
+		t.Error("provider")
+	}
+}
+
+func TestParseOver(t *testing.T) {
+	base := parse(t, "trustDomain: shared\nconnectTimeout: 3s\ndefaultConfig: {proxyMetadata: {A: a, B: b}}")
+	before := proto.CloneOf(base.MeshConfig)
+	c, findings := ParseOver(base, "", []byte("trustDomain: own\ndefaultConfig: {proxyMetadata: {B: c}}"))
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	if c.GetTrustDomain() != "own" || c.ConnectTimeout() != 3*time.Second {
+		t.Error("layers", c)
+	}
+	if d := cmp.Diff(map[string]string{"A": "a", "B": "c"}, c.GetDefaultConfig().GetProxyMetadata()); d != "" {
+		t.Error(d)
+	}
+	if !proto.Equal(before, base.MeshConfig) {
+		t.Error("the base was changed")
+	}
+	if c.Equal(base) || !base.Equal(base) || c.Equal(nil) {
+		t.Error("Equal")
+	}
+}
+
+func TestFindings(t *testing.T) {
+	for _, c := range []struct {
+		yaml string
+		want []string // each finding holds one, in order
+	}{
+		{"trustDomian: x", []string{`m:1:1: error: MeshConfig: trustDomian: there is no field "trustDomian"; did you mean trustDomain? [UnknownField]`}},
+		{"defaultConfig:\n  tracing:\n    smapling: 1\n", []string{"m:3:5: error: MeshConfig: defaultConfig.tracing.smapling: there is no field"}},
+		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: y\n  envoyOtelAls: {prot: 1}\n", []string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean port?"}},
+		{"connectTimeout: soon", []string{`m:1:17: error: MeshConfig: connectTimeout: "soon" is not a duration such as 10s, 500ms or 1h30m`}},
+		{"enableAutoMtls: maybe", []string{`m:1:17: error: MeshConfig: enableAutoMtls: "maybe" is not true or false`}},
+		{"trustDomain: 12", []string{`m:1:14: error: MeshConfig: trustDomain: "12" is not a string`}},
+		{"outboundTrafficPolicy: {mode: NONE}", []string{`m:1:31: error: MeshConfig: outboundTrafficPolicy.mode: "NONE" is not one of REGISTRY_ONLY, ALLOW_ANY`}},
+		{"outboundTrafficPolicy: NONE", []string{"m:1:24: error: MeshConfig: outboundTrafficPolicy: must be a mapping"}},
+		{"defaultServiceExportTo: '*'", []string{"m:1:25: error: MeshConfig: defaultServiceExportTo: must be a list"}},
+		{"trustDomainAliases: [a, [b]]", []string{"m:1:25: error: MeshConfig: trustDomainAliases[1]"}},
+		{"trustDomain: a\ntrust_domain: b", []string{"m:2:1: error: MeshConfig: trustDomain: only one of trustDomain and trust_domain"}},
+		{"extensionProviders: [{name: x, prometheus: {}, zipkin: {}}]", []string{"only one of prometheus and zipkin"}},
+		{"trustDomain: a\n---\ntrustDomain: b", []string{"a second document"}},
+		{"a: [\n", []string{"error: MeshConfig: not YAML: "}},
+		{"a: b\n c: d", []string{"m:2:1: error: MeshConfig: not YAML: "}},
+		{"- a", []string{"m:1:1: error: MeshConfig: must be a mapping"}},
+		{"proxyListenPort: 70000", []string{"m:1:18: error: MeshConfig: proxyListenPort: 70000 is not a port"}},
+		{"proxyListenPort: 15006", []string{"proxyInboundListenPort: inbound and outbound traffic cannot share a port"}},
+		{"proxyListenPort: 1e99", []string{"is not a whole number"}},
+		{"connectTimeout: 0s", []string{"m:1:17: error: MeshConfig: connectTimeout: 0s is too short"}},
+		{"trustDomain: Example.com", []string{`m:1:14: error: MeshConfig: trustDomain: "Example.com" is not a trust domain`}},
+		{"trustDomainAliases: [ok, 'no/']", []string{"m:1:26: error: MeshConfig: trustDomainAliases[1]: \"no/\" is not a trust domain"}},
+		{"trustDomain: ''", []string{`"" is not a trust domain`}},
+		{"rootNamespace: a.b", []string{`m:1:16: error: MeshConfig: rootNamespace: "a.b" is not the name of a namespace`}},
+		{"defaultVirtualServiceExportTo: ['*', A]", []string{"m:1:38: error: MeshConfig: defaultVirtualServiceExportTo[1]"}},
+		{"defaultConfig: {tracing: {sampling: 101}}", []string{"m:1:37: error: MeshConfig: defaultConfig.tracing.sampling: 101 is not a percentage"}},
+		{"extensionProviders: [{prometheus: {}}]", []string{"extensionProviders[0].name: a provider must have a name"}},
+		{"extensionProviders: [{name: a, prometheus: {}}, {name: a, prometheus: {}}]", []string{"m:1:56: error: MeshConfig: extensionProviders[1].name: two providers"}},
+		{"extensionProviders: [{name: a}]", []string{"m:1:22: error: MeshConfig: extensionProviders[0]: provider \"a\" does not say what it is"}},
+		{"defaultProviders: {metrics: [nope]}", []string{"m:1:30: warning: MeshConfig: defaultProviders.metrics[0]: there is no extension provider \"nope\""}},
+		{"x: 1\ny: 2", []string{"m:1:1", "m:2:1"}},
+		{"certificates: []", []string{"m:1:1: warning: MeshConfig: certificates: the field is deprecated"}},
+	} {
+		got, findings := Parse("m", []byte(c.yaml))
+		if len(findings) != len(c.want) {
+			t.Errorf("%s:\n got %v\nwant %v", c.yaml, findings, c.want)
+			continue
+		}
+		failed := false
+		for i, f := range findings {
+			failed = failed || f.Severity == diag.Error
+			if !strings.Contains(f.String(), c.want[i]) {
+				t.Errorf("%s:\n got %s\nwant %s", c.yaml, f, c.want[i])
+			}
+		}
+		if failed != (got == nil) {
+			t.Errorf("%s: refused %v", c.yaml, got == nil)
+		}
+	}
+}
+
+func TestYAML(t *testing.T) {
+	c := parse(t, "defaultServiceExportTo: &all ['*', a]\ndefaultVirtualServiceExportTo: *all\n")
+	if d := cmp.Diff([]string{"*", "a"}, c.GetDefaultVirtualServiceExportTo()); d != "" {
+		t.Error("alias: ", d)
+	}
+	c = parse(t, "defaultConfig: &c {statusPort: 1}\n")
+	if c.GetDefaultConfig().GetStatusPort() != 1 {
+		t.Error("anchor")
+	}
+	for name, yaml := range map[string]string{
+		"deep":      "defaultConfig: " + strings.Repeat("{defaultConfig: ", 40) + "1" + strings.Repeat("}", 40),
+		"deep list": "trustDomainAliases: [" + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "]",
+		"recursive": "defaultConfig: &a {tracing: {customTags: {x: *a}}}",
+		"laughs":    "defaultConfig:\n  readinessProbe: &a [x,x,x,x,x,x,x,x,x]\ntrustDomainAliases: [&b [*a,*a,*a,*a,*a,*a,*a,*a,*a], &c [*b,*b,*b,*b,*b,*b,*b,*b], &d [*c,*c,*c,*c,*c,*c,*c,*c], &e [*d,*d,*d,*d,*d,*d,*d,*d], [*e,*e,*e,*e,*e,*e,*e,*e]]",
+	} {
+		start := time.Now()
+		if got, findings := Parse("", []byte(yaml)); got != nil || len(findings) == 0 {
+			t.Errorf("%s: accepted", name)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%s took %v", name, took)
+		}
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	n, findings := ParseNetworks("n", []byte(`
+networks:
+  one:
+    endpoints: [{fromRegistry: Kubernetes}, {fromCidr: 10.0.0.0/8}]
+    gateways: [{address: 192.0.2.1, port: 15443}, {registryServiceName: gw.istio-system.svc.cluster.local, port: 15443, locality: r1/z1}]
+  two: {}
+`))
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	if len(n.GetNetworks()) != 2 || n.GetNetworks()["one"].GetGateways()[0].GetPort() != 15443 {
+		t.Error(n)
+	}
+	if m, _ := ParseNetworks("", nil); m.Equal(n) || !n.Equal(n) || len(m.GetNetworks()) != 0 {
+		t.Error("Equal, or an empty document")
+	}
+	for yaml, want := range map[string]string{
+		"networks: {a: {endpoints: [{}]}}":                            "n:1:28: error: MeshNetworks: networks[a].endpoints[0]: does not say",
+		"networks: {a: {endpoints: [{fromCidr: 10.0.0.0}]}}":          "n:1:39: error: MeshNetworks: networks[a].endpoints[0].fromCidr: \"10.0.0.0\" is not a CIDR",
+		"networks: {a: {gateways: [{port: 1}]}}":                      "networks[a].gateways[0]: does not say where",
+		"networks: {a: {gateways: [{address: b, port: 4000000000}]}}": "networks[a].gateways[0].port: ",
+		"networks: {a: {gateways: [{address: b}]}}":                   "n:1:27: error: MeshNetworks: networks[a].gateways[0].port: 0 is not a port",
+		"networks: {a: {gatways: []}}":                                "n:1:16: error: MeshNetworks: networks[a].gatways: there is no field \"gatways\"; did you mean gateways?",
+		"networks: [a]":                                               "must be a mapping",
+	} {
+		got, findings := ParseNetworks("n", []byte(yaml))
+		if got != nil || len(findings) != 1 || !strings.Contains(findings[0].String(), want) {
+			t.Errorf("%s:\n got %v\nwant %s", yaml, findings, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("trustDomain: x\ndefaultConfig: {tracing: {sampling: 1}}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("<<: {trustDomain: y}\nconnectTimeout: 1s"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, findings := Parse("f", b)
+		if c == nil && len(findings) == 0 {
+			t.Fatal("refused without a reason")
+		}
+		if n, findings := ParseNetworks("f", b); n == nil && len(findings) == 0 {
+			t.Fatal("refused without a reason")
+		}
+	})
+}

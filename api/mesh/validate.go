@@ -1,0 +1,165 @@
+package mesh
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+func (d *document) wrong(path, message, fix string) {
+	d.report(diag.Error, "InvalidValue", path, d.nearest(path), message, fix)
+}
+
+// nearest gives the node at a path, or at the closest path above it that the document has.
+func (d *document) nearest(path string) *yamlv3.Node {
+	for {
+		if n := d.at[path]; n != nil {
+			return n
+		}
+		i := strings.LastIndexAny(path, ".[")
+		if i < 0 {
+			return nil
+		}
+		path = path[:i]
+	}
+}
+
+func (d *document) checkConfig(c *Config) {
+	d.port("proxyListenPort", c.GetProxyListenPort(), 1)
+	d.port("proxyInboundListenPort", c.GetProxyInboundListenPort(), 1)
+	d.port("proxyHttpPort", c.GetProxyHttpPort(), 0)
+	d.port("defaultConfig.proxyAdminPort", c.GetDefaultConfig().GetProxyAdminPort(), 1)
+	d.port("defaultConfig.statusPort", c.GetDefaultConfig().GetStatusPort(), 0)
+	if c.GetProxyListenPort() == c.GetProxyInboundListenPort() {
+		d.wrong("proxyInboundListenPort", "inbound and outbound traffic cannot share a port", "choose another port than proxyListenPort")
+	}
+
+	d.duration("connectTimeout", c.MeshConfig.GetConnectTimeout(), time.Millisecond)
+	d.duration("protocolDetectionTimeout", c.GetProtocolDetectionTimeout(), 0)
+	d.duration("dnsRefreshRate", c.GetDnsRefreshRate(), time.Millisecond)
+	d.duration("hboneIdleTimeout", c.GetHboneIdleTimeout(), 0)
+	d.duration("defaultConfig.drainDuration", c.GetDefaultConfig().GetDrainDuration(), time.Second)
+	d.duration("defaultConfig.terminationDrainDuration", c.GetDefaultConfig().GetTerminationDrainDuration(), 0)
+
+	d.trustDomain("trustDomain", c.GetTrustDomain())
+	for i, a := range c.GetTrustDomainAliases() {
+		d.trustDomain(fmt.Sprintf("trustDomainAliases[%d]", i), a)
+	}
+	if !label(c.GetRootNamespace()) {
+		d.wrong("rootNamespace", fmt.Sprintf("%q is not the name of a namespace", c.GetRootNamespace()), "write a name such as istio-system")
+	}
+	d.exportTo("defaultServiceExportTo", c.GetDefaultServiceExportTo())
+	d.exportTo("defaultVirtualServiceExportTo", c.GetDefaultVirtualServiceExportTo())
+	d.exportTo("defaultDestinationRuleExportTo", c.GetDefaultDestinationRuleExportTo())
+	if t := c.GetDefaultConfig().GetTracing(); t != nil && !(t.GetSampling() >= 0 && t.GetSampling() <= 100) {
+		d.wrong("defaultConfig.tracing.sampling", fmt.Sprintf("%v is not a percentage", t.GetSampling()), "write a number from 0 to 100")
+	}
+	d.providers(c)
+}
+
+func (d *document) providers(c *Config) {
+	var all []string
+	for i, p := range c.GetExtensionProviders() {
+		path := fmt.Sprintf("extensionProviders[%d]", i)
+		switch {
+		case p.GetName() == "":
+			d.wrong(path+".name", "a provider must have a name", "name it")
+		case slices.Contains(all, p.GetName()):
+			d.wrong(path+".name", fmt.Sprintf("two providers are named %q", p.GetName()), "rename one of them")
+		case p.GetProvider() == nil:
+			d.wrong(path, fmt.Sprintf("provider %q does not say what it is", p.GetName()), "add one of its kinds, such as envoyExtAuthzGrpc")
+		}
+		all = append(all, p.GetName())
+	}
+	check := func(path string, names []string) {
+		for i, n := range names {
+			if !slices.Contains(all, n) {
+				where := fmt.Sprintf("%s[%d]", path, i)
+				d.report(diag.Warning, "UnknownProvider", where, d.nearest(where), fmt.Sprintf("there is no extension provider %q", n), "define it in extensionProviders, or name one of "+strings.Join(all, ", "))
+			}
+		}
+	}
+	p := c.GetDefaultProviders()
+	check("defaultProviders.tracing", p.GetTracing())
+	check("defaultProviders.metrics", p.GetMetrics())
+	check("defaultProviders.accessLogging", p.GetAccessLogging())
+}
+
+func (d *document) checkNetworks(n *Networks) {
+	// In the order of names, so that the same document gives the same findings.
+	var all []string
+	for name := range n.GetNetworks() {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	for _, name := range all {
+		net, path := n.GetNetworks()[name], "networks["+name+"]"
+		for i, e := range net.GetEndpoints() {
+			where := fmt.Sprintf("%s.endpoints[%d]", path, i)
+			switch {
+			case e.GetNe() == nil, e.GetFromCidr() == "" && e.GetFromRegistry() == "":
+				d.wrong(where, "does not say which endpoints are in the network", "set fromCidr or fromRegistry")
+			case e.GetFromCidr() != "":
+				if _, err := netip.ParsePrefix(e.GetFromCidr()); err != nil {
+					d.wrong(where+".fromCidr", fmt.Sprintf("%q is not a CIDR", e.GetFromCidr()), "write an address and a length, such as 10.0.0.0/16")
+				}
+			}
+		}
+		for i, g := range net.GetGateways() {
+			where := fmt.Sprintf("%s.gateways[%d]", path, i)
+			if g.GetAddress() == "" && g.GetRegistryServiceName() == "" {
+				d.wrong(where, "does not say where the gateway is", "set address or registryServiceName")
+			}
+			d.port(where+".port", int32(min(g.GetPort(), 1<<20)), 1)
+		}
+	}
+}
+
+func (d *document) port(path string, port, least int32) {
+	if port < least || port > 65535 {
+		d.wrong(path, fmt.Sprintf("%d is not a port", port), fmt.Sprintf("write a number from %d to 65535", least))
+	}
+}
+
+func (d *document) duration(path string, v *durationpb.Duration, least time.Duration) {
+	if v == nil {
+		return
+	}
+	if v.CheckValid() != nil || v.AsDuration() < least {
+		d.wrong(path, fmt.Sprintf("%v is too short", v.AsDuration()), fmt.Sprintf("write at least %v", least))
+	}
+}
+
+func (d *document) trustDomain(path, td string) {
+	ok := td != "" && len(td) <= 255
+	for i := range len(td) {
+		c := td[i]
+		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_')
+	}
+	if !ok {
+		d.wrong(path, fmt.Sprintf("%.64q is not a trust domain", td), "use lower-case letters, digits, dots, dashes and underscores, such as cluster.local")
+	}
+}
+
+func (d *document) exportTo(path string, to []string) {
+	for i, e := range to {
+		if e != "*" && e != "." && e != "~" && !label(e) {
+			d.wrong(fmt.Sprintf("%s[%d]", path, i), fmt.Sprintf("%q is not a namespace", e), `write *, ., ~ or the name of a namespace`)
+		}
+	}
+}
+
+// label tells a DNS label, RFC 1123.
+func label(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	return strings.IndexFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' }) < 0
+}

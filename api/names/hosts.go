@@ -1,0 +1,105 @@
+package names
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that namespace, web gives
+// web.<namespace>.svc.<suffix>. Everything else, wildcards too, stays; upper case is lowered and a trailing dot dropped.
+func FQDN(host, namespace, suffix string) string {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "" || strings.HasPrefix(host, "*") || strings.Contains(host, ".") || namespace == "" {
+		return host
+	}
+	return host + "." + namespace + ".svc." + suffix
+}
+
+// Gateway resolves the name of a Gateway as written in an object of a namespace: name, namespace/name, or a host such as name.namespace.svc.cluster.local, to
+// namespace/name. "mesh", all sidecars, stays.
+func Gateway(name, namespace string) string {
+	if name == "mesh" || strings.Contains(name, "/") {
+		return name
+	}
+	if host, rest, ok := strings.Cut(name, "."); ok {
+		ns, _, _ := strings.Cut(rest, ".")
+		return ns + "/" + host
+	}
+	return namespace + "/" + name
+}
+
+// Covers tells whether every host that name stands for is one that pattern stands for. Either may be "*" or begin with "*".
+func Covers(pattern, name string) bool {
+	suffix, wild := strings.CutPrefix(pattern, "*")
+	if !wild {
+		return pattern == name
+	}
+	return strings.HasSuffix(strings.TrimPrefix(name, "*"), suffix) && len(name) > len(suffix)
+}
+
+// Overlap tells whether some host is meant by both a and b.
+func Overlap(a, b string) bool { return Covers(a, b) || Covers(b, a) }
+
+// Called is what the domains of a service's virtual host depend on.
+type Called struct {
+	Host      string
+	Aliases   []string // hosts of the services that are only other names for this one
+	Addresses []string // of the service in the proxy's cluster; CIDRs are passed over, for no request names one
+	Headless  bool     // a Kubernetes service whose pods are called by names of their own
+	Domain    string   // the proxy's: <namespace>.svc.<suffix>
+}
+
+// Domains lists what a request's authority may be to reach a service, without ports: the host, the host with a dot at its end, the short names that resolv.conf
+// gives the proxy's namespace, the same for each alias, each pod's own name where they have one, the addresses. No domain comes twice.
+func Domains(c Called) []string {
+	d := make([]string, 0, 8)
+	add := func(name string) {
+		if !slices.Contains(d, name) {
+			d = append(d, name)
+		}
+	}
+	for i := -1; i < len(c.Aliases); i++ {
+		host := c.Host
+		if i >= 0 {
+			host = c.Aliases[i]
+		}
+		add(host)
+		add(host + ".")
+		for _, short := range shortNames(host, c.Domain) {
+			add(short)
+		}
+	}
+	if c.Headless {
+		for _, name := range d[:len(d):len(d)] {
+			add("*." + name)
+		}
+	}
+	for _, a := range c.Addresses {
+		switch ip, err := netip.ParseAddr(a); {
+		case err != nil:
+		case ip.Is6():
+			add("[" + a + "]")
+		default:
+			add(a)
+		}
+	}
+	return d
+}
+
+// shortNames of a Kubernetes host, as seen from a proxy with this domain.
+func shortNames(host, domain string) []string {
+	own, suffix, _ := strings.Cut(domain, ".") // suffix is svc.<cluster domain>
+	if !strings.HasPrefix(suffix, "svc.") || strings.HasPrefix(host, "*") {
+		return nil
+	}
+	name, ok := strings.CutSuffix(host, "."+suffix)
+	i := strings.LastIndexByte(name, '.')
+	if !ok || i <= 0 {
+		return nil
+	}
+	if name[i+1:] == own {
+		return []string{name[:i], name + ".svc", name}
+	}
+	return []string{name, name + ".svc"}
+}

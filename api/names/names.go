@@ -1,0 +1,190 @@
+package names
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Clusters that stand for no service.
+const (
+	BlackHoleCluster          = "BlackHoleCluster"
+	PassthroughCluster        = "PassthroughCluster"
+	InboundPassthroughCluster = "InboundPassthroughCluster"
+	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
+	UnknownService            = "UnknownService" // what a route names whose destination does not exist; no cluster has this name
+)
+
+// Listeners and filter chains that stand for no service.
+const (
+	VirtualOutbound            = "virtualOutbound"
+	VirtualOutboundBlackhole   = "virtualOutbound-blackhole"
+	VirtualOutboundCatchall    = "virtualOutbound-catchall-tcp"
+	VirtualInbound             = "virtualInbound" // also the name of its TCP catch-all chains
+	VirtualInboundBlackhole    = "virtualInbound-blackhole"
+	VirtualInboundCatchallHTTP = "virtualInbound-catchall-http"
+	PassthroughFilterChain     = "PassthroughFilterChain"
+)
+
+// Routes and virtual hosts that stand for no service.
+const (
+	HTTPProxyRoute = "http_proxy" // the route configuration of the explicit HTTP proxy port
+	DefaultRoute   = "default"
+	AllowAny       = "allow_any"
+	BlockAll       = "block_all"
+)
+
+// Direction of a cluster, as in its name.
+type Direction string
+
+// Directions.
+const (
+	Outbound Direction = "outbound"
+	Inbound  Direction = "inbound"
+)
+
+// ClusterName is what the name of a service's cluster says.
+type ClusterName struct {
+	Direction Direction
+	Port      uint32
+	Subset    string
+	Host      string
+	SNIDNAT   bool // the spelling that is also a TLS server name, of gateways that route by SNI
+}
+
+// Cluster names a cluster: outbound|80|v1|web.a.svc.cluster.local, inbound|8080||.
+func Cluster(d Direction, port uint32, subset, host string) string {
+	return string(d) + "|" + number(port) + "|" + subset + "|" + host
+}
+
+// SNICluster names an SNI-DNAT cluster, and is the server name that sidecars ask for: outbound_.80_.v1_.web.a.svc.cluster.local.
+func SNICluster(port uint32, subset, host string) string {
+	return string(Outbound) + "_." + number(port) + "_." + subset + "_." + host
+}
+
+func (c ClusterName) String() string {
+	if c.SNIDNAT {
+		return SNICluster(c.Port, c.Subset, c.Host)
+	}
+	return Cluster(c.Direction, c.Port, c.Subset, c.Host)
+}
+
+// ParseCluster takes a cluster's name apart; false if it is no service's cluster.
+func ParseCluster(name string) (ClusterName, bool) {
+	sep, c := "|", ClusterName{}
+	if strings.HasPrefix(name, string(Outbound)+"_.") {
+		sep, c.SNIDNAT = "_.", true
+	}
+	part := strings.SplitN(name, sep, 4)
+	if len(part) != 4 {
+		return ClusterName{}, false
+	}
+	port, ok := parseNumber(part[1])
+	if c.Direction = Direction(part[0]); !ok || c.Direction != Outbound && c.Direction != Inbound || strings.Contains(part[3], sep) {
+		return ClusterName{}, false
+	}
+	c.Port, c.Subset, c.Host = port, part[2], part[3]
+	return c, true
+}
+
+// Listener names a listener, or an inbound chain, by what it binds: 0.0.0.0_80. A unix socket is named by its path.
+func Listener(bind string, port uint32) string {
+	if path, ok := unixPath(bind); ok {
+		return path
+	}
+	return bind + "_" + number(port)
+}
+
+// ParseListener takes a listener's name apart; false if it is none that binds an address.
+func ParseListener(name string) (bind string, port uint32, ok bool) {
+	i := strings.LastIndexByte(name, '_')
+	if i <= 0 {
+		return "", 0, false
+	}
+	port, ok = parseNumber(name[i+1:])
+	if !ok {
+		return "", 0, false
+	}
+	return name[:i], port, true
+}
+
+func unixPath(bind string) (string, bool) {
+	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
+		return path, true
+	}
+	return bind, strings.HasPrefix(bind, "/")
+}
+
+// RouteName is what the name of a route configuration says.
+type RouteName struct {
+	Scheme string // "http" or "https" for a gateway's, else empty
+	Port   uint32
+	Host   string // of a sniffed service, else empty
+	Rest   string // of a gateway: what stands after the port; its parts may hold dots, so they cannot be told apart
+}
+
+// Route names the routes of all HTTP services on a port: 80.
+func Route(port uint32) string { return number(port) }
+
+// SniffedRoute names the routes of one service whose protocol is sniffed: host:port.
+func SniffedRoute(host string, port uint32) string { return host + ":" + number(port) }
+
+// UnixRoute names the routes of a Sidecar's egress listener on a unix socket, by its path.
+func UnixRoute(bind string) string {
+	path, _ := unixPath(bind)
+	return path
+}
+
+// GatewayRoute names the routes of a gateway's HTTP servers on one port, the one that is bound: http.8080. bind is empty for the wildcard.
+func GatewayRoute(targetPort uint32, bind string) string {
+	return join("http."+number(targetPort), bind)
+}
+
+// GatewayTLSRoute names the routes of one HTTPS server of a gateway: https.443.<port name>.<gateway>.<namespace>. bind is empty for the wildcard.
+func GatewayTLSRoute(port uint32, portName, gateway, namespace, bind string) string {
+	return join("https."+number(port)+"."+portName+"."+gateway+"."+namespace, bind)
+}
+
+func join(name, bind string) string {
+	if bind == "" {
+		return name
+	}
+	return name + "." + bind
+}
+
+// ParseRoute takes the name of a route configuration apart; false if it is none with a port.
+func ParseRoute(name string) (RouteName, bool) {
+	if port, ok := parseNumber(name); ok {
+		return RouteName{Port: port}, true
+	}
+	for _, scheme := range []string{"http", "https"} {
+		if rest, ok := strings.CutPrefix(name, scheme+"."); ok {
+			p, after, _ := strings.Cut(rest, ".")
+			if port, ok := parseNumber(p); ok {
+				return RouteName{Scheme: scheme, Port: port, Rest: after}, true
+			}
+		}
+	}
+	if i := strings.LastIndexByte(name, ':'); i > 0 {
+		if port, ok := parseNumber(name[i+1:]); ok {
+			return RouteName{Host: name[:i], Port: port}, true
+		}
+	}
+	return RouteName{}, false
+}
+
+// VirtualHost names a virtual host: host:port.
+func VirtualHost(host string, port uint32) string { return host + ":" + number(port) }
+
+// InboundVirtualHost names the one virtual host of an inbound chain; port is the service's, 0 for the catch-all.
+func InboundVirtualHost(port uint32) string { return string(Inbound) + "|http|" + number(port) }
+
+func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// parseNumber takes exactly what number writes, within the range of a port.
+func parseNumber(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || number(uint32(n)) != s {
+		return 0, false
+	}
+	return uint32(n), true
+}

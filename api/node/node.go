@@ -1,0 +1,72 @@
+package node
+
+// Type is what a proxy is for.
+type Type string
+
+// Types that are served.
+const (
+	Sidecar Type = "sidecar"
+	Router  Type = "router"
+)
+
+// Interception is how a sidecar's traffic reaches it.
+type Interception string
+
+// Interception modes. NONE: nothing is captured, listeners bind for real.
+const (
+	Redirect Interception = "REDIRECT"
+	TPROXY   Interception = "TPROXY"
+	None     Interception = "NONE"
+)
+
+// Capabilities are the extensions beyond stock Envoy's that a proxy lists, by the type URL that their configuration has on the wire, and what its version can do.
+type Capabilities uint32
+
+// Capabilities.
+const (
+	HTTPPeerMetadata        Capabilities = 1 << iota // io.istio.http.peer_metadata.Config
+	NetworkMetadataExchange                          // envoy.tcp.metadataexchange.config.MetadataExchange
+	ALPNFilter                                       // istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig
+	HTTPStats                                        // stats.PluginConfig among envoy.filters.http
+	NetworkStats                                     // stats.PluginConfig among envoy.filters.network
+	VHDS                                             // Envoy 1.37 or later: virtual hosts by themselves over delta ADS
+)
+
+// Has tells whether all of want are there.
+func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
+
+// Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed once made.
+// What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the endpoint comes first.
+type Proxy struct {
+	Raw          string // the node id as sent: type~ip~id~domain
+	Type         Type
+	ID           string // pod.namespace
+	Name         string // the pod's name
+	Namespace    string // the namespace whose configuration it reads
+	Domain       string // <ns>.svc.<suffix>
+	IPs          []string
+	Cluster      string // the Kubernetes cluster, CLUSTER_ID
+	Network      string
+	NetworkView  []string // REQUESTED_NETWORK_VIEW; empty: every network
+	NodeName     string
+	Workload     string
+	Account      string // service account name
+	MeshID       string
+	Labels       map[string]string
+	Annotations  map[string]string
+	Locality     [3]string // region, zone, subzone
+	Interception Interception
+	Version      string // ISTIO_VERSION as sent
+	Revision     string // ISTIO_REVISION
+	Envoy        [3]uint32
+	Capabilities Capabilities
+	Generator    string
+
+	HTTPProxyPort   uint32
+	HTTP10          bool
+	Unprivileged    bool
+	DNSCapture      bool
+	DNSAutoAllocate bool
+	ProxyConfig     bool   // it sent PROXY_CONFIG: istioctl lists only such proxies
+	TracingSampling string // PROXY_CONFIG.tracing.sampling where it is set, else empty
+}

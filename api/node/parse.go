@@ -1,0 +1,355 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Bounds of what Parse takes. The message as a whole is bounded by the transport; what is kept of it is bounded here.
+const (
+	maxID    = 1 << 10  // bytes of a node id: a pod name, a namespace and a domain have 253 each at most
+	maxDepth = 32       // levels of nested metadata values
+	maxKept  = 64 << 10 // bytes of all strings that are kept of one node
+	maxIPs   = 64       // addresses of one proxy
+)
+
+// Parse reduces a node to the facts that matter. The result shares no memory with n, so that a node with a megabyte of metadata costs nothing once
+// it has been read. An error says what the client did wrong and quotes it in part only; it becomes InvalidArgument at the edge.
+//
+// An id without an address is served. Labels and annotations are kept as sent, annotations only those of istio.io and its subdomains.
+func Parse(n *corev3.Node) (*Proxy, error) {
+	if n == nil {
+		return nil, errors.New("the first request of a stream must carry a node")
+	}
+	p, addr, err := parseID(n.GetId())
+	if err != nil {
+		return nil, err
+	}
+	m := metadata{left: maxKept, fields: n.GetMetadata().GetFields()}
+	for key, v := range m.fields {
+		if !shallow(v, maxDepth) {
+			return nil, fmt.Errorf("node metadata %.64q: nested more than %d levels deep", key, maxDepth)
+		}
+	}
+	m.read(p)
+	p.Locality = [3]string{m.keep(n.GetLocality().GetRegion()), m.keep(n.GetLocality().GetZone()), m.keep(n.GetLocality().GetSubZone())}
+	p.IPs = addresses(m.str("INSTANCE_IPS"))
+	if m.err != nil {
+		return nil, fmt.Errorf("node metadata %w", m.err)
+	}
+	if len(p.IPs) == 0 && addr != "" {
+		if p.IPs = addresses(addr); len(p.IPs) == 0 {
+			return nil, fmt.Errorf("node id: %.64q is not an IP address", addr)
+		}
+	}
+	if p.Namespace == "" {
+		p.Namespace, _, _ = strings.Cut(p.Domain, ".")
+	}
+	v := n.GetUserAgentBuildVersion().GetVersion()
+	p.Envoy = [3]uint32{v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch()}
+	p.Capabilities = capabilities(n)
+	return p, nil
+}
+
+func parseID(id string) (p *Proxy, addr string, err error) {
+	switch {
+	case id == "":
+		return nil, "", errors.New("node id is empty: it must be type~ip~name.namespace~domain")
+	case len(id) > maxID:
+		return nil, "", fmt.Errorf("node id has %d bytes, at most %d are allowed", len(id), maxID)
+	case !utf8.ValidString(id):
+		return nil, "", errors.New("node id is not valid UTF-8")
+	}
+	id = strings.Clone(id)
+	part := strings.Split(id, "~")
+	if len(part) != 4 {
+		return nil, "", fmt.Errorf("node id %q has %d parts separated by ~, it must have four: type~ip~name.namespace~domain", id, len(part))
+	}
+	p = &Proxy{Raw: id, Type: Type(part[0]), ID: part[2], Name: part[2], Domain: part[3], Interception: Redirect}
+	switch p.Type {
+	case Sidecar, Router:
+	case "waypoint", "ztunnel", "agentgateway":
+		return nil, "", fmt.Errorf("proxies of type %q are not served, only sidecar and router are", part[0])
+	default:
+		return nil, "", fmt.Errorf("node id %q: unknown proxy type %q, it must be sidecar or router", id, part[0])
+	}
+	// A pod's name may hold dots, a namespace's may not.
+	if i := strings.LastIndexByte(p.ID, '.'); i >= 0 {
+		p.Name = p.ID[:i]
+	}
+	return p, part[1], nil
+}
+
+// shallow tells whether v nests at most depth levels; it looks no deeper than that.
+func shallow(v *structpb.Value, depth int) bool {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_StructValue:
+		for _, f := range k.StructValue.GetFields() {
+			if depth == 0 || !shallow(f, depth-1) {
+				return false
+			}
+		}
+	case *structpb.Value_ListValue:
+		for _, f := range k.ListValue.GetValues() {
+			if depth == 0 || !shallow(f, depth-1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// metadata reads known keys. The first thing wrong stays in err, and every later read gives a zero.
+type metadata struct {
+	fields map[string]*structpb.Value
+	left   int // bytes that may still be kept
+	err    error
+}
+
+func (m *metadata) read(p *Proxy) {
+	p.Namespace = m.str("NAMESPACE")
+	p.Cluster = m.str("CLUSTER_ID")
+	p.Network = m.str("NETWORK")
+	p.NetworkView = list(m.str("REQUESTED_NETWORK_VIEW"))
+	p.NodeName = m.str("NODE_NAME")
+	p.Workload = m.str("WORKLOAD_NAME")
+	p.Account = m.str("SERVICE_ACCOUNT")
+	p.MeshID = m.str("MESH_ID")
+	p.Version = m.str("ISTIO_VERSION")
+	p.Revision = m.str("ISTIO_REVISION")
+	p.Generator = m.str("GENERATOR")
+	switch i := Interception(m.str("INTERCEPTION_MODE")); i {
+	case TPROXY, None:
+		p.Interception = i
+	}
+	p.HTTPProxyPort = m.port("HTTP_PROXY_PORT")
+	p.HTTP10 = m.flag("HTTP10")
+	p.Unprivileged = m.flag("UNPRIVILEGED_POD")
+	p.DNSCapture = m.flag("DNS_CAPTURE")
+	p.DNSAutoAllocate = m.flag("DNS_AUTO_ALLOCATE")
+
+	p.Labels = m.strings("LABELS", nil)
+	for k, v := range m.strings("STATIC_LABELS", nil) {
+		if _, ok := p.Labels[k]; !ok {
+			if p.Labels == nil {
+				p.Labels = map[string]string{}
+			}
+			p.Labels[k] = v
+		}
+	}
+	p.Annotations = m.strings("ANNOTATIONS", func(key string) bool {
+		domain, _, ok := strings.Cut(key, "/")
+		return ok && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io"))
+	})
+	m.proxyConfig(p)
+}
+
+func (m *metadata) proxyConfig(p *Proxy) {
+	v := m.get("PROXY_CONFIG")
+	if v == nil {
+		return
+	}
+	if v.GetStructValue() == nil {
+		m.fail("PROXY_CONFIG", "an object", v)
+		return
+	}
+	p.ProxyConfig = true
+	tracing := v.GetStructValue().GetFields()["tracing"]
+	switch k := tracing.GetStructValue().GetFields()["sampling"].GetKind().(type) {
+	case nil, *structpb.Value_NullValue:
+	case *structpb.Value_NumberValue:
+		p.TracingSampling = strconv.FormatFloat(k.NumberValue, 'g', -1, 64)
+	case *structpb.Value_StringValue: // a number in quotes is a number to every reader of JSON protos
+		if _, err := strconv.ParseFloat(k.StringValue, 64); err == nil {
+			p.TracingSampling = m.keep(k.StringValue)
+			return
+		}
+		m.fail("PROXY_CONFIG.tracing.sampling", "a number", tracing.GetStructValue().GetFields()["sampling"])
+	default:
+		m.fail("PROXY_CONFIG.tracing.sampling", "a number", tracing.GetStructValue().GetFields()["sampling"])
+	}
+}
+
+// get gives the value of a key, nil if it is absent or null.
+func (m *metadata) get(key string) *structpb.Value {
+	v := m.fields[key]
+	switch v.GetKind().(type) {
+	case nil, *structpb.Value_NullValue:
+		return nil
+	}
+	return v
+}
+
+func (m *metadata) fail(key, want string, got *structpb.Value) {
+	if m.err == nil {
+		m.err = fmt.Errorf("%.64s must be %s, not %s", key, want, describe(got))
+	}
+}
+
+func describe(v *structpb.Value) string {
+	switch k := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return fmt.Sprintf("%.64q", k.StringValue)
+	case *structpb.Value_NumberValue:
+		return "the number " + strconv.FormatFloat(k.NumberValue, 'g', -1, 64)
+	case *structpb.Value_BoolValue:
+		return strconv.FormatBool(k.BoolValue)
+	case *structpb.Value_StructValue:
+		return "an object"
+	case *structpb.Value_ListValue:
+		return "a list"
+	}
+	return "null"
+}
+
+// keep copies s, so that the message it came in can be freed.
+func (m *metadata) keep(s string) string {
+	if m.left -= len(s); m.left < 0 {
+		if m.err == nil {
+			m.err = fmt.Errorf("is too large: labels, annotations and names may have %d bytes in all", maxKept)
+		}
+		return ""
+	}
+	return strings.Clone(s)
+}
+
+func (m *metadata) str(key string) string {
+	v := m.get(key)
+	if v == nil {
+		return ""
+	}
+	if s, ok := v.GetKind().(*structpb.Value_StringValue); ok {
+		return m.keep(s.StringValue)
+	}
+	m.fail(key, "a string", v)
+	return ""
+}
+
+func (m *metadata) flag(key string) bool {
+	v := m.get(key)
+	switch k := v.GetKind().(type) {
+	case nil:
+		return false
+	case *structpb.Value_BoolValue:
+		return k.BoolValue
+	case *structpb.Value_StringValue:
+		if b, err := strconv.ParseBool(k.StringValue); err == nil || k.StringValue == "" {
+			return b
+		}
+	}
+	m.fail(key, `"true" or "false"`, v)
+	return false
+}
+
+func (m *metadata) port(key string) uint32 {
+	v := m.get(key)
+	var n uint64
+	var err error
+	switch k := v.GetKind().(type) {
+	case nil:
+		return 0
+	case *structpb.Value_StringValue:
+		if k.StringValue == "" {
+			return 0
+		}
+		n, err = strconv.ParseUint(k.StringValue, 10, 16)
+	case *structpb.Value_NumberValue:
+		n, err = strconv.ParseUint(strconv.FormatFloat(k.NumberValue, 'f', -1, 64), 10, 16)
+	default:
+		err = strconv.ErrSyntax
+	}
+	if err != nil {
+		m.fail(key, "a port number", v)
+	}
+	return uint32(n)
+}
+
+func (m *metadata) strings(key string, want func(string) bool) map[string]string {
+	v := m.get(key)
+	if v == nil {
+		return nil
+	}
+	if _, ok := v.GetKind().(*structpb.Value_StructValue); !ok {
+		m.fail(key, "an object of strings", v)
+		return nil
+	}
+	var out map[string]string
+	for k, f := range v.GetStructValue().GetFields() {
+		if want != nil && !want(k) {
+			continue
+		}
+		s, ok := f.GetKind().(*structpb.Value_StringValue)
+		if !ok {
+			m.fail(key, "an object of strings", f)
+			return nil
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[m.keep(k)] = m.keep(s.StringValue)
+	}
+	return out
+}
+
+// list splits at commas and drops what is empty.
+func list(s string) []string {
+	var out []string
+	for e := range strings.SplitSeq(s, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// addresses gives the IP addresses in a comma list, in canonical spelling and without what is none.
+func addresses(s string) []string {
+	var out []string
+	for e := range strings.SplitSeq(s, ",") {
+		a, err := netip.ParseAddr(strings.TrimSpace(e))
+		if err != nil || len(out) == maxIPs {
+			continue
+		}
+		if t := a.Unmap().String(); !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func capability(category, url string) Capabilities {
+	switch category + " " + strings.TrimPrefix(url, "type.googleapis.com/") {
+	case "envoy.filters.http io.istio.http.peer_metadata.Config":
+		return HTTPPeerMetadata
+	case "envoy.filters.http istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":
+		return ALPNFilter
+	case "envoy.filters.http stats.PluginConfig":
+		return HTTPStats
+	case "envoy.filters.network stats.PluginConfig":
+		return NetworkStats
+	case "envoy.filters.network envoy.tcp.metadataexchange.config.MetadataExchange":
+		return NetworkMetadataExchange
+	}
+	return 0
+}
+
+func capabilities(n *corev3.Node) Capabilities {
+	var c Capabilities
+	for _, e := range n.GetExtensions() {
+		for _, url := range e.GetTypeUrls() {
+			c |= capability(e.GetCategory(), url)
+		}
+	}
+	if v := n.GetUserAgentBuildVersion().GetVersion(); v.GetMajorNumber() > 1 || v.GetMajorNumber() == 1 && v.GetMinorNumber() >= 37 {
+		c |= VHDS
+	}
+	return c
+}

@@ -1,0 +1,66 @@
+package safe
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// CompileRegex is the one place where an expression that a user wrote is compiled. The size of its program is counted on the parse tree, before
+// anything of that size exists.
+func CompileRegex(l limits.Limits, expr string) (*regexp.Regexp, error) {
+	if _, err := RegexSize(l, expr); err != nil {
+		return nil, err
+	}
+	return regexp.Compile(expr)
+}
+
+// RegexSize gives the number of instructions that the expression compiles to, or why it may not be compiled. Length alone bounds nothing: (x{1000})
+// written a hundred times over is one kilobyte and a hundred thousand instructions, which the proxies would pay for as well.
+func RegexSize(l limits.Limits, expr string) (int, error) {
+	if len(expr) > l.RegexBytes {
+		return 0, fmt.Errorf("regular expression has %d bytes, more than %d", len(expr), l.RegexBytes)
+	}
+	tree, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	n := instructions(tree, l.RegexInstructions+1) + 2 // the program's own fail and match
+	if n > l.RegexInstructions {
+		return 0, fmt.Errorf("regular expression needs more than %d instructions", l.RegexInstructions)
+	}
+	return n, nil
+}
+
+// instructions counts what the compiler emits for re, and saturates at top, so that nested repetitions cannot overflow.
+func instructions(re *syntax.Regexp, top int) int {
+	sub := 0
+	for _, s := range re.Sub {
+		sub = min(sub+instructions(s, top), top)
+	}
+	n := 1
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	case syntax.OpConcat:
+		n = sub
+	case syntax.OpAlternate:
+		n = sub + len(re.Sub) - 1
+	case syntax.OpCapture:
+		n = sub + 2
+	case syntax.OpStar, syntax.OpQuest:
+		// A star over what may be empty is compiled as (x+)?, one instruction more.
+		n = sub + 2
+	case syntax.OpPlus:
+		n = sub + 1
+	case syntax.OpRepeat:
+		if re.Max < 0 {
+			n = max(re.Min, 1)*sub + 2
+		} else {
+			n = re.Min*sub + (re.Max-re.Min)*(sub+1)
+		}
+	}
+	return min(max(n, 1), top)
+}
