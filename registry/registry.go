@@ -222,5 +222,6 @@ type Workload struct {
 	TLSMode        string
 	Owner          string            // the workload's name in telemetry: its Deployment where known, else its own name
 	Ports          map[string]uint32 // container or WorkloadEntry ports by name
+	Weight         uint32            // of a WorkloadEntry; 0 is written as 1
 	Created        time.Time
 }

@@ -1,0 +1,66 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+)
+
+// Equal tells that two services are the same to every reader.
+func (s *Service) Equal(o *Service) bool {
+	if s == o || s == nil || o == nil {
+		return s == o
+	}
+	return s.Host == o.Host && s.Namespace == o.Namespace && s.Name == o.Name && s.Object == o.Object && s.Provider == o.Provider &&
+		slices.Equal(s.Addresses, o.Addresses) && slices.Equal(s.AutoAddress, o.AutoAddress) && slices.Equal(s.Ports, o.Ports) &&
+		s.Resolution == o.Resolution && s.Headless == o.Headless && s.ExternalName == o.ExternalName && s.MeshExternal == o.MeshExternal &&
+		slices.Equal(s.ExportTo, o.ExportTo) && maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Selector, o.Selector) &&
+		slices.Equal(s.ServiceAccounts, o.ServiceAccounts) && s.Created.Equal(o.Created) &&
+		s.PublishNotReady == o.PublishNotReady && s.NodeLocal == o.NodeLocal && s.TrafficDist == o.TrafficDist && s.Unhealthy == o.Unhealthy
+}
+
+// Equal tells that two endpoints are the same to every reader.
+func (e *Endpoint) Equal(o *Endpoint) bool {
+	if e == o || e == nil || o == nil {
+		return e == o
+	}
+	return e.Address == o.Address && e.Port == o.Port && e.ServicePort == o.ServicePort && maps.Equal(e.Labels, o.Labels) &&
+		e.Identity == o.Identity && e.Locality == o.Locality && e.Network == o.Network && e.Cluster == o.Cluster && e.Weight == o.Weight &&
+		e.TLSMode == o.TLSMode && e.Health == o.Health && e.HealthKnown == o.HealthKnown && e.NodeName == o.NodeName &&
+		e.HostName == o.HostName && e.SubDomain == o.SubDomain && e.Workload == o.Workload && e.Namespace == o.Namespace &&
+		e.CanonicalName == o.CanonicalName && e.CanonicalRevision == o.CanonicalRevision
+}
+
+// Equal tells that two workloads are the same to every reader.
+func (w *Workload) Equal(o *Workload) bool {
+	if w == o || w == nil || o == nil {
+		return w == o
+	}
+	return w.WorkloadKey == o.WorkloadKey && slices.Equal(w.Addresses, o.Addresses) && maps.Equal(w.Labels, o.Labels) &&
+		w.ServiceAccount == o.ServiceAccount && w.Identity == o.Identity && w.Locality == o.Locality && w.NodeName == o.NodeName &&
+		w.Network == o.Network && w.Cluster == o.Cluster && w.HostNetwork == o.HostNetwork && w.Ready == o.Ready && w.TLSMode == o.TLSMode &&
+		w.Owner == o.Owner && maps.Equal(w.Ports, o.Ports) && w.Weight == o.Weight && w.Created.Equal(o.Created)
+}
+
+// KeepEndpoints gives next with every endpoint that old has already replaced by old's pointer, so that equal content stays one pointer, and old itself when
+// the lists are equal. Both are sorted by CompareEndpoints; next is modified.
+func KeepEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
+	same = len(old) == len(next)
+	i := 0
+	for j, e := range next {
+		for i < len(old) && CompareEndpoints(old[i], e) < 0 {
+			i++
+		}
+		// Endpoints that compare equal may repeat: each position looks through their run.
+		for k := i; k < len(old) && CompareEndpoints(old[k], e) == 0; k++ {
+			if old[k].Equal(e) {
+				next[j] = old[k]
+				break
+			}
+		}
+		same = same && next[j] == old[j]
+	}
+	if same {
+		return old, true
+	}
+	return next, false
+}

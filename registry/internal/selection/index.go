@@ -1,0 +1,149 @@
+package selection
+
+import "maps"
+
+// Index relates selectors S to members M within each namespace.
+//
+// A selector is filed under one of its label pairs, its least by name; a member only under those of its pairs that some selector is filed under. Pods
+// carry many labels, and most of them no selector asks for.
+type Index[S, M comparable] struct {
+	selectors map[S]labelled
+	members   map[M]labelled
+	byNS      map[string]map[M]struct{}
+	buckets   map[pair]*bucket[S, M]
+}
+
+type labelled struct {
+	namespace string
+	labels    map[string]string
+}
+
+type pair struct{ namespace, key, value string }
+
+type bucket[S, M comparable] struct {
+	selectors map[S]struct{}
+	members   map[M]struct{}
+}
+
+// New gives an empty index.
+func New[S, M comparable]() *Index[S, M] {
+	return &Index[S, M]{map[S]labelled{}, map[M]labelled{}, map[string]map[M]struct{}{}, map[pair]*bucket[S, M]{}}
+}
+
+// SetSelector files or replaces s. An empty selector selects nothing and is removed.
+func (x *Index[S, M]) SetSelector(s S, namespace string, labels map[string]string) {
+	if old, ok := x.selectors[s]; ok {
+		if old.namespace == namespace && maps.Equal(old.labels, labels) {
+			return
+		}
+		p := filedUnder(old)
+		b := x.buckets[p]
+		if delete(b.selectors, s); len(b.selectors) == 0 {
+			delete(x.buckets, p)
+		}
+		delete(x.selectors, s)
+	}
+	if len(labels) == 0 {
+		return
+	}
+	l := labelled{namespace, labels}
+	x.selectors[s] = l
+	p := filedUnder(l)
+	b := x.buckets[p]
+	if b == nil {
+		b = &bucket[S, M]{map[S]struct{}{}, map[M]struct{}{}}
+		x.buckets[p] = b
+		for m := range x.byNS[namespace] {
+			if v, ok := x.members[m].labels[p.key]; ok && v == p.value {
+				b.members[m] = struct{}{}
+			}
+		}
+	}
+	b.selectors[s] = struct{}{}
+}
+
+// SetMember files or replaces m.
+func (x *Index[S, M]) SetMember(m M, namespace string, labels map[string]string) {
+	x.RemoveMember(m)
+	x.members[m] = labelled{namespace, labels}
+	ns := x.byNS[namespace]
+	if ns == nil {
+		ns = map[M]struct{}{}
+		x.byNS[namespace] = ns
+	}
+	ns[m] = struct{}{}
+	x.eachBucket(m, func(b *bucket[S, M]) { b.members[m] = struct{}{} })
+}
+
+// RemoveMember forgets m.
+func (x *Index[S, M]) RemoveMember(m M) {
+	l, ok := x.members[m]
+	if !ok {
+		return
+	}
+	x.eachBucket(m, func(b *bucket[S, M]) { delete(b.members, m) })
+	delete(x.members, m)
+	if ns := x.byNS[l.namespace]; len(ns) == 1 {
+		delete(x.byNS, l.namespace)
+	} else {
+		delete(ns, m)
+	}
+}
+
+// Selecting calls f for each selector that selects m.
+func (x *Index[S, M]) Selecting(m M, f func(S)) {
+	labels := x.members[m].labels
+	x.eachBucket(m, func(b *bucket[S, M]) {
+		for s := range b.selectors {
+			if subset(x.selectors[s].labels, labels) {
+				f(s)
+			}
+		}
+	})
+}
+
+// Selected calls f for each member that s selects.
+func (x *Index[S, M]) Selected(s S, f func(M)) {
+	l, ok := x.selectors[s]
+	if !ok {
+		return
+	}
+	for m := range x.buckets[filedUnder(l)].members {
+		if subset(l.labels, x.members[m].labels) {
+			f(m)
+		}
+	}
+}
+
+func (x *Index[S, M]) eachBucket(m M, f func(*bucket[S, M])) {
+	l := x.members[m]
+	for k, v := range l.labels {
+		if b := x.buckets[pair{l.namespace, k, v}]; b != nil {
+			f(b)
+		}
+	}
+}
+
+func filedUnder(l labelled) pair {
+	p := pair{namespace: l.namespace}
+	for k, v := range l.labels {
+		if p.key == "" || k < p.key {
+			p.key, p.value = k, v
+		}
+	}
+	return p
+}
+
+func subset(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Empty tells an index without selectors and members.
+func (x *Index[S, M]) Empty() bool {
+	return len(x.selectors)+len(x.members)+len(x.byNS)+len(x.buckets) == 0
+}

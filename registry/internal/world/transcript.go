@@ -1,0 +1,91 @@
+package world
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Transcripts runs every testdata/*.txtar that matches glob as a test. Its files are steps: "apply" and "delete" hold documents, each file one batch, and "want"
+// what the steps since the last one changed, followed by state, when there is something to say. With update the wants are written anew.
+func Transcripts(t *testing.T, glob string, update *bool, start func() (r registry.Registry, state func() string)) {
+	paths, err := filepath.Glob(filepath.Join("testdata", glob))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no testdata/%s: %v", glob, err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, state := start()
+			all, since := NewTables(), NewTables()
+			for i := range a.Files {
+				f := &a.Files[i]
+				var batch []kinds.Change
+				switch f.Name {
+				case "apply":
+					batch = Parse(t, string(f.Data))
+				case "delete":
+					batch = Delete(Parse(t, string(f.Data)))
+				case "want":
+					got := since.Dump() + state()
+					if *update {
+						f.Data = []byte(got)
+					} else if d := cmp.Diff(string(f.Data), got); d != "" {
+						t.Errorf("step %d (-want +got):\n%s", i+1, d)
+					}
+					since = NewTables()
+					continue
+				default:
+					t.Fatalf("unknown step %q", f.Name)
+				}
+				c := r.Apply(batch)
+				if err := all.Apply(c); err != nil {
+					t.Fatalf("step %d: %v", i+1, err)
+				}
+				since.add(c)
+			}
+			if *update {
+				if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// UpdateFlag declares -update for a test binary.
+func UpdateFlag() *bool {
+	return flag.Bool("update", false, "write the expectations of transcripts anew")
+}
+
+func (t *Tables) add(c registry.Changes) {
+	for k, v := range c.Services {
+		t.Services[k] = v
+	}
+	for k, v := range c.Endpoints {
+		t.Endpoints[k] = v
+	}
+	for k, v := range c.Workloads {
+		t.Workloads[k] = v
+	}
+}
+
+// Sum applies one batch to a registry and gives all it says.
+func Sum(r registry.Registry, batch []kinds.Change) (*Tables, error) {
+	t := NewTables()
+	if err := t.Apply(r.Apply(batch)); err != nil {
+		return nil, fmt.Errorf("in one batch: %w", err)
+	}
+	return t, nil
+}

@@ -1,0 +1,66 @@
+package world
+
+import (
+	"encoding/json"
+	"regexp"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+var separator = regexp.MustCompile(`(?m)^---\s*$`)
+
+// Parse gives a change that creates or updates each document's object. A document with metadata.deletionTimestamp is an object that is being deleted.
+func Parse(tb testing.TB, text string) []kinds.Change {
+	tb.Helper()
+	var changes []kinds.Change
+	for _, doc := range separator.Split(text, -1) {
+		var head struct {
+			APIVersion string            `json:"apiVersion"`
+			Kind       string            `json:"kind"`
+			Metadata   metav1.ObjectMeta `json:"metadata"`
+			Spec       json.RawMessage   `json:"spec"`
+		}
+		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+			tb.Fatalf("decode %q: %v", doc, err)
+		}
+		if head.Kind == "" {
+			continue
+		}
+		kind := kinds.Find(head.APIVersion, head.Kind)
+		if kind == nil {
+			tb.Fatalf("unknown kind %s %s", head.APIVersion, head.Kind)
+		}
+		spec := kind.New()
+		var err error
+		switch {
+		case !kind.Istio:
+			err = yaml.UnmarshalStrict([]byte(doc), spec)
+		case len(head.Spec) > 0:
+			err = protojson.Unmarshal(head.Spec, spec.(proto.Message))
+		}
+		if err != nil {
+			tb.Fatalf("decode %q: %v", doc, err)
+		}
+		key := kinds.Key{Kind: kind, Namespace: head.Metadata.Namespace, Name: head.Metadata.Name}
+		changes = append(changes, kinds.Change{Key: key, Object: &kinds.Object{
+			Key: key, UID: string(head.Metadata.UID), Labels: head.Metadata.Labels, Annotations: head.Metadata.Annotations,
+			Created: head.Metadata.CreationTimestamp.Time, Spec: spec,
+		}})
+	}
+	return changes
+}
+
+// Delete gives a change that deletes each object that changes creates.
+func Delete(changes []kinds.Change) []kinds.Change {
+	var out []kinds.Change
+	for _, c := range changes {
+		out = append(out, kinds.Change{Key: c.Key})
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package kube
+
+import (
+	"maps"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+const annotationGroup = "istio.io/autoRegistrationGroup"
+
+func entryKey(n name) registry.WorkloadKey {
+	return registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: n.namespace, Name: n.name}
+}
+
+// entry is what is kept of one WorkloadEntry.
+type entry struct {
+	object   *kinds.Object
+	workload *registry.Workload
+}
+
+func (r *Registry) applyEntry(n name, o *kinds.Object) {
+	if r.entries[n] == nil && o == nil {
+		return
+	}
+	r.touch(entryKey(n))
+	r.entrySelectors.Selecting(n, r.mark)
+	if o == nil {
+		r.entrySelectors.RemoveMember(n)
+		delete(r.entries, n)
+		return
+	}
+	w := r.newEntry(n, o)
+	r.entries[n] = &entry{o, w}
+	r.entrySelectors.SetMember(n, n.namespace, w.Labels)
+	r.entrySelectors.Selecting(n, r.mark)
+}
+
+func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
+	spec := o.Spec.(*networkingv1.WorkloadEntry)
+	w := &registry.Workload{
+		WorkloadKey: entryKey(n), Labels: o.Labels, ServiceAccount: spec.ServiceAccount, Network: spec.Network, Cluster: r.opts.Cluster, Ready: true,
+		Owner: n.name, Ports: spec.Ports, Weight: spec.Weight, Created: o.Created, Locality: registry.ParseLocality(spec.Locality),
+	}
+	if len(spec.Labels) > 0 {
+		w.Labels = maps.Clone(spec.Labels)
+		maps.Copy(w.Labels, o.Labels)
+	}
+	if g := o.Annotations[annotationGroup]; g != "" {
+		w.Owner = g
+	}
+	if spec.Address != "" {
+		w.Addresses = []string{spec.Address}
+	}
+	if spec.ServiceAccount != "" {
+		w.Identity = registry.SPIFFE(r.opts.TrustDomain, n.namespace, spec.ServiceAccount)
+	}
+	w.TLSMode = registry.EntryTLSMode(w.Labels, spec.ServiceAccount)
+	if w.Network == "" {
+		w.Network = r.namespaces.Network(spec.Address, w.Labels)
+	}
+	if spec.Locality == "" {
+		w.Locality, _ = registry.LocalityOf(w.Labels)
+	}
+	return w
+}

@@ -1,0 +1,35 @@
+package kube
+
+import (
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/registry/internal/world"
+)
+
+// A world that went leaves nothing behind: no index grows with what once was.
+func TestForgets(t *testing.T) {
+	for _, path := range []string{"testdata/world.yaml", "testdata/versions.yaml"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := world.Parse(t, string(text))
+		r := New(Options{})
+		for i := range changes { // one by one: every version of an object is there for a while
+			r.Apply(changes[i : i+1])
+		}
+		r.Apply(world.Delete(changes))
+		v := reflect.ValueOf(r).Elem()
+		for i := range v.NumField() {
+			switch f := v.Field(i); {
+			case f.Kind() == reflect.Map && f.Len() != 0, f.Kind() == reflect.Int && f.Int() != 0:
+				t.Errorf("%s: %s is left with %v", path, v.Type().Field(i).Name, f)
+			}
+		}
+		if !r.podSelectors.Empty() || !r.entrySelectors.Empty() {
+			t.Errorf("%s: the selectors are not empty", path)
+		}
+	}
+}

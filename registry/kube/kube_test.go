@@ -1,0 +1,120 @@
+package kube_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/internal/world"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+var update = world.UpdateFlag()
+
+func start() (registry.Registry, func() string) {
+	r := kube.New(kube.Options{Cluster: "Kubernetes", Network: func(address string) string {
+		if strings.HasPrefix(address, "10.9.") {
+			return "far"
+		}
+		return ""
+	}})
+	return r, func() string {
+		var b strings.Builder
+		for _, c := range []struct {
+			name  string
+			count int
+		}{{"pending endpoints", r.Pending()}, {"pods without IP", r.PodsWithoutIP()}, {"endpoints not ready", r.NotReady()}} {
+			if c.count != 0 {
+				fmt.Fprintf(&b, "%s: %d\n", c.name, c.count)
+			}
+		}
+		return b.String()
+	}
+}
+
+func TestTranscripts(t *testing.T) { world.Transcripts(t, "*.txtar", update, start) }
+
+// The facts are what a real istiod sent in the assignments of this world.
+func TestEndpointsOfTheReferenceWorld(t *testing.T) {
+	text, err := os.ReadFile("testdata/world.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := start()
+	tables, err := world.Sum(r, world.Parse(t, string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for k, l := range tables.Endpoints {
+		for _, e := range l {
+			for _, p := range tables.Services[k].Ports {
+				if p.Name == e.ServicePort {
+					got = append(got, fmt.Sprintf("%s:%d %s:%d %s tls=%s at %s/%s/%s %s;%s;%s;%s;%s", k.Host, p.Number, e.Address, e.Port, strings.ToUpper(e.Health.String()),
+						e.TLSMode, e.Locality.Region, e.Locality.Zone, e.Locality.SubZone, e.Workload, e.Namespace, e.CanonicalName, e.CanonicalRevision, e.Cluster))
+				}
+			}
+		}
+	}
+	slices.Sort(got)
+	want, err := os.ReadFile("testdata/world.facts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestProtocol(t *testing.T) {
+	app := func(s string) *string { return &s }
+	for _, c := range []struct {
+		port corev1.ServicePort
+		want registry.Protocol
+	}{
+		{corev1.ServicePort{Name: "http"}, registry.HTTP},
+		{corev1.ServicePort{Name: "HTTP2-main"}, registry.HTTP2},
+		{corev1.ServicePort{Name: "https-x"}, registry.HTTPS},
+		{corev1.ServicePort{Name: "httpx"}, registry.Unsupported},
+		{corev1.ServicePort{Name: "grpc"}, registry.GRPC},
+		{corev1.ServicePort{Name: "grpc-web"}, registry.GRPCWeb},
+		{corev1.ServicePort{Name: "grpc-web-x"}, registry.GRPCWeb},
+		{corev1.ServicePort{Name: "grpc-x"}, registry.GRPC},
+		{corev1.ServicePort{Name: "tls"}, registry.TLS},
+		{corev1.ServicePort{Name: "tcp-db"}, registry.TCP},
+		{corev1.ServicePort{Name: "mongo-a"}, registry.Mongo},
+		{corev1.ServicePort{Name: "mysql"}, registry.MySQL},
+		{corev1.ServicePort{Name: "redis"}, registry.Redis},
+		{corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolUDP, AppProtocol: app("http")}, registry.UDP},
+		{corev1.ServicePort{Name: "udp"}, registry.UDP},
+		{corev1.ServicePort{Name: "tcp", AppProtocol: app("kubernetes.io/h2c")}, registry.HTTP2},
+		{corev1.ServicePort{Name: "tcp", AppProtocol: app("kubernetes.io/ws")}, registry.HTTP},
+		{corev1.ServicePort{Name: "tcp", AppProtocol: app("kubernetes.io/wss")}, registry.HTTPS},
+		{corev1.ServicePort{Name: "tcp", AppProtocol: app("GRPC")}, registry.GRPC},
+		{corev1.ServicePort{Name: "http", AppProtocol: app("example.com/own")}, registry.Unsupported},
+		{corev1.ServicePort{Port: 25}, registry.TCP},
+		{corev1.ServicePort{Port: 53}, registry.TCP},
+		{corev1.ServicePort{Port: 3306, Name: "db"}, registry.TCP},
+		{corev1.ServicePort{Port: 3306, Name: "http"}, registry.HTTP},
+		{corev1.ServicePort{Port: 27017}, registry.TCP},
+		{corev1.ServicePort{Port: 80}, registry.Unsupported},
+	} {
+		if got := kube.Protocol(&c.port); got != c.want {
+			t.Errorf("%+v: got %s, want %s", c.port, got, c.want)
+		}
+	}
+}
+
+func TestHistories(t *testing.T) {
+	text, err := os.ReadFile("testdata/versions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	world.Histories(t, string(text), start)
+}

@@ -1,0 +1,265 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// pod is what is kept of one Pod; the object itself is let go.
+type pod struct {
+	workload *registry.Workload
+	hostname string // with subdomain, its name in the headless service that has the subdomain's name
+	domain   string
+	ended    bool // Succeeded or Failed
+	deleting bool
+}
+
+func (p *pod) equal(o *pod) bool {
+	return p.workload.Equal(o.workload) && p.hostname == o.hostname && p.domain == o.domain && p.ended == o.ended && p.deleting == o.deleting
+}
+
+// visible tells a pod that is handed on as a workload.
+func (p *pod) visible() bool { return p != nil && !p.ended && len(p.workload.Addresses) > 0 }
+
+func podKey(n name) registry.WorkloadKey {
+	return registry.WorkloadKey{Kind: kinds.Pod, Namespace: n.namespace, Name: n.name}
+}
+
+func (r *Registry) applyPod(n name, o *kinds.Object) {
+	old := r.pods[n]
+	if o == nil {
+		if old != nil {
+			r.touch(podKey(n))
+			r.markPod(n, old)
+			r.unindexPod(n, old)
+			delete(r.pods, n)
+		}
+		return
+	}
+	next := r.newPod(n, o)
+	if old != nil && old.equal(next) {
+		return
+	}
+	r.touch(podKey(n))
+	if old != nil {
+		r.markPod(n, old)
+		r.unindexPod(n, old)
+	}
+	r.pods[n] = next
+	r.indexPod(n, next)
+	r.markPod(n, next)
+}
+
+func (r *Registry) indexPod(n name, p *pod) {
+	put(r.nodePods, p.workload.NodeName, n)
+	if !p.ended && len(p.workload.Addresses) == 0 {
+		r.withoutIP++
+	}
+	if !p.visible() {
+		return
+	}
+	// Pods of the host network share their node's address, which therefore says nothing.
+	if !p.workload.HostNetwork {
+		for _, ip := range p.workload.Addresses {
+			put(r.ipPods, ip, n)
+		}
+	}
+	if !p.deleting {
+		r.podSelectors.SetMember(n, n.namespace, p.workload.Labels)
+	}
+}
+
+func (r *Registry) unindexPod(n name, p *pod) {
+	drop(r.nodePods, p.workload.NodeName, n)
+	if !p.ended && len(p.workload.Addresses) == 0 {
+		r.withoutIP--
+	}
+	for _, ip := range p.workload.Addresses {
+		drop(r.ipPods, ip, n)
+	}
+	r.podSelectors.RemoveMember(n)
+}
+
+// markPod marks what the pod, as indexed now, shows in.
+func (r *Registry) markPod(n name, p *pod) {
+	for sl := range r.podSlices[n] {
+		r.markSlice(sl)
+	}
+	for _, ip := range p.workload.Addresses {
+		for sl := range r.ipSlices[ip] {
+			r.markSlice(sl)
+		}
+	}
+	r.podSelectors.Selecting(n, r.mark)
+}
+
+// replace gives the pod the locality and network that its node and namespace now say.
+func (r *Registry) replace(n name, p *pod) {
+	moved := *p.workload
+	if r.place(&moved); moved.Equal(p.workload) {
+		return
+	}
+	r.touch(podKey(n))
+	next := *p
+	next.workload = &moved
+	r.pods[n] = &next
+	r.markPod(n, &next)
+}
+
+func (r *Registry) place(w *registry.Workload) {
+	var ok bool
+	if w.Locality, ok = registry.LocalityOf(w.Labels); !ok {
+		w.Locality = r.nodes[w.NodeName]
+	}
+	w.Network = ""
+	if len(w.Addresses) > 0 {
+		w.Network = r.namespaces.Network(w.Addresses[0], w.Labels)
+	}
+}
+
+// podAt gives the pod that owns an address. Of several, while one takes over from another, it is the youngest, then the first by name.
+func (r *Registry) podAt(ip string) *pod {
+	var best *pod
+	for n := range r.ipPods[ip] {
+		p := r.pods[n]
+		if best == nil || p.workload.Created.After(best.workload.Created) ||
+			p.workload.Created.Equal(best.workload.Created) && n.compare(name{best.workload.Namespace, best.workload.Name}) < 0 {
+			best = p
+		}
+	}
+	return best
+}
+
+func (r *Registry) applyNode(node string, o *kinds.Object) {
+	var l registry.Locality
+	if o != nil {
+		l = registry.Locality{
+			Region:  either(o.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion),
+			Zone:    either(o.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone),
+			SubZone: o.Labels["topology.istio.io/subzone"],
+		}
+	}
+	if r.nodes[node] == l {
+		return
+	}
+	if r.nodes[node] = l; o == nil {
+		delete(r.nodes, node)
+	}
+	for n := range r.nodePods[node] {
+		r.replace(n, r.pods[n])
+	}
+}
+
+func either(labels map[string]string, a, b string) string {
+	if v := labels[a]; v != "" {
+		return v
+	}
+	return labels[b]
+}
+
+func (r *Registry) newPod(n name, o *kinds.Object) *pod {
+	p := o.Spec.(*corev1.Pod)
+	account := p.Spec.ServiceAccountName
+	if account == "" {
+		account = "default" // as admission writes it
+	}
+	out := &pod{
+		hostname: p.Spec.Hostname, domain: p.Spec.Subdomain, deleting: p.DeletionTimestamp != nil,
+		ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+	}
+	w := &registry.Workload{
+		WorkloadKey: podKey(n), Labels: o.Labels, ServiceAccount: account, Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, account),
+		NodeName: p.Spec.NodeName, Cluster: r.opts.Cluster, HostNetwork: p.Spec.HostNetwork, Ready: ready(p) && !out.deleting && !out.ended,
+		TLSMode: tlsMode(o.Labels), Owner: owner(p, o.Labels), Created: o.Created,
+	}
+	if p.Status.PodIP != "" {
+		w.Addresses = append(w.Addresses, p.Status.PodIP)
+	}
+	for _, ip := range p.Status.PodIPs {
+		if ip.IP != "" && !slices.Contains(w.Addresses, ip.IP) {
+			w.Addresses = append(w.Addresses, ip.IP)
+		}
+	}
+	addPorts(w, p.Spec.Containers)
+	for _, c := range p.Spec.InitContainers {
+		// An init container that restarts always is a sidecar: it serves as long as the pod does.
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			addPorts(w, []corev1.Container{c})
+		}
+	}
+	r.place(w)
+	out.workload = w
+	return out
+}
+
+// addPorts adds named TCP ports; the first of a name wins.
+func addPorts(w *registry.Workload, containers []corev1.Container) {
+	for _, c := range containers {
+		for _, port := range c.Ports {
+			if port.Name == "" || port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
+				continue
+			}
+			if w.Ports == nil {
+				w.Ports = map[string]uint32{}
+			}
+			if _, taken := w.Ports[port.Name]; !taken {
+				w.Ports[port.Name] = uint32(port.ContainerPort)
+			}
+		}
+	}
+}
+
+// ready: a pod that does not say is one that was written by hand, and taken as ready.
+func ready(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return true
+}
+
+func tlsMode(labels map[string]string) string {
+	if m := labels[registry.LabelTLSMode]; m == "istio" {
+		return m
+	}
+	return ""
+}
+
+// owner is the pod's workload: as labelled, else by its controller, else itself.
+func owner(p *corev1.Pod, labels map[string]string) string {
+	if l := labels[registry.LabelWorkloadName]; l != "" {
+		return l
+	}
+	c := metav1.GetControllerOfNoCopy(p)
+	if c == nil {
+		return p.Name
+	}
+	switch c.Kind {
+	case "Node": // a static pod
+		return p.Name
+	case "ReplicaSet":
+		if hash := labels["pod-template-hash"]; hash != "" {
+			return strings.TrimSuffix(c.Name, "-"+hash)
+		}
+	case "Job":
+		return cronJob(c.Name)
+	}
+	return c.Name
+}
+
+// cronJob takes off the minute since 1970, eight to ten digits, that a CronJob puts behind the name of its Jobs.
+func cronJob(job string) string {
+	i := strings.LastIndexByte(job, '-')
+	digits := job[i+1:]
+	if i <= 0 || len(digits) < 8 || len(digits) > 10 || strings.Trim(digits, "0123456789") != "" {
+		return job
+	}
+	return job[:i]
+}

@@ -1,0 +1,209 @@
+package kube
+
+import (
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/internal/namespaces"
+	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
+)
+
+// Options of a Registry.
+type Options struct {
+	Domain          string                      // of service host names; empty is cluster.local
+	Cluster         string                      // the cluster's ID
+	TrustDomain     string                      // of identities; empty is cluster.local
+	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
+	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
+}
+
+// Registry holds what one cluster's objects say. See the package's documentation for who may call it.
+type Registry struct {
+	opts       Options
+	namespaces *namespaces.Table
+
+	services  map[name]*service
+	byService map[name]map[string]*slice // by slice name; there before the service is, or without it
+	slices    map[name]*slice
+	podSlices map[name]map[*slice]struct{}   // slices that name the pod
+	ipSlices  map[string]map[*slice]struct{} // slices with that address and no pod's name
+
+	pods     map[name]*pod
+	ipPods   map[string]map[name]struct{} // pods that own the address: none of the host network, none that ended
+	nodePods map[string]map[name]struct{}
+	nodes    map[string]registry.Locality
+	entries  map[name]*entry
+	traffic  map[string]string // traffic distribution that a namespace gives its services
+
+	podSelectors   *selection.Index[name, name] // of services without slices
+	entrySelectors *selection.Index[name, name]
+
+	dirty   map[name]struct{}                           // services to look at when the batch ends
+	touched map[registry.WorkloadKey]*registry.Workload // what was handed on before the batch; nil: nothing
+
+	pending, withoutIP, notReady int
+}
+
+type name struct{ namespace, name string }
+
+func (n name) compare(o name) int {
+	if c := strings.Compare(n.namespace, o.namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(n.name, o.name)
+}
+
+// New gives an empty registry.
+func New(o Options) *Registry {
+	if o.Domain == "" {
+		o.Domain = "cluster.local"
+	}
+	if o.TrustDomain == "" {
+		o.TrustDomain = "cluster.local"
+	}
+	if o.SystemNamespace == "" {
+		o.SystemNamespace = "istio-system"
+	}
+	return &Registry{
+		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Network),
+		services: map[name]*service{}, byService: map[name]map[string]*slice{}, slices: map[name]*slice{},
+		podSlices: map[name]map[*slice]struct{}{}, ipSlices: map[string]map[*slice]struct{}{},
+		pods: map[name]*pod{}, ipPods: map[string]map[name]struct{}{}, nodePods: map[string]map[name]struct{}{},
+		nodes: map[string]registry.Locality{}, entries: map[name]*entry{}, traffic: map[string]string{},
+		podSelectors: selection.New[name, name](), entrySelectors: selection.New[name, name](),
+		dirty: map[name]struct{}{}, touched: map[registry.WorkloadKey]*registry.Workload{},
+	}
+}
+
+// Apply takes a batch of changes and gives what they alter.
+func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
+	for _, c := range changes {
+		n := name{c.Namespace, c.Name}
+		switch c.Kind {
+		case kinds.Service:
+			r.applyService(n, c.Object)
+		case kinds.EndpointSlice:
+			r.applySlice(n, c.Object)
+		case kinds.Pod:
+			r.applyPod(n, c.Object)
+		case kinds.Node:
+			r.applyNode(c.Name, c.Object)
+		case kinds.Namespace:
+			r.applyNamespace(c)
+		case kinds.WorkloadEntry:
+			r.applyEntry(n, c.Object)
+		}
+	}
+	return r.flush()
+}
+
+// Service gives the service of that key, or nil.
+func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
+	if s := r.lookup(k); s != nil {
+		return s.now
+	}
+	return nil
+}
+
+// Endpoints gives the endpoints of that service, sorted.
+func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
+	if s := r.lookup(k); s != nil {
+		return s.endpoints
+	}
+	return nil
+}
+
+func (r *Registry) lookup(k registry.ServiceKey) *service {
+	short, ok := strings.CutSuffix(k.Host, "."+k.Namespace+".svc."+r.opts.Domain)
+	if !ok {
+		return nil
+	}
+	return r.services[name{k.Namespace, short}]
+}
+
+// Pending is how many endpoints wait for the pod that their slice names.
+func (r *Registry) Pending() int { return r.pending }
+
+// PodsWithoutIP is how many pods run, or are to run, and have no address yet.
+func (r *Registry) PodsWithoutIP() int { return r.withoutIP }
+
+// NotReady is how many endpoints are handed on as unhealthy.
+func (r *Registry) NotReady() int { return r.notReady }
+
+func (r *Registry) flush() registry.Changes {
+	out := registry.Changes{
+		Services:  map[registry.ServiceKey]*registry.Service{},
+		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{},
+		Workloads: map[registry.WorkloadKey]*registry.Workload{},
+	}
+	for n := range r.dirty {
+		if s := r.services[n]; s != nil {
+			r.flushService(n, s, out)
+		}
+	}
+	clear(r.dirty)
+	for key, was := range r.touched {
+		if now := r.current(key); !was.Equal(now) {
+			out.Workloads[key] = now
+		}
+	}
+	clear(r.touched)
+	return out
+}
+
+func (r *Registry) flushService(n name, s *service, out registry.Changes) {
+	if s.object == nil {
+		delete(r.services, n)
+		for _, sl := range r.byService[n] {
+			r.unbuild(sl)
+		}
+		r.notReady -= s.notReady
+		if s.now == nil {
+			return
+		}
+		out.Services[s.now.Key()] = nil
+		if len(s.endpoints) > 0 {
+			out.Endpoints[s.now.Key()] = nil
+		}
+		return
+	}
+	if s.stale {
+		s.stale = false
+		if next := r.convert(s.object); !next.Equal(s.now) {
+			s.now, s.families = next, families(s.object)
+			out.Services[next.Key()] = next
+			for _, sl := range r.byService[n] {
+				sl.stale = true
+			}
+		}
+	}
+	next, same := registry.KeepEndpoints(s.endpoints, r.endpointsOf(n, s))
+	if same {
+		return
+	}
+	s.endpoints = next
+	out.Endpoints[s.now.Key()] = next
+	r.notReady -= s.notReady
+	s.notReady = 0
+	for _, e := range next {
+		if e.Health == registry.Unhealthy {
+			s.notReady++
+		}
+	}
+	r.notReady += s.notReady
+}
+
+// put and drop keep a set in a map of sets; a set without members is not kept.
+func put[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
+	if m[k] == nil {
+		m[k] = map[V]struct{}{}
+	}
+	m[k][v] = struct{}{}
+}
+
+func drop[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
+	if delete(m[k], v); len(m[k]) == 0 {
+		delete(m, k)
+	}
+}

@@ -1,0 +1,182 @@
+package kube
+
+import (
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+const (
+	annotationExportTo          = "networking.istio.io/exportTo"
+	annotationAccounts          = "alpha.istio.io/kubernetes-serviceaccounts"
+	annotationCanonicalAccounts = "alpha.istio.io/canonical-serviceaccounts"
+	labelPersistentSession      = "istio.io/persistent-session"
+	labelPersistentHeader       = "istio.io/persistent-session-header"
+)
+
+// service is what is known of one Service.
+type service struct {
+	object    *kinds.Object // nil: deleted in this batch
+	stale     bool          // now has to be made anew
+	now       *registry.Service
+	families  family
+	picksPods bool // it has no slices, so that it selects pods itself
+	endpoints []*registry.Endpoint
+	notReady  int
+}
+
+func (r *Registry) applyService(n name, o *kinds.Object) {
+	s := r.services[n]
+	if s == nil {
+		if o == nil {
+			return
+		}
+		s = &service{}
+		r.services[n] = s
+	}
+	s.object, s.stale = o, true
+	r.reselect(n)
+	r.dirty[n] = struct{}{}
+}
+
+// reselect files the selector of a service: over WorkloadEntries always, over pods while it has no slices.
+func (r *Registry) reselect(n name) {
+	s := r.services[n]
+	s.picksPods = len(r.byService[n]) == 0
+	var selector map[string]string
+	if s.object != nil {
+		if spec := &s.object.Spec.(*corev1.Service).Spec; spec.Type != corev1.ServiceTypeExternalName {
+			selector = spec.Selector
+		}
+	}
+	r.entrySelectors.SetSelector(n, n.namespace, selector)
+	if !s.picksPods {
+		selector = nil
+	}
+	r.podSelectors.SetSelector(n, n.namespace, selector)
+}
+
+func (r *Registry) convert(o *kinds.Object) *registry.Service {
+	spec := &o.Spec.(*corev1.Service).Spec
+	s := &registry.Service{
+		Host: o.Name + "." + o.Namespace + ".svc." + r.opts.Domain, Namespace: o.Namespace, Name: o.Name, Object: o.Name,
+		Provider: registry.Kubernetes, Labels: o.Labels, Selector: spec.Selector, Created: o.Created,
+		ExportTo:        list(o.Annotations[annotationExportTo]),
+		PublishNotReady: spec.PublishNotReadyAddresses,
+		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+		TrafficDist:     r.namespaces.TrafficDistribution(o.Namespace, o.Annotations, spec.TrafficDistribution),
+		Unhealthy:       o.Labels[labelPersistentSession] != "" || o.Labels[labelPersistentHeader] != "",
+	}
+	for _, account := range list(o.Annotations[annotationAccounts]) {
+		s.ServiceAccounts = append(s.ServiceAccounts, registry.SPIFFE(r.opts.TrustDomain, o.Namespace, account))
+	}
+	s.ServiceAccounts = append(s.ServiceAccounts, list(o.Annotations[annotationCanonicalAccounts])...)
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		port := registry.Port{Name: p.Name, Number: uint32(p.Port), Protocol: Protocol(p)}
+		if t := p.TargetPort.String(); t != "0" {
+			port.TargetPort = t
+		}
+		s.Ports = append(s.Ports, port)
+	}
+	if spec.Type == corev1.ServiceTypeExternalName {
+		s.Resolution = registry.Alias
+		s.ExternalName = strings.TrimSuffix(strings.ToLower(spec.ExternalName), ".")
+		return s
+	}
+	ips := spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{spec.ClusterIP}
+	}
+	for _, ip := range ips {
+		switch ip {
+		case "":
+		case corev1.ClusterIPNone:
+			s.Headless, s.Resolution = true, registry.Passthrough
+		default:
+			s.Addresses = append(s.Addresses, ip)
+		}
+	}
+	return s
+}
+
+// applyNamespace looks at every service, or every workload, of the namespace or the cluster: what it reads changes hardly ever.
+func (r *Registry) applyNamespace(c kinds.Change) {
+	network, traffic := r.namespaces.Apply(c)
+	if network {
+		for n, p := range r.pods {
+			r.replace(n, p)
+		}
+		for n, e := range r.entries {
+			r.applyEntry(n, e.object)
+		}
+		for _, sl := range r.slices {
+			r.markSlice(sl)
+		}
+	}
+	if !traffic {
+		return
+	}
+	for n, s := range r.services {
+		if n.namespace == c.Name {
+			s.stale = true
+			r.mark(n)
+		}
+	}
+}
+
+func (r *Registry) mark(n name) { r.dirty[n] = struct{}{} }
+
+// list reads values between commas.
+func list(s string) []string {
+	var out []string
+	for v := range strings.SplitSeq(s, ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// family is a set of IP families.
+type family uint8
+
+const (
+	ipv4 family = 1 << iota
+	ipv6
+)
+
+// families are those that the service is reached by: as declared, else those of its cluster IPs. An empty set means the pod's primary one.
+func families(o *kinds.Object) family {
+	spec := &o.Spec.(*corev1.Service).Spec
+	var f family
+	for _, declared := range spec.IPFamilies {
+		if declared == corev1.IPv6Protocol {
+			f |= ipv6
+		} else {
+			f |= ipv4
+		}
+	}
+	if f != 0 {
+		return f
+	}
+	for _, ip := range append([]string{spec.ClusterIP}, spec.ClusterIPs...) {
+		f |= familyOf(ip)
+	}
+	return f
+}
+
+func familyOf(ip string) family {
+	a, err := netip.ParseAddr(ip)
+	switch {
+	case err != nil:
+		return 0
+	case a.Unmap().Is4():
+		return ipv4
+	}
+	return ipv6
+}

@@ -1,0 +1,34 @@
+package registry
+
+import "strings"
+
+// ParseProtocol reads a protocol as users write it, in any case. What it does not know is Unsupported.
+func ParseProtocol(s string) Protocol {
+	switch strings.ToLower(s) {
+	case "http":
+		return HTTP
+	case "https":
+		return HTTPS
+	case "http2":
+		return HTTP2
+	case "grpc":
+		return GRPC
+	case "grpc-web":
+		return GRPCWeb
+	case "http_proxy":
+		return HTTPProxy
+	case "tcp":
+		return TCP
+	case "tls":
+		return TLS
+	case "mongo":
+		return Mongo
+	case "redis":
+		return Redis
+	case "mysql":
+		return MySQL
+	case "udp":
+		return UDP
+	}
+	return Unsupported
+}

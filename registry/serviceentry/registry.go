@@ -1,0 +1,220 @@
+package serviceentry
+
+import (
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/internal/namespaces"
+	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
+)
+
+// Options of a Registry.
+type Options struct {
+	Cluster         string                      // the cluster's ID, written on inline endpoints
+	TrustDomain     string                      // of identities; empty is cluster.local
+	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
+	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
+}
+
+// Registry holds what the ServiceEntries say. See the package's documentation for who may call it.
+type Registry struct {
+	opts       Options
+	namespaces *namespaces.Table
+	entries    map[name]*entry
+	services   map[registry.ServiceKey]*service
+	workloads  map[registry.WorkloadKey]*registry.Workload
+	selectors  *selection.Index[name, registry.WorkloadKey]
+	allotment  *allotment
+	dirty      map[registry.ServiceKey]struct{}
+}
+
+type name struct{ namespace, name string }
+
+type entry struct {
+	object *kinds.Object
+	spec   *networkingv1.ServiceEntry
+	keys   []registry.ServiceKey // one a host
+}
+
+type service struct {
+	entries   []*entry // the oldest first; none: gone
+	now       *registry.Service
+	endpoints []*registry.Endpoint
+}
+
+// New gives an empty registry.
+func New(o Options) *Registry {
+	if o.TrustDomain == "" {
+		o.TrustDomain = "cluster.local"
+	}
+	if o.SystemNamespace == "" {
+		o.SystemNamespace = "istio-system"
+	}
+	return &Registry{
+		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Network),
+		entries: map[name]*entry{}, services: map[registry.ServiceKey]*service{}, workloads: map[registry.WorkloadKey]*registry.Workload{},
+		selectors: selection.New[name, registry.WorkloadKey](), allotment: newAllotment(slots), dirty: map[registry.ServiceKey]struct{}{},
+	}
+}
+
+// Apply takes a batch of changes and gives what they alter.
+func (r *Registry) Apply(changes []kinds.Change) registry.Changes { return r.Update(changes, nil) }
+
+// Update takes a batch of changes and the changes of workloads that came of them, as a registry that knows workloads gave them; nil is one that is gone.
+func (r *Registry) Update(changes []kinds.Change, workloads map[registry.WorkloadKey]*registry.Workload) registry.Changes {
+	for _, c := range changes {
+		switch c.Kind {
+		case kinds.ServiceEntry:
+			r.applyEntry(name{c.Namespace, c.Name}, c.Object)
+		case kinds.Namespace:
+			r.applyNamespace(c)
+		}
+	}
+	for k, w := range workloads {
+		r.applyWorkload(k, w)
+	}
+	return r.flush()
+}
+
+// Service gives the service of that key, or nil.
+func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
+	if s := r.services[k]; s != nil {
+		return s.now
+	}
+	return nil
+}
+
+// Endpoints gives the endpoints of that service, sorted.
+func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
+	if s := r.services[k]; s != nil {
+		return s.endpoints
+	}
+	return nil
+}
+
+func (r *Registry) applyEntry(n name, o *kinds.Object) {
+	if old := r.entries[n]; old != nil {
+		delete(r.entries, n)
+		for _, k := range old.keys {
+			s := r.services[k]
+			s.entries = slices.DeleteFunc(s.entries, func(e *entry) bool { return e == old })
+			r.dirty[k] = struct{}{}
+		}
+	}
+	if o == nil {
+		r.selectors.SetSelector(n, n.namespace, nil)
+		return
+	}
+	e := &entry{object: o, spec: o.Spec.(*networkingv1.ServiceEntry)}
+	r.entries[n] = e
+	for _, h := range e.spec.Hosts {
+		k := registry.ServiceKey{Namespace: n.namespace, Host: strings.TrimSuffix(strings.ToLower(h), ".")}
+		if slices.Contains(e.keys, k) {
+			continue
+		}
+		e.keys = append(e.keys, k)
+		s := r.services[k]
+		if s == nil {
+			s = &service{}
+			r.services[k] = s
+		}
+		i, _ := slices.BinarySearchFunc(s.entries, e, compareAge)
+		s.entries = slices.Insert(s.entries, i, e)
+		r.dirty[k] = struct{}{}
+	}
+	r.selectors.SetSelector(n, n.namespace, e.spec.WorkloadSelector.GetLabels())
+}
+
+func compareAge(a, b *entry) int {
+	if c := a.object.Created.Compare(b.object.Created); c != 0 {
+		return c
+	}
+	return strings.Compare(a.object.Name, b.object.Name)
+}
+
+// applyNamespace looks at every entry: what it reads changes hardly ever.
+func (r *Registry) applyNamespace(c kinds.Change) {
+	network, traffic := r.namespaces.Apply(c)
+	for k := range r.services {
+		if network || traffic && k.Namespace == c.Name {
+			r.dirty[k] = struct{}{}
+		}
+	}
+}
+
+// applyWorkload keeps the workload while it can be selected: it has an address and is ready.
+func (r *Registry) applyWorkload(k registry.WorkloadKey, w *registry.Workload) {
+	mark := func(n name) {
+		for _, k := range r.entries[n].keys {
+			r.dirty[k] = struct{}{}
+		}
+	}
+	r.selectors.Selecting(k, mark)
+	if w == nil || !w.Ready || len(w.Addresses) == 0 {
+		delete(r.workloads, k)
+		r.selectors.RemoveMember(k)
+		return
+	}
+	r.workloads[k] = w
+	r.selectors.SetMember(k, k.Namespace, w.Labels)
+	r.selectors.Selecting(k, mark)
+}
+
+func (r *Registry) flush() registry.Changes {
+	out := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}}
+	next := map[registry.ServiceKey]*registry.Service{}
+	for k := range r.dirty {
+		s := r.services[k]
+		if len(s.entries) == 0 {
+			next[k] = nil
+			r.allotment.remove(k)
+			continue
+		}
+		next[k] = r.service(k, s.entries)
+		if allotted(next[k], s.entries[0].object) {
+			r.allotment.set(holder{k, next[k].Created})
+		} else {
+			r.allotment.remove(k)
+		}
+	}
+	for k := range r.allotment.moved {
+		// A service that is not dirty only moves to another address.
+		if s := r.services[k]; next[k] == nil && len(s.entries) > 0 {
+			moved := *s.now
+			next[k] = &moved
+		}
+	}
+	for k, svc := range next {
+		s := r.services[k]
+		if svc != nil {
+			svc.AutoAddress = r.allotment.addresses(k)
+		}
+		if svc.Equal(s.now) {
+			svc = s.now
+		} else {
+			s.now = svc
+			out.Services[k] = svc
+		}
+		if svc == nil {
+			if len(s.endpoints) > 0 {
+				out.Endpoints[k] = nil
+			}
+			delete(r.services, k)
+			continue
+		}
+		if _, ok := r.dirty[k]; !ok {
+			continue
+		}
+		if l, same := registry.KeepEndpoints(s.endpoints, r.endpoints(svc, s.entries)); !same {
+			s.endpoints = l
+			out.Endpoints[k] = l
+		}
+	}
+	clear(r.dirty)
+	clear(r.allotment.moved)
+	return out
+}

@@ -1,0 +1,170 @@
+package serviceentry
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// labelAllot, with the value false, leaves an entry without an address of its own making.
+const labelAllot = "networking.istio.io/enable-autoallocate-ip"
+
+// service is what the entries of one host, the oldest first, say together.
+func (r *Registry) service(k registry.ServiceKey, entries []*entry) *registry.Service {
+	first := entries[0]
+	s := &registry.Service{
+		Host: k.Host, Namespace: k.Namespace, Name: k.Host, Object: first.object.Name, Provider: registry.External,
+		Resolution:   resolution(first.spec),
+		MeshExternal: first.spec.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
+		Labels:       first.object.Labels, Selector: first.spec.WorkloadSelector.GetLabels(), Created: first.object.Created,
+		TrafficDist: r.namespaces.TrafficDistribution(k.Namespace, first.object.Annotations, nil),
+	}
+	for _, ns := range first.spec.ExportTo {
+		s.ExportTo = append(s.ExportTo, strings.TrimSpace(ns))
+	}
+	for _, e := range entries {
+		if resolution(e.spec) == s.Resolution {
+			add(s, e.spec)
+		}
+	}
+	return s
+}
+
+func resolution(spec *networkingv1.ServiceEntry) registry.Resolution {
+	switch spec.Resolution {
+	case networkingv1.ServiceEntry_STATIC:
+		return registry.ClientSide
+	case networkingv1.ServiceEntry_DNS:
+		return registry.DNS
+	case networkingv1.ServiceEntry_DNS_ROUND_ROBIN:
+		return registry.DNSRoundRobin
+	case networkingv1.ServiceEntry_DYNAMIC_DNS:
+		return registry.DynamicDNS
+	}
+	return registry.Passthrough
+}
+
+// add gives a service the addresses, ports and identities of an entry that it lacks. Endpoints are told apart by the names of ports, so a name that another
+// number has already is made unique.
+func add(s *registry.Service, spec *networkingv1.ServiceEntry) {
+	s.Addresses = appendNew(s.Addresses, addresses(spec))
+	s.ServiceAccounts = appendNew(s.ServiceAccounts, spec.SubjectAltNames)
+	for _, p := range spec.Ports {
+		if s.Port(p.Number) != nil {
+			continue
+		}
+		port := registry.Port{Name: p.Name, Number: p.Number, Protocol: registry.ParseProtocol(p.Protocol)}
+		if p.TargetPort != 0 {
+			port.TargetPort = strconv.Itoa(int(p.TargetPort))
+		}
+		if slices.ContainsFunc(s.Ports, func(o registry.Port) bool { return o.Name == p.Name }) {
+			port.Name = fmt.Sprintf("%s-%d", p.Name, p.Number)
+		}
+		s.Ports = append(s.Ports, port)
+	}
+}
+
+func appendNew(list, more []string) []string {
+	for _, v := range more {
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// addresses gives an entry's addresses; a range of one address is written as that address.
+func addresses(spec *networkingv1.ServiceEntry) []string {
+	out := make([]string, 0, len(spec.Addresses))
+	for _, a := range spec.Addresses {
+		if p, err := netip.ParsePrefix(a); err == nil && p.IsSingleIP() {
+			a = p.Addr().String()
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// allotted tells a service that needs an address of our making: it names one host and has no address, and Envoy is not to use the client's.
+func allotted(s *registry.Service, o *kinds.Object) bool {
+	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") && !strings.EqualFold(o.Labels[labelAllot], "false")
+}
+
+// endpoints gives what the entries of the service's resolution say, sorted. An entry of n addresses repeats each of its endpoints n times, as istiod does:
+// it is n services there, and the weight of a locality is their sum.
+func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.Endpoint {
+	var out []*registry.Endpoint
+	for _, e := range entries {
+		if resolution(e.spec) != s.Resolution {
+			continue
+		}
+		workloads := r.workloadsOf(s, e)
+		for _, p := range e.spec.Ports {
+			port := s.Port(p.Number).Name
+			for _, w := range workloads {
+				number, ok := w.Ports[p.Name]
+				if !ok {
+					number = cmp.Or(p.TargetPort, p.Number)
+				}
+				ep := w.Endpoint(port, number)
+				ep.HealthKnown = w.Kind == kinds.Pod
+				for range max(1, len(e.spec.Addresses)) {
+					out = append(out, ep)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(out, registry.CompareEndpoints)
+	return out
+}
+
+// workloadsOf gives what is behind an entry: what it selects, what stands inline, or, where names are resolved and nothing else is said, the host itself.
+func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Workload {
+	if len(e.spec.Endpoints) == 0 && e.spec.WorkloadSelector == nil {
+		if s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin {
+			return nil
+		}
+		return []*registry.Workload{r.inline(e, e.object.Name, &networkingv1.WorkloadEntry{Address: s.Host})}
+	}
+	var keys []registry.WorkloadKey
+	r.selectors.Selected(name{e.object.Namespace, e.object.Name}, func(k registry.WorkloadKey) { keys = append(keys, k) })
+	slices.SortFunc(keys, func(a, b registry.WorkloadKey) int {
+		return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Name, b.Name))
+	})
+	var out []*registry.Workload
+	for _, k := range keys {
+		out = append(out, r.workloads[k])
+	}
+	for i, ep := range e.spec.Endpoints {
+		if ep.Address != "" {
+			out = append(out, r.inline(e, fmt.Sprintf("%s-%d", e.object.Name, i), ep))
+		}
+	}
+	return out
+}
+
+func (r *Registry) inline(e *entry, workload string, ep *networkingv1.WorkloadEntry) *registry.Workload {
+	w := &registry.Workload{
+		WorkloadKey: registry.WorkloadKey{Kind: kinds.ServiceEntry, Namespace: e.object.Namespace, Name: workload},
+		Addresses:   []string{ep.Address}, Labels: ep.Labels, ServiceAccount: ep.ServiceAccount, Locality: registry.ParseLocality(ep.Locality),
+		Network: ep.Network, Cluster: r.opts.Cluster, TLSMode: registry.EntryTLSMode(ep.Labels, ep.ServiceAccount), Owner: workload, Ports: ep.Ports, Weight: ep.Weight,
+	}
+	if ep.ServiceAccount != "" {
+		w.Identity = registry.SPIFFE(r.opts.TrustDomain, e.object.Namespace, ep.ServiceAccount)
+	}
+	if ep.Network == "" {
+		w.Network = r.namespaces.Network(ep.Address, ep.Labels)
+	}
+	if ep.Locality == "" {
+		w.Locality, _ = registry.LocalityOf(ep.Labels)
+	}
+	return w
+}
