@@ -11,6 +11,10 @@ type Resource struct {
 	Version string // hash of Body, in hex: the same bytes have the same version on every replica
 	Body    []byte // the encoded google.protobuf.Any
 
+	// Of a RouteConfiguration: what it was made of. Hosts are Resources of their own, named "<route configuration>/<virtual host>".
+	Header *Resource
+	Hosts  []*Resource
+
 	value int // where the Any's value begins in Body; it runs to the end
 }
 

@@ -14,6 +14,9 @@ type Delta struct {
 	// Endpoints are the services whose endpoints changed, whether or not Full is set.
 	Endpoints []registry.ServiceKey
 
+	// Workloads are those whose proxy, if it is connected, may have to be sent something else: its labels, addresses or identity changed.
+	Workloads []registry.WorkloadKey
+
 	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, secret, namespace.
 	Triggers map[string]int
 

@@ -1,0 +1,265 @@
+package cohort
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+
+	networkingv1 "istio.io/api/networking/v1"
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Proxy is all that a proxy's configuration depends on beside the Snapshot. Comparable.
+type Proxy struct {
+	Scope    Scope
+	Outbound Outbound
+	Inbound  Inbound
+	Address  string // its own primary address: a pod has no listener for itself among a headless service's
+}
+
+// Scope is what clusters, endpoints and routes depend on.
+type Scope struct {
+	Type         node.Type
+	Namespace    string
+	Sidecar      *kinds.Object // in force; nil for routers
+	Cluster      string
+	Network      string
+	Locality     registry.Locality
+	Domain       string // <ns>.svc.<suffix>: which short names a virtual host answers to
+	Capabilities node.Capabilities
+	IPv4, IPv6   bool
+	AutoAddress  bool                       // it resolves names to allotted addresses
+	Gateways     frozen.List[*kinds.Object] // of a router: those that select it, by precedence
+	Rules        frozen.List[*kinds.Object] // DestinationRules whose workload selector matches it
+	Foreign      frozen.List[Foreign]       // matches on source labels that do not hold for it
+	Targets      frozen.List[Target]        // of a router: what it listens on for its own service ports
+}
+
+// Foreign names the matches of one VirtualService whose source labels are not the proxy's, as scope.Foreign writes them.
+type Foreign struct {
+	Object  *kinds.Object
+	Matches string
+}
+
+// Outbound is what listeners for outgoing traffic depend on beside the scope.
+type Outbound struct {
+	Interception  node.Interception
+	HTTPProxyPort uint32
+	HTTP10        bool
+	Unprivileged  bool
+	Tags          Tags
+}
+
+// Tags are the literals that traces of a workload carry.
+type Tags struct {
+	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
+}
+
+// Inbound is what clusters and listeners for incoming traffic depend on. The zero Inbound has none: a router's.
+type Inbound struct {
+	Sidecar      bool
+	Interception node.Interception
+	Capabilities node.Capabilities
+	HTTP10       bool
+	IPv4, IPv6   bool
+	Namespace    string
+	Tags         Tags
+	Targets      frozen.List[Target]
+	Ingress      *kinds.Object // a Sidecar with ingress listeners: they replace the services' chains
+	Address      string        // the proxy's address, only where an ingress listener names it
+	Peer         frozen.List[*kinds.Object]
+	Rules        frozen.List[*kinds.Object]
+}
+
+// Target is one port of one service that the proxy's workload serves.
+type Target struct {
+	Service *registry.Service
+	Port    uint32                     // the service's
+	Target  uint32                     // the workload's
+	Rules   frozen.List[*kinds.Object] // DestinationRules of the service, as seen from its own namespace
+}
+
+// Of reduces a proxy to its keys.
+func Of(x *scope.Index, p *node.Proxy) Proxy {
+	w := workload(x, p)
+	addresses := p.IPs
+	if len(addresses) == 0 {
+		addresses = w.Addresses
+	}
+	var v4, v6 bool
+	for _, a := range addresses {
+		if ip, err := netip.ParseAddr(a); err == nil {
+			v4, v6 = v4 || ip.Unmap().Is4(), v6 || !ip.Unmap().Is4()
+		}
+	}
+	k := Proxy{
+		Scope: Scope{
+			Type: p.Type, Namespace: p.Namespace, Cluster: p.Cluster, Network: p.Network, Locality: w.Locality, Domain: p.Domain,
+			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
+		},
+		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
+	}
+	if len(addresses) > 0 {
+		k.Address = addresses[0]
+	}
+	k.Scope.Rules = selected(x, kinds.DestinationRule, []string{p.Namespace}, w.Labels, func(o *kinds.Object) map[string]string {
+		return o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()
+	})
+	k.Scope.Foreign = foreign(x, w.Labels)
+	targets := targets(x, p, w, addresses)
+	if p.Type == node.Router {
+		k.Scope.Gateways = gateways(x, w.Labels)
+		k.Scope.Targets = targets
+		return k
+	}
+	k.Scope.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
+	k.Inbound = Inbound{
+		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
+		Tags: k.Outbound.Tags, Targets: targets, Peer: PeerAuthentications(x, p.Namespace, w.Labels),
+	}
+	if s := k.Scope.Sidecar; s != nil {
+		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
+			k.Inbound.Ingress, k.Inbound.Address = s, k.Address
+		}
+	}
+	return k
+}
+
+// workload finds out whose proxy it is: the Pod by the name in its id, the WorkloadEntry of its name, whatever owns its address, and only
+// then what it says of itself.
+func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
+	for _, kind := range []*kinds.Kind{kinds.Pod, kinds.WorkloadEntry} {
+		if w := x.Workload(registry.WorkloadKey{Kind: kind, Namespace: p.Namespace, Name: p.Name}); w != nil {
+			return w
+		}
+	}
+	for _, ip := range p.IPs {
+		if w := x.WorkloadByAddress(ip); w != nil && w.Namespace == p.Namespace {
+			return w
+		}
+	}
+	return &registry.Workload{
+		WorkloadKey: registry.WorkloadKey{Namespace: p.Namespace, Name: p.Name}, Labels: p.Labels, Addresses: p.IPs, Owner: p.Workload,
+		Locality: registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}, Cluster: p.Cluster, Network: p.Network,
+	}
+}
+
+func tags(p *node.Proxy, w *registry.Workload) Tags {
+	t := Tags{
+		CanonicalService:  first(w.Labels["service.istio.io/canonical-name"], w.Labels["app.kubernetes.io/name"], w.Labels["app"], p.Workload, w.Owner, "unknown"),
+		CanonicalRevision: first(w.Labels["service.istio.io/canonical-revision"], w.Labels["app.kubernetes.io/version"], w.Labels["version"], "latest"),
+		Cluster:           p.Cluster, Mesh: p.MeshID, Namespace: p.Namespace, Sampling: p.TracingSampling,
+	}
+	return t
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// targets finds the service ports that a workload serves: services whose selector matches its labels, and those that have an endpoint at
+// its address without selecting it.
+func targets(x *scope.Index, p *node.Proxy, w *registry.Workload, addresses []string) frozen.List[Target] {
+	var found []Target
+	for _, s := range x.Services() {
+		switch {
+		case s.Selector != nil && s.Namespace == w.Namespace && w.Kind != nil:
+			if len(s.Selector) == 0 || !scope.Selects(s.Selector, w.Labels) {
+				continue
+			}
+			for i := range s.Ports {
+				if t := targetPort(&s.Ports[i], w); t != 0 && s.Ports[i].Protocol != registry.UDP {
+					found = append(found, Target{s, s.Ports[i].Number, t, frozen.List[*kinds.Object]{}})
+				}
+			}
+		case s.Selector == nil || w.Kind == nil:
+			for _, e := range x.Endpoints(s.Key()).List {
+				if slices.Contains(addresses, e.Address) {
+					if i := slices.IndexFunc(s.Ports, func(q registry.Port) bool { return q.Name == e.ServicePort }); i >= 0 {
+						found = append(found, Target{s, s.Ports[i].Number, e.Port, frozen.List[*kinds.Object]{}})
+					}
+				}
+			}
+		}
+	}
+	for i := range found {
+		found[i].Rules = x.Rules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
+	}
+	return frozen.Of(found...)
+}
+
+func targetPort(p *registry.Port, w *registry.Workload) uint32 {
+	if p.TargetPort == "" {
+		return p.Number
+	}
+	if n, err := strconv.ParseUint(p.TargetPort, 10, 16); err == nil {
+		return uint32(n)
+	}
+	return w.Ports[p.TargetPort]
+}
+
+func foreign(x *scope.Index, labels map[string]string) frozen.List[Foreign] {
+	var list []Foreign
+	for _, v := range x.Sourced() {
+		if m := scope.Foreign(v.Spec, labels); m != "" {
+			list = append(list, Foreign{v.Object, m})
+		}
+	}
+	return frozen.Of(list...)
+}
+
+func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Object] {
+	var found []*kinds.Object
+	for _, o := range x.AllObjects(kinds.Gateway) {
+		if sel := o.Spec.(*networkingv1.Gateway).Selector; len(sel) == 0 || scope.Selects(sel, labels) {
+			found = append(found, o)
+		}
+	}
+	return frozen.Of(found...)
+}
+
+// PeerAuthentications gives the policies in force for a workload: at most one of the mesh, one of the namespace and one that selects it, in that order.
+func PeerAuthentications(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
+	var list []*kinds.Object
+	root := x.RootNamespace()
+	for _, ns := range []string{root, namespace} {
+		if ns == root && len(list) > 0 {
+			continue // the proxy lives in the root namespace
+		}
+		for _, o := range x.Objects(kinds.PeerAuthentication, ns) {
+			if len(o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()) == 0 {
+				list = append(list, o)
+				break
+			}
+		}
+	}
+	for _, o := range x.Objects(kinds.PeerAuthentication, namespace) {
+		if sel := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels(); len(sel) > 0 && scope.Selects(sel, labels) {
+			return frozen.Of(append(list, o)...)
+		}
+	}
+	return frozen.Of(list...)
+}
+
+func selected(x *scope.Index, kind *kinds.Kind, namespaces []string, labels map[string]string, selector func(*kinds.Object) map[string]string) frozen.List[*kinds.Object] {
+	var found []*kinds.Object
+	for _, ns := range namespaces {
+		for _, o := range x.Objects(kind, ns) {
+			if sel := selector(o); len(sel) > 0 && scope.Selects(sel, labels) {
+				found = append(found, o)
+			}
+		}
+	}
+	return frozen.Of(found...)
+}

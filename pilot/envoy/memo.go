@@ -1,0 +1,94 @@
+package envoy
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// Memo makes each resource once: builders get one comparable value that holds everything the resource depends on, and equal values give the same
+// *Resource. Whoever uses a resource owns it; the memo holds it weakly, so it forgets what nobody uses, but for the newest of those that
+// are idle, kept for configuration that flips back and forth. Safe for concurrent use.
+type Memo struct {
+	idle         *lru.Cache[*Resource, struct{}] // nil: the memo is off
+	hits, misses atomic.Uint64
+}
+
+// NewMemo makes a memo that keeps up to idle unused resources; with idle 0 it is off and every resource is built anew.
+func NewMemo(idle int) *Memo {
+	m := &Memo{}
+	if idle > 0 {
+		m.idle, _ = lru.New[*Resource, struct{}](idle) // fails only for sizes below 1
+	}
+	return m
+}
+
+// Hits and misses since the start.
+func (m *Memo) Stats() (hits, misses uint64) { return m.hits.Load(), m.misses.Load() }
+
+// Table is the part of a Memo that one builder fills. K is everything that the builder reads: never a Snapshot.
+type Table[K comparable] struct {
+	memo  *Memo
+	build func(K) *Resource
+
+	mu   sync.Mutex
+	made map[K]weak.Pointer[Resource]
+}
+
+// NewTable makes the table of one builder. build must be a pure function of its argument.
+func NewTable[K comparable](m *Memo, build func(K) *Resource) *Table[K] {
+	return &Table[K]{memo: m, build: build, made: map[K]weak.Pointer[Resource]{}}
+}
+
+// Get gives the resource for k, building it if nobody holds it.
+func (t *Table[K]) Get(k K) *Resource {
+	if t.memo.idle == nil {
+		t.memo.misses.Add(1)
+		return t.build(k)
+	}
+	if r := t.find(k); r != nil {
+		t.memo.hits.Add(1)
+		return r
+	}
+	t.memo.misses.Add(1)
+	built := t.build(k)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.made[k].Value(); r != nil { // somebody else was quicker: one pointer for all
+		return r
+	}
+	p := weak.Make(built)
+	t.made[k] = p
+	runtime.AddCleanup(built, t.forget, entry[K]{k, p})
+	t.memo.idle.Add(built, struct{}{})
+	return built
+}
+
+func (t *Table[K]) find(k K) *Resource {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.made[k].Value()
+}
+
+type entry[K comparable] struct {
+	key     K
+	pointer weak.Pointer[Resource]
+}
+
+func (t *Table[K]) forget(e entry[K]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.made[e.key] == e.pointer { // not built anew meanwhile
+		delete(t.made, e.key)
+	}
+}
+
+// Len is how many resources the table knows.
+func (t *Table[K]) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.made)
+}

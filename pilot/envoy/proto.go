@@ -1,0 +1,84 @@
+package envoy
+
+import (
+	"strings"
+	"time"
+
+	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Short names for the wrappers that Envoy's API is full of.
+func UInt32(v uint32) *wrapperspb.UInt32Value              { return wrapperspb.UInt32(v) }
+func Bool(v bool) *wrapperspb.BoolValue                    { return wrapperspb.Bool(v) }
+func Duration(d time.Duration) *durationpb.Duration        { return durationpb.New(d) }
+func Empty(typeURL string) *anypb.Any                      { return &anypb.Any{TypeUrl: typeURL} }
+func Fields(m map[string]*structpb.Value) *structpb.Struct { return &structpb.Struct{Fields: m} }
+
+// Address makes a TCP address, or a pipe of unix:///path.
+func Address(address string, port uint32) *corev3.Address {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
+	}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: SocketAddress(address, port)}}
+}
+
+// SocketAddress makes a TCP address.
+func SocketAddress(address string, port uint32) *corev3.SocketAddress {
+	return &corev3.SocketAddress{Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port}}
+}
+
+// ADS is the stream that the resource came by. A listener waits for what it names there without a limit in time.
+func ADS() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		InitialFetchTimeout:   Duration(0),
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+	}
+}
+
+// AgentSecret names a secret that the agent beside the proxy serves, from the cluster sds-grpc.
+func AgentSecret(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+			ApiType:                   corev3.ApiConfigSource_GRPC,
+			TransportApiVersion:       corev3.ApiVersion_V3,
+			SetNodeOnFirstMessageOnly: true,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "sds-grpc"},
+			}}},
+		}},
+		InitialFetchTimeout: Duration(0),
+		ResourceApiVersion:  corev3.ApiVersion_V3,
+	}}
+}
+
+// TypedStruct is the configuration of an extension whose message this program does not link.
+func TypedStruct(typeURL string, value map[string]any) *anypb.Any {
+	s, err := structpb.NewStruct(value)
+	if err != nil {
+		panic("typed struct " + typeURL + ": " + err.Error()) // value is a literal of this program
+	}
+	return Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + typeURL, Value: s})
+}
+
+// Text and List make values of Envoy metadata.
+func Text(s string) *structpb.Value { return structpb.NewStringValue(s) }
+
+// List makes a list value of Envoy metadata.
+func List(v ...*structpb.Value) *structpb.Value {
+	return structpb.NewListValue(&structpb.ListValue{Values: v})
+}
+
+// IstioMetadata makes filter metadata under the key istio, nil of no fields.
+func IstioMetadata(fields map[string]*structpb.Value) *corev3.Metadata {
+	if len(fields) == 0 {
+		return nil
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": Fields(fields)}}
+}

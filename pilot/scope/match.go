@@ -1,0 +1,34 @@
+package scope
+
+import "slices"
+
+// exported tells whether something that lives in namespace own, with that exportTo, is visible in namespace to.
+func exported(exportTo, byDefault []string, own, to string) bool {
+	if len(exportTo) == 0 {
+		exportTo = byDefault
+	}
+	if len(exportTo) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(exportTo, func(e string) bool {
+		switch e {
+		case "*":
+			return true
+		case "~":
+			return false
+		case ".":
+			return own == to
+		}
+		return e == to
+	})
+}
+
+// Selects tells whether a selector matches labels. An empty selector matches everything.
+func Selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

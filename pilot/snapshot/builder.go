@@ -1,0 +1,299 @@
+package snapshot
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Builder makes one Snapshot after another. Called by one goroutine; what it commits is frozen.
+type Builder struct {
+	domain  string
+	last    *Snapshot
+	mesh    *mesh.Config
+	delta   Delta
+	touched map[string]*namespace // copies made since the last commit
+	seen    map[registry.ServiceKey]bool
+
+	servicesChanged, workloadsChanged bool
+}
+
+// Options of a Builder.
+type Options struct {
+	Domain string // cluster.local
+	Mesh   *mesh.Config
+}
+
+// NewBuilder makes a Builder of an empty world.
+func NewBuilder(o Options) *Builder {
+	b := &Builder{domain: o.Domain, mesh: o.Mesh, last: &Snapshot{Mesh: o.Mesh, Domain: o.Domain}}
+	b.reset()
+	return b
+}
+
+func (b *Builder) reset() {
+	b.delta = Delta{Triggers: map[string]int{}}
+	b.touched = map[string]*namespace{}
+	b.seen = map[registry.ServiceKey]bool{}
+	b.servicesChanged, b.workloadsChanged = false, false
+}
+
+// SetMesh replaces the mesh configuration.
+func (b *Builder) SetMesh(m *mesh.Config) {
+	if m != b.mesh {
+		b.mesh = m
+		b.full("global", "mesh config")
+	}
+}
+
+// Apply takes changes of configuration objects. Objects that only registries read are for ApplyRegistry; they are ignored here, but for
+// namespaces. An object whose spec, labels and annotations are as before keeps its old pointer.
+func (b *Builder) Apply(changes []kinds.Change) {
+	for _, c := range changes {
+		if !translated(c.Kind) {
+			continue
+		}
+		n := b.namespace(c.Namespace)
+		old := n.objects[c.Kind]
+		if old == nil {
+			old = &objects{}
+		}
+		was := old.byName[c.Name]
+		if was == c.Object {
+			continue
+		}
+		next := &objects{byName: maps.Clone(old.byName), sorted: slices.Clone(old.sorted)}
+		if was != nil {
+			i, _ := slices.BinarySearchFunc(next.sorted, was, byPrecedence)
+			next.sorted = slices.Delete(next.sorted, i, i+1)
+		}
+		if c.Object == nil {
+			delete(next.byName, c.Name)
+		} else {
+			if next.byName == nil {
+				next.byName = map[string]*kinds.Object{}
+			}
+			next.byName[c.Name] = c.Object
+			i, _ := slices.BinarySearchFunc(next.sorted, c.Object, byPrecedence)
+			next.sorted = slices.Insert(next.sorted, i, c.Object)
+		}
+		n.objects[c.Kind] = next
+		b.full(trigger(c.Kind), c.Key.String())
+	}
+}
+
+// translated tells kinds that translations read as they are.
+func translated(k *kinds.Kind) bool {
+	switch k {
+	case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.ServiceEntry, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ConfigMap:
+		return false
+	}
+	return true
+}
+
+func trigger(k *kinds.Kind) string {
+	switch k {
+	case kinds.Secret:
+		return "secret"
+	case kinds.Namespace:
+		return "namespace"
+	}
+	return "config"
+}
+
+// ApplyRegistry takes what registries found different.
+func (b *Builder) ApplyRegistry(c registry.Changes) {
+	for k, s := range c.Services {
+		n := b.namespace(k.Namespace)
+		if n.services[k.Host] == s {
+			continue
+		}
+		if s == nil {
+			delete(n.services, k.Host)
+		} else {
+			n.services[k.Host] = s
+		}
+		b.servicesChanged = true
+		b.full("service", "Service "+k.Namespace+"/"+k.Host)
+	}
+	for k, list := range c.Endpoints {
+		b.endpoints(k, list)
+	}
+	for k, w := range c.Workloads {
+		n := b.namespace(k.Namespace)
+		old := n.workloads[k]
+		if old == w {
+			continue
+		}
+		if w == nil {
+			delete(n.workloads, k)
+		} else {
+			n.workloads[k] = w
+		}
+		b.workloadsChanged = true
+		if !sameProxy(old, w) {
+			b.delta.Workloads = append(b.delta.Workloads, k)
+			b.cause("proxy", k.Kind.Name+" "+k.Namespace+"/"+k.Name)
+		}
+	}
+}
+
+// sameProxy tells that a proxy beside the workload is to be sent the same.
+func sameProxy(a, b *registry.Workload) bool {
+	return a != nil && b != nil && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses) && a.Locality == b.Locality &&
+		a.Identity == b.Identity && a.NodeName == b.NodeName && a.Network == b.Network
+}
+
+func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
+	n := b.namespace(k.Namespace)
+	old := n.endpoints[k.Host]
+	if old == nil {
+		old = noEndpoints
+	}
+	next := newEndpoints(list)
+	if len(list) == 0 {
+		delete(n.endpoints, k.Host)
+	} else {
+		n.endpoints[k.Host] = next
+	}
+	s := n.services[k.Host]
+	switch {
+	case s != nil && s.Headless && !sameListeners(old.List, list):
+		b.full("headlessendpoint", "endpoints of "+k.Host)
+	case old.Identities != next.Identities, s != nil && s.Headless && old.TLS != next.TLS, s != nil && s.Resolution != registry.ClientSide && !s.Headless:
+		b.full("endpoint", "endpoints of "+k.Host)
+	case b.moved(s, old.List, list):
+		b.full("proxy", "endpoints of "+k.Host)
+	default:
+		b.cause("endpoint", "endpoints of "+k.Host)
+	}
+	if !b.seen[k] {
+		b.seen[k] = true
+		b.delta.Endpoints = append(b.delta.Endpoints, k)
+	}
+}
+
+// sameListeners tells that a headless service's listeners, one for each address, stay as they are.
+func sameListeners(a, b []*registry.Endpoint) bool {
+	return slices.EqualFunc(a, b, func(x, y *registry.Endpoint) bool {
+		return x.Address == y.Address && x.ServicePort == y.ServicePort && x.HostName == y.HostName
+	})
+}
+
+// moved tells that an address began or ceased to serve the service by the word of its endpoints alone: then the inbound half of the proxy there
+// changes. Where a selector names known workloads, their labels decide, and no endpoint does.
+func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) bool {
+	if s == nil {
+		return false
+	}
+	stays := map[string]bool{}
+	for _, e := range old {
+		stays[e.Address] = false
+	}
+	for _, e := range list {
+		if _, ok := stays[e.Address]; !ok && b.decides(s, e) {
+			return true
+		}
+		stays[e.Address] = true
+	}
+	for _, e := range old {
+		if !stays[e.Address] && b.decides(s, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
+	return s.Selector == nil || b.last.byAddress[e.Address] == nil
+}
+
+func (b *Builder) full(trigger, cause string) {
+	b.delta.Full = true
+	b.cause(trigger, cause)
+}
+
+func (b *Builder) cause(trigger, cause string) {
+	b.delta.Triggers[trigger]++
+	if len(b.delta.Causes) < MaxCauses && !slices.Contains(b.delta.Causes, cause) {
+		b.delta.Causes = append(b.delta.Causes, cause)
+	}
+}
+
+// namespace gives a copy that may be written until the commit.
+func (b *Builder) namespace(name string) *namespace {
+	if n := b.touched[name]; n != nil {
+		return n
+	}
+	n := &namespace{services: map[string]*registry.Service{}, endpoints: map[string]*Endpoints{}, workloads: map[registry.WorkloadKey]*registry.Workload{}, objects: map[*kinds.Kind]*objects{}}
+	if old := b.last.namespaces[name]; old != nil {
+		n = &namespace{maps.Clone(old.services), maps.Clone(old.endpoints), maps.Clone(old.workloads), maps.Clone(old.objects)}
+	}
+	b.touched[name] = n
+	return n
+}
+
+// Commit freezes what was applied since the last commit. received is when the first change of it arrived.
+func (b *Builder) Commit(received time.Time) *Snapshot {
+	s := *b.last
+	s.Revision++
+	s.Delta = b.delta
+	s.Delta.Received = received
+	s.Mesh = b.mesh
+	s.namespaces = maps.Clone(b.last.namespaces)
+	if s.namespaces == nil {
+		s.namespaces = map[string]*namespace{}
+	}
+	maps.Copy(s.namespaces, b.touched)
+	if b.servicesChanged {
+		s.indexServices()
+	}
+	if b.workloadsChanged {
+		s.indexWorkloads()
+	}
+	slices.SortFunc(s.Delta.Endpoints, func(a, b registry.ServiceKey) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Host, b.Host))
+	})
+	b.last = &s
+	b.reset()
+	return &s
+}
+
+func (s *Snapshot) indexServices() {
+	s.services = nil
+	for _, n := range s.namespaces {
+		for _, svc := range n.services {
+			s.services = append(s.services, svc)
+		}
+	}
+	slices.SortFunc(s.services, byServicePrecedence)
+	s.byHost = make(map[string][]*registry.Service, len(s.services))
+	for _, svc := range s.services {
+		s.byHost[svc.Host] = append(s.byHost[svc.Host], svc)
+	}
+}
+
+func (s *Snapshot) indexWorkloads() {
+	s.byAddress = map[string]*registry.Workload{}
+	for _, n := range s.namespaces {
+		for _, w := range n.workloads {
+			if w.HostNetwork {
+				continue
+			}
+			for _, a := range w.Addresses {
+				if old := s.byAddress[a]; old == nil || byName(w, old) < 0 {
+					s.byAddress[a] = w
+				}
+			}
+		}
+	}
+}
+
+func byName(a, b *registry.Workload) int {
+	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
