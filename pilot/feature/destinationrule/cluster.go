@@ -1,0 +1,211 @@
+package destinationrule
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Target is what a policy is applied to.
+type Target struct {
+	Sniffed bool // Envoy finds out the port's protocol
+	Inbound bool // the workload's own side: it takes the connection pool alone
+}
+
+// Apply makes a policy's load balancing, connection pool and outlier detection part of a cluster and its HTTP options. TLS is SetTLS's.
+func Apply(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, p Policy, t Target) {
+	if pool := p.ConnectionPool; pool != nil {
+		applyTCP(c, options, pool.Tcp)
+		applyHTTP(c, options, pool.Http, t)
+	}
+	if t.Inbound {
+		return
+	}
+	if p.LoadBalancer != nil && c.GetType() != clusterv3.Cluster_ORIGINAL_DST {
+		applyLoadBalancer(c, p.LoadBalancer)
+	}
+	if p.OutlierDetection != nil {
+		applyOutlierDetection(c, p.OutlierDetection)
+	}
+}
+
+func applyTCP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, tcp *networkingv1alpha3.ConnectionPoolSettings_TCPSettings) {
+	if tcp == nil {
+		return
+	}
+	limits := c.CircuitBreakers.Thresholds[0]
+	if tcp.MaxConnections > 0 {
+		limits.MaxConnections = envoy.UInt32(uint32(tcp.MaxConnections))
+	}
+	if tcp.ConnectTimeout != nil {
+		c.ConnectTimeout = tcp.ConnectTimeout
+	}
+	if tcp.MaxConnectionDuration != nil {
+		common(options).MaxConnectionDuration = tcp.MaxConnectionDuration
+	}
+	if k := tcp.TcpKeepalive; k != nil {
+		keepalive := &corev3.TcpKeepalive{}
+		if k.Probes > 0 {
+			keepalive.KeepaliveProbes = envoy.UInt32(k.Probes)
+		}
+		if k.Time != nil {
+			keepalive.KeepaliveTime = envoy.UInt32(uint32(k.Time.Seconds))
+		}
+		if k.Interval != nil {
+			keepalive.KeepaliveInterval = envoy.UInt32(uint32(k.Interval.Seconds))
+		}
+		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: keepalive}
+	}
+}
+
+func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *networkingv1alpha3.ConnectionPoolSettings_HTTPSettings, t Target) {
+	if http == nil {
+		return
+	}
+	limits := c.CircuitBreakers.Thresholds[0]
+	if http.Http1MaxPendingRequests > 0 {
+		limits.MaxPendingRequests = envoy.UInt32(uint32(http.Http1MaxPendingRequests))
+	}
+	if http.Http2MaxRequests > 0 {
+		limits.MaxRequests = envoy.UInt32(uint32(http.Http2MaxRequests))
+	}
+	if http.MaxRetries > 0 {
+		limits.MaxRetries = envoy.UInt32(uint32(http.MaxRetries))
+	}
+	if http.IdleTimeout != nil {
+		common(options).IdleTimeout = http.IdleTimeout
+	}
+	if http.MaxRequestsPerConnection > 0 {
+		common(options).MaxRequestsPerConnection = envoy.UInt32(uint32(http.MaxRequestsPerConnection))
+	}
+	if http.H2UpgradePolicy == networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_UPGRADE && !t.Inbound && !t.Sniffed {
+		options.UpstreamProtocolOptions = explicitHTTP2()
+	}
+	if n := http.MaxConcurrentStreams; n > 0 {
+		streams := envoy.UInt32(uint32(n))
+		if h2 := options.GetExplicitHttpConfig().GetHttp2ProtocolOptions(); h2 != nil {
+			h2.MaxConcurrentStreams = streams
+		}
+		if h2 := options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions(); h2 != nil {
+			h2.MaxConcurrentStreams = streams
+		}
+	}
+}
+
+func explicitHTTP2() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+	}}
+}
+
+func common(o *httpv3.HttpProtocolOptions) *corev3.HttpProtocolOptions {
+	if o.CommonHttpProtocolOptions == nil {
+		o.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{}
+	}
+	return o.CommonHttpProtocolOptions
+}
+
+const defaultRingSize = 1024
+
+func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancerSettings) {
+	slow := slowStart(lb)
+	if hash := lb.GetConsistentHash(); hash != nil {
+		switch a := hash.HashAlgorithm.(type) {
+		case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_Maglev:
+			c.LbPolicy = clusterv3.Cluster_MAGLEV
+			if a.Maglev.TableSize > 0 {
+				c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(a.Maglev.TableSize)}}
+			}
+		default:
+			size := max(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize()) //nolint:staticcheck // the older field is still in use
+			if size == 0 {
+				size = defaultRingSize
+			}
+			c.LbPolicy = clusterv3.Cluster_RING_HASH
+			c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}}
+		}
+		return
+	}
+	switch lb.GetSimple() {
+	case networkingv1alpha3.LoadBalancerSettings_ROUND_ROBIN:
+		c.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
+		if slow != nil {
+			c.LbConfig = &clusterv3.Cluster_RoundRobinLbConfig_{RoundRobinLbConfig: &clusterv3.Cluster_RoundRobinLbConfig{SlowStartConfig: slow}}
+		}
+	case networkingv1alpha3.LoadBalancerSettings_RANDOM:
+		c.LbPolicy = clusterv3.Cluster_RANDOM
+	default:
+		if slow != nil {
+			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow}}
+		}
+	}
+}
+
+// slowStart gives new endpoints their share little by little.
+func slowStart(lb *networkingv1alpha3.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
+	switch {
+	case lb.GetWarmup() != nil:
+		w := lb.Warmup
+		s := &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: w.Duration}
+		if w.Aggression != nil {
+			s.Aggression = &corev3.RuntimeDouble{DefaultValue: w.Aggression.Value, RuntimeKey: "("} // the key must not be empty; no runtime layer has this one
+		}
+		if w.MinimumPercent != nil {
+			s.MinWeightPercent = &typev3.Percent{Value: w.MinimumPercent.Value}
+		}
+		return s
+	case lb.GetWarmupDurationSecs() != nil: //nolint:staticcheck // the older field is still in use
+		return &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: lb.WarmupDurationSecs} //nolint:staticcheck
+	}
+	return nil
+}
+
+func applyOutlierDetection(c *clusterv3.Cluster, o *networkingv1alpha3.OutlierDetection) {
+	d := &clusterv3.OutlierDetection{
+		Interval:             o.Interval,
+		BaseEjectionTime:     o.BaseEjectionTime,
+		EnforcingSuccessRate: envoy.UInt32(0), // Istio has no such setting, and Envoy's default would eject
+	}
+	if o.MaxEjectionPercent > 0 {
+		d.MaxEjectionPercent = envoy.UInt32(uint32(o.MaxEjectionPercent))
+	}
+	if n := o.Consecutive_5XxErrors; n != nil {
+		d.Consecutive_5Xx, d.EnforcingConsecutive_5Xx = n, enforce(n)
+	}
+	if n := o.ConsecutiveGatewayErrors; n != nil {
+		d.ConsecutiveGatewayFailure, d.EnforcingConsecutiveGatewayFailure = n, enforce(n)
+	}
+	if o.SplitExternalLocalOriginErrors {
+		d.SplitExternalLocalOriginErrors = true
+		if n := o.ConsecutiveLocalOriginFailures; n != nil {
+			d.ConsecutiveLocalOriginFailure, d.EnforcingConsecutiveLocalOriginFailure = n, enforce(n)
+		}
+		d.EnforcingLocalOriginSuccessRate = envoy.UInt32(0)
+	}
+	c.OutlierDetection = d
+	if c.CommonLbConfig == nil {
+		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
+	}
+	c.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: float64(o.MinHealthPercent)}
+}
+
+// enforce a threshold that is above zero, and only then.
+func enforce(threshold *wrapperspb.UInt32Value) *wrapperspb.UInt32Value {
+	if threshold.Value > 0 {
+		return envoy.UInt32(100)
+	}
+	return envoy.UInt32(0)
+}
+
+// MaxConnectionDuration bounds TCP connections of a cluster, nil without a bound.
+func (p Policy) MaxConnectionDuration() (time.Duration, bool) {
+	d := p.ConnectionPool.GetTcp().GetMaxConnectionDuration()
+	return d.AsDuration(), d != nil
+}

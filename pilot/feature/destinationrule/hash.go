@@ -1,0 +1,36 @@
+package destinationrule
+
+import (
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+)
+
+// HashPolicy says by what requests to a port are spread over the endpoints where the rules want a consistent hash; nil where they do not. A port's hash wins
+// over the rule's, but an entry of a port without one keeps the rule's. Subsets have no say: a route may lead to several.
+func HashPolicy(rules Rules, port uint32) []*routev3.RouteAction_HashPolicy {
+	h := Resolve(rules, port, "").LoadBalancer.GetConsistentHash()
+	if h == nil {
+		h = Resolve(rules, 0, "").LoadBalancer.GetConsistentHash()
+	}
+	if h == nil {
+		return nil
+	}
+	policy := &routev3.RouteAction_HashPolicy{}
+	switch key := h.HashKey.(type) {
+	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Header_{Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: key.HttpHeaderName}}
+	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
+		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: key.HttpCookie.GetName(), Path: key.HttpCookie.GetPath(), Ttl: key.HttpCookie.GetTtl()}
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Cookie_{Cookie: cookie}
+	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
+		if !key.UseSourceIp {
+			return nil
+		}
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_ConnectionProperties_{ConnectionProperties: &routev3.RouteAction_HashPolicy_ConnectionProperties{SourceIp: true}}
+	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
+		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_QueryParameter_{QueryParameter: &routev3.RouteAction_HashPolicy_QueryParameter{Name: key.HttpQueryParameterName}}
+	default:
+		return nil
+	}
+	return []*routev3.RouteAction_HashPolicy{policy}
+}

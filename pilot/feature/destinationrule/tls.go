@@ -1,0 +1,100 @@
+package destinationrule
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// TLSOptions is what a TLS setting is completed with.
+type TLSOptions struct {
+	Router bool                    // credentialName is read on gateways alone
+	MTLS   *corev3.TransportSocket // the socket of mutual TLS within the mesh, with the setting's own sni and names
+	HTTP2  bool
+}
+
+// Mutual tells that a setting means the mesh's own mutual TLS.
+func Mutual(t *networkingv1alpha3.ClientTLSSettings) bool {
+	return t.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
+}
+
+// SetTLS secures a cluster's connections as a rule's tls says.
+func SetTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, t *networkingv1alpha3.ClientTLSSettings, o TLSOptions) {
+	switch t.Mode {
+	case networkingv1alpha3.ClientTLSSettings_DISABLE:
+		return
+	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
+		c.TransportSocket = o.MTLS
+		return
+	}
+	common := &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+	}}
+	if o.HTTP2 {
+		common.AlpnProtocols = []string{"h2"}
+	}
+	var sans []*matcherv3.StringMatcher
+	for _, n := range t.SubjectAltNames {
+		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}})
+	}
+	certificate, root := "file-cert:"+t.ClientCertificate+"~"+t.PrivateKey, "file-root:"+t.CaCertificates
+	if t.CaCertificates == "" {
+		root = "file-root:system"
+	}
+	source := fileSecret
+	if t.CredentialName != "" && o.Router {
+		certificate, root = "kubernetes://"+t.CredentialName, "kubernetes://"+t.CredentialName+"-cacert"
+		source = credential
+	}
+	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{source(certificate)}
+	}
+	if t.GetInsecureSkipVerify().GetValue() {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}
+	} else {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+			// The untyped field: what the real istiod sends, and what every supported Envoy takes.
+			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans}, //nolint:staticcheck
+			ValidationContextSdsSecretConfig: source(root),
+		}}
+	}
+	if t.Sni == "" && len(t.SubjectAltNames) == 0 { // ask for, and expect, whom the request is meant for
+		if options.UpstreamProtocolOptions == nil {
+			options.UpstreamProtocolOptions = explicitHTTP1()
+		}
+		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: !t.GetInsecureSkipVerify().GetValue()}
+	}
+	c.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+		TypedConfig: envoy.Any(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: t.Sni}),
+	}}
+	istio := c.Metadata.GetFilterMetadata()["istio"]
+	if istio != nil {
+		istio.Fields["alpn_override"] = envoy.Text("false") // the protocols of the mesh mean nothing outside it
+	}
+}
+
+func explicitHTTP1() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+	}}
+}
+
+// fileSecret is served by the agent from files of the proxy's own.
+func fileSecret(name string) *tlsv3.SdsSecretConfig {
+	s := envoy.AgentSecret(name)
+	s.SdsConfig.InitialFetchTimeout = nil
+	return s
+}
+
+// credential is served by the control plane over the stream that the cluster came by. It must not hold back others, so it may come late.
+func credential(name string) *tlsv3.SdsSecretConfig {
+	s := &tlsv3.SdsSecretConfig{Name: name, SdsConfig: envoy.ADS()}
+	s.SdsConfig.InitialFetchTimeout = nil
+	return s
+}

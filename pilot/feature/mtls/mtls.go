@@ -1,0 +1,80 @@
+package mtls
+
+import (
+	"slices"
+
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Mode is how a port takes connections.
+type Mode int
+
+// Modes.
+const (
+	Permissive Mode = iota // mTLS and plaintext
+	Strict                 // mTLS alone
+	Disable                // plaintext alone
+)
+
+// ModeOf gives the mode of a workload's port; port 0 is the mode of ports without one of their own. Policies go from the mesh's to the workload's, as
+// cohort.PeerAuthentications orders them; what one leaves unset comes from the one before.
+func ModeOf(policies frozen.List[*kinds.Object], port uint32) Mode {
+	mode := Permissive
+	for o := range policies.All {
+		spec := o.Spec.(*securityv1.PeerAuthentication)
+		mode = inherit(mode, spec.Mtls)
+		if port != 0 && selective(spec) {
+			mode = inherit(mode, spec.PortLevelMtls[port])
+		}
+	}
+	return mode
+}
+
+// Ports gives the ports that have a mode of their own, ascending.
+func Ports(policies frozen.List[*kinds.Object]) []uint32 {
+	var ports []uint32
+	for o := range policies.All {
+		if spec := o.Spec.(*securityv1.PeerAuthentication); selective(spec) {
+			for p := range spec.PortLevelMtls {
+				ports = append(ports, p)
+			}
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// MeshDisabled tells that the mesh-wide policy turns mTLS off: clusters then have no TLS to choose from.
+func MeshDisabled(policies []*kinds.Object) bool {
+	for _, o := range policies {
+		if spec := o.Spec.(*securityv1.PeerAuthentication); !selective(spec) {
+			return inherit(Permissive, spec.Mtls) == Disable
+		}
+	}
+	return false
+}
+
+func selective(spec *securityv1.PeerAuthentication) bool {
+	return len(spec.GetSelector().GetMatchLabels()) > 0
+}
+
+func inherit(mode Mode, m *securityv1.PeerAuthentication_MutualTLS) Mode {
+	switch m.GetMode() {
+	case securityv1.PeerAuthentication_MutualTLS_STRICT:
+		return Strict
+	case securityv1.PeerAuthentication_MutualTLS_PERMISSIVE:
+		return Permissive
+	case securityv1.PeerAuthentication_MutualTLS_DISABLE:
+		return Disable
+	}
+	return mode
+}
+
+// Takes tells whether an endpoint is to be called by mTLS: a sidecar is there, and no policy turns it off for that port.
+func Takes(e *registry.Endpoint, policies frozen.List[*kinds.Object]) bool {
+	return e.TLSMode != "" && ModeOf(policies, e.Port) != Disable
+}

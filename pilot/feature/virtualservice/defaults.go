@@ -1,0 +1,54 @@
+package virtualservice
+
+import (
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// DefaultRoute sends every request for host:port to the cluster. hash and retry may be nil: none.
+func DefaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction_HashPolicy, retry *routev3.RetryPolicy) *routev3.Route {
+	r := forward(names.DefaultRoute, cluster)
+	setTimeout(r.GetRoute(), envoy.Duration(0))
+	r.GetRoute().HashPolicy, r.GetRoute().RetryPolicy = hash, retry
+	r.Decorator = &routev3.Decorator{Operation: names.VirtualHost(host, port) + "/*"}
+	return r
+}
+
+// InboundRoute sends every request that came in to the workload itself; host and port are the service's, empty and 0 for the catch-all. Requests of gRPC are not retried.
+func InboundRoute(cluster, host string, port uint32, grpc bool) *routev3.Route {
+	r := forward(names.DefaultRoute, cluster)
+	r.GetRoute().Timeout = envoy.Duration(0)
+	r.GetRoute().MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: envoy.Duration(0), GrpcTimeoutHeaderMax: envoy.Duration(0)}
+	if !grpc {
+		r.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: envoy.UInt32(2)}
+	}
+	r.Decorator = &routev3.Decorator{Operation: names.VirtualHost(host, port) + "/*"}
+	return r
+}
+
+// AllowAny is the last virtual host of a sidecar that may call what no service has: requests go where they were going, or to the cluster of an egress proxy.
+func AllowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
+	r := forward(names.AllowAny, cluster)
+	setTimeout(r.GetRoute(), envoy.Duration(0))
+	return everyHost(names.AllowAny, r, attemptCount)
+}
+
+// BlockAll is the last virtual host of a sidecar that may call services only.
+func BlockAll(attemptCount bool) *routev3.VirtualHost {
+	return everyHost(names.BlockAll, &routev3.Route{
+		Name: names.BlockAll, Match: routeMatch(nil),
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 502}},
+	}, attemptCount)
+}
+
+func everyHost(name string, r *routev3.Route, attemptCount bool) *routev3.VirtualHost {
+	return &routev3.VirtualHost{Name: name, Domains: []string{"*"}, Routes: []*routev3.Route{r}, IncludeRequestAttemptCount: attemptCount}
+}
+
+func forward(name, cluster string) *routev3.Route {
+	return &routev3.Route{Name: name, Match: routeMatch(nil), Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
+	}}}
+}

@@ -1,0 +1,171 @@
+package virtualservice
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Mesh is the name by which VirtualServices mean all sidecars.
+const Mesh = "mesh"
+
+// Options is all that the routes of one virtual host depend on.
+type Options struct {
+	Object    *kinds.Object // the VirtualService
+	Port      uint32        // of the listener; of a gateway, the server's port
+	Gateway   string        // Mesh for sidecars, else "namespace/name" of the Gateway
+	Namespace string        // the proxy's, for sourceNamespace
+	Suffix    string        // the cluster's domain, for hosts without a dot: cluster.local
+
+	// From tells whether the proxy's labels are those that a match asks for in sourceLabels. Nil: every match passes.
+	From func(*networkingv1alpha3.HTTPMatchRequest) bool
+
+	// Cluster names the cluster of a destination. host is fully qualified; port is 0 where the destination does not say. For a destination that does not
+	// exist it gives names.UnknownService.
+	Cluster func(host, subset string, port uint32) string
+
+	// Hash gives the hash policies that the DestinationRule of a destination asks for. Nil: there are none.
+	Hash func(names.ClusterName) []*routev3.RouteAction_HashPolicy
+
+	// Retries is the mesh's defaultHttpRetryPolicy, for routes that say nothing, or in part. Nil: DefaultRetry says what is done.
+	Retries *networkingv1alpha3.HTTPRetry
+}
+
+// HTTPRoutes gives the routes in order, without those that can never be reached. The result is empty if no route applies to this port, gateway and proxy: then
+// the host's default route stays.
+func HTTPRoutes(o Options) []*routev3.Route {
+	var out []*routev3.Route
+	for _, h := range spec(o.Object).GetHttp() {
+		if h.GetDelegate() != nil { // nobody resolved it
+			continue
+		}
+		if len(h.Match) == 0 {
+			return append(out, o.route(h, nil))
+		}
+		for _, m := range h.Match {
+			if !o.applies(m) {
+				continue
+			}
+			r := o.route(h, m)
+			if out = append(out, r); CatchAll(r) {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+func spec(o *kinds.Object) *networkingv1.VirtualService {
+	return o.Spec.(*networkingv1.VirtualService)
+}
+
+// CatchAll tells a route that every request takes.
+func CatchAll(r *routev3.Route) bool {
+	m := r.GetMatch()
+	return m.GetPrefix() == "/" && len(m.GetHeaders()) == 0 && len(m.GetQueryParameters()) == 0 && len(m.GetDynamicMetadata()) == 0
+}
+
+// Join makes one list of the routes that several VirtualServices, by precedence, have for one host of a gateway: a catch-all route of one does not hide the more
+// particular routes of the next, and of several catch-all routes the first stays.
+func Join(lists ...[]*routev3.Route) []*routev3.Route {
+	var out []*routev3.Route
+	var last *routev3.Route
+	for _, l := range lists {
+		for _, r := range l {
+			if !CatchAll(r) {
+				out = append(out, r)
+			} else if last == nil {
+				last = r
+			}
+		}
+	}
+	if last != nil {
+		out = append(out, last)
+	}
+	return out
+}
+
+// applies tells whether a match can hold at all for this port, gateway and proxy.
+func (o Options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
+	switch {
+	case m == nil:
+		return false
+	case m.Port != 0 && m.Port != o.Port, m.SourceNamespace != "" && m.SourceNamespace != o.Namespace, o.From != nil && !o.From(m):
+		return false
+	}
+	return len(m.Gateways) == 0 || slices.ContainsFunc(m.Gateways, func(g string) bool { return names.Gateway(g, o.Object.Namespace) == o.Gateway })
+}
+
+// route makes the route of one match; m is nil for a route without one.
+func (o Options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest) *routev3.Route {
+	r := &routev3.Route{
+		Name:       dotted(h.Name, m.GetName()),
+		StatPrefix: m.GetStatPrefix(),
+		Match:      routeMatch(m),
+		Metadata:   envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(o.Object.Path())}),
+	}
+	authority := headers(h.Headers).route(r)
+	operation := names.VirtualHost(o.Object.Name, o.Port)
+	switch {
+	case h.Redirect != nil:
+		r.Action = o.redirect(h.Redirect)
+	case h.DirectResponse != nil:
+		r.Action = directResponse(h.DirectResponse)
+	case len(h.Route) == 0: // nowhere to go, and the next route must not get what this one matched
+		r.Action = directResponse(&networkingv1alpha3.HTTPDirectResponse{Status: 500})
+	default:
+		a := o.action(h, r, authority)
+		if c, ok := names.ParseCluster(a.GetCluster()); ok {
+			operation = names.VirtualHost(c.Host, c.Port)
+		}
+		r.Action = &routev3.Route_Route{Route: a}
+	}
+	r.Decorator = &routev3.Decorator{Operation: operation + pathOf(r.Match)}
+	r.TypedPerFilterConfig = perFilter(h)
+	return r
+}
+
+// dotted joins the names of a route and its match.
+func dotted(route, match string) string {
+	if route != "" && match != "" {
+		return route + "." + match
+	}
+	return route + match
+}
+
+// pathOf is how traces name the path of a match.
+func pathOf(m *routev3.RouteMatch) string {
+	switch p := m.PathSpecifier.(type) {
+	case *routev3.RouteMatch_Path:
+		return p.Path
+	case *routev3.RouteMatch_SafeRegex:
+		return p.SafeRegex.GetRegex()
+	case *routev3.RouteMatch_Prefix:
+		return p.Prefix + "*"
+	}
+	return "/*"
+}
+
+// sorted gives a map's keys in order: the wire must not depend on a map's own.
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, cmp.Compare[string])
+	return keys
+}
+
+func number(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err == nil
+}
