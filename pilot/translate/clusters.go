@@ -1,0 +1,348 @@
+package translate
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// clusterKey is all that an outbound cluster depends on.
+type clusterKey struct {
+	service      *registry.Service
+	port         uint32
+	subset       string
+	rules        destinationrule.Rules
+	mesh         *mesh.Config
+	router       bool
+	capabilities node.Capabilities
+	ipv4, ipv6   bool
+	noTLS        bool // mTLS is off in the whole mesh
+	identities   string
+	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
+	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS
+	sni          bool                            // the SNI-DNAT cluster of a gateway that routes by server name
+}
+
+func (k clusterKey) name() string {
+	if k.sni {
+		return names.SNICluster(k.port, k.subset, k.service.Host)
+	}
+	return names.Cluster(names.Outbound, k.port, k.subset, k.service.Host)
+}
+
+// outboundClusters makes the clusters of every service in scope, and the sentinels.
+func (v *view) outboundClusters(c cohort.Scope) *envoy.Set {
+	sc := v.index.Of(c.Namespace, c.Sidecar)
+	router := c.Type == node.Router
+	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false})}
+	if !router {
+		out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false}))
+	}
+	noTLS := mtls.MeshDisabled(v.Objects(kinds.PeerAuthentication, v.RootNamespace()))
+	for _, s := range sc.Services() {
+		if s.Resolution == registry.Alias {
+			continue
+		}
+		eps := v.Endpoints(s.Key())
+		k := clusterKey{service: s.Service, rules: v.rules(c, s.Service), mesh: v.Mesh, router: router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, noTLS: noTLS, identities: eps.Identities}
+		switch s.Resolution {
+		case registry.DNS, registry.DNSRoundRobin:
+			k.inline = frozen.Of(eps.List...)
+		case registry.Passthrough:
+			k.headlessTLS = eps.TLS
+		}
+		for p := range s.Imported {
+			if p.Protocol == registry.UDP {
+				continue
+			}
+			k.port, k.subset = p.Number, ""
+			out = append(out, v.t.clusters.Get(k))
+			for _, sub := range destinationrule.Subsets(k.rules) {
+				k.subset = sub.Name
+				out = append(out, v.t.clusters.Get(k))
+			}
+		}
+	}
+	return envoy.NewSet(out)
+}
+
+// rules gives the DestinationRules in force for a cohort's calls to a service.
+func (v *view) rules(c cohort.Scope, s *registry.Service) destinationrule.Rules {
+	return v.index.Rules(c.Namespace, s, c.Rules)
+}
+
+// buildCluster makes an outbound cluster.
+func buildCluster(k clusterKey) *envoy.Resource {
+	port := k.service.Port(k.port)
+	c := &clusterv3.Cluster{
+		Name:            k.name(),
+		AltStatName:     k.name() + ";",
+		ConnectTimeout:  k.mesh.GetConnectTimeout(),
+		CommonLbConfig:  &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)},
+		CircuitBreakers: unlimited(),
+		Metadata:        clusterMetadata(k),
+		LbPolicy:        clusterv3.Cluster_LEAST_REQUEST,
+	}
+	policy := destinationrule.Resolve(k.rules, k.port, k.subset)
+	k.setDiscovery(c, policy)
+	http2 := port.Protocol.IsHTTP2()
+	options := &httpv3.HttpProtocolOptions{}
+	switch {
+	case http2:
+		options.UpstreamProtocolOptions = explicitHTTP2()
+	case port.Protocol.Sniffed() && !k.router:
+		options.UpstreamProtocolOptions = useDownstream()
+	}
+	destinationrule.Apply(c, options, policy, destinationrule.Target{Sniffed: port.Protocol.Sniffed()})
+	if _, ok := options.UpstreamProtocolOptions.(*httpv3.HttpProtocolOptions_ExplicitHttpConfig_); ok && options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
+		http2 = true
+	}
+	k.setTLS(c, options, policy, http2)
+	setHTTPOptions(c, options)
+	if k.capabilities.Has(node.NetworkMetadataExchange) {
+		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
+	}
+	return envoy.NewResource(c.Name, c)
+}
+
+// setDiscovery says how Envoy finds the endpoints.
+func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Policy) {
+	kind := clusterv3.Cluster_EDS
+	switch k.service.Resolution {
+	case registry.DNS:
+		kind = clusterv3.Cluster_STRICT_DNS
+	case registry.DNSRoundRobin:
+		kind = clusterv3.Cluster_LOGICAL_DNS
+	case registry.Passthrough:
+		if !k.router {
+			kind = clusterv3.Cluster_ORIGINAL_DST
+		}
+	}
+	if policy.LoadBalancer.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH {
+		kind = clusterv3.Cluster_ORIGINAL_DST
+	}
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: kind}
+	switch kind {
+	case clusterv3.Cluster_ORIGINAL_DST:
+		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	case clusterv3.Cluster_EDS:
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS(), ServiceName: c.Name}
+	default:
+		c.DnsLookupFamily = dnsFamily(k.ipv4, k.ipv6)
+		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()
+		c.RespectDnsTtl = true
+		c.DnsJitter = envoy.Duration(100 * time.Millisecond)
+		c.LoadAssignment = k.inlineAssignment()
+	}
+}
+
+func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
+	switch {
+	case v4 && v6:
+		return clusterv3.Cluster_ALL
+	case v6:
+		return clusterv3.Cluster_V6_ONLY
+	}
+	return clusterv3.Cluster_V4_ONLY
+}
+
+func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
+	port := k.service.Port(k.port)
+	var labels map[string]string
+	if s := destinationrule.Subset(k.rules, k.subset); s != nil {
+		labels = s.Labels
+	}
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name()}
+	groups := map[registry.Locality]*endpointv3.LocalityLbEndpoints{}
+	for e := range k.inline.All {
+		if e.ServicePort != port.Name || !scope.Selects(labels, e.Labels) {
+			continue
+		}
+		g := groups[e.Locality]
+		if g == nil {
+			g = &endpointv3.LocalityLbEndpoints{Locality: locality(e.Locality)}
+			groups[e.Locality] = g
+			a.Endpoints = append(a.Endpoints, g)
+		}
+		addEndpoint(g, e, false)
+	}
+	return a
+}
+
+// setTLS says how the cluster's connections are secured.
+func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, policy destinationrule.Policy, http2 bool) {
+	if k.sni {
+		return
+	}
+	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peers()
+	if t := policy.TLS; t != nil {
+		if t.Sni != "" {
+			sni = t.Sni
+		}
+		if len(t.SubjectAltNames) > 0 {
+			ids = t.SubjectAltNames
+		}
+		destinationrule.SetTLS(c, options, t, destinationrule.TLSOptions{
+			Router: k.router, HTTP2: http2, MTLS: mtls.Upstream(sni, ids, http2, k.capabilities.Has(node.NetworkMetadataExchange)),
+		})
+		return
+	}
+	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
+		return
+	}
+	tls := mtls.Upstream(sni, ids, http2, k.capabilities.Has(node.NetworkMetadataExchange))
+	if k.service.Resolution == registry.Passthrough {
+		if k.headlessTLS == snapshot.NoTLS {
+			return
+		}
+		if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+			if k.headlessTLS == snapshot.AllTLS {
+				c.TransportSocket = tls
+			}
+			return
+		}
+	}
+	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+		return
+	}
+	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{
+		{Name: "tlsMode-istio", Match: envoy.Fields(map[string]*structpb.Value{"tlsMode": envoy.Text("istio")}), TransportSocket: tls},
+		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: mtls.Plaintext()},
+	}
+}
+
+// peers are the SPIFFE IDs that may answer for the service, sorted.
+func (k clusterKey) peers() []string {
+	ids := append(strings.Fields(k.identities), k.service.ServiceAccounts...)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func clusterMetadata(k clusterKey) *corev3.Metadata {
+	m := serviceMetadata(k.service)
+	if o := destinationrule.Object(k.rules); o != nil {
+		m["config"] = envoy.Text(o.Path())
+	}
+	if k.subset != "" {
+		m["subset"] = envoy.Text(k.subset)
+	}
+	if k.service.MeshExternal {
+		m["external"] = structpb.NewBoolValue(true)
+	}
+	return envoy.IstioMetadata(m)
+}
+
+func serviceMetadata(services ...*registry.Service) map[string]*structpb.Value {
+	var list []*structpb.Value
+	for _, s := range services {
+		list = append(list, structpb.NewStructValue(envoy.Fields(map[string]*structpb.Value{
+			"host": envoy.Text(s.Host), "name": envoy.Text(s.Name), "namespace": envoy.Text(s.Namespace),
+		})))
+	}
+	m := map[string]*structpb.Value{}
+	if len(list) > 0 {
+		m["services"] = envoy.List(list...)
+	}
+	return m
+}
+
+// unlimited circuit breakers: Envoy's own defaults are far below what a service takes.
+func unlimited() *clusterv3.CircuitBreakers {
+	limit := envoy.UInt32(math.MaxUint32)
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections: limit, MaxPendingRequests: limit, MaxRequests: limit, MaxRetries: limit,
+	}}}
+}
+
+func explicitHTTP2() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+	}}
+}
+
+func useDownstream() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
+	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+	}}
+}
+
+// setHTTPOptions attaches the options, if they say anything. Envoy requires an explicit protocol with any other option.
+func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
+	if o.UpstreamProtocolOptions == nil {
+		if o.CommonHttpProtocolOptions == nil && o.UpstreamHttpProtocolOptions == nil {
+			return
+		}
+		o.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+		}}
+	}
+	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(o)}
+}
+
+// sentinelKey is all that a cluster without service depends on.
+type sentinelKey struct {
+	name         string
+	mesh         *mesh.Config
+	capabilities node.Capabilities
+	ipv6         bool // only IPv6
+}
+
+func buildSentinel(k sentinelKey) *envoy.Resource {
+	c := &clusterv3.Cluster{Name: k.name, ConnectTimeout: k.mesh.GetConnectTimeout()}
+	if k.name == names.BlackHoleCluster {
+		c.AltStatName = k.name + ";"
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+		return envoy.NewResource(k.name, c)
+	}
+	c.AltStatName = names.PassthroughCluster + ";"
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	c.CircuitBreakers = unlimited()
+	setHTTPOptions(c, &httpv3.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
+		UpstreamProtocolOptions:   useDownstream(),
+	})
+	switch {
+	case k.name == names.InboundPassthroughCluster:
+		c.UpstreamBindConfig = inboundSource(k.ipv6)
+	case k.capabilities.Has(node.NetworkMetadataExchange):
+		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
+	}
+	return envoy.NewResource(k.name, c)
+}
+
+// inboundSource is the address from which a sidecar calls its own workload, so that the call is not captured again.
+func inboundSource(ipv6 bool) *corev3.BindConfig {
+	address := "127.0.0.6"
+	if ipv6 {
+		address = "::6"
+	}
+	return &corev3.BindConfig{SourceAddress: envoy.SocketAddress(address, 0)}
+}
+
+// metadataExchange configures the extension with which proxies tell each other who they are on TCP connections.
+func metadataExchange() *anypb.Any {
+	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange", map[string]any{"protocol": mtls.PeerExchange, "enable_discovery": true})
+}

@@ -1,0 +1,159 @@
+package translate
+
+import (
+	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
+)
+
+// direction is whose traffic a connection manager sees.
+type direction int
+
+const (
+	outbound direction = iota // a workload's own calls
+	inbound                   // calls to the workload
+	ingress                   // calls to a gateway
+)
+
+// surroundings is what every listener of a proxy depends on.
+type surroundings struct {
+	mesh         *mesh.Config
+	capabilities node.Capabilities
+	tags         cohort.Tags
+	http10       bool
+}
+
+// connectionManager makes the HTTP connection manager of one chain. Its routes come by RDS (route is their name) or with it (inline).
+func (e surroundings) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, grpc bool) *listenerv3.Filter {
+	m := &hcmv3.HttpConnectionManager{
+		StatPrefix:                   statPrefix,
+		Proxy_100Continue:            true,
+		StreamIdleTimeout:            envoy.Duration(0),
+		NormalizePath:                envoy.Bool(true),
+		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
+		UseRemoteAddress:             envoy.Bool(d == ingress),
+		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
+		HttpFilters:                  e.httpFilters(d),
+		Tracing:                      telemetry.Tracing(e.mesh, telemetry.Literals(e.tags)),
+	}
+	e.normalizePath(m)
+	if inline != nil {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: inline}
+	} else {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}}
+	}
+	switch d {
+	case inbound:
+		m.ServerName = serverName
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Dns: true, Uri: true}
+		if grpc {
+			m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
+		}
+	case ingress:
+		m.ServerName = serverName
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+	}
+	if e.http10 {
+		if m.HttpProtocolOptions == nil {
+			m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+		}
+		m.HttpProtocolOptions.AcceptHttp_10 = true
+	}
+	return networkFilter("envoy.filters.network.http_connection_manager", m)
+}
+
+// serverName is what responses of inbound and gateway listeners say in their header server.
+const serverName = "istio-envoy"
+
+func (e surroundings) normalizePath(m *hcmv3.HttpConnectionManager) {
+	switch e.mesh.GetPathNormalization().GetNormalization() {
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_NONE:
+		m.NormalizePath = envoy.Bool(false)
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES:
+		m.MergeSlashes = true
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES:
+		m.MergeSlashes = true
+		m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
+}
+
+// httpFilters is the one list of HTTP filters: its order is the order on the wire. A filter of Istio's own build goes only to proxies that list it.
+func (e surroundings) httpFilters(d direction) []*hcmv3.HttpFilter {
+	var f []*hcmv3.HttpFilter
+	if e.capabilities.Has(node.HTTPPeerMetadata) {
+		f = append(f, &hcmv3.HttpFilter{Name: "istio.metadata_exchange", ConfigType: typed(peerMetadata(d))})
+	}
+	f = append(f, httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
+		EmitFilterState:        true,
+		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: envoy.Bool(false)},
+	}))
+	if d != inbound && e.capabilities.Has(node.ALPNFilter) {
+		f = append(f, httpFilter("istio.alpn", meshALPN()))
+	}
+	f = append(f, httpFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}), httpFilter("envoy.filters.http.cors", &corsv3.Cors{}))
+	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.HTTPStats) {
+		f = append(f, &hcmv3.HttpFilter{Name: "istio.stats", ConfigType: typed(statsConfig())})
+	}
+	return append(f, httpFilter("envoy.filters.http.router", &routerv3.Router{}))
+}
+
+func statsConfig() *anypb.Any { return envoy.Empty("type.googleapis.com/stats.PluginConfig") }
+
+// peerMetadata configures the extension with which proxies tell each other who they are in HTTP headers.
+func peerMetadata(d direction) *anypb.Any {
+	side := "upstream"
+	if d == inbound {
+		side = "downstream"
+	}
+	headers := map[string]any{"istio_headers": map[string]any{}}
+	return envoy.TypedStruct("io.istio.http.peer_metadata.Config", map[string]any{
+		side + "_discovery":   []any{headers, map[string]any{"workload_discovery": map[string]any{}}},
+		side + "_propagation": []any{headers},
+	})
+}
+
+// meshALPN makes mTLS connections say what they carry, so that the other side need not sniff.
+func meshALPN() *alpnv2alpha1.FilterConfig {
+	return &alpnv2alpha1.FilterConfig{AlpnOverride: []*alpnv2alpha1.FilterConfig_AlpnOverride{
+		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP10, AlpnOverride: []string{"istio-http/1.0", "istio", "http/1.0"}},
+		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP11, AlpnOverride: []string{"istio-http/1.1", "istio", "http/1.1"}},
+		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP2, AlpnOverride: []string{"istio-h2", "istio", "h2"}},
+	}}
+}
+
+func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: typed(envoy.Any(config))}
+}
+
+func typed(config *anypb.Any) *hcmv3.HttpFilter_TypedConfig {
+	return &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
+}
+
+func networkFilter(name string, config proto.Message) *listenerv3.Filter {
+	return rawNetworkFilter(name, envoy.Any(config))
+}
+
+func rawNetworkFilter(name string, config *anypb.Any) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
+}

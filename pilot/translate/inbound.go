@@ -1,0 +1,195 @@
+package translate
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// workloadPort is one port on which a sidecar takes calls for its workload: of the services that have it as target, or of a Sidecar's ingress.
+type workloadPort struct {
+	target   uint32
+	port     uint32 // the service's, or the ingress listener's
+	host     string // whom requests are for, in traces
+	protocol registry.Protocol
+	services frozen.List[*registry.Service] // that have this target, oldest first
+	rules    destinationrule.Rules          // of the first service
+
+	ingress  *kinds.Object // the Sidecar whose ingress it is, or nil
+	bind     string        // of an ingress: what its listener or chain is named by
+	real     bool          // it binds a listener of its own
+	endpoint string        // of an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
+}
+
+// workloadPorts lists the ports of an inbound cohort by target. Of several services with one target the oldest says what it speaks.
+func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
+	var served []workloadPort
+	for t := range c.Targets.All {
+		if t.Service.Port(t.Port).Protocol == registry.UDP {
+			continue
+		}
+		i := slices.IndexFunc(served, func(p workloadPort) bool { return p.target == t.Target })
+		if i >= 0 {
+			if !slices.Contains(slices.Collect(served[i].services.All), t.Service) {
+				served[i].services = frozen.Of(append(slices.Collect(served[i].services.All), t.Service)...)
+			}
+			continue
+		}
+		served = append(served, workloadPort{
+			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rules: t.Rules,
+			bind: "0.0.0.0",
+		})
+	}
+	if c.Ingress != nil {
+		if spec := c.Ingress.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 {
+			return ingressPorts(c, spec, served)
+		}
+	}
+	if c.Interception == node.None {
+		return nil // nothing is captured, and nobody said what to bind
+	}
+	slices.SortFunc(served, func(a, b workloadPort) int { return int(a.target) - int(b.target) })
+	return served
+}
+
+// ingressPorts are the ports of a Sidecar's ingress listeners: they replace what services say.
+func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloadPort) []workloadPort {
+	var ports []workloadPort
+	for _, l := range spec.Ingress {
+		n := l.GetPort().GetNumber()
+		p := workloadPort{
+			target: n, port: n, host: c.Ingress.Name + "." + c.Ingress.Namespace, protocol: portProtocol(l.GetPort().GetProtocol(), registry.TCP),
+			ingress: c.Ingress, bind: l.Bind, real: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
+			endpoint: defaultEndpoint(l.DefaultEndpoint, c.Address),
+		}
+		if p.bind == "" {
+			p.bind = c.Address
+		}
+		if i := slices.IndexFunc(served, func(s workloadPort) bool { return s.port == n }); i >= 0 {
+			p.services, p.rules = served[i].services, served[i].rules
+		}
+		ports = append(ports, p)
+	}
+	return ports
+}
+
+// defaultEndpoint is where an ingress listener sends to, if that is a place of the workload's own: a unix socket, loopback, or (as 0.0.0.0) the proxy's address.
+func defaultEndpoint(written, address string) string {
+	if strings.HasPrefix(written, "unix://") {
+		return written
+	}
+	host, port, err := net.SplitHostPort(written)
+	if err != nil {
+		return ""
+	}
+	switch host {
+	case "127.0.0.1", "::1":
+		return written
+	case "0.0.0.0", "::":
+		return net.JoinHostPort(address, port)
+	}
+	return ""
+}
+
+// inboundClusterKey is all that an inbound cluster depends on.
+type inboundClusterKey struct {
+	workloadPort
+	mesh *mesh.Config
+	ipv6 bool          // only IPv6
+	pool *kinds.Object // a Sidecar whose inboundConnectionPool overrides the rules'
+}
+
+// inboundClusters makes the clusters that lead to the workload itself.
+func (v *view) inboundClusters(c cohort.Inbound) *envoy.Set {
+	if !c.Sidecar {
+		return envoy.NewSet(nil)
+	}
+	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.InboundPassthroughCluster, v.Mesh, c.Capabilities, !c.IPv4})}
+	for _, p := range v.workloadPorts(c) {
+		out = append(out, v.t.inboundClusters.Get(inboundClusterKey{p, v.Mesh, !c.IPv4, c.Ingress}))
+	}
+	return envoy.NewSet(out)
+}
+
+// forever keeps idle connections to the workload for as long as they live; it is the longest that Envoy takes.
+const forever = 9223372035
+
+func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
+	name := names.Cluster(names.Inbound, k.target, "", "")
+	c := &clusterv3.Cluster{
+		Name:                 name,
+		AltStatName:          name + ";",
+		ConnectTimeout:       k.mesh.GetConnectTimeout(),
+		CommonLbConfig:       &clusterv3.Cluster_CommonLbConfig{},
+		CircuitBreakers:      unlimited(),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
+		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
+		CleanupInterval:      &durationpb.Duration{Seconds: forever},
+		UpstreamBindConfig:   inboundSource(k.ipv6),
+	}
+	meta := serviceMetadata(slices.Collect(k.services.All)...)
+	if o := destinationrule.Object(k.rules); o != nil && o.Spec.(*networkingv1.DestinationRule).TrafficPolicy != nil {
+		meta["config"] = envoy.Text(o.Path())
+	}
+	c.Metadata = envoy.IstioMetadata(meta)
+	if k.endpoint != "" {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+		c.LbPolicy, c.CleanupInterval = clusterv3.Cluster_ROUND_ROBIN, nil
+		host, port := splitEndpoint(k.endpoint)
+		if host == "127.0.0.1" || host == "::1" {
+			c.UpstreamBindConfig = nil
+		}
+		c.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(host, port)}}}},
+		}}}
+	}
+	options := &httpv3.HttpProtocolOptions{}
+	switch {
+	case k.protocol.IsHTTP2():
+		options.UpstreamProtocolOptions = explicitHTTP2()
+	case k.protocol.Sniffed():
+		options.UpstreamProtocolOptions = useDownstream()
+	}
+	policy := destinationrule.Resolve(k.rules, k.port, "")
+	if k.pool != nil {
+		spec := k.pool.Spec.(*networkingv1.Sidecar)
+		if spec.InboundConnectionPool != nil {
+			policy.ConnectionPool = spec.InboundConnectionPool
+		}
+		for _, l := range spec.Ingress {
+			if k.ingress != nil && l.GetPort().GetNumber() == k.port && l.ConnectionPool != nil {
+				policy.ConnectionPool = l.ConnectionPool
+			}
+		}
+	}
+	destinationrule.Apply(c, options, policy, destinationrule.Target{Sniffed: k.protocol.Sniffed(), Inbound: true})
+	setHTTPOptions(c, options)
+	return envoy.NewResource(name, c)
+}
+
+func splitEndpoint(s string) (string, uint32) {
+	if strings.HasPrefix(s, "unix://") {
+		return s, 0
+	}
+	host, port, _ := net.SplitHostPort(s)
+	n, _ := strconv.ParseUint(port, 10, 16)
+	return host, uint32(n)
+}

@@ -1,0 +1,268 @@
+package translate
+
+import (
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/virtualservice"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// inboundKey is all that a listener for a workload's incoming traffic depends on: virtualInbound, or one that a Sidecar's ingress binds.
+type inboundKey struct {
+	surroundings
+	ports       frozen.List[workloadPort]
+	peer        frozen.List[*kinds.Object]
+	virtual     bool
+	bind        string
+	port        uint32
+	transparent bool
+	dual        bool
+}
+
+// inboundListeners makes the listeners for a sidecar's incoming traffic.
+func (v *view) inboundListeners(c cohort.Inbound) *envoy.Set {
+	if !c.Sidecar {
+		return envoy.NewSet(nil)
+	}
+	k := inboundKey{surroundings: v.surroundings(c.Capabilities, c.Tags, c.HTTP10), peer: c.Peer}
+	var out []*envoy.Resource
+	var captured []workloadPort
+	for _, p := range v.workloadPorts(c) {
+		if !p.real {
+			captured = append(captured, p)
+			continue
+		}
+		k := k
+		k.ports, k.bind, k.port = frozen.Of(p), p.bind, p.target
+		out = append(out, v.t.inbound.Get(k))
+	}
+	if c.Interception != node.None {
+		k.virtual, k.ports, k.port = true, frozen.Of(captured...), uint32(v.Mesh.GetProxyInboundListenPort())
+		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, "0.0.0.0"
+		if !c.IPv4 {
+			k.bind = "::"
+		}
+		out = append(out, v.t.inbound.Get(k))
+	}
+	return envoy.NewSet(out)
+}
+
+// buildInbound makes a listener for incoming traffic.
+func buildInbound(k inboundKey) *envoy.Resource {
+	l := &listenerv3.Listener{
+		Name:                                 names.Listener(k.bind, k.port),
+		Address:                              envoy.Address(k.bind, k.port),
+		TrafficDirection:                     corev3.TrafficDirection_INBOUND,
+		ContinueOnListenerFiltersTimeout:     true,
+		ListenerFiltersTimeout:               k.mesh.GetProtocolDetectionTimeout(),
+		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
+		AdditionalAddresses:                  alsoIPv6(k.dual, k.port),
+	}
+	if k.transparent {
+		l.Transparent = envoy.Bool(true)
+	}
+	var sets []chainSet
+	if k.virtual {
+		l.Name = names.VirtualInbound
+		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
+			Name:             names.VirtualInboundBlackhole,
+			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(k.port)},
+			Filters:          k.tcpFilters(inbound, names.BlackHoleCluster, false, 0),
+		})
+		sets = append(sets, k.catchAll(0))
+		for _, port := range mtls.Ports(k.peer) {
+			if !slices.ContainsFunc(slices.Collect(k.ports.All), func(p workloadPort) bool { return p.target == port }) {
+				sets = append(sets, k.catchAll(port))
+			}
+		}
+	}
+	for p := range k.ports.All {
+		sets = append(sets, k.servicePort(p))
+	}
+	for i := range sets {
+		l.FilterChains = append(l.FilterChains, sets[i].chains...)
+	}
+	if k.virtual {
+		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}, nil))
+		if k.transparent {
+			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{}, nil))
+		}
+	}
+	if disabled, needed := k.inspected(sets, chainSet.tls); needed {
+		l.ListenerFilters = append(l.ListenerFilters, tlsInspector(disabled))
+	}
+	if disabled, needed := k.inspected(sets, chainSet.sniffed); needed {
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(disabled))
+	}
+	return envoy.NewResource(l.Name, l)
+}
+
+// inspected says on which ports an inspector has nothing to find out, and whether it is needed at all.
+func (k inboundKey) inspected(sets []chainSet, needs func(chainSet) bool) (*listenerv3.ListenerFilterChainMatchPredicate, bool) {
+	var with, without []uint32
+	any := false
+	for _, s := range sets {
+		if needs(s) {
+			any = true
+			with = append(with, s.port)
+		} else if s.port != 0 {
+			without = append(without, s.port)
+		}
+	}
+	if !k.virtual {
+		return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: onPorts(with)}}, any
+	}
+	without = append(without, k.port)
+	slices.Sort(without)
+	return onPorts(without), any
+}
+
+func onPorts(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
+	var list []*listenerv3.ListenerFilterChainMatchPredicate
+	for _, p := range ports {
+		list = append(list, &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
+			DestinationPortRange: &typev3.Int32Range{Start: int32(p), End: int32(p) + 1},
+		}})
+	}
+	if len(list) == 1 {
+		return list[0]
+	}
+	return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
+		OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: list},
+	}}
+}
+
+func listenerFilter(name string, config proto.Message, disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{Name: name, FilterDisabled: disabled, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: envoy.Any(config)}}
+}
+
+// chainSet is the filter chains of one port, or (port 0) of every other.
+type chainSet struct {
+	port   uint32
+	chains []*listenerv3.FilterChain
+}
+
+func (s chainSet) tls() bool {
+	return slices.ContainsFunc(s.chains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch.TransportProtocol == tlsWire })
+}
+
+func (s chainSet) sniffed() bool {
+	return slices.ContainsFunc(s.chains, func(c *listenerv3.FilterChain) bool {
+		return c.FilterChainMatch.TransportProtocol == rawBuffer && len(c.FilterChainMatch.ApplicationProtocols) > 0
+	})
+}
+
+// catchAll makes the chains for ports that no service has: port 0 for all of them, else for one that a policy treats apart.
+func (k inboundKey) catchAll(port uint32) chainSet {
+	return k.chains(port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
+		func() *listenerv3.Filter {
+			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false), false)
+		},
+		func() []*listenerv3.Filter { return k.tcpFilters(inbound, names.InboundPassthroughCluster, false, 0) })
+}
+
+// servicePort makes the chains of one workload port.
+func (k inboundKey) servicePort(p workloadPort) chainSet {
+	name, cluster := names.Listener(p.bind, p.target), names.Cluster(names.Inbound, p.target, "", "")
+	grpc := p.protocol == registry.GRPC || p.protocol == registry.GRPCWeb
+	longest, _ := destinationrule.Resolve(p.rules, p.port, "").MaxConnectionDuration()
+	s := k.chains(p.target, p.protocol, name, name,
+		func() *listenerv3.Filter {
+			return k.connectionManager(inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), grpc)
+		},
+		func() []*listenerv3.Filter {
+			return k.tcpFilters(inbound, cluster, p.protocol == registry.Mongo, longest)
+		})
+	if p.ingress != nil {
+		for _, c := range s.chains {
+			c.Metadata = envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(p.ingress.Path())})
+		}
+	}
+	return s
+}
+
+// chains makes what a port needs for its protocol and for the mode it is in.
+func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tcpName string, http func() *listenerv3.Filter, tcp func() []*listenerv3.Filter) chainSet {
+	set := chainSet{port: port}
+	add := func(isHTTP, terminate bool, transport string, alpn ...string) {
+		c := &listenerv3.FilterChain{Name: tcpName, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: transport, ApplicationProtocols: alpn}}
+		if port != 0 {
+			c.FilterChainMatch.DestinationPort = envoy.UInt32(port)
+		}
+		if isHTTP {
+			c.Name, c.Filters = httpName, append(k.exchange(nil), http())
+		} else {
+			c.Filters = tcp()
+		}
+		if terminate {
+			c.TransportSocket = mtls.Downstream(k.mesh.TrustDomains(), isHTTP, k.capabilities.Has(node.NetworkMetadataExchange))
+		}
+		set.chains = append(set.chains, c)
+	}
+	plain := plainHTTP(k.http10).ApplicationProtocols
+	mode := mtls.ModeOf(k.peer, port)
+	switch {
+	case protocol.IsHTTP() && mode == mtls.Permissive:
+		add(true, true, tlsWire, mtls.Mesh...)
+		add(true, false, rawBuffer)
+	case protocol.IsHTTP():
+		secured(mode, func() { add(true, true, tlsWire) }, func() { add(true, false, rawBuffer) })
+	case protocol.Sniffed() && mode == mtls.Permissive:
+		add(true, true, tlsWire, mtls.MeshHTTP...)
+		add(true, false, rawBuffer, plain...)
+		add(false, true, tlsWire, mtls.MeshTCP...)
+		add(false, false, rawBuffer)
+		add(false, false, tlsWire)
+	case protocol.Sniffed():
+		secured(mode, func() {
+			add(true, true, tlsWire, mtls.MeshHTTP...)
+			add(false, true, tlsWire)
+		}, func() {
+			add(true, false, rawBuffer, plain...)
+			add(false, false, rawBuffer)
+		})
+	case mode == mtls.Permissive:
+		add(false, true, tlsWire, mtls.Mesh...)
+		add(false, false, tlsWire)
+		add(false, false, rawBuffer)
+	default:
+		secured(mode, func() { add(false, true, tlsWire) }, func() { add(false, false, rawBuffer) })
+	}
+	return set
+}
+
+func secured(mode mtls.Mode, strict, disable func()) {
+	if mode == mtls.Strict {
+		strict()
+	} else {
+		disable()
+	}
+}
+
+// inboundRoute sends every request of a chain to one cluster.
+func inboundRoute(name, cluster, host string, port uint32, grpc bool) *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{
+		Name:             name,
+		ValidateClusters: envoy.Bool(false),
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name: names.InboundVirtualHost(port), Domains: []string{"*"}, Routes: []*routev3.Route{virtualservice.InboundRoute(cluster, host, port, grpc)},
+		}},
+	}
+}

@@ -1,0 +1,459 @@
+package translate
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// outboundKey is all that one listener for a sidecar's outgoing traffic depends on.
+type outboundKey struct {
+	surroundings
+	bind      string
+	port      uint32
+	real      bool   // it binds its port; else virtualOutbound hands it connections
+	route     string // its routes where it takes HTTP, else empty
+	matchHTTP bool   // HTTP is told from the rest by sniffing
+	chains    frozen.List[tcpChain]
+	fallback  string // the cluster of the chain for what matches no other; empty without that chain
+}
+
+// tcpChain is one chain that forwards bytes.
+type tcpChain struct {
+	cluster string
+	server  string // the TLS server name it takes, empty for any
+	prefix  netip.Prefix
+	mongo   bool
+	longest time.Duration
+}
+
+// place is what an outbound listener binds.
+type place struct {
+	bind string
+	port uint32
+}
+
+// slot gathers what services want of one place.
+type slot struct {
+	place
+	protocol registry.Protocol // of whoever came first; Unsupported once it is sniffed
+	route    string
+	chains   []tcpChain
+	real     bool
+	explicit bool // a Sidecar's own listener
+	wildcard bool
+}
+
+// listeners gathers the slots of one scope.
+type listeners struct {
+	view   *view
+	scope  *scope.Scope
+	cohort cohort.Proxy
+	slots  map[place]*slot
+	locked map[uint32]bool // ports that the Sidecar names itself: the catch-all keeps off them
+}
+
+func (v *view) surroundings(c node.Capabilities, t cohort.Tags, http10 bool) surroundings {
+	return surroundings{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
+}
+
+// outboundListeners makes the listeners for a sidecar's outgoing traffic, virtualOutbound included.
+func (v *view) outboundListeners(c cohort.Proxy) *envoy.Set {
+	env := v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
+	l := &listeners{view: v, scope: v.index.Of(c.Scope.Namespace, c.Scope.Sidecar), cohort: c, slots: map[place]*slot{}, locked: map[uint32]bool{}}
+	for _, e := range l.scope.Egress {
+		l.open(e)
+	}
+	fallback := v.fallback(l.scope)
+	var out []*envoy.Resource
+	for _, s := range l.slots {
+		k := outboundKey{surroundings: env, bind: s.bind, port: s.port, real: s.real, route: s.route, chains: frozen.Of(s.chains...)}
+		captured := !s.real
+		k.matchHTTP = s.route != "" && (len(s.chains) > 0 || captured && s.wildcard)
+		if captured && !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || k.matchHTTP) {
+			k.fallback = fallback
+		}
+		out = append(out, v.t.outbound.Get(k))
+	}
+	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh.GetProxyHttpPort())); p != 0 {
+		out = append(out, v.t.outbound.Get(outboundKey{surroundings: env, bind: loopback(c.Scope), port: p, real: true, route: names.HTTPProxyRoute}))
+	}
+	if c.Outbound.Interception != node.None {
+		out = append(out, v.t.virtualOutbound.Get(virtualOutboundKey{
+			surroundings: env, bind: wildcard(c.Scope), transparent: c.Outbound.Interception == node.TPROXY, fallback: fallback, dual: c.Scope.IPv4 && c.Scope.IPv6,
+		}))
+	}
+	return envoy.NewSet(out)
+}
+
+// fallback is where traffic goes that no service asked for.
+func (v *view) fallback(s *scope.Scope) string {
+	if p := s.Spec().GetOutboundTrafficPolicy(); p != nil {
+		if e := p.EgressProxy; e != nil {
+			return names.Cluster(names.Outbound, e.GetPort().GetNumber(), e.Subset, e.Host)
+		}
+		if p.Mode == networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY {
+			return names.BlackHoleCluster
+		}
+		return names.PassthroughCluster
+	}
+	if !v.Mesh.AllowAny() {
+		return names.BlackHoleCluster
+	}
+	return names.PassthroughCluster
+}
+
+func wildcard(c cohort.Scope) string {
+	if !c.IPv4 {
+		return "::"
+	}
+	return "0.0.0.0"
+}
+
+func loopback(c cohort.Scope) string {
+	if !c.IPv4 {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
+// open adds what one egress listener wants.
+func (l *listeners) open(e scope.Egress) {
+	spec := e.Listener
+	port := spec.GetPort().GetNumber()
+	o := opening{listeners: l, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
+	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || strings.HasPrefix(o.bind, "unix://")
+	if o.bind == "" && o.real {
+		o.bind = loopback(l.cohort.Scope)
+	}
+	if o.explicit {
+		defer func() { l.locked[port] = true }()
+	}
+	for _, s := range e.Services {
+		if s.Resolution == registry.Alias {
+			continue
+		}
+		for p := range s.Imported {
+			q := *p
+			if o.explicit {
+				q.Protocol = portProtocol(spec.Port.Protocol, p.Protocol)
+			} else if l.locked[p.Number] {
+				continue
+			}
+			if q.Protocol != registry.UDP {
+				o.add(s.Service, q)
+			}
+		}
+	}
+}
+
+// portProtocol is the protocol that a Sidecar or Gateway port declares; without one, the service's.
+func portProtocol(declared string, otherwise registry.Protocol) registry.Protocol {
+	for _, p := range []registry.Protocol{
+		registry.HTTP, registry.HTTPS, registry.HTTP2, registry.GRPC, registry.GRPCWeb, registry.TCP, registry.TLS, registry.Mongo, registry.Redis, registry.MySQL, registry.UDP, registry.HTTPProxy,
+	} {
+		if strings.EqualFold(string(p), declared) {
+			return p
+		}
+	}
+	return otherwise
+}
+
+// opening is one egress listener at work.
+type opening struct {
+	*listeners
+	bind     string // empty: by protocol and service
+	real     bool
+	explicit bool
+}
+
+// add finds the places for one service port and puts it there.
+func (o opening) add(s *registry.Service, p registry.Port) {
+	if s.Headless && p.Protocol.IsTCP() && o.bind == "" {
+		o.addHeadless(s, p)
+		return
+	}
+	if p.Protocol.IsHTTP() {
+		bind := o.bind
+		if bind == "" {
+			bind = wildcard(o.cohort.Scope)
+		}
+		o.put(bind, s, p, netip.Prefix{})
+		return
+	}
+	if o.bind != "" {
+		o.put(o.bind, s, p, netip.Prefix{})
+		return
+	}
+	addresses := s.Addresses
+	if len(addresses) == 0 && o.cohort.Scope.AutoAddress {
+		addresses = s.AutoAddress
+	}
+	placed := false
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {
+			o.put(wildcard(o.cohort.Scope), s, p, prefix.Masked())
+			placed = true
+		} else if ip, err := netip.ParseAddr(a); err == nil && o.family(ip) {
+			o.put(a, s, p, netip.Prefix{})
+			placed = true
+		}
+	}
+	if !placed {
+		o.put(wildcard(o.cohort.Scope), s, p, netip.Prefix{})
+	}
+}
+
+func (o opening) family(ip netip.Addr) bool {
+	if ip.Unmap().Is4() {
+		return o.cohort.Scope.IPv4
+	}
+	return o.cohort.Scope.IPv6
+}
+
+// addHeadless opens a listener for each address: nothing else tells whom a connection is for.
+func (o opening) addHeadless(s *registry.Service, p registry.Port) {
+	seen := map[string]bool{}
+	for _, e := range o.view.Endpoints(s.Key()).List {
+		if ip, err := netip.ParseAddr(e.Address); e.ServicePort != p.Name || err != nil || !o.family(ip) || seen[e.Address] {
+			continue
+		}
+		seen[e.Address] = true
+		o.put(e.Address, s, p, netip.Prefix{})
+	}
+}
+
+// reserved are ports of the proxy's own: a listener on the wildcard address would take them.
+var reserved = map[uint32]bool{15000: true, 15001: true, 15004: true, 15006: true, 15008: true, 15020: true, 15021: true, 15053: true, 15090: true}
+
+// put makes a service port part of the listener at a place, by Istio's rules for ports that several services share.
+func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
+	wild := bind == wildcard(o.cohort.Scope)
+	if wild && reserved[p.Number] {
+		return
+	}
+	at := place{bind, p.Number}
+	have := o.slots[at]
+	route := ""
+	switch {
+	case p.Protocol.IsHTTP() && strings.HasPrefix(bind, "unix://"):
+		route = names.UnixRoute(bind)
+	case p.Protocol.IsHTTP():
+		route = names.Route(p.Number)
+	case p.Protocol.Sniffed():
+		route = names.SniffedRoute(s.Host, p.Number)
+	}
+	next := &slot{place: at, protocol: p.Protocol, route: route, real: o.real, explicit: o.explicit, wildcard: wild && (o.bind == "" || !o.explicit)}
+	if !p.Protocol.IsHTTP() {
+		next.chains = []tcpChain{o.chain(s, p, wild, prefix)}
+	}
+	switch {
+	case have == nil:
+		o.slots[at] = next
+	case exclusive(p.Protocol) || exclusive(have.protocol):
+		o.conflict(have, next)
+	case p.Protocol.IsHTTP():
+		if have.protocol.IsTCP() {
+			have.route, have.protocol = route, registry.Unsupported
+		}
+	case p.Protocol.Sniffed():
+		switch {
+		case have.protocol.IsHTTP():
+			o.slots[at] = next
+		case have.protocol.IsTCP():
+			have.route, have.protocol = route, registry.Unsupported
+			o.merge(have, next.chains[0])
+		default:
+			o.merge(have, next.chains[0])
+		}
+	default:
+		if have.protocol.IsHTTP() {
+			have.protocol = registry.Unsupported
+		}
+		o.merge(have, next.chains[0])
+	}
+}
+
+// exclusive tells protocols whose filters cannot share a port with others.
+func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
+
+func (o opening) merge(s *slot, c tcpChain) {
+	if slices.ContainsFunc(s.chains, func(h tcpChain) bool { return h.server == c.server && h.prefix == c.prefix }) {
+		o.view.t.options.Conflict()
+		return
+	}
+	s.chains = append(s.chains, c)
+}
+
+func (o opening) conflict(have, next *slot) {
+	if have.protocol == next.protocol && len(next.chains) > 0 {
+		o.merge(have, next.chains[0])
+		return
+	}
+	o.view.t.options.Conflict()
+}
+
+func (o opening) chain(s *registry.Service, p registry.Port, wild bool, prefix netip.Prefix) tcpChain {
+	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, mongo: p.Protocol == registry.Mongo}
+	if wild && p.Protocol.IsTLS() && !prefix.IsValid() {
+		c.server = s.Host
+	}
+	c.longest, _ = destinationrule.Resolve(o.view.rules(o.cohort.Scope, s), p.Number, "").MaxConnectionDuration()
+	return c
+}
+
+func (c tcpChain) matchesAll() bool { return c.server == "" && !c.prefix.IsValid() }
+
+const transportSocketTimeout = 15 * time.Second
+
+// buildOutbound makes one listener for outgoing traffic.
+func buildOutbound(k outboundKey) *envoy.Resource {
+	l := &listenerv3.Listener{
+		Name:                             names.Listener(k.bind, k.port),
+		Address:                          envoy.Address(k.bind, k.port),
+		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
+		ContinueOnListenerFiltersTimeout: true,
+		ListenerFiltersTimeout:           envoy.Duration(0),
+	}
+	if k.real {
+		l.MaxConnectionsToAcceptPerSocketEvent = envoy.UInt32(1)
+	} else {
+		l.BindToPort = envoy.Bool(false)
+	}
+	tls := false
+	for c := range k.chains.All {
+		chain := &listenerv3.FilterChain{Filters: k.tcpFilters(outbound, c.cluster, c.mongo, c.longest), TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
+		switch {
+		case c.server != "":
+			tls = true
+			chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: []string{c.server}}
+		case c.prefix.IsValid():
+			chain.FilterChainMatch = &listenerv3.FilterChainMatch{PrefixRanges: []*corev3.CidrRange{{AddressPrefix: c.prefix.Addr().String(), PrefixLen: envoy.UInt32(uint32(c.prefix.Bits()))}}}
+		}
+		l.FilterChains = append(l.FilterChains, chain)
+	}
+	if k.route != "" {
+		chain := &listenerv3.FilterChain{
+			Filters:                       []*listenerv3.Filter{k.connectionManager(outbound, "outbound_"+l.Name+";", k.route, nil, false)},
+			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+		}
+		if k.matchHTTP {
+			chain.FilterChainMatch = plainHTTP(k.http10)
+		}
+		l.FilterChains = append(l.FilterChains, chain)
+	}
+	if tls {
+		l.ListenerFilters = append(l.ListenerFilters, tlsInspector(nil))
+	}
+	if k.matchHTTP {
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+		l.ListenerFiltersTimeout = k.mesh.GetProtocolDetectionTimeout()
+	}
+	if k.fallback != "" {
+		l.DefaultFilterChain = &listenerv3.FilterChain{
+			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: k.tcpFilters(outbound, k.fallback, false, 0),
+		}
+	} else if len(l.FilterChains) > 1 {
+		if i := slices.IndexFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch == nil }); i >= 0 {
+			l.DefaultFilterChain = l.FilterChains[i]
+			l.FilterChains = slices.Delete(l.FilterChains, i, i+1)
+		}
+	}
+	return envoy.NewResource(l.Name, l)
+}
+
+// plainHTTP matches unencrypted HTTP, as http_inspector finds it.
+func plainHTTP(http10 bool) *listenerv3.FilterChainMatch {
+	m := &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: []string{"http/1.1", "h2c"}}
+	if http10 {
+		m.ApplicationProtocols = []string{"http/1.0", "http/1.1", "h2c"}
+	}
+	return m
+}
+
+// Transport protocols as tls_inspector finds them.
+const (
+	rawBuffer = "raw_buffer"
+	tlsWire   = "tls"
+)
+
+func tlsInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{InitialReadBufferSize: envoy.UInt32(512)}, disabled)
+}
+
+func httpInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{}, disabled)
+}
+
+// virtualOutboundKey is all that the listener depends on to which outgoing connections are redirected.
+type virtualOutboundKey struct {
+	surroundings
+	bind        string
+	transparent bool
+	dual        bool
+	fallback    string
+}
+
+func buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
+	port := uint32(k.mesh.GetProxyListenPort())
+	l := &listenerv3.Listener{
+		Name:                                 names.VirtualOutbound,
+		Address:                              envoy.Address(k.bind, port),
+		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
+		UseOriginalDst:                       envoy.Bool(true),
+		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
+		FilterChains: []*listenerv3.FilterChain{
+			{
+				Name:             names.VirtualOutboundBlackhole,
+				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(port)},
+				Filters:          k.tcpFilters(outbound, names.BlackHoleCluster, false, 0),
+			},
+			{Name: names.VirtualOutboundCatchall, Filters: k.tcpFilters(outbound, k.fallback, false, 0)},
+		},
+	}
+	l.AdditionalAddresses = alsoIPv6(k.dual, port)
+	if k.transparent {
+		l.Transparent = envoy.Bool(true)
+	}
+	return envoy.NewResource(l.Name, l)
+}
+
+// alsoIPv6 is the second address of a listener on all addresses of both families.
+func alsoIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
+	if !dual {
+		return nil
+	}
+	return []*listenerv3.AdditionalAddress{{Address: envoy.Address("::", port)}}
+}
+
+// ownListener names the listener that a pod is not to have of a headless service: the one for itself.
+func (v *view) ownListener(c cohort.Proxy, set *envoy.Set) string {
+	if c.Address == "" || c.Outbound.Interception == node.None {
+		return ""
+	}
+	for t := range c.Inbound.Targets.All {
+		if t.Service.Headless {
+			if name := names.Listener(c.Address, t.Port); set.Get(name) != nil {
+				return name
+			}
+		}
+	}
+	return ""
+}

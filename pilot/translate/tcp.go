@@ -1,0 +1,40 @@
+package translate
+
+import (
+	"time"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	mongov3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/mongo_proxy/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
+)
+
+// tcpFilters makes the filters of a chain that forwards bytes to one cluster.
+func (e surroundings) tcpFilters(d direction, cluster string, mongo bool, longest time.Duration) []*listenerv3.Filter {
+	var f []*listenerv3.Filter
+	if d == inbound {
+		f = e.exchange(f)
+	}
+	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.NetworkStats) {
+		f = append(f, rawNetworkFilter("istio.stats", statsConfig()))
+	}
+	if mongo {
+		f = append(f, networkFilter("envoy.filters.network.mongo_proxy", &mongov3.MongoProxy{StatPrefix: cluster}))
+	}
+	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
+	if longest > 0 {
+		proxy.MaxDownstreamConnectionDuration = envoy.Duration(longest)
+	}
+	return append(f, networkFilter("envoy.filters.network.tcp_proxy", proxy))
+}
+
+// exchange adds the filter by which an inbound chain learns who calls.
+func (e surroundings) exchange(f []*listenerv3.Filter) []*listenerv3.Filter {
+	if e.capabilities.Has(node.NetworkMetadataExchange) {
+		f = append(f, rawNetworkFilter("istio.metadata_exchange", metadataExchange()))
+	}
+	return f
+}
