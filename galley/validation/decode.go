@@ -1,0 +1,220 @@
+package validation
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// Result is what one file holds.
+type Result struct {
+	// Documents are those of our kinds and those that cannot be told to be of another, in the order of the text. Documents of kinds that the
+	// control plane does not read are left out.
+	Documents []Document
+
+	// Broken is set where the file as a whole cannot be read: no YAML, not UTF-8, over a limit. Then there are no Documents, and what the file
+	// would have said is unknown.
+	Broken *diag.Diagnostic
+}
+
+// Findings gives those of all documents.
+func (r Result) Findings() []diag.Diagnostic {
+	var all []diag.Diagnostic
+	if r.Broken != nil {
+		all = append(all, *r.Broken)
+	}
+	for _, d := range r.Documents {
+		all = append(all, d.Findings...)
+	}
+	return all
+}
+
+// Document is one YAML document, or one item of a List.
+type Document struct {
+	// Key names the object. Kind is nil where the document does not say which of our kinds it is, Name is empty where its metadata has a fault:
+	// then the object that the author meant may be another.
+	Key kinds.Key
+
+	// Object is nil where a finding is an error.
+	Object *kinds.Object
+
+	// Security tells that the document is, or most likely is meant to be, of a kind whose absence would open what it closes.
+	Security bool
+
+	Line, Column int // where it begins
+
+	Findings []diag.Diagnostic
+}
+
+// Decode reads a file of YAML documents. JSON is YAML. File names in positions are as given.
+func Decode(l limits.Limits, file string, data []byte) Result {
+	if p, why, fix := unreadable(l, data); why != "" {
+		return broken(file, p, "Limit", why, fix)
+	}
+	d := &decoder{limits: l, file: file}
+	d.tree = treeBuilder{maxDepth: l.YAMLDepth, open: map[*yaml.Node]bool{}}
+	docs := yaml.NewDecoder(bytes.NewReader(data))
+	for count := 1; ; count++ {
+		var doc yaml.Node
+		err := docs.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return Result{Documents: d.documents}
+		}
+		if err != nil {
+			p, why := syntaxError(data, err)
+			return broken(file, p, "Syntax", why, "until it is mended, what the file said before stays in force")
+		}
+		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" && doc.Content[0].Kind == yaml.ScalarNode {
+			continue
+		}
+		if count > l.FileDocs {
+			return broken(file, pos{doc.Content[0].Line, doc.Content[0].Column}, "Limit", fmt.Sprintf("the file has more than %d documents", l.FileDocs), "split it into several files")
+		}
+		d.document(doc.Content[0])
+	}
+}
+
+func broken(file string, p pos, code, why, fix string) Result {
+	return Result{Broken: &diag.Diagnostic{Severity: diag.Error, Code: code, Message: why, Fix: fix, File: file, Line: p.line, Column: p.col}}
+}
+
+// unreadable says why the bytes are not even looked at as YAML.
+func unreadable(l limits.Limits, data []byte) (p pos, why, fix string) {
+	if int64(len(data)) > l.FileSize {
+		return pos{1, 1}, fmt.Sprintf("the file is larger than %d bytes", l.FileSize), "split it into several files"
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return position(data, i), "the file holds a NUL byte", "write plain UTF-8 text"
+	}
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n == 1 {
+			return position(data, i), "the file is not valid UTF-8", "save it as UTF-8"
+		}
+		i += n
+	}
+	return pos{}, "", ""
+}
+
+func position(data []byte, offset int) pos {
+	before := data[:offset]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return pos{1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[start:])}
+}
+
+// bisectBytes bounds the files for which the line of a syntax error is searched for: that parses the file some fifteen times over.
+const bisectBytes = 256 << 10
+
+// syntaxError gives the message of the YAML parser and the line that it is about. The parser itself names the line where the enclosing block began;
+// the first line up to which the text already fails in the same way is the one to mend.
+func syntaxError(data []byte, err error) (pos, string) {
+	line, why := parserMessage(err)
+	lines := bytes.SplitAfter(data, []byte{'\n'})
+	if len(data) <= bisectBytes {
+		low, high := 0, len(lines)
+		for low+1 < high {
+			mid := (low + high) / 2
+			if _, same := parserMessage(parse(bytes.Join(lines[:mid], nil))); same == why {
+				high = mid
+			} else {
+				low = mid
+			}
+		}
+		line = high
+	}
+	p := pos{max(1, min(line, len(lines))), 1}
+	content := lines[p.line-1]
+	p.col += len(content) - len(bytes.TrimLeft(content, " "))
+	if bytes.HasPrefix(content[p.col-1:], []byte{'\t'}) {
+		why += ", and the line begins with a tab where YAML wants spaces"
+	}
+	return p, why
+}
+
+func parse(data []byte) error {
+	docs := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc yaml.Node
+		if err := docs.Decode(&doc); err != nil {
+			return err
+		}
+	}
+}
+
+func parserMessage(err error) (line int, why string) {
+	why = strings.TrimPrefix(err.Error(), "yaml: ")
+	if _, scanErr := fmt.Sscanf(why, "line %d:", &line); scanErr == nil {
+		_, why, _ = strings.Cut(why, ": ")
+	}
+	return line, why
+}
+
+// decoder reads the documents of one file.
+type decoder struct {
+	limits    limits.Limits
+	file      string
+	tree      treeBuilder
+	documents []Document
+}
+
+func (d *decoder) document(root *yaml.Node) {
+	f := &findings{file: d.file}
+	d.tree.dead = false
+	d.tree.report = f.errorAt
+	n := d.tree.build(root, "", 1)
+	if d.tree.dead {
+		d.documents = append(d.documents, Document{Findings: f.finish(""), Security: mentionsSecurity(root), Line: root.Line, Column: root.Column})
+		return
+	}
+	if n.shape == mapping && n.str("kind") == "List" && (n.str("apiVersion") == "v1" || n.str("apiVersion") == "") {
+		d.list(n, f)
+		return
+	}
+	d.object(n, f)
+}
+
+// list handles each item of a v1 List as a document of its own. Faults of the text belong to the list and spoil all of it.
+func (d *decoder) list(n *node, f *findings) {
+	items := n.get("items")
+	if items == nil || items.shape != list {
+		f.errorAt(n.pos, "items", "MissingField", "add the list of objects", "a List needs items")
+	}
+	for _, field := range n.fields {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "items"}, field.name) {
+			f.errorAt(field.pos, field.name, "UnknownField", unknownName(field.name, []string{"metadata", "items"}), "unknown field %q", field.name)
+		}
+	}
+	if f.failed() {
+		security := items != nil && slices.ContainsFunc(items.items, func(item *node) bool { return securityKind(item.str("kind")) })
+		d.documents = append(d.documents, Document{Findings: f.finish(""), Security: security, Line: n.line, Column: n.col})
+		return
+	}
+	for _, item := range items.items {
+		d.object(item, &findings{file: d.file})
+	}
+}
+
+// mentionsSecurity tells whether a document that could not be looked into names a security kind at its top.
+func mentionsSecurity(root *yaml.Node) bool {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == "kind" {
+			return root.Content[i+1].Value == "List" || securityKind(root.Content[i+1].Value)
+		}
+	}
+	return false
+}
+
+// MentionsSecurity tells whether text that could not be decoded at all holds the name of a security kind, and so, it may be, such an object.
+func MentionsSecurity(data []byte) bool {
+	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Security && bytes.Contains(data, []byte(k.Name)) })
+}

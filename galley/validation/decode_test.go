@@ -1,0 +1,346 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+const meta = "metadata: {name: a}\n"
+
+// expect decodes text and compares its findings, each as line:column code field.
+func expect(t *testing.T, text string, want ...string) Result {
+	t.Helper()
+	r := decode(text)
+	var got []string
+	for _, d := range r.Findings() {
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%d:%d %s %s", d.Line, d.Column, d.Code, d.Field)))
+		if d.Message == "" {
+			t.Errorf("no message in %+v", d)
+		}
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("findings of\n%.2000s\n  %s\nwant\n  %s", text, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+	return r
+}
+
+func TestAllFaultsOfADocument(t *testing.T) {
+	expect(t, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: web
+  lables: {x: y}
+spec:
+  hosts: [web]
+  http:
+  - mach: []
+    timeout: 5
+    retries: {perTryTimeout: 2x, attemps: 3}
+    route:
+    - destination: {host: web, port: {number: "80"}}
+      weight: many
+    - destination: {host: 5}
+      weight: 1.5
+    redirect: {port: 1, derivePort: X}
+    corsPolicy: {allowCredentials: maybe, allowOrigins: {exact: a}}
+extra: 1
+`,
+		"5:3 UnknownField metadata.lables",
+		"9:5 UnknownField spec.http[0].mach",
+		"10:14 WrongType spec.http[0].timeout",
+		"11:30 WrongType spec.http[0].retries.perTryTimeout",
+		"11:34 UnknownField spec.http[0].retries.attemps",
+		"14:15 WrongType spec.http[0].route[0].weight",
+		"15:27 WrongType spec.http[0].route[1].destination.host",
+		"16:15 WrongType spec.http[0].route[1].weight",
+		"17:25 OneOf spec.http[0].redirect.derivePort",
+		"18:36 WrongType spec.http[0].corsPolicy.allowCredentials",
+		"18:57 WrongType spec.http[0].corsPolicy.allowOrigins",
+		"19:1 UnknownField extra")
+	expect(t, `apiVersion: v1
+kind: Pod
+metadata: {name: a, creationTimestamp: yesterday}
+spec:
+  containers:
+  - {name: a, image: 5, ports: [{containerPort: x}], resources: {limits: {cpu: lots}}}
+  nodeName: n
+  nodeName: m
+  hostNetwork: maybe
+status: {podIP: 10.0.0.1, fromTheFuture: 1}
+`,
+		"3:40 WrongType metadata.creationTimestamp",
+		"6:22 WrongType spec.containers[0].image",
+		"6:49 WrongType spec.containers[0].ports[0].containerPort",
+		"6:80 WrongType spec.containers[0].resources.limits.cpu",
+		"8:3 DuplicateKey spec.nodeName",
+		"9:16 WrongType spec.hostNetwork",
+		"10:27 UnknownField status.fromTheFuture")
+	expect(t, `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: a}
+spec:
+  host: web
+  trafficPolicy:
+    tls: {mode: SIMPEL}
+    outlierDetection: {interval: 1s, base_ejection_time: 1s, baseEjectionTime: 2s}
+    loadBalancer:
+      localityLbSetting: {distribute: [{from: a, to: {b: -1}}]}
+`,
+		"7:17 UnknownValue spec.trafficPolicy.tls.mode",
+		"8:62 DuplicateKey spec.trafficPolicy.outlierDetection.baseEjectionTime",
+		"10:58 WrongType spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to.b")
+}
+
+// What Istio takes, written in the ways in which people write it.
+func TestForms(t *testing.T) {
+	r := expect(t, `apiVersion: networking.istio.io/v1beta1
+kind: DestinationRule
+metadata: {name: a, creationTimestamp: null, managedFields: [{manager: x}], annotations: {kubectl.kubernetes.io/last-applied-configuration: x}}
+spec:
+  host: web
+  traffic_policy:
+    outlier_detection: {interval: 5m, base_ejection_time: 1m30.5s, consecutive_5xx_errors: 5, split_external_local_origin_errors: yes}
+    tls: {mode: 1}
+    connectionPool: {tcp: {maxConnections: "7", connectTimeout: 0.25s}}
+    loadBalancer: {consistentHash: {minimumRingSize: "10", useSourceIp: true}}
+  subsets: null
+status: {whatever: 1}
+`)
+	got := r.Documents[0].Object.Spec.(*networkingv1.DestinationRule)
+	want := &networkingv1.DestinationRule{}
+	if err := protojson.Unmarshal([]byte(`{"host":"web","trafficPolicy":{"outlierDetection":{"interval":"300s","baseEjectionTime":"90.5s","consecutive5xxErrors":5,
+		"splitExternalLocalOriginErrors":true},"tls":{"mode":"SIMPLE"},"connectionPool":{"tcp":{"maxConnections":7,"connectTimeout":"0.25s"}},
+		"loadBalancer":{"consistentHash":{"minimumRingSize":"10","useSourceIp":true}}}}`), want); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := len(r.Documents[0].Object.Annotations); n != 0 {
+		t.Errorf("%d annotations left", n)
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for written, want := range map[string]time.Duration{
+		"5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "0.001s": time.Millisecond, "250ms": 250 * time.Millisecond, "1us": time.Microsecond, "0s": 0, "-1.5s": -1500 * time.Millisecond,
+		"-0.5s": -500 * time.Millisecond, "1.000000001s": time.Second + 1, "10s": 10 * time.Second,
+	} {
+		n := &node{shape: text, value: written}
+		f := &findings{}
+		protoSchema{f}.duration(n, "x")
+		got, err := time.ParseDuration(n.value)
+		if err != nil || got != want || len(f.list) > 0 {
+			t.Errorf("%s became %s: %v %v", written, n.value, err, f.list)
+		}
+	}
+}
+
+func TestDocuments(t *testing.T) {
+	r := expect(t, `# nothing before
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a, labels: {x: "1"}, uid: u}
+---
+---
+# only a comment
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata: {name: b}
+  spec: {}
+- apiVersion: v1
+  kind: ServiceAccount
+  metadata: {name: c}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: d, namespace: e}
+  spek: {}
+---
+apiVersion: apps/v1
+kind: Deployment
+spec: {anything: goes}
+---
+{"apiVersion": "security.istio.io/v1", "kind": "PeerAuthentication", "metadata": {"name": "f", "creationTimestamp": "2024-05-06T07:08:09Z"}}
+`, "23:3 UnknownField spek")
+	var got []string
+	for _, d := range r.Documents {
+		s := d.Key.String()
+		if d.Object != nil {
+			s += " " + d.Object.Position
+		}
+		got = append(got, s)
+	}
+	want := "Namespace a dir/f.yaml:3:1, Service default/b dir/f.yaml:13:3, Service e/d, PeerAuthentication default/f dir/f.yaml:29:1"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
+	}
+	if o := r.Documents[0].Object; o.Labels["x"] != "1" || o.UID != "u" || !o.Created.IsZero() {
+		t.Errorf("object %+v", o)
+	}
+	if svc := r.Documents[1].Object.Spec.(*corev1.Service); svc.Namespace != "default" || svc.Kind != "" {
+		t.Errorf("service %+v", svc.ObjectMeta)
+	}
+	if o := r.Documents[3].Object; !o.Created.Equal(time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)) {
+		t.Errorf("created %v", o.Created)
+	}
+}
+
+func TestKindsThatAreNotOurs(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: apps/v1\nkind: Deployment\n":                              "",
+		"apiVersion: v1\nkind: ServiceAccount\n":                               "",
+		"apiVersion: v1\nkind: Event\n":                                        "",
+		"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n":              "",
+		"apiVersion: v1\nkind: Servce\n":                                       "2:7 UnknownKind kind",
+		"apiVersion: v2\nkind: Service\n":                                      "1:13 UnknownVersion apiVersion",
+		"apiVersion: networking.istio.io/v9\nkind: Gateway\n":                  "1:13 UnknownVersion apiVersion",
+		"apiVersion: networking.istio.io/v1\nkind: VirtualServices\n":          "2:7 UnknownKind kind",
+		"apiVersion: networking.isto.io/v1\nkind: VirtualService\n":            "1:13 UnknownKind apiVersion",
+		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\n":     "2:7 UnknownKind kind",
+		"apiVersion: security.istio.io/v1\nkind: AuthorisationPolicy\n":        "2:7 UnknownKind kind",
+		"apiVersion: security.istio.io/v2\nkind: AuthorizationPolicy\n":        "1:13 UnknownVersion apiVersion",
+		"kind: Service\nmetadata: {name: a}\n":                                 "1:1 MissingField apiVersion",
+		"apiversion: v1\nkind: Service\n":                                      "1:1 MissingField apiVersion",
+		"- a\n":                                                                "1:1 WrongType",
+		"just text\n":                                                          "1:1 WrongType",
+		"apiVersion: v1\nkind: List\n":                                         "1:1 MissingField items",
+		"apiVersion: v1\nkind: Service\nspec: {}\n":                            "1:1 MissingField metadata",
+		"apiVersion: v1\nkind: Service\nmetadata: {}\n":                        "3:11 MissingField metadata.name",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: A_b}\n":               "3:18 IST0106 metadata.name",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: B}\n":   "3:32 IST0106 metadata.namespace",
+		"apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\n":      "3:32 Doubtful metadata.namespace",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {x: 'a b'}}\n": "3:33 IST0106 metadata.labels.x",
+	} {
+		var list []string
+		if want != "" {
+			list = []string{want}
+		}
+		r := expect(t, text, list...)
+		for _, d := range r.Documents {
+			if d.Security != strings.Contains(text, "security.istio.io") {
+				t.Errorf("%q: security %v", text, d.Security)
+			}
+			if d.Security != (HasErrors(d.Findings) && strings.Contains(text, "security")) {
+				t.Errorf("%q: %v", text, d.Findings)
+			}
+		}
+	}
+}
+
+func TestBrokenFiles(t *testing.T) {
+	deep := strings.Repeat("[", 150) + strings.Repeat("]", 150)
+	var bomb strings.Builder
+	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
+	for i := 1; i < 12; i++ {
+		fmt.Fprintf(&bomb, "a%d: &a%d [*a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d, *a%d]\n", i, i, i-1, i-1, i-1, i-1, i-1, i-1, i-1, i-1)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"colon":       {"x: y\na: b: c\n", "2:1 Syntax"},
+		"indent":      {"a:\n  b: 1\n c: 2\n", "3:2 Syntax"},
+		"bracket":     {"a: 1\nb: [1, 2\nc: 4\n", "2:1 Syntax"},
+		"quote":       {"a: 1\nb: \"x\nc: 3\n", "2:1 Syntax"},
+		"tab":         {"a:\n\tb: 1\n", "2:1 Syntax"},
+		"anchor":      {"a: 1\n---\n  b: *none\n", "3:3 Syntax"},
+		"second":      {document(kinds.Namespace, "") + "---\na: b: c\n", "6:1 Syntax"},
+		"NUL":         {"a: 1\nb: é\x00\n", "2:5 Limit"},
+		"UTF-8":       {"a: 1\nb: \xff\n", "2:4 Limit"},
+		"UTF-16":      {"\xff\xfea\x00", "1:4 Limit"},
+		"size":        {"a: " + strings.Repeat("x", 1<<20), "1:1 Limit"},
+		"documents":   {strings.Repeat("---\na: 1\n", 1001), "2002:1 Limit"},
+		"depth":       {"a: " + deep, "1:103 Limit"},
+		"bomb":        {bomb.String(), ""},
+		"values":      {"[" + strings.Repeat("1,", 300_000) + "1]", "1:400000 Limit [199999]"},
+		"cycle":       {"a: &x [1, *x]", "1:11 Limit a[1][1]"},
+		"merge cycle": {"a: &x {<<: *x}", "1:12 Limit a"},
+		"tag":         {"apiVersion: v1\nkind: Service\nmetadata: {name: !!binary aaaa}\n", "3:18 WrongType metadata.name"},
+		"key":         {"apiVersion: v1\nkind: Service\nmetadata: {name: a}\n? [a]\n: b\n", "4:3 WrongType"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			if c.want != "" {
+				expect(t, c.text, c.want)
+			} else if r := decode(c.text); len(r.Documents) != 1 || r.Documents[0].Findings[0].Code != "Limit" {
+				t.Errorf("result %+v", r)
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("took %v", d)
+			}
+		})
+	}
+}
+
+func TestAnchorsAndMerges(t *testing.T) {
+	r := expect(t, `apiVersion: v1
+kind: Service
+metadata: {name: a, labels: &l {x: "1", y: "2"}}
+spec:
+  selector:
+    <<: *l
+    y: "3"
+  ports:
+  - &p {name: a, port: 80}
+  - {<<: [*p, {protocol: UDP, name: z}], name: b}
+`)
+	svc := r.Documents[0].Object.Spec.(*corev1.Service)
+	if fmt.Sprint(svc.Spec.Selector) != "map[x:1 y:3]" || svc.Spec.Ports[1].Port != 80 || svc.Spec.Ports[1].Name != "b" || svc.Spec.Ports[1].Protocol != "UDP" {
+		t.Errorf("got %+v", svc.Spec)
+	}
+}
+
+func TestSecretsAreNotQuoted(t *testing.T) {
+	for _, d := range decode("apiVersion: v1\nkind: Secret\n" + meta + "data: {a: hunter2!, b: 123456, c: [hunter2]}\ntype: {hunter2: 1}\n").Findings() {
+		if s := d.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "123456") && d.Field != "data.b" {
+			t.Errorf("%s", s)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for k, m := range mistakes() {
+		f.Add([]byte(document(k, m.body)))
+	}
+	for _, c := range semantics() {
+		f.Add([]byte(document(c.kind, "spec:\n  "+c.spec+"\n")))
+	}
+	f.Add([]byte("a: &x [*x, !!binary x, 0x1_0, .inf, 2001-01-01, ~, 1e400, 0o7]\n? {}\n: 1\n<<: 1\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, d := range decode(string(data)).Documents {
+			if d.Object == nil {
+				if len(d.Findings) == 0 {
+					t.Fatal("a document was left out without a finding")
+				}
+				continue
+			}
+			m, ok := d.Object.Spec.(proto.Message)
+			if !ok || !d.Object.Kind.Istio {
+				continue
+			}
+			spec, err := protojson.Marshal(m)
+			if err != nil {
+				t.Fatalf("%s cannot be written: %v", d.Object, err)
+			}
+			again := decode(document(d.Object.Kind, "spec: "+string(spec)+"\n"))
+			if len(again.Documents) != 1 || again.Documents[0].Object == nil {
+				t.Fatalf("%s is refused when written anew: %v", spec, again.Findings())
+			}
+			if !proto.Equal(again.Documents[0].Object.Spec.(proto.Message), m) {
+				t.Fatalf("%s is read anew as %v", spec, again.Documents[0].Object.Spec)
+			}
+		}
+	})
+}

@@ -1,0 +1,14 @@
+// Package validation turns YAML or JSON text into frozen objects of every kind that the control plane understands, and says what is wrong with the
+// text: each finding has file, line, column, field, cause and fix.
+//
+// A document is decoded in four steps, each in a file of its own:
+//
+//   - tree.go: the YAML nodes become a tree of plain JSON values that keep their positions. Anchors and merge keys are resolved, within bounds.
+//   - schema_proto.go, schema_go.go: the tree is compared with the schema of its kind (the proto descriptor of an Istio kind, the Go type of a
+//     Kubernetes kind), so that every fault is found and not just the first, and each where it stands.
+//   - document.go: the tree, now known to fit, is decoded by protojson or by a strict JSON decoder, which have the last word.
+//   - one file a kind or family: what the schema cannot say (ranges, formats, fields that exclude each other).
+//
+// An object with an error is not used, one with only warnings is. The package is pure: it reads no file, no clock and no network, keeps no state and
+// runs no goroutine. It does not compare objects with each other: whether a host exists is for those who see the whole mesh.
+package validation

@@ -1,0 +1,245 @@
+package validation
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// object decodes one object. f holds what the text itself is already blamed for.
+func (d *decoder) object(n *node, f *findings) {
+	kind, skip, security := kindOf(n, f)
+	if skip {
+		return
+	}
+	if kind == nil {
+		d.documents = append(d.documents, Document{Security: security, Findings: f.finish(""), Line: n.line, Column: n.col})
+		return
+	}
+	o := &kinds.Object{Key: kinds.Key{Kind: kind}, Position: fmt.Sprintf("%s:%d:%d", d.file, n.line, n.col)}
+	if m := n.get("metadata"); m != nil {
+		m.remove("managedFields") // who wrote what: large, and nobody here reads it
+		m.get("annotations").forget(corev1.LastAppliedConfigAnnotation)
+	}
+	if kind.Istio {
+		d.istio(n, f, o)
+	} else {
+		d.kubernetes(n, f, o)
+	}
+	d.key(n, f, o)
+	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
+	if !f.failed() {
+		doc.Object = o
+		check(d.limits, o, n, f)
+		if f.failed() {
+			doc.Object = nil
+		}
+	}
+	name := o.String()
+	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
+		return d.Severity == diag.Error && (d.Field == "metadata" || strings.HasPrefix(d.Field, "metadata."))
+	}) {
+		doc.Key.Name = ""
+	}
+	doc.Findings = f.finish(name)
+	d.documents = append(d.documents, doc)
+}
+
+func (n *node) forget(name string) {
+	if n != nil {
+		n.remove(name)
+	}
+}
+
+// kindOf finds the document's kind. Without one, skip tells that the document is somebody else's, and security that it may be meant to be of a
+// security kind: then leaving it out is an error and not just a warning.
+func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
+	if n.shape != mapping {
+		f.errorAt(n.pos, "", "WrongType", "begin the document with apiVersion and kind", "a document holds one object, found %s", n.describe())
+		return nil, false, false
+	}
+	apiVersion, name := n.str("apiVersion"), n.str("kind")
+	missing := false
+	for _, field := range []string{"apiVersion", "kind"} {
+		if n.str(field) == "" {
+			missing = true
+			p := n.pos
+			if v := n.get(field); v != nil {
+				p = v.pos
+			}
+			f.errorAt(p, field, "MissingField", unknownFieldFix(n, field), "the document does not say its %s", field)
+		}
+	}
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group, version = "", apiVersion
+	}
+	if missing {
+		return nil, false, group == kinds.AuthorizationPolicy.Group || securityKind(name)
+	}
+	if kind = kinds.Find(apiVersion, name); kind != nil {
+		return kind, false, kind.Security
+	}
+	var groups, names, versions []string
+	for _, k := range kinds.All() {
+		groups = append(groups, k.Group)
+		if k.Group == group {
+			names = append(names, k.Name)
+			if k.Name == name {
+				versions = k.Versions
+			}
+		}
+	}
+	known := slices.Contains(groups, group)
+	meant := nearest(name, names)
+	switch {
+	case !known && nearest(group, groups) == "", known && group == "" && version == "v1" && meant == "":
+		return nil, true, false
+	case !known:
+		security = securityKind(name)
+		f.add(severity(security), n.get("apiVersion").pos, "apiVersion", "UnknownKind", unknownName(group, groups), "unknown API group %q: the object is not used", group)
+	case versions != nil:
+		security = securityKind(name)
+		f.add(severity(security), n.get("apiVersion").pos, "apiVersion", "UnknownVersion", "use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
+	default:
+		security = group == kinds.AuthorizationPolicy.Group
+		f.add(severity(security), n.get("kind").pos, "kind", "UnknownKind", unknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
+	}
+	return nil, false, security
+}
+
+func unknownFieldFix(n *node, field string) string {
+	var names []string
+	for _, f := range n.fields {
+		names = append(names, f.name)
+	}
+	if typed := nearest(field, names); typed != "" && typed != field {
+		return fmt.Sprintf("write %s instead of %s", field, typed)
+	}
+	return "add " + field
+}
+
+func severity(security bool) diag.Severity {
+	if security {
+		return diag.Error
+	}
+	return diag.Warning
+}
+
+// securityKind tells whether a kind's name is, but for a typing mistake, that of a security kind.
+func securityKind(name string) bool {
+	var names []string
+	for _, k := range kinds.All() {
+		if k.Security {
+			names = append(names, k.Name)
+		}
+	}
+	return nearest(name, names) != ""
+}
+
+// istio decodes an object whose spec is a proto message.
+func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
+	spec := o.Kind.New().(proto.Message)
+	o.Spec = spec
+	for i := range n.fields {
+		field := &n.fields[i]
+		switch field.name {
+		case "apiVersion", "kind", "status":
+		case "metadata":
+			goSchema{findings: f}.value(field.value, reflect.TypeFor[metav1.ObjectMeta](), "metadata")
+		case "spec":
+			if field.value.shape == null {
+				field.value.shape = mapping
+			}
+			protoSchema{f}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
+		default:
+			fix := unknownName(field.name, []string{"metadata", "spec", "status"})
+			if protoField(spec, field.name) {
+				fix = "indent it under spec"
+			}
+			f.errorAt(field.pos, field.name, "UnknownField", fix, "unknown field %q", field.name)
+		}
+	}
+	if f.failed() {
+		return
+	}
+	if s := n.get("spec"); s != nil {
+		var marks []mark
+		text := s.appendJSON(nil, &marks)
+		if err := protojson.Unmarshal(text, spec); err != nil {
+			offset, why := protoMessage(err)
+			f.errorAt(find(marks, offset), "spec", "WrongType", "", "%s", why)
+		}
+	}
+	var meta metav1.ObjectMeta
+	if m := n.get("metadata"); m != nil {
+		d.strict(m, f, "metadata", &meta)
+	}
+	describe(o, &meta)
+}
+
+// kubernetes decodes an object whose spec is the whole object.
+func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
+	if o.Kind.Group == kinds.KubeGateway.Group {
+		n.remove("status") // the gateway controller's own notes
+	}
+	o.Spec = o.Kind.New()
+	goSchema{findings: f}.value(n, reflect.TypeOf(o.Spec), "")
+	if f.failed() {
+		return
+	}
+	d.strict(n, f, "", o.Spec)
+	meta := o.Spec.(metav1.ObjectMetaAccessor).GetObjectMeta()
+	if o.Kind.Cluster {
+		meta.SetNamespace("")
+	} else if meta.GetNamespace() == "" {
+		meta.SetNamespace(metav1.NamespaceDefault)
+	}
+	// As an informer has it: the type says what it is, whichever version the document was written for.
+	reflect.ValueOf(o.Spec).Elem().FieldByName("TypeMeta").SetZero()
+	describe(o, meta.(*metav1.ObjectMeta))
+}
+
+// strict decodes a tree by the rules of the API server. The schema has been checked, so an error here is a rare one that it does not cover.
+func (d *decoder) strict(n *node, f *findings, path string, into any) {
+	var marks []mark
+	text := n.appendJSON(nil, &marks)
+	unknown, err := kjson.UnmarshalStrict(text, into)
+	if err == nil && len(unknown) > 0 {
+		err = unknown[0]
+	}
+	if err != nil {
+		p := n.pos
+		if bad, ok := err.(*json.UnmarshalTypeError); ok {
+			p = find(marks, int(bad.Offset)-1)
+		}
+		f.errorAt(p, path, "WrongType", "", "%v", err)
+	}
+}
+
+// protoMessage takes an error of protojson apart: the offset in the text that it is about, and what it says.
+func protoMessage(err error) (offset int, why string) {
+	why = strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto:")
+	why = strings.TrimSpace(why)
+	var line, column int
+	if _, scanErr := fmt.Sscanf(strings.TrimPrefix(why, "syntax error "), "(line %d:%d):", &line, &column); scanErr == nil {
+		_, why, _ = strings.Cut(why, "): ")
+	}
+	return max(0, column-1), why
+}
+
+func protoField(m proto.Message, name string) bool {
+	fields := m.ProtoReflect().Descriptor().Fields()
+	return fields.ByJSONName(name) != nil
+}

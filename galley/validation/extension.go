@@ -1,0 +1,204 @@
+package validation
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+func envoyFilter(p place) {
+	p.exclusive("workloadSelector", "targetRefs")
+	p.at("workloadSelector").workload("labels")
+	if refs := p.at("targetRefs"); !refs.absent() {
+		p.target()
+	}
+	if p.at("configPatches").empty() {
+		p.at("configPatches").warn("add configPatches", "the object patches nothing")
+	}
+	for _, c := range p.at("configPatches").items() {
+		configPatch(c)
+	}
+}
+
+func configPatch(c place) {
+	apply := c.at("applyTo").text()
+	if apply == "" || apply == "INVALID" {
+		c.missing("applyTo", "say what to patch: LISTENER, HTTP_FILTER, CLUSTER and so on", "applyTo is required")
+		return
+	}
+	match := c.at("match")
+	match.at("proxy").at("proxyVersion").regexp()
+	object := match.exclusive("listener", "routeConfiguration", "cluster", "waypoint")
+	if want := matchOf(apply); len(object) == 1 && object[0] != want && object[0] != "waypoint" {
+		fix := "use " + want
+		if want == "" {
+			fix = "remove it"
+		}
+		match.at(object[0]).bad(fix, "%s cannot be matched by %s", apply, object[0])
+	}
+	patch := c.at("patch")
+	operation := patch.at("operation").text()
+	if operation == "" || operation == "INVALID" {
+		patch.missing("operation", "use MERGE, ADD, REMOVE, REPLACE or an INSERT", "operation is required")
+		return
+	}
+	if operation != "REMOVE" && patch.at("value").absent() {
+		patch.missing("value", "add value", "operation %s needs a value", operation)
+	}
+	if operation == "REMOVE" && !patch.at("value").absent() {
+		patch.at("value").warn("remove it", "operation REMOVE reads no value")
+	}
+	ordered := []string{"NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER", "HTTP_ROUTE", "VIRTUAL_HOST", "FILTER_CHAIN"}
+	if strings.HasPrefix(operation, "INSERT_") && !slices.Contains(ordered, apply) {
+		patch.at("operation").bad("use ADD", "%s cannot be inserted: there is no order among them", apply)
+	}
+	if operation == "REPLACE" && !slices.Contains([]string{"NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"}, apply) {
+		patch.at("operation").bad("use MERGE", "only filters can be replaced, not %s", apply)
+	}
+	l := match.at("listener")
+	if apply == "HTTP_FILTER" && !l.at("filterChain").at("filter").at("subFilter").absent() && l.at("filterChain").at("filter").at("name").empty() {
+		l.at("filterChain").at("filter").missing("name", "name the network filter, envoy.filters.network.http_connection_manager", "a match of an HTTP filter names the network filter that holds it")
+	}
+	if apply == "LISTENER_FILTER" && !l.at("filterChain").absent() {
+		l.at("filterChain").bad("use listenerFilter", "listener filters stand outside of filter chains")
+	}
+}
+
+// matchOf is the field of a match that selects objects of that kind.
+func matchOf(applyTo string) string {
+	switch applyTo {
+	case "LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER":
+		return "listener"
+	case "ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE":
+		return "routeConfiguration"
+	case "CLUSTER":
+		return "cluster"
+	}
+	return ""
+}
+
+func telemetry(p place) {
+	p.target()
+	for _, t := range p.at("tracing").items() {
+		if providers := t.at("providers").items(); len(providers) > 1 {
+			t.at("providers").bad("keep one", "tracing takes one provider")
+		}
+		providers(t)
+		t.at("randomSamplingPercentage").between(0, 100)
+		t.at("customTags").each(func(name string, tag place) {
+			if name == "" {
+				tag.bad("name the tag", "an empty tag name")
+			}
+			switch {
+			case !tag.at("literal").absent():
+				tag.at("literal").required("value")
+			case !tag.at("environment").absent():
+				tag.at("environment").required("name")
+			case !tag.at("header").absent():
+				tag.at("header").required("name")
+			case !tag.at("formatter").absent():
+				tag.at("formatter").required("value")
+			default:
+				tag.bad("add literal, environment, header or formatter", "the tag has no source")
+			}
+		})
+	}
+	for _, m := range p.at("metrics").items() {
+		providers(m)
+		m.at("reportingInterval").interval()
+		for _, o := range m.at("overrides").items() {
+			if custom := o.at("match").at("customMetric"); !custom.absent() && custom.empty() {
+				custom.bad("name the metric", "customMetric is empty")
+			}
+			o.at("tagOverrides").each(func(_ string, tag place) {
+				switch op := tag.at("operation").text(); {
+				case (op == "" || op == "UPSERT") && tag.at("value").empty():
+					tag.missing("value", "add value, or use operation REMOVE", "operation UPSERT needs a value")
+				case op == "REMOVE" && !tag.at("value").empty():
+					tag.at("value").bad("remove it", "operation REMOVE takes no value")
+				}
+			})
+		}
+	}
+	for _, a := range p.at("accessLogging").items() {
+		providers(a)
+		if f := a.at("filter"); !f.absent() && f.at("expression").empty() {
+			f.missing("expression", "write a CEL expression", "the filter has no expression")
+		}
+	}
+}
+
+func providers(p place) {
+	for _, ref := range p.at("providers").items() {
+		ref.required("name")
+	}
+}
+
+func proxyConfig(p place) {
+	p.at("selector").workload("matchLabels")
+	p.at("concurrency").atLeast(0)
+	p.at("environmentVariables").each(func(name string, value place) {
+		if name == "" || strings.ContainsAny(name, "= ") {
+			value.bad("use letters, digits and underscores", "%q is not the name of an environment variable", name)
+		}
+	})
+}
+
+func wasmPlugin(p place) {
+	p.target()
+	wasm(p)
+	for _, m := range p.at("match").items() {
+		for _, port := range m.at("ports").items() {
+			port.at("number").port()
+		}
+	}
+}
+
+func trafficExtension(p place) {
+	p.target()
+	if p.at("wasm").absent() && p.at("lua").absent() {
+		p.missing("wasm", "add wasm or lua", "the extension has no code")
+	}
+	if w := p.at("wasm"); !w.absent() {
+		wasm(w)
+	}
+	if l := p.at("lua"); !l.absent() && l.required("inlineCode") && len(l.at("inlineCode").text()) > 64<<10 {
+		l.at("inlineCode").bad("shorten it", "the code is longer than 64 KiB")
+	}
+	for _, m := range p.at("match").items() {
+		for _, port := range m.at("ports").items() {
+			port.at("number").port()
+		}
+	}
+}
+
+func wasm(p place) {
+	if p.required("url") {
+		u := p.at("url")
+		parsed, err := url.Parse(u.text())
+		switch {
+		case err != nil:
+			u.bad("write oci://, https:// or file://", "url is not a URL")
+		case !slices.Contains([]string{"", "oci", "http", "https", "file"}, parsed.Scheme) && !strings.Contains(parsed.Scheme, "."):
+			u.bad("use oci, http, https or file", "unknown scheme %q", parsed.Scheme)
+		}
+	}
+	if sum := p.at("sha256"); !sum.empty() && (len(sum.text()) != 64 || strings.Trim(strings.ToLower(sum.text()), "0123456789abcdef") != "") {
+		sum.bad("write 64 hexadecimal digits", "sha256 is not a SHA-256 sum")
+	}
+	if name := p.at("imagePullSecret"); len(name.text()) > 253 {
+		name.bad("shorten it", "the name is longer than 253 characters")
+	}
+	if name := p.at("pluginName"); len(name.text()) > 256 {
+		name.bad("shorten it", "the name is longer than 256 characters")
+	}
+	names := unique{}
+	for _, e := range p.at("vmConfig").at("env").items() {
+		if e.required("name") {
+			names.add(e.at("name"), "variable")
+		}
+		if e.at("valueFrom").is("HOST") && !e.at("value").empty() {
+			e.at("value").bad("remove it", "a variable from the host takes no value")
+		}
+	}
+}

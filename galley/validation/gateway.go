@@ -1,0 +1,132 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+)
+
+func gateway(p place) {
+	p.required("servers")
+	p.workload("selector")
+	names, portNames := unique{}, unique{}
+	for _, s := range p.at("servers").items() {
+		names.add(s.at("name"), "server name")
+		if s.required("port") {
+			portNames.add(s.at("port").at("name"), "port name")
+		}
+		server(s)
+	}
+}
+
+func server(s place) {
+	port := s.at("port")
+	if !port.absent() {
+		if unix := strings.HasPrefix(s.at("bind").text(), "unix:"); !unix {
+			port.at("number").port()
+		}
+		port.at("protocol").protocol()
+		port.required("name")
+		port.at("targetPort").optionalPort()
+	}
+	if b := s.at("bind"); !b.empty() && !isIP(b.text()) && !strings.HasPrefix(b.text(), "unix:") {
+		b.bad("write an IP address or unix:///path", "cannot bind to %q", b.text())
+	}
+	s.required("hosts")
+	for _, h := range s.at("hosts").items() {
+		if strings.Contains(h.text(), "/") {
+			h.qualifiedHost("*", ".")
+		} else {
+			h.wildcardHost()
+		}
+	}
+	if e := s.at("defaultEndpoint"); !e.empty() {
+		e.bad("remove it", "defaultEndpoint is not supported")
+	}
+	tls := s.at("tls")
+	secure := slices.Contains([]string{"HTTPS", "TLS"}, strings.ToUpper(port.at("protocol").text()))
+	switch {
+	case secure && tls.absent():
+		s.missing("tls", "add tls with a mode and a credentialName", "a server of protocol %s needs tls", port.at("protocol").text())
+	case !secure && !tls.absent() && !port.absent():
+		if !onlyRedirects(tls) {
+			tls.bad("use protocol HTTPS or TLS, or keep only httpsRedirect", "a server of protocol %s cannot have tls", port.at("protocol").text())
+		}
+	case secure:
+		if tls.at("httpsRedirect").is("true") {
+			tls.at("httpsRedirect").bad("set it on the HTTP server", "a server that speaks TLS already has nothing to redirect to")
+		}
+		serverTLS(tls)
+		if strings.EqualFold(port.at("protocol").text(), "HTTPS") && tls.at("mode").is("AUTO_PASSTHROUGH") {
+			tls.at("mode").warn("use protocol TLS", "AUTO_PASSTHROUGH does not look into HTTP")
+		}
+	}
+}
+
+func onlyRedirects(tls place) bool {
+	return len(tls.node.fields) == 0 || len(tls.node.fields) == 1 && tls.node.fields[0].name == "httpsRedirect"
+}
+
+func tlsFiles() []string {
+	return []string{"serverCertificate", "privateKey", "caCertificates"}
+}
+
+// serverTLS judges the TLS settings of a server of a Gateway or a Sidecar.
+func serverTLS(t place) {
+	mode := t.at("mode").text()
+	credentials := 0
+	for _, set := range []bool{!t.at("credentialName").empty(), !t.at("credentialNames").empty(), !t.at("tlsCertificates").empty(), !t.at("serverCertificate").empty()} {
+		if set {
+			credentials++
+		}
+	}
+	switch mode {
+	case "AUTO_PASSTHROUGH", "ISTIO_MUTUAL":
+		for _, f := range append(tlsFiles(), "credentialName", "credentialNames", "tlsCertificates") {
+			if at := t.at(f); !at.empty() {
+				at.bad("remove it", "with mode %s no certificate of its own is used", mode)
+			}
+		}
+	case "", "PASSTHROUGH":
+		for _, f := range append(tlsFiles(), "credentialName", "credentialNames", "tlsCertificates") {
+			if at := t.at(f); !at.empty() {
+				at.warn("set mode to SIMPLE or MUTUAL, or remove it", "with mode PASSTHROUGH no certificate is used")
+			}
+		}
+	case "SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL":
+		if credentials == 0 {
+			t.missing("credentialName", "name a Secret with the certificate", "mode %s needs a certificate", mode)
+		}
+		if credentials > 1 {
+			t.bad("keep one of them", "the certificate is given in more than one way")
+		}
+		if !t.at("serverCertificate").empty() {
+			t.required("privateKey")
+			if mode != "SIMPLE" {
+				t.required("caCertificates")
+			}
+		}
+		if names := t.at("credentialNames").items(); len(names) > 2 {
+			t.at("credentialNames").bad("keep two", "at most two certificates, one RSA and one ECDSA")
+		}
+		for _, c := range t.at("tlsCertificates").items() {
+			c.required("serverCertificate")
+			c.required("privateKey")
+		}
+	}
+	versions := []string{"TLS_AUTO", "TLSV1_0", "TLSV1_1", "TLSV1_2", "TLSV1_3"}
+	low, high := t.at("minProtocolVersion"), t.at("maxProtocolVersion")
+	if a, b := slices.Index(versions, low.text()), slices.Index(versions, high.text()); b > 0 && a > b {
+		low.bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
+	}
+	seen := unique{}
+	for _, c := range t.at("cipherSuites").items() {
+		seen.add(c, "cipher suite")
+	}
+	for _, f := range []string{"verifyCertificateSpki", "verifyCertificateHash"} {
+		for _, h := range t.at(f).items() {
+			if h.empty() {
+				h.bad("remove it", "an empty hash")
+			}
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package validation
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// oneOf judges a word of a closed set.
+func (p place) oneOf(words ...string) {
+	if !p.empty() && !slices.Contains(words, p.text()) {
+		p.add(severity(true), "UnknownValue", unknownName(p.text(), words), "%q is none of the values of this field", p.text())
+	}
+}
+
+func service(p place) {
+	spec := p.at("spec")
+	spec.at("type").oneOf("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
+	if spec.at("type").is("ExternalName") {
+		if spec.required("externalName") {
+			spec.at("externalName").host()
+		}
+	}
+	clusterIP := func(a place) {
+		if !a.empty() && !a.is("None") && !isIP(a.text()) {
+			a.bad("write an IP address or None", "%q is not an IP address", a.text())
+		}
+	}
+	clusterIP(spec.at("clusterIP"))
+	for _, a := range spec.at("clusterIPs").items() {
+		clusterIP(a)
+	}
+	spec.at("selector").labels()
+	ports := spec.at("ports").items()
+	names, numbers := unique{}, map[string]string{}
+	for _, port := range ports {
+		port.at("port").port()
+		port.at("nodePort").optionalPort()
+		port.at("protocol").oneOf("TCP", "UDP", "SCTP")
+		if len(ports) > 1 {
+			port.required("name")
+		}
+		names.add(port.at("name"), "port name")
+		protocol := port.at("protocol").text()
+		if protocol == "" {
+			protocol = "TCP"
+		}
+		key := port.at("port").text() + "/" + protocol
+		if first, dup := numbers[key]; dup {
+			port.at("port").bad("choose another", "port %s is already used at %s", key, first)
+		}
+		numbers[key] = port.path
+		targetPort(port.at("targetPort"))
+	}
+}
+
+// targetPort judges a number or the name of a container's port.
+func targetPort(p place) {
+	switch {
+	case p.absent():
+	case p.node.shape == number:
+		p.between(1, 65535)
+	case p.empty() || len(p.text()) > 15:
+		p.bad("write a number, or the name of a container's port", "%q is not the name of a port", p.text())
+	}
+}
+
+func endpointSlice(p place) {
+	if !p.required("addressType") {
+		return
+	}
+	p.at("addressType").oneOf("IPv4", "IPv6", "FQDN")
+	for _, e := range p.at("endpoints").items() {
+		e.required("addresses")
+		for _, a := range e.at("addresses").items() {
+			ip, err := netip.ParseAddr(a.text())
+			switch kind := p.at("addressType").text(); {
+			case kind == "IPv4" && (err != nil || !ip.Is4()), kind == "IPv6" && (err != nil || !ip.Is6()), kind == "FQDN" && !isHost(a.text()):
+				a.bad("write an address of that type, or use a slice of another", "%q is not of address type %s", a.text(), kind)
+			}
+		}
+	}
+	names := unique{}
+	for _, port := range p.at("ports").items() {
+		names.add(port.at("name"), "port name")
+		port.at("port").between(1, 65535)
+		port.at("protocol").oneOf("TCP", "UDP", "SCTP")
+	}
+}
+
+func pod(p place) {
+	address := func(a place) {
+		if !a.empty() && !isIP(a.text()) {
+			a.bad("write an IP address", "%q is not an IP address", a.text())
+		}
+	}
+	status := p.at("status")
+	address(status.at("podIP"))
+	for _, a := range status.at("podIPs").items() {
+		address(a.at("ip"))
+	}
+	for _, c := range p.at("spec").at("containers").items() {
+		for _, port := range c.at("ports").items() {
+			port.at("containerPort").port()
+			port.at("protocol").oneOf("TCP", "UDP", "SCTP")
+		}
+	}
+}
+
+func kubeGateway(p place) {
+	spec := p.at("spec")
+	spec.required("gatewayClassName")
+	spec.required("listeners")
+	names := unique{}
+	for _, l := range spec.at("listeners").items() {
+		if l.required("name") {
+			names.add(l.at("name"), "listener name")
+		}
+		l.at("port").port()
+		if l.required("protocol") && !strings.Contains(l.at("protocol").text(), "/") {
+			l.at("protocol").oneOf("HTTP", "HTTPS", "TLS", "TCP", "UDP", "HBONE")
+		}
+		if h := l.at("hostname"); !h.empty() {
+			h.wildcardHost()
+		}
+		l.at("tls").at("mode").oneOf("Terminate", "Passthrough")
+		l.at("allowedRoutes").at("namespaces").at("from").oneOf("All", "Selector", "Same", "None")
+	}
+}
+
+// kubeRoute judges what the routes of the Gateway API have in common.
+func kubeRoute(p place) {
+	spec := p.at("spec")
+	for _, ref := range spec.at("parentRefs").items() {
+		ref.required("name")
+		ref.at("port").between(1, 65535)
+	}
+	for _, h := range spec.at("hostnames").items() {
+		h.wildcardHost()
+	}
+	for _, r := range spec.at("rules").items() {
+		sum, weighted := 0.0, false
+		for _, b := range r.at("backendRefs").items() {
+			b.required("name")
+			b.at("port").between(1, 65535)
+			b.at("weight").between(0, 1_000_000)
+			if w := b.at("weight"); w.absent() {
+				sum++
+			} else {
+				sum += w.number()
+				weighted = true
+			}
+		}
+		if weighted && sum == 0 {
+			r.at("backendRefs").warn("give one a weight", "the weights of the backends add up to 0: every request fails")
+		}
+		for _, m := range r.at("matches").items() {
+			routeMatch(m)
+		}
+	}
+}
+
+func routeMatch(m place) {
+	path := m.at("path")
+	path.at("type").oneOf("Exact", "PathPrefix", "RegularExpression")
+	if path.at("type").is("RegularExpression") {
+		path.at("value").regexp()
+	} else if v := path.at("value"); !v.absent() && !strings.HasPrefix(v.text(), "/") {
+		v.bad("begin it with /", "%q is not a path", v.text())
+	}
+	method := m.at("method")
+	if !method.absent() && method.node.shape == mapping { // GRPCRoute
+		method.at("type").oneOf("Exact", "RegularExpression")
+		if method.at("type").is("RegularExpression") {
+			method.at("service").regexp()
+			method.at("method").regexp()
+		}
+	}
+	for _, f := range []string{"headers", "queryParams"} {
+		for _, h := range m.at(f).items() {
+			h.required("name")
+			h.at("type").oneOf("Exact", "RegularExpression")
+			if h.at("type").is("RegularExpression") {
+				h.at("value").regexp()
+			}
+		}
+	}
+}

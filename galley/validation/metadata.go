@@ -1,0 +1,84 @@
+package validation
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// describe copies what readers need of an object's metadata.
+func describe(o *kinds.Object, meta *metav1.ObjectMeta) {
+	o.UID = string(meta.UID)
+	o.Labels = meta.Labels
+	o.Annotations = meta.Annotations
+	o.Created = meta.CreationTimestamp.Time
+}
+
+// key reads name and namespace from the tree, so that a document that does not decode can still be told apart, and judges the metadata by the rules of
+// the API server.
+func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
+	meta := n.get("metadata")
+	if meta == nil || meta.shape != mapping {
+		if meta == nil || meta.shape == null {
+			f.errorAt(n.pos, "metadata", "MissingField", "add metadata with a name", "the object has no metadata")
+		}
+		return
+	}
+	c := place{&checker{findings: f, limits: d.limits}, meta, meta.pos, "metadata"}
+	o.Name = meta.str("name")
+	switch name := c.at("name"); {
+	case name.absent():
+		code := "add a name"
+		if !c.at("generateName").absent() {
+			code = "write the whole name: only an API server makes names up"
+		}
+		c.missing("name", code, "the object has no name")
+	default:
+		name.problems(nameRule(o.Kind)(o.Name))
+	}
+	ns := c.at("namespace")
+	switch {
+	case o.Kind.Cluster:
+		if !ns.absent() {
+			ns.warn("remove it", "%s is cluster-scoped and has no namespace", o.Kind.Name)
+		}
+	case meta.str("namespace") == "":
+		o.Namespace = metav1.NamespaceDefault
+	default:
+		o.Namespace = meta.str("namespace")
+		ns.problems(kvalidation.IsDNS1123Label(o.Namespace))
+	}
+	c.at("labels").labels()
+	c.at("annotations").each(func(key string, value place) {
+		value.problems(kvalidation.IsQualifiedName(strings.ToLower(key)))
+	})
+}
+
+func nameRule(k *kinds.Kind) func(string) []string {
+	switch k {
+	case kinds.Namespace:
+		return kvalidation.IsDNS1123Label
+	case kinds.Service:
+		return kvalidation.IsDNS1123Label
+	}
+	return kvalidation.IsDNS1123Subdomain
+}
+
+// labels judges a mapping of label names to values.
+func (p place) labels() {
+	p.each(func(key string, value place) {
+		value.problems(kvalidation.IsQualifiedName(key))
+		value.problems(kvalidation.IsValidLabelValue(value.text()))
+	})
+}
+
+// problems reports what Kubernetes' own rules find wrong with the value.
+func (p place) problems(list []string) {
+	for _, why := range list {
+		p.add(diag.Error, "IST0106", "", "%s", why)
+	}
+}

@@ -1,0 +1,180 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	kvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// isHost tells a DNS name. Underscores are allowed, as they occur in names of services outside.
+func isHost(s string) bool {
+	s = strings.TrimSuffix(s, ".")
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isWildcardHost tells a DNS name whose first label may be a star or end a prefix of one: *, *.example.com, *-web.example.com.
+func isWildcardHost(s string) bool {
+	if s == "*" {
+		return true
+	}
+	rest, wild := strings.CutPrefix(s, "*")
+	if !wild {
+		return isHost(s)
+	}
+	return isHost("x" + rest)
+}
+
+// host judges the name of a service, as something to route to: no wildcard.
+func (p place) host() {
+	switch s := p.text(); {
+	case strings.Contains(s, "*"):
+		p.bad("write the whole name", "%q is a wildcard: a destination is one host", s)
+	case !isHost(s) && !isIP(s):
+		p.bad("write a DNS name such as web.shop.svc.cluster.local", "%q is not a host name", s)
+	}
+}
+
+// wildcardHost judges the name of one service or of many.
+func (p place) wildcardHost() {
+	if s := p.text(); !isWildcardHost(s) && !isIP(s) {
+		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", s)
+	}
+}
+
+// qualifiedHost judges namespace/host, where the namespace may be one of extra.
+func (p place) qualifiedHost(extra ...string) {
+	ns, host, found := strings.Cut(p.text(), "/")
+	if !found {
+		p.bad(`write namespace/host, such as "*/*" or "./web.shop.svc.cluster.local"`, "%q names no namespace", p.text())
+		return
+	}
+	if !slices.Contains(extra, ns) && len(kvalidation.IsDNS1123Label(ns)) > 0 {
+		p.bad("use a namespace, or one of "+strings.Join(extra, " "), "%q is not a namespace", ns)
+	}
+	if !isWildcardHost(host) {
+		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", host)
+	}
+}
+
+// gatewayNames judges a list of gateways: mesh, name or namespace/name.
+func (p place) gatewayNames() {
+	for _, g := range p.items() {
+		ns, name, qualified := strings.Cut(g.text(), "/")
+		if !qualified {
+			ns, name = "default", ns
+		}
+		if ns == "." {
+			ns = "default"
+		}
+		if len(kvalidation.IsDNS1123Label(ns)) > 0 || len(kvalidation.IsDNS1123Subdomain(name)) > 0 {
+			g.bad("write mesh, the gateway's name, or namespace/name", "%q does not name a gateway", g.text())
+		}
+	}
+}
+
+// exportTo judges a list of namespaces to be visible in.
+func (p place) exportTo() {
+	seen := unique{}
+	for _, e := range p.items() {
+		seen.add(e, "namespace")
+		switch s := e.text(); s {
+		case "*", ".", "~":
+			if len(p.items()) > 1 && s != "." {
+				e.bad("remove the others", "%q stands alone: it leaves nothing for others to add", s)
+			}
+		default:
+			if len(kvalidation.IsDNS1123Label(s)) > 0 {
+				e.bad(`use "." for this namespace, "*" for all, or a namespace`, "%q is not a namespace", s)
+			}
+		}
+	}
+}
+
+// protocols are those of ports in Istio's own objects.
+func protocols() []string {
+	return []string{"HTTP", "HTTPS", "GRPC", "GRPC-WEB", "HTTP2", "MONGO", "REDIS", "MYSQL", "TCP", "TLS", "UDP", "HBONE", "DOUBLE-HBONE", "HTTP_PROXY"}
+}
+
+func (p place) protocol() {
+	if p.empty() {
+		p.add(diag.Error, "MissingField", "use one of "+strings.Join(protocols(), ", "), "a protocol is required")
+		return
+	}
+	if !slices.Contains(protocols(), strings.ToUpper(p.text())) {
+		p.bad(unknownName(p.text(), protocols()), "unknown protocol %q", p.text())
+	}
+}
+
+// subsetName judges the name of a subset: it becomes part of a cluster's name.
+func (p place) subsetName() {
+	if len(kvalidation.IsDNS1123Label(strings.ToLower(p.text()))) > 0 {
+		p.bad("use letters, digits and dashes", "%q is not the name of a subset", p.text())
+	}
+}
+
+// workload judges a selector of pods by exact labels, held in the field of that name.
+func (p place) workload(labels string) {
+	p.at(labels).each(func(key string, value place) {
+		switch {
+		case key == "":
+			value.bad("name the label", "an empty label name")
+		case strings.Contains(key+value.text(), "*"):
+			value.bad("write the whole value", "wildcards are not supported in selectors")
+		default:
+			value.problems(kvalidation.IsQualifiedName(key))
+			value.problems(kvalidation.IsValidLabelValue(value.text()))
+		}
+	})
+}
+
+// target judges what a policy applies to: a selector, or references to gateways and services.
+func (p place) target() {
+	p.exclusive("selector", "targetRef", "targetRefs")
+	p.at("selector").workload("matchLabels")
+	refs := p.at("targetRefs").items()
+	if one := p.at("targetRef"); !one.absent() {
+		refs = append(refs, one)
+	}
+	for _, ref := range refs {
+		ref.required("kind")
+		ref.required("name")
+		if ns := ref.at("namespace"); ns.text() != "" {
+			ns.bad("remove it", "a policy applies to objects of its own namespace only")
+		}
+		group, kind := ref.at("group").text(), ref.at("kind").text()
+		switch group + "/" + kind {
+		case "/Service", "core/Service", "gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "networking.istio.io/ServiceEntry", "/":
+		default:
+			ref.at("kind").bad("use Gateway or GatewayClass of gateway.networking.k8s.io, Service, or ServiceEntry of networking.istio.io", "%s of group %q cannot be a target", kind, group)
+		}
+	}
+}
+
+// headerName judges the name of an HTTP header.
+func (p place) headerName(name string) {
+	ok := name != ""
+	for _, c := range []byte(strings.TrimPrefix(name, ":")) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			ok = false
+		}
+	}
+	if !ok {
+		p.bad("use letters, digits and dashes", "%q is not the name of a header", name)
+	}
+}

@@ -1,0 +1,283 @@
+package validation
+
+import (
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// checker judges the meaning of one object.
+type checker struct {
+	*findings
+	limits limits.Limits
+	regex  int // instructions of all expressions so far
+}
+
+// place is one field of an object, whether it was written or not: its path, its node if it was written, and the position to blame. The schema has been
+// checked, so that a node has the shape that its field wants.
+type place struct {
+	*checker
+	node *node
+	pos  pos
+	path string
+}
+
+// at is the field of that JSON name. A field that is absent is blamed on what should hold it.
+func (p place) at(name string) place {
+	out := place{p.checker, nil, p.pos, fieldPath(p.path, name)}
+	if n := p.node.get(name); n != nil && n.shape != null {
+		out.node, out.pos = n, n.pos
+	}
+	return out
+}
+
+func (p place) absent() bool { return p.node == nil }
+
+// empty tells a list, mapping or string that holds nothing, written or not.
+func (p place) empty() bool {
+	return p.node == nil || len(p.node.items) == 0 && len(p.node.fields) == 0 && (p.node.shape >= list || p.node.value == "")
+}
+
+// items are the entries of a list.
+func (p place) items() []place {
+	if p.node == nil {
+		return nil
+	}
+	out := make([]place, 0, len(p.node.items))
+	for i, item := range p.node.items {
+		out = append(out, place{p.checker, item, item.pos, indexPath(p.path, i)})
+	}
+	return out
+}
+
+// each visits the entries of a mapping in the order of the text.
+func (p place) each(visit func(key string, value place)) {
+	if p.node == nil {
+		return
+	}
+	for _, f := range p.node.fields {
+		visit(f.name, place{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name)})
+	}
+}
+
+// text is the value of a scalar, "" if absent.
+func (p place) text() string {
+	if p.node == nil {
+		return ""
+	}
+	return p.node.value
+}
+
+// number is the value of a scalar, 0 if absent.
+func (p place) number() float64 {
+	v, err := strconv.ParseFloat(p.text(), 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+func (p place) is(value string) bool { return p.text() == value }
+
+func (p place) add(severity diag.Severity, code, fix, format string, args ...any) {
+	p.findings.add(severity, p.pos, p.path, code, fix, format, args...)
+}
+
+// bad reports an error: the object is not used.
+func (p place) bad(fix, format string, args ...any) {
+	p.add(diag.Error, "IST0106", fix, format, args...)
+}
+
+// warn reports what is doubtful: the object is used.
+func (p place) warn(fix, format string, args ...any) {
+	p.add(diag.Warning, "Doubtful", fix, format, args...)
+}
+
+// missing reports that a field has to be written.
+func (p place) missing(name, fix, format string, args ...any) {
+	p.at(name).add(diag.Error, "MissingField", fix, format, args...)
+}
+
+// required reports an error when the field is absent or holds nothing, and tells whether it is there.
+func (p place) required(name string) bool {
+	if p.at(name).empty() {
+		p.missing(name, "add "+name, "%s is required", name)
+		return false
+	}
+	return true
+}
+
+// exclusive reports an error where more than one of the fields is set, and gives those that are.
+func (p place) exclusive(names ...string) []string {
+	var set []string
+	for _, name := range names {
+		if !p.at(name).absent() {
+			set = append(set, name)
+		}
+	}
+	if len(set) > 1 {
+		p.at(set[1]).bad("keep one of them", "%s exclude each other", strings.Join(set, " and "))
+	}
+	return set
+}
+
+// between judges a number, if it is written.
+func (p place) between(low, high float64) {
+	if v := p.number(); !p.absent() && (math.IsNaN(v) || v < low || v > high) {
+		if math.IsInf(high, 1) {
+			p.bad("", "must be at least %v, not %v", low, v)
+		} else {
+			p.bad("", "must be from %v to %v, not %v", low, high, v)
+		}
+	}
+}
+
+func (p place) atLeast(low float64) { p.between(low, math.Inf(1)) }
+
+// port judges a port number that has to be there.
+func (p place) port() {
+	if p.absent() {
+		p.add(diag.Error, "MissingField", "add a port number", "a port number is required")
+		return
+	}
+	p.between(1, 65535)
+}
+
+// optionalPort judges a port number that may be absent or 0.
+func (p place) optionalPort() { p.between(0, 65535) }
+
+// duration gives the value of a duration. The schema has made sure that there is one, in the form of seconds.
+func (p place) duration() time.Duration {
+	d, err := time.ParseDuration(p.text())
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// interval judges a duration that Envoy measures in milliseconds and cannot take as zero.
+func (p place) interval() {
+	if !p.absent() && p.duration() < time.Millisecond {
+		p.bad(`write a duration such as "1s"`, "the duration must be at least 1ms")
+	}
+}
+
+// timeout judges a duration for which zero means none.
+func (p place) timeout() {
+	if d := p.duration(); !p.absent() && d != 0 && d < time.Millisecond {
+		p.bad(`write a duration such as "1s", or "0s" for none`, "the duration must be 0 or at least 1ms")
+	}
+}
+
+// regexp judges an expression that proxies will run.
+func (p place) regexp() {
+	if p.absent() {
+		return
+	}
+	n, err := safe.RegexSize(p.limits, p.text())
+	if err != nil {
+		p.bad("write an expression in the syntax of RE2", "%v", err)
+		return
+	}
+	if p.regex += n; p.regex > p.limits.RegexPerObject {
+		p.bad("split the object, or use prefix matches", "the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
+	}
+}
+
+// subnet judges an address or a CIDR range.
+func (p place) subnet() {
+	if !isSubnet(p.text()) {
+		p.bad(`write an address such as "10.0.0.1" or a range such as "10.0.0.0/8"`, "%q is neither an IP address nor a CIDR range", p.text())
+	}
+}
+
+func isSubnet(s string) bool {
+	if _, err := netip.ParsePrefix(s); err == nil {
+		return true
+	}
+	return isIP(s)
+}
+
+func isIP(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}
+
+// unique reports the second of two equal values.
+type unique map[string]string
+
+func (u unique) add(p place, what string) {
+	if p.absent() {
+		return
+	}
+	if first, dup := u[p.text()]; dup {
+		p.bad("choose another", "%s %q is already used at %s", what, p.text(), first)
+		return
+	}
+	u[p.text()] = p.path
+}
+
+// check judges the meaning of a decoded object, of which n is the text.
+func check(l limits.Limits, o *kinds.Object, n *node, f *findings) {
+	top := place{&checker{findings: f, limits: l}, n, n.pos, ""}
+	if o.Kind.Istio {
+		top = top.at("spec")
+	}
+	if judge := rules(o.Kind); judge != nil {
+		judge(top)
+	}
+}
+
+// rules gives what judges a kind, or nil where the schema says all there is: an Istio kind's is given the spec, any other's the whole object.
+func rules(k *kinds.Kind) func(place) {
+	switch k {
+	case kinds.VirtualService:
+		return virtualService
+	case kinds.DestinationRule:
+		return destinationRule
+	case kinds.Gateway:
+		return gateway
+	case kinds.ServiceEntry:
+		return serviceEntry
+	case kinds.WorkloadEntry:
+		return workloadEntry
+	case kinds.WorkloadGroup:
+		return workloadGroup
+	case kinds.Sidecar:
+		return sidecar
+	case kinds.EnvoyFilter:
+		return envoyFilter
+	case kinds.ProxyConfig:
+		return proxyConfig
+	case kinds.PeerAuthentication:
+		return peerAuthentication
+	case kinds.AuthorizationPolicy:
+		return authorizationPolicy
+	case kinds.RequestAuthentication:
+		return requestAuthentication
+	case kinds.Telemetry:
+		return telemetry
+	case kinds.WasmPlugin:
+		return wasmPlugin
+	case kinds.TrafficExtension:
+		return trafficExtension
+	case kinds.Service:
+		return service
+	case kinds.EndpointSlice:
+		return endpointSlice
+	case kinds.Pod:
+		return pod
+	case kinds.KubeGateway:
+		return kubeGateway
+	case kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute:
+		return kubeRoute
+	}
+	return nil
+}

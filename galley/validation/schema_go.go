@@ -1,0 +1,154 @@
+package validation
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// goSchema compares a tree with a Go type, by the rules of a strict JSON decoder: names are case-sensitive, a field unknown to the type is an error.
+// Values are never quoted in its messages: they may be those of a Secret.
+type goSchema struct {
+	*findings
+	lenient bool // a field unknown here is removed with a warning: a newer cluster wrote it, nobody types a status
+}
+
+// value compares n with type t. Types with a decoder of their own (times, quantities) judge their values themselves.
+func (s goSchema) value(n *node, t reflect.Type, path string) {
+	if n.shape == null {
+		return
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if u, ok := reflect.New(t).Interface().(json.Unmarshaler); ok {
+		if err := u.UnmarshalJSON(n.json()); err != nil {
+			s.errorAt(n.pos, path, "WrongType", "", "this %s is not a valid %s", strings.TrimPrefix(n.describe(), "a "), t.Name())
+		}
+		return
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		s.structure(n, t, path)
+	case reflect.Map:
+		if !s.want(n, mapping, path, "write a mapping of keys and values") {
+			return
+		}
+		for _, f := range n.fields {
+			s.value(f.value, t.Elem(), fieldPath(path, f.name))
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			if s.want(n, text, path, "write the bytes as base64") {
+				if _, err := base64.StdEncoding.DecodeString(n.value); err != nil {
+					s.errorAt(n.pos, path, "WrongType", "write the bytes as base64", "the value is not base64")
+				}
+			}
+			return
+		}
+		if !s.want(n, list, path, `begin each item with "- "`) {
+			return
+		}
+		for i, item := range n.items {
+			s.value(item, t.Elem(), indexPath(path, i))
+		}
+	case reflect.String:
+		s.want(n, text, path, quoteFix(n))
+	case reflect.Bool:
+		if !asBool(n) {
+			s.want(n, boolean, path, "write true or false")
+		}
+	case reflect.Float32, reflect.Float64:
+		s.want(n, number, path, "write a number")
+	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Int16, reflect.Int8, reflect.Uint, reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
+		if s.want(n, number, path, "write a whole number without quotes") {
+			low, high := goRange(t.Kind())
+			if why := asInt(n, low, high); why != "" {
+				s.errorAt(n.pos, path, "WrongType", "write a whole number", "%s, found %s", why, n.value)
+			}
+		}
+	}
+}
+
+func (s goSchema) want(n *node, want shape, path, fix string) bool {
+	if n.shape != want {
+		s.errorAt(n.pos, path, "WrongType", fix, "expected %s, found %s", want, n.describe())
+		return false
+	}
+	return true
+}
+
+func (s goSchema) structure(n *node, t reflect.Type, path string) {
+	if !s.want(n, mapping, path, "write a mapping of fields") {
+		return
+	}
+	fields := map[string]reflect.Type{}
+	jsonFields(t, fields)
+	kept := n.fields[:0]
+	for _, f := range n.fields {
+		sub := fieldPath(path, f.name)
+		ft, known := fields[f.name]
+		switch {
+		case known:
+			inner := s
+			inner.lenient = s.lenient || f.name == "status" && path == ""
+			inner.value(f.value, ft, sub)
+		case s.lenient:
+			s.add(diag.Warning, f.pos, sub, "UnknownField", "", "unknown field %q of the status is ignored", f.name)
+			continue
+		default:
+			names := make([]string, 0, len(fields))
+			for name := range fields {
+				names = append(names, name)
+			}
+			s.errorAt(f.pos, sub, "UnknownField", unknownName(f.name, names), "unknown field %q", f.name)
+		}
+		kept = append(kept, f)
+	}
+	n.fields = kept
+}
+
+// jsonFields gathers the JSON names of a struct's fields, with those of the structs that it embeds.
+func jsonFields(t reflect.Type, into map[string]reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case name != "":
+			into[name] = f.Type
+		case f.Anonymous || strings.Contains(options, "inline"):
+			embedded := f.Type
+			for embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			jsonFields(embedded, into)
+		default:
+			into[f.Name] = f.Type
+		}
+	}
+}
+
+func goRange(k reflect.Kind) (float64, float64) {
+	switch k {
+	case reflect.Int32:
+		return math.MinInt32, math.MaxInt32
+	case reflect.Int16:
+		return math.MinInt16, math.MaxInt16
+	case reflect.Int8:
+		return math.MinInt8, math.MaxInt8
+	case reflect.Uint32:
+		return 0, math.MaxUint32
+	case reflect.Uint16:
+		return 0, math.MaxUint16
+	case reflect.Uint8:
+		return 0, math.MaxUint8
+	case reflect.Uint, reflect.Uint64:
+		return 0, math.MaxUint64
+	}
+	return math.MinInt64, math.MaxInt64
+}

@@ -1,0 +1,240 @@
+package validation
+
+import (
+	"encoding/base64"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// protoSchema compares a tree with a proto message. It also writes the tree the way protojson wants it: fields under their JSON names, durations in
+// seconds, YAML 1.1's yes and no as booleans.
+type protoSchema struct{ *findings }
+
+func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path string) {
+	if n.shape != mapping {
+		s.errorAt(n.pos, path, "WrongType", "write a mapping of fields", "expected a mapping, found %s", n.describe())
+		return
+	}
+	seen := map[protoreflect.Name]bool{}
+	oneofs := map[protoreflect.Name]string{}
+	for i := range n.fields {
+		f := &n.fields[i]
+		fd := md.Fields().ByJSONName(f.name)
+		if fd == nil {
+			fd = md.Fields().ByName(protoreflect.Name(f.name))
+		}
+		if fd == nil {
+			s.errorAt(f.pos, fieldPath(path, f.name), "UnknownField", unknownName(f.name, jsonNames(md)), "unknown field %q", f.name)
+			continue
+		}
+		f.name = fd.JSONName()
+		sub := fieldPath(path, f.name)
+		if seen[fd.Name()] {
+			s.errorAt(f.pos, sub, "DuplicateKey", "keep one of the two", "field %q is given twice, as %s and %s", f.name, fd.JSONName(), fd.Name())
+			continue
+		}
+		seen[fd.Name()] = true
+		if f.value.shape == null && !isValue(fd) {
+			continue
+		}
+		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
+			if other, set := oneofs[o.Name()]; set {
+				s.errorAt(f.pos, sub, "OneOf", "keep one of the two", "%s and %s cannot both be set", other, f.name)
+				continue
+			}
+			oneofs[o.Name()] = f.name
+		}
+		s.field(f.value, fd, sub)
+	}
+}
+
+func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string) {
+	switch {
+	case fd.IsMap():
+		if n.shape != mapping {
+			s.errorAt(n.pos, path, "WrongType", "write a mapping of keys and values", "expected a mapping, found %s", n.describe())
+			return
+		}
+		for _, f := range n.fields {
+			sub := fieldPath(path, f.name)
+			if !mapKey(fd.MapKey(), f.name) {
+				s.errorAt(f.pos, sub, "WrongType", "", "key %q is not %s", f.name, kindName(fd.MapKey()))
+			}
+			s.single(f.value, fd.MapValue(), sub)
+		}
+	case fd.IsList():
+		if n.shape != list {
+			s.errorAt(n.pos, path, "WrongType", `begin each item with "- "`, "expected a list, found %s", n.describe())
+			return
+		}
+		for i, item := range n.items {
+			s.single(item, fd, indexPath(path, i))
+		}
+	default:
+		s.single(n, fd, path)
+	}
+}
+
+func (s protoSchema) single(n *node, fd protoreflect.FieldDescriptor, path string) {
+	if fd.Kind() == protoreflect.MessageKind {
+		s.wellKnown(n, fd.Message(), path)
+		return
+	}
+	s.scalar(n, fd, path)
+}
+
+// wellKnown handles the messages of package google.protobuf, which have JSON forms of their own.
+func (s protoSchema) wellKnown(n *node, md protoreflect.MessageDescriptor, path string) {
+	switch md.FullName() {
+	case "google.protobuf.Duration":
+		s.duration(n, path)
+	case "google.protobuf.Timestamp":
+		if _, err := time.Parse(time.RFC3339Nano, n.value); n.shape != text || err != nil {
+			s.errorAt(n.pos, path, "WrongType", "write it as 2006-01-02T15:04:05Z", "expected a time, found %s", n.describe())
+		}
+	case "google.protobuf.Struct":
+		if n.shape != mapping {
+			s.errorAt(n.pos, path, "WrongType", "write a mapping", "expected a mapping, found %s", n.describe())
+		}
+	case "google.protobuf.ListValue":
+		if n.shape != list {
+			s.errorAt(n.pos, path, "WrongType", `begin each item with "- "`, "expected a list, found %s", n.describe())
+		}
+	case "google.protobuf.Any":
+		if n.str("@type") == "" {
+			s.errorAt(n.pos, path, "MissingField", `add "@type"`, "a value of any type has to name its type")
+		}
+	case "google.protobuf.Value":
+	case "google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
+		"google.protobuf.Int32Value", "google.protobuf.Int64Value", "google.protobuf.UInt32Value", "google.protobuf.UInt64Value":
+		s.scalar(n, md.Fields().ByNumber(1), path)
+	default:
+		s.message(n, md, path)
+	}
+}
+
+// duration accepts what Istio does: seconds as protojson writes them, and also the form of Go, 5m or 1h30m.
+func (s protoSchema) duration(n *node, path string) {
+	d, err := time.ParseDuration(n.value)
+	if n.shape != text || err != nil {
+		s.errorAt(n.pos, path, "WrongType", `write a number with a unit, such as "1.5s", "250ms" or "5m"`, "expected a duration, found %s", quoted(n))
+		return
+	}
+	n.value = strconv.FormatInt(int64(d/time.Second), 10)
+	rest := d % time.Second
+	if rest != 0 {
+		if d < 0 && d > -time.Second {
+			n.value = "-0"
+		}
+		n.value += strings.TrimRight("."+leftPad(int64(rest.Abs())), "0")
+	}
+	n.value += "s"
+}
+
+// leftPad writes nanoseconds with nine digits.
+func leftPad(v int64) string {
+	digits := strconv.FormatInt(v, 10)
+	return strings.Repeat("0", 9-len(digits)) + digits
+}
+
+func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path string) {
+	switch kind := fd.Kind(); kind {
+	case protoreflect.EnumKind:
+		s.enum(n, fd.Enum(), path)
+	case protoreflect.BoolKind:
+		if !asBool(n) {
+			s.errorAt(n.pos, path, "WrongType", "write true or false", "expected a boolean, found %s", quoted(n))
+		}
+	case protoreflect.StringKind:
+		if n.shape != text {
+			s.errorAt(n.pos, path, "WrongType", quoteFix(n), "expected a string, found %s", quoted(n))
+		}
+	case protoreflect.BytesKind:
+		if n.shape != text || !isBase64(n.value) {
+			s.errorAt(n.pos, path, "WrongType", "write the bytes as base64", "expected base64, found %s", n.describe())
+		}
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		if !asFloat(n) {
+			s.errorAt(n.pos, path, "WrongType", "write a number", "expected a number, found %s", quoted(n))
+		}
+	default:
+		low, high := intRange(kind)
+		if why := asInt(n, low, high); why != "" {
+			s.errorAt(n.pos, path, "WrongType", "write a whole number", "%s, found %s", why, quoted(n))
+		}
+	}
+}
+
+func (s protoSchema) enum(n *node, ed protoreflect.EnumDescriptor, path string) {
+	var names []string
+	for i := range ed.Values().Len() {
+		names = append(names, string(ed.Values().Get(i).Name()))
+	}
+	switch {
+	case n.shape == text && slices.Contains(names, n.value):
+		return
+	case n.shape == number:
+		v, err := strconv.ParseInt(n.value, 10, 32)
+		if known := ed.Values().ByNumber(protoreflect.EnumNumber(v)); err == nil && known != nil {
+			n.shape, n.value = text, string(known.Name())
+			return
+		}
+	}
+	s.errorAt(n.pos, path, "UnknownValue", unknownName(n.value, names), "%s is none of the values of this field", quoted(n))
+}
+
+func jsonNames(md protoreflect.MessageDescriptor) []string {
+	var names []string
+	for i := range md.Fields().Len() {
+		names = append(names, md.Fields().Get(i).JSONName())
+	}
+	return names
+}
+
+// isValue tells a field for which null is a value and not its absence.
+func isValue(fd protoreflect.FieldDescriptor) bool {
+	return fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == "google.protobuf.Value" && !fd.IsMap() && !fd.IsList()
+}
+
+func mapKey(fd protoreflect.FieldDescriptor, key string) bool {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return true
+	case protoreflect.BoolKind:
+		return key == "true" || key == "false"
+	}
+	low, high := intRange(fd.Kind())
+	return asInt(&node{shape: number, value: key}, low, high) == ""
+}
+
+func kindName(fd protoreflect.FieldDescriptor) string {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.StringKind:
+		return "a string"
+	}
+	return "a whole number"
+}
+
+func intRange(kind protoreflect.Kind) (float64, float64) {
+	switch kind {
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return math.MinInt32, math.MaxInt32
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return 0, math.MaxUint32
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return 0, math.MaxUint64
+	}
+	return math.MinInt64, math.MaxInt64
+}
+
+func isBase64(s string) bool {
+	_, err := base64.StdEncoding.DecodeString(s)
+	return err == nil
+}

@@ -1,0 +1,243 @@
+package validation
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func peerAuthentication(p place) {
+	p.at("selector").workload("matchLabels")
+	ports := p.at("portLevelMtls")
+	if ports.absent() {
+		return
+	}
+	if ports.empty() {
+		ports.bad("remove it, or name a port", "portLevelMtls names no port")
+	}
+	if p.at("selector").at("matchLabels").empty() {
+		ports.bad("add a selector with labels", "portLevelMtls needs a selector: ports are those of a workload")
+	}
+	ports.each(func(key string, value place) {
+		if n, err := strconv.Atoi(key); err != nil || n < 1 || n > 65535 {
+			value.bad("use a port from 1 to 65535", "%q is not a port", key)
+		}
+	})
+}
+
+func authorizationPolicy(p place) {
+	p.target()
+	action := p.at("action").text()
+	provider := p.at("provider")
+	if action == "CUSTOM" {
+		if provider.at("name").empty() {
+			provider.missing("name", "name an extension provider of the mesh config", "action CUSTOM needs a provider")
+		}
+	} else if !provider.absent() {
+		provider.bad("set action to CUSTOM, or remove it", "a provider is only for action CUSTOM")
+	}
+	if p.at("rules").empty() && (action == "CUSTOM" || action == "DENY") {
+		p.missing("rules", "add a rule: {} matches every request", "action %s without rules never applies", action)
+	}
+	for _, r := range p.at("rules").items() {
+		rule(r)
+	}
+}
+
+func rule(r place) {
+	// An empty list would match everything, which is not what it looks like.
+	for _, f := range []string{"from", "to", "when"} {
+		if at := r.at(f); !at.absent() && len(at.items()) == 0 {
+			at.bad("remove it to match everything, or add an entry", "%s is empty", f)
+		}
+	}
+	for _, f := range r.at("from").items() {
+		if src := f.at("source"); src.empty() {
+			f.missing("source", "add a source with one condition at least", "the source is empty")
+		} else {
+			source(src)
+		}
+	}
+	for _, t := range r.at("to").items() {
+		if op := t.at("operation"); op.empty() {
+			t.missing("operation", "add an operation with one condition at least", "the operation is empty")
+		} else {
+			operation(op)
+		}
+	}
+	for _, w := range r.at("when").items() {
+		condition(w)
+	}
+}
+
+// values judges each of the lists and reports those that are written but empty.
+func (p place) values(fields []string, judge func(place)) {
+	for _, f := range fields {
+		at := p.at(f)
+		if !at.absent() && len(at.items()) == 0 {
+			at.bad("remove it, or add a value", "%s is empty", f)
+		}
+		for _, v := range at.items() {
+			if v.empty() {
+				v.bad("remove it", "an empty value")
+			} else if judge != nil {
+				judge(v)
+			}
+		}
+	}
+}
+
+func source(s place) {
+	s.values([]string{"principals", "notPrincipals", "requestPrincipals", "notRequestPrincipals", "namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, pattern)
+	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, place.subnet)
+	s.values([]string{"serviceAccounts", "notServiceAccounts"}, func(v place) {
+		if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 || strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
+			v.bad("write name or namespace/name", "%q does not name a service account", v.text())
+		}
+		if len(v.text()) > 320 {
+			v.bad("write name or namespace/name", "the name is longer than 320 characters")
+		}
+	})
+	if accounts := s.at("serviceAccounts"); !accounts.absent() || !s.at("notServiceAccounts").absent() {
+		for _, f := range []string{"principals", "notPrincipals", "namespaces", "notNamespaces"} {
+			if at := s.at(f); !at.absent() {
+				at.bad("keep one of the two", "serviceAccounts cannot be combined with %s", f)
+			}
+		}
+	}
+}
+
+// pattern judges a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
+func pattern(v place) {
+	s := v.text()
+	inner := strings.TrimSuffix(strings.TrimPrefix(s, "*"), "*")
+	if strings.Contains(inner, "*") || len(s) > 1 && strings.HasPrefix(s, "*") && strings.HasSuffix(s, "*") {
+		v.warn("keep one star, at the beginning or the end", "only one star at the beginning or the end of %q is a wildcard, any other is a plain character", s)
+	}
+}
+
+func operation(o place) {
+	o.values([]string{"hosts", "notHosts", "methods", "notMethods"}, pattern)
+	o.values([]string{"ports", "notPorts"}, func(v place) {
+		if n, err := strconv.Atoi(v.text()); err != nil || n < 1 || n > 65535 {
+			v.bad(`write a port from 1 to 65535, such as "8080"`, "%q is not a port", v.text())
+		}
+	})
+	o.values([]string{"paths", "notPaths"}, func(v place) {
+		if strings.ContainsAny(v.text(), "{}") {
+			pathTemplate(v)
+		} else {
+			pattern(v)
+		}
+	})
+}
+
+// pathTemplate judges a path with {*} for one segment and {**} for any number of them.
+func pathTemplate(v place) {
+	segments := strings.Split(strings.TrimPrefix(v.text(), "/"), "/")
+	for i, s := range segments {
+		switch {
+		case s == "{*}":
+		case s == "{**}":
+			if slices.Contains(segments[i+1:], "{**}") {
+				v.bad("keep one", "{**} may occur once")
+			}
+		case strings.ContainsAny(s, "{}*"):
+			v.bad("use {*} or {**} as a whole segment", "segment %q mixes a template with text", s)
+		}
+	}
+}
+
+func condition(w place) {
+	if !w.required("key") {
+		return
+	}
+	if w.at("values").empty() && w.at("notValues").empty() {
+		w.missing("values", "add values or notValues", "a condition needs values")
+	}
+	key := w.at("key").text()
+	lists := []string{"values", "notValues"}
+	name, bracket, hasBracket := strings.Cut(key, "[")
+	switch {
+	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.HasSuffix(key, "[]"):
+		w.at("key").bad(`write the name in brackets, such as request.headers[version]`, "%q has no name in brackets", key)
+		return
+	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters."):
+		w.values(lists, nil)
+	case hasBracket:
+		w.at("key").bad(unknownName(name, conditionKeys()), "unknown key %q", key)
+	case key == "source.ip", key == "remote.ip", key == "destination.ip":
+		w.values(lists, place.subnet)
+	case key == "destination.port":
+		w.values(lists, func(v place) {
+			if n, err := strconv.Atoi(v.text()); err != nil || n < 1 || n > 65535 {
+				v.bad("write a port from 1 to 65535", "%q is not a port", v.text())
+			}
+		})
+	case slices.Contains(conditionKeys(), key):
+		w.values(lists, pattern)
+	default:
+		w.at("key").bad(unknownName(key, conditionKeys()), "unknown key %q", key)
+	}
+}
+
+func conditionKeys() []string {
+	return []string{
+		"request.headers", "request.auth.claims", "request.auth.principal", "request.auth.audiences", "request.auth.presenter", "source.ip", "remote.ip",
+		"source.namespace", "source.principal", "source.serviceAccount", "source.trustDomain", "destination.ip", "destination.port", "connection.sni",
+	}
+}
+
+func requestAuthentication(p place) {
+	p.target()
+	for _, r := range p.at("jwtRules").items() {
+		jwtRule(r)
+	}
+}
+
+func jwtRule(r place) {
+	r.required("issuer")
+	for _, a := range r.at("audiences").items() {
+		if a.empty() {
+			a.bad("remove it", "an empty audience")
+		}
+	}
+	r.exclusive("jwks", "jwksUri")
+	if u := r.at("jwksUri"); !u.empty() {
+		if parsed, err := url.Parse(u.text()); err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+			u.bad("write an http or https URL", "jwksUri is not a URL")
+		}
+	}
+	if k := r.at("jwks"); !k.empty() {
+		var set struct {
+			Keys []json.RawMessage `json:"keys"`
+		}
+		if err := json.Unmarshal([]byte(k.text()), &set); err != nil || set.Keys == nil {
+			k.bad(`write the JSON of a key set: {"keys": [...]}`, "jwks is not a JSON Web Key Set")
+		}
+	}
+	for _, h := range r.at("fromHeaders").items() {
+		if h.required("name") {
+			h.at("name").headerName(h.at("name").text())
+		}
+	}
+	for _, f := range []string{"fromParams", "fromCookies", "spaceDelimitedClaims"} {
+		for _, v := range r.at(f).items() {
+			if v.empty() {
+				v.bad("remove it", "an empty value in %s", f)
+			}
+		}
+	}
+	if h := r.at("outputPayloadToHeader"); !h.empty() {
+		h.headerName(h.text())
+	}
+	for _, c := range r.at("outputClaimToHeaders").items() {
+		if c.required("header") {
+			c.at("header").headerName(c.at("header").text())
+		}
+		c.required("claim")
+	}
+	r.at("timeout").interval()
+}

@@ -1,0 +1,296 @@
+package validation
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// semantic is a spec in one line, and what is to be found in it: the field of an error, of a warning behind "~", or nothing.
+type semantic struct {
+	kind *kinds.Kind
+	spec string
+	want string
+}
+
+func semantics() []semantic {
+	vs, dr, gw, se := kinds.VirtualService, kinds.DestinationRule, kinds.Gateway, kinds.ServiceEntry
+	ap, pa, ra, ef := kinds.AuthorizationPolicy, kinds.PeerAuthentication, kinds.RequestAuthentication, kinds.EnvoyFilter
+	to := "route: [{destination: {host: a}}]"
+	http := func(s string) string { return "{hosts: [a], http: [{" + s + "}]}" }
+	rule := func(s string) string { return "{host: a, trafficPolicy: {" + s + "}}" }
+	server := func(s string) string {
+		return "{servers: [{hosts: ['*'], port: {number: 443, name: a, protocol: HTTPS}, tls: {" + s + "}}]}"
+	}
+	entry := func(s string) string { return "{hosts: [a.b], ports: [{number: 80, name: http}], " + s + "}" }
+	policy := func(s string) string { return "{rules: [{" + s + "}]}" }
+	patch := func(s string) string { return "{configPatches: [{" + s + "}]}" }
+	return []semantic{
+		{vs, "{hosts: [a], gateways: [mesh, x, y/z], exportTo: [., b], http: [{match: [{uri: {prefix: /a}}], " + to + ", timeout: 0s}, {" + to + "}]}", ""},
+		{vs, "{}", "spec.http"},
+		{vs, "{hosts: [a]}", "spec.http"},
+		{vs, "{hosts: ['*'], http: [{" + to + "}]}", "spec.hosts[0]"},
+		{vs, "{hosts: ['*'], gateways: [x], http: [{" + to + "}]}", ""},
+		{vs, "{hosts: ['a b'], http: [{" + to + "}]}", "spec.hosts[0]"},
+		{vs, "{hosts: [a.*.b], http: [{" + to + "}]}", "spec.hosts[0]"},
+		{vs, "{hosts: [a, a], http: [{" + to + "}]}", "spec.hosts[1]"},
+		{vs, "{hosts: [a], gateways: [a/b/c], http: [{" + to + "}]}", "spec.gateways[0]"},
+		{vs, "{hosts: [a], exportTo: [A], http: [{" + to + "}]}", "spec.exportTo[0]"},
+		{vs, "{http: [{" + to + "}]}", ""},
+		{vs, "{http: [{delegate: {name: x}}]}", "spec.http[0].delegate"},
+		{vs, "{tcp: [{" + to + "}]}", "spec.hosts"},
+		{vs, http("match: []"), "spec.http[0].route"},
+		{vs, http("route: [{destination: {}}]"), "spec.http[0].route[0].destination"},
+		{vs, http("route: [{destination: {subset: v1}}]"), "spec.http[0].route[0].destination.host"},
+		{vs, http("route: [{weight: 1}]"), "spec.http[0].route[0].destination"},
+		{vs, http("route: [{destination: {host: '*.a'}}]"), "spec.http[0].route[0].destination.host"},
+		{vs, http("route: [{destination: {host: a, port: {number: 70000}}}]"), "spec.http[0].route[0].destination.port.number"},
+		{vs, http("route: [{destination: {host: a, port: {}}}]"), "spec.http[0].route[0].destination.port.number"},
+		{vs, http("route: [{destination: {host: a}, weight: -1}]"), "spec.http[0].route[0].weight"},
+		{vs, http("route: [{destination: {host: a}}, {destination: {host: b}}]"), "spec.http[0].route"},
+		{vs, http("route: [{destination: {host: a}, weight: 0}, {destination: {host: b}, weight: 7}]"), ""},
+		{vs, http(to + ", redirect: {uri: /}"), "spec.http[0].redirect"},
+		{vs, http("redirect: {}"), "spec.http[0].redirect"},
+		{vs, http("redirect: {uri: /, redirectCode: 200}"), "spec.http[0].redirect.redirectCode"},
+		{vs, http("directResponse: {status: 99}"), "spec.http[0].directResponse.status"},
+		{vs, http("directResponse: {status: 503, body: {string: x}}"), ""},
+		{vs, http("redirect: {uri: /}, rewrite: {uri: /a}"), "spec.http[0].rewrite"},
+		{vs, http(to + ", rewrite: {}"), "spec.http[0].rewrite"},
+		{vs, http(to + ", rewrite: {uriRegexRewrite: {match: '(', rewrite: x}}"), "spec.http[0].rewrite.uriRegexRewrite.match"},
+		{vs, http(to + ", timeout: 1us"), "spec.http[0].timeout"},
+		{vs, http(to + ", timeout: -1s"), "spec.http[0].timeout"},
+		{vs, http(to + ", retries: {attempts: -1}"), "spec.http[0].retries.attempts"},
+		{vs, http(to + ", retries: {attempts: 1, perTryTimeout: 1ns}"), "spec.http[0].retries.perTryTimeout"},
+		{vs, http(to + ", retries: {attempts: 1, retryOn: '5xx,503, reset'}"), ""},
+		{vs, http(to + ", retries: {attempts: 1, retryOn: 5x}"), "spec.http[0].retries.retryOn"},
+		{vs, http(to + ", fault: {}"), "spec.http[0].fault"},
+		{vs, http(to + ", fault: {delay: {fixedDelay: 1s, percentage: {value: 101}}}"), "spec.http[0].fault.delay.percentage.value"},
+		{vs, http(to + ", fault: {delay: {percentage: {value: 1}}}"), "spec.http[0].fault.delay.fixedDelay"},
+		{vs, http(to + ", fault: {abort: {httpStatus: 600}}"), "spec.http[0].fault.abort.httpStatus"},
+		{vs, http(to + ", fault: {abort: {grpcStatus: UNAVAILBLE}}"), "spec.http[0].fault.abort.grpcStatus"},
+		{vs, http(to + ", fault: {abort: {httpStatus: 500, percentage: {value: -0.1}}}"), "spec.http[0].fault.abort.percentage.value"},
+		{vs, http(to + ", mirror: {host: m}, mirrorPercentage: {value: 150}"), "spec.http[0].mirrorPercentage.value"},
+		{vs, http(to + ", mirror: {host: m}, mirrors: [{destination: {host: m}}]"), "spec.http[0].mirrors"},
+		{vs, http(to + ", corsPolicy: {allowOrigins: [{regex: '['}]}"), "spec.http[0].corsPolicy.allowOrigins[0].regex"},
+		{vs, http(to + ", corsPolicy: {allowMethods: [GETT]}"), "spec.http[0].corsPolicy.allowMethods[0]"},
+		{vs, http(to + ", headers: {request: {set: {'a b': c}}}"), `spec.http[0].headers.request.set["a b"]`},
+		{vs, http("match: [{uri: {regex: 'a{1000}b{1000}'}}], " + to), "spec.http[0].match[0].uri.regex"},
+		{vs, http("match: [{uri: {}}], " + to), "spec.http[0].match[0].uri"},
+		{vs, http("match: [{headers: {x: {regex: '(?=a)'}}}], " + to), "spec.http[0].match[0].headers.x.regex"},
+		{vs, http("match: [{headers: {x: {}}, queryParams: {y: {exact: ''}}}], " + to), ""},
+		{vs, http("match: [{sourceLabels: {a: '*'}}], " + to), "spec.http[0].match[0].sourceLabels.a"},
+		{vs, "{hosts: [a], http: [{" + to + "}, {" + to + "}]}", "~spec.http[1]"},
+		{vs, "{hosts: [a], tls: [{" + to + "}]}", "spec.tls[0].match"},
+		{vs, "{hosts: [a], tls: [{match: [{port: 1}], " + to + "}]}", "spec.tls[0].match[0].sniHosts"},
+		{vs, "{hosts: ['*.a'], tls: [{match: [{sniHosts: [b.a]}], " + to + "}]}", ""},
+		{vs, "{hosts: [a], tls: [{match: [{sniHosts: [b]}], " + to + "}]}", "~spec.tls[0].match[0].sniHosts[0]"},
+		{vs, "{hosts: [a], tcp: [{match: [{destinationSubnets: [10.0.0.0/33]}], " + to + "}]}", "spec.tcp[0].match[0].destinationSubnets[0]"},
+		{vs, "{hosts: [a], tcp: [{match: [{port: 99999}], " + to + "}]}", "spec.tcp[0].match[0].port"},
+		{vs, "{hosts: [a], tcp: [{match: [{port: 5}]}]}", "spec.tcp[0].route"},
+
+		{dr, "{}", "spec.host"},
+		{dr, "{host: a, subsets: [{name: v1, labels: {version: v1}}]}", ""},
+		{dr, "{host: a, subsets: [{labels: {version: v1}}]}", "spec.subsets[0].name"},
+		{dr, "{host: a, subsets: [{name: v1}, {name: v1}]}", "spec.subsets[1].name"},
+		{dr, "{host: a, subsets: [{name: v1, labels: {version: 'v 1'}}]}", "spec.subsets[0].labels.version"},
+		{dr, rule("connectionPool: {tcp: {maxConnections: -1}}"), "spec.trafficPolicy.connectionPool.tcp.maxConnections"},
+		{dr, rule("connectionPool: {tcp: {connectTimeout: 0s}}"), "spec.trafficPolicy.connectionPool.tcp.connectTimeout"},
+		{dr, rule("outlierDetection: {maxEjectionPercent: 101}"), "spec.trafficPolicy.outlierDetection.maxEjectionPercent"},
+		{dr, rule("loadBalancer: {consistentHash: {httpCookie: {ttl: 0s}}}"), "spec.trafficPolicy.loadBalancer.consistentHash.httpCookie.name"},
+		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 100}}}"), "spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize"},
+		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 101}}}"), ""},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*/c', to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {failover: [{from: a, to: a}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.failover[0].to"},
+		{dr, rule("tls: {mode: MUTUAL, privateKey: /k}"), "spec.trafficPolicy.tls.clientCertificate"},
+		{dr, rule("tls: {mode: ISTIO_MUTUAL, caCertificates: /k}"), "spec.trafficPolicy.tls.caCertificates"},
+		{dr, rule("portLevelSettings: [{tls: {mode: DISABLE}}]"), "spec.trafficPolicy.portLevelSettings[0].port"},
+		{dr, rule("portLevelSettings: [{port: {number: 0}}]"), "spec.trafficPolicy.portLevelSettings[0].port.number"},
+		{dr, rule("tunnel: {targetHost: a, targetPort: 1, protocol: GET}"), "spec.trafficPolicy.tunnel.protocol"},
+		{dr, rule("loadBalancer: {warmup: {aggression: 1}}"), "spec.trafficPolicy.loadBalancer.warmup.duration"},
+		{dr, rule(""), "~spec.trafficPolicy"},
+
+		{gw, "{}", "spec.servers"},
+		{gw, "{servers: [{hosts: [./a, '*/b', c/*], port: {number: 80, name: a, protocol: http}}]}", ""},
+		{gw, "{servers: [{hosts: [a], port: {number: 80, name: a, protocol: HTPT}}]}", "spec.servers[0].port.protocol"},
+		{gw, "{servers: [{hosts: [a], port: {number: 80, protocol: HTTP}}]}", "spec.servers[0].port.name"},
+		{gw, "{servers: [{hosts: [a], port: {number: 0, name: a, protocol: HTTP}}]}", "spec.servers[0].port.number"},
+		{gw, "{servers: [{port: {number: 80, name: a, protocol: HTTP}}]}", "spec.servers[0].hosts"},
+		{gw, "{servers: [{hosts: [a]}]}", "spec.servers[0].port"},
+		{gw, "{servers: [{hosts: [a], port: {number: 80, name: a, protocol: HTTP}}, {hosts: [b], port: {number: 81, name: a, protocol: HTTP}}]}", "spec.servers[1].port.name"},
+		{gw, "{servers: [{hosts: [a], port: {number: 443, name: a, protocol: HTTPS}}]}", "spec.servers[0].tls"},
+		{gw, "{servers: [{hosts: [a], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true}}]}", ""},
+		{gw, "{servers: [{hosts: [a], port: {number: 80, name: a, protocol: HTTP}, tls: {mode: SIMPLE}}]}", "spec.servers[0].tls"},
+		{gw, "{servers: [{hosts: [A_/a], port: {number: 80, name: a, protocol: HTTP}}]}", "spec.servers[0].hosts[0]"},
+		{gw, "{servers: [{hosts: [a], bind: x y, port: {number: 80, name: a, protocol: HTTP}}]}", "spec.servers[0].bind"},
+		{gw, server("mode: SIMPLE"), "spec.servers[0].tls.credentialName"},
+		{gw, server("mode: SIMPLE, credentialName: a"), ""},
+		{gw, server("mode: SIMPLE, serverCertificate: /c"), "spec.servers[0].tls.privateKey"},
+		{gw, server("mode: MUTUAL, serverCertificate: /c, privateKey: /k"), "spec.servers[0].tls.caCertificates"},
+		{gw, server("mode: ISTIO_MUTUAL, credentialName: a"), "spec.servers[0].tls.credentialName"},
+		{gw, server("mode: SIMPLE, credentialName: a, minProtocolVersion: TLSV1_3, maxProtocolVersion: TLSV1_2"), "spec.servers[0].tls.minProtocolVersion"},
+
+		{se, "{ports: [{number: 80, name: a}]}", "spec.hosts"},
+		{se, entry("addresses: [10.0.0.0/8, 1.2.3.4, '::1']"), ""},
+		{se, entry("addresses: [10.0.0]"), "spec.addresses[0]"},
+		{se, entry("resolution: DNS, addresses: [10.0.0.0/8]"), "spec.addresses[0]"},
+		{se, entry("endpoints: [{address: 1.2.3.4}]"), "spec.endpoints"},
+		{se, entry("resolution: STATIC, endpoints: [{address: 1.2.3.4, ports: {http: 8080}}]"), ""},
+		{se, entry("resolution: STATIC, endpoints: [{address: a.b}]"), "spec.endpoints[0].address"},
+		{se, entry("resolution: STATIC, endpoints: [{address: 'unix:///a/b'}]"), ""},
+		{se, entry("resolution: STATIC, endpoints: [{address: 1.2.3.4, ports: {grpc: 8080}}]"), "spec.endpoints[0].ports.grpc"},
+		{se, entry("resolution: STATIC, workloadSelector: {labels: {a: b}}, endpoints: [{address: 1.2.3.4}]"), "spec.endpoints"},
+		{se, entry("resolution: DNS_ROUND_ROBIN, endpoints: [{address: a}, {address: b}]"), "spec.endpoints"},
+		{se, "{hosts: ['*'], ports: [{number: 80, name: a}]}", "spec.hosts[0]"},
+		{se, "{hosts: ['*.a'], resolution: DNS, ports: [{number: 80, name: a}]}", "spec.hosts"},
+		{se, "{hosts: ['*.a'], resolution: DYNAMIC_DNS, ports: [{number: 80, name: a}]}", ""},
+		{se, "{hosts: [a], ports: [{number: 80, name: a}, {number: 80, name: b}]}", "spec.ports[1].number"},
+		{se, "{hosts: [a], ports: [{number: 80, name: a}, {number: 81, name: a}]}", "spec.ports[1].name"},
+		{se, "{hosts: [a], ports: [{number: 80}]}", "spec.ports[0].name"},
+		{se, "{hosts: [a]}", "~spec.ports"},
+
+		{kinds.WorkloadEntry, "{}", "spec.address"},
+		{kinds.WorkloadEntry, "{network: a}", ""},
+		{kinds.WorkloadEntry, "{address: 'a b'}", "spec.address"},
+		{kinds.WorkloadEntry, "{address: 'unix://rel'}", "spec.address"},
+		{kinds.WorkloadEntry, "{address: 1.2.3.4, ports: {a: 0}}", "spec.ports.a"},
+		{kinds.WorkloadGroup, "{}", "spec.template"},
+		{kinds.WorkloadGroup, "{template: {}, probe: {httpGet: {}}}", "spec.probe.httpGet.port"},
+		{kinds.WorkloadGroup, "{template: {}, probe: {exec: {}}}", "spec.probe.exec.command"},
+		{kinds.Sidecar, "{egress: [{hosts: ['*/*', ./a.b, '~/*']}]}", ""},
+		{kinds.Sidecar, "{egress: [{hosts: [a]}]}", "spec.egress[0].hosts[0]"},
+		{kinds.Sidecar, "{egress: [{}]}", "spec.egress[0].hosts"},
+		{kinds.Sidecar, "{egress: [{hosts: ['*/*']}, {hosts: ['*/*'], port: {number: 1, protocol: TCP, name: a}}]}", "spec.egress[0]"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '127.0.0.1:8080'}]}", ""},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: 'web:8080'}]}", "spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '1.2.3.4:8080'}]}", "~spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{port: {number: 80, protocol: HTTP, name: a}, defaultEndpoint: '127.0.0.1'}]}", "spec.ingress[0].defaultEndpoint"},
+		{kinds.Sidecar, "{ingress: [{bind: 1.2.3.4}]}", "spec.ingress[0].port"},
+		{kinds.Sidecar, "{workloadSelector: {labels: {a: 'b*'}}}", "spec.workloadSelector.labels.a"},
+
+		{pa, "{mtls: {mode: STRICT}}", ""},
+		{pa, "{portLevelMtls: {80: {mode: DISABLE}}}", "spec.portLevelMtls"},
+		{pa, "{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: DISABLE}}}", ""},
+		{pa, "{selector: {matchLabels: {a: b}}, portLevelMtls: {80000: {mode: DISABLE}}}", "spec.portLevelMtls.80000"},
+		{ap, "{}", ""},
+		{ap, "{action: DENY}", "spec.rules"},
+		{ap, "{action: CUSTOM, rules: [{}]}", "spec.provider.name"},
+		{ap, "{action: CUSTOM, provider: {name: a}, rules: [{}]}", ""},
+		{ap, "{provider: {name: a}, rules: [{}]}", "spec.provider"},
+		{ap, "{selector: {matchLabels: {a: b}}, targetRefs: [{kind: Service, name: a}]}", "spec.targetRefs"},
+		{ap, "{targetRefs: [{kind: Pod, name: a}]}", "spec.targetRefs[0].kind"},
+		{ap, policy("from: []"), "spec.rules[0].from"},
+		{ap, policy("from: [{}]"), "spec.rules[0].from[0].source"},
+		{ap, policy("from: [{source: {principals: []}}]"), "spec.rules[0].from[0].source.principals"},
+		{ap, policy("from: [{source: {ipBlocks: [1.2.3]}}]"), "spec.rules[0].from[0].source.ipBlocks[0]"},
+		{ap, policy("from: [{source: {serviceAccounts: [a/b], namespaces: [c]}}]"), "spec.rules[0].from[0].source.namespaces"},
+		{ap, policy("from: [{source: {serviceAccounts: [a/b/c]}}]"), "spec.rules[0].from[0].source.serviceAccounts[0]"},
+		{ap, policy("from: [{source: {principals: ['a*b']}}]"), "~spec.rules[0].from[0].source.principals[0]"},
+		{ap, policy("to: [{operation: {}}]"), "spec.rules[0].to[0].operation"},
+		{ap, policy("to: [{operation: {ports: ['x']}}]"), "spec.rules[0].to[0].operation.ports[0]"},
+		{ap, policy("to: [{operation: {paths: ['/a/{*}/b', '/{**}', '/a*']}}]"), ""},
+		{ap, policy("to: [{operation: {paths: ['/a{*}']}}]"), "spec.rules[0].to[0].operation.paths[0]"},
+		{ap, policy("when: [{key: 'request.headers[x]', values: [a]}]"), ""},
+		{ap, policy("when: [{key: source.ipp, values: [a]}]"), "spec.rules[0].when[0].key"},
+		{ap, policy("when: [{key: source.ip, values: [a]}]"), "spec.rules[0].when[0].values[0]"},
+		{ap, policy("when: [{key: destination.port, values: ['0']}]"), "spec.rules[0].when[0].values[0]"},
+		{ap, policy("when: [{key: source.namespace}]"), "spec.rules[0].when[0].values"},
+		{ap, policy("when: [{values: [a]}]"), "spec.rules[0].when[0].key"},
+		{ra, "{jwtRules: [{issuer: a, jwksUri: 'https://a/b'}]}", ""},
+		{ra, "{jwtRules: [{jwksUri: 'https://a/b'}]}", "spec.jwtRules[0].issuer"},
+		{ra, "{jwtRules: [{issuer: a, jwksUri: a/b}]}", "spec.jwtRules[0].jwksUri"},
+		{ra, "{jwtRules: [{issuer: a, jwksUri: 'https://a/b', jwks: '{\"keys\": []}'}]}", "spec.jwtRules[0].jwksUri"},
+		{ra, "{jwtRules: [{issuer: a, jwks: '{}'}]}", "spec.jwtRules[0].jwks"},
+		{ra, "{jwtRules: [{issuer: a, fromHeaders: [{prefix: a}]}]}", "spec.jwtRules[0].fromHeaders[0].name"},
+		{ra, "{jwtRules: [{issuer: a, timeout: 0s}]}", "spec.jwtRules[0].timeout"},
+
+		{ef, patch("applyTo: HTTP_FILTER, match: {proxy: {proxyVersion: '^1\\.2.*'}}, patch: {operation: INSERT_BEFORE, value: {name: a}}"), ""},
+		{ef, patch("patch: {operation: REMOVE}"), "spec.configPatches[0].applyTo"},
+		{ef, patch("applyTo: CLUSTER"), "spec.configPatches[0].patch.operation"},
+		{ef, patch("applyTo: CLUSTER, patch: {operation: MERGE}"), "spec.configPatches[0].patch.value"},
+		{ef, patch("applyTo: CLUSTER, patch: {operation: INSERT_FIRST, value: {}}"), "spec.configPatches[0].patch.operation"},
+		{ef, patch("applyTo: CLUSTER, match: {listener: {name: a}}, patch: {operation: REMOVE}"), "spec.configPatches[0].match.listener"},
+		{ef, patch("applyTo: CLUSTER, match: {proxy: {proxyVersion: '('}}, patch: {operation: REMOVE}"), "spec.configPatches[0].match.proxy.proxyVersion"},
+		{kinds.Telemetry, "{tracing: [{randomSamplingPercentage: 100.1}]}", "spec.tracing[0].randomSamplingPercentage"},
+		{kinds.Telemetry, "{tracing: [{providers: [{name: a}, {name: b}]}]}", "spec.tracing[0].providers"},
+		{kinds.Telemetry, "{tracing: [{customTags: {a: {literal: {}}}}]}", "spec.tracing[0].customTags.a.literal.value"},
+		{kinds.Telemetry, "{metrics: [{overrides: [{tagOverrides: {a: {operation: UPSERT}}}]}]}", "spec.metrics[0].overrides[0].tagOverrides.a.value"},
+		{kinds.Telemetry, "{accessLogging: [{filter: {}}]}", "spec.accessLogging[0].filter.expression"},
+		{kinds.Telemetry, "{accessLogging: [{providers: [{}]}]}", "spec.accessLogging[0].providers[0].name"},
+		{kinds.ProxyConfig, "{concurrency: -1}", "spec.concurrency"},
+		{kinds.ProxyConfig, "{environmentVariables: {'a=b': c}}", `spec.environmentVariables.a=b`},
+		{kinds.WasmPlugin, "{}", "spec.url"},
+		{kinds.WasmPlugin, "{url: 'ftp://a'}", "spec.url"},
+		{kinds.WasmPlugin, "{url: 'oci://a', sha256: abc}", "spec.sha256"},
+		{kinds.WasmPlugin, "{url: 'oci://a', vmConfig: {env: [{name: a, valueFrom: HOST, value: b}]}}", "spec.vmConfig.env[0].value"},
+		{kinds.TrafficExtension, "{}", "spec.wasm"},
+		{kinds.TrafficExtension, "{lua: {}}", "spec.lua.inlineCode"},
+		{kinds.TrafficExtension, "{wasm: {}}", "spec.wasm.url"},
+
+		{kinds.Service, "{ports: [{name: a, port: 80, targetPort: http}, {name: b, port: 80, protocol: UDP, targetPort: 53}]}", ""},
+		{kinds.Service, "{ports: [{port: 0}]}", "spec.ports[0].port"},
+		{kinds.Service, "{ports: [{name: a, port: 80}, {port: 81}]}", "spec.ports[1].name"},
+		{kinds.Service, "{ports: [{name: a, port: 80}, {name: b, port: 80}]}", "spec.ports[1].port"},
+		{kinds.Service, "{ports: [{port: 80, protocol: tcp}]}", "spec.ports[0].protocol"},
+		{kinds.Service, "{clusterIP: 1.2.3}", "spec.clusterIP"},
+		{kinds.Service, "{clusterIP: None}", ""},
+		{kinds.Service, "{type: ExternalName}", "spec.externalName"},
+		{kinds.KubeGateway, "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTPP}]}", "spec.listeners[0].protocol"},
+		{kinds.HTTPRoute, "{rules: [{matches: [{path: {type: RegularExpression, value: '('}}]}]}", "spec.rules[0].matches[0].path.value"},
+		{kinds.HTTPRoute, "{rules: [{matches: [{headers: [{name: a, type: RegularExpression, value: '('}]}]}]}", "spec.rules[0].matches[0].headers[0].value"},
+		{kinds.GRPCRoute, "{rules: [{matches: [{method: {type: RegularExpression, service: '('}}]}]}", "spec.rules[0].matches[0].method.service"},
+		{kinds.TCPRoute, "{rules: [{backendRefs: [{name: a, port: 80, weight: 0}]}]}", "~spec.rules[0].backendRefs"},
+	}
+}
+
+func TestSemantics(t *testing.T) {
+	for _, c := range semantics() {
+		r := decode(document(c.kind, "spec:\n  "+c.spec+"\n"))
+		var got []string
+		for _, d := range r.Findings() {
+			field := d.Field
+			if d.Severity == diag.Warning {
+				field = "~" + field
+			}
+			got = append(got, field)
+			if d.Line < 1 || d.Column < 1 || d.Object == "" {
+				t.Errorf("%s %s: no position or object in %+v", c.kind.Name, c.spec, d)
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s %s\n  found %v\n  want [%s]", c.kind.Name, c.spec, r.Findings(), c.want)
+		}
+		if usable := c.want == "" || c.want[0] == '~'; usable != (r.Documents[0].Object != nil) {
+			t.Errorf("%s %s: usable %v", c.kind.Name, c.spec, !usable)
+		}
+	}
+}
+
+// Every Istio kind has rules, and each rule a case that it refuses.
+func TestEveryIstioKindHasCases(t *testing.T) {
+	refused := map[*kinds.Kind]bool{}
+	for _, c := range semantics() {
+		if c.want != "" && c.want[0] != '~' {
+			refused[c.kind] = true
+		}
+	}
+	for _, k := range kinds.All() {
+		if k.Istio && (rules(k) == nil || !refused[k]) {
+			t.Errorf("%s has no rules or no case", k.Name)
+		}
+	}
+}
+
+func TestRegexBudgetOfAnObject(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("{hosts: [a], http: [")
+	for range 30 {
+		b.WriteString("{match: [{uri: {regex: 'a{900}b{900}'}}], route: [{destination: {host: a}}]}, ")
+	}
+	r := decode(document(kinds.VirtualService, "spec:\n  "+b.String()+"]}\n"))
+	if len(r.Findings()) == 0 || !strings.Contains(r.Findings()[0].Message, "50000") || r.Documents[0].Object != nil {
+		t.Errorf("findings %v", r.Findings())
+	}
+}

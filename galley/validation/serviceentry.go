@@ -1,0 +1,287 @@
+package validation
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+func serviceEntry(p place) {
+	p.required("hosts")
+	resolution := p.at("resolution").text()
+	if resolution == "" {
+		resolution = "NONE"
+	}
+	endpoints := p.at("endpoints").items()
+	wild := false
+	seen := unique{}
+	for _, h := range p.at("hosts").items() {
+		seen.add(h, "host")
+		if h.is("*") {
+			h.bad("name the domain, such as *.example.com", "host * would take all traffic")
+			continue
+		}
+		h.wildcardHost()
+		wild = wild || strings.HasPrefix(h.text(), "*")
+	}
+	cidr := false
+	for _, a := range p.at("addresses").items() {
+		a.subnet()
+		if _, err := netip.ParsePrefix(a.text()); err == nil {
+			cidr = true
+			if resolution != "NONE" && resolution != "STATIC" {
+				a.bad("write single addresses", "a CIDR range can only be used with resolution NONE or STATIC")
+			}
+		}
+	}
+	p.at("exportTo").exportTo()
+	p.at("workloadSelector").workload("labels")
+	p.exclusive("workloadSelector", "endpoints")
+	ports := servicePorts(p)
+	for _, e := range endpoints {
+		endpoint(e, ports)
+	}
+	resolutionRules(p, resolution, wild, cidr, endpoints)
+}
+
+// servicePorts judges the ports and gives their names.
+func servicePorts(p place) map[string]bool {
+	names, numbers := unique{}, unique{}
+	known := map[string]bool{}
+	if p.at("ports").empty() {
+		p.at("ports").warn("add ports", "without ports the service cannot be called")
+	}
+	for _, port := range p.at("ports").items() {
+		port.at("number").port()
+		numbers.add(port.at("number"), "port number")
+		if port.required("name") {
+			names.add(port.at("name"), "port name")
+			known[port.at("name").text()] = true
+		}
+		if !port.at("protocol").empty() {
+			port.at("protocol").protocol()
+		}
+		port.at("targetPort").optionalPort()
+	}
+	return known
+}
+
+func resolutionRules(p place, resolution string, wild, cidr bool, endpoints []place) {
+	res := p.at("resolution")
+	selects := !p.at("workloadSelector").absent()
+	switch resolution {
+	case "NONE":
+		if len(endpoints) > 0 {
+			p.at("endpoints").bad("set resolution to STATIC or DNS", "with resolution NONE traffic goes to the address that was called: there can be no endpoints")
+		}
+		if selects && !p.at("resolution").absent() {
+			res.warn("set resolution to STATIC", "with resolution NONE the selected workloads are not used")
+		}
+	case "STATIC":
+		for _, e := range endpoints {
+			if a := e.at("address"); !isIP(a.text()) && !strings.HasPrefix(a.text(), "unix://") && !a.empty() {
+				a.bad("write an IP address, or set resolution to DNS", "with resolution STATIC %q must be an IP address", a.text())
+			}
+		}
+		if len(endpoints) == 0 && !selects {
+			res.warn("add endpoints or a workloadSelector", "with resolution STATIC and no endpoints every request fails")
+		}
+	case "DNS", "DNS_ROUND_ROBIN":
+		if resolution == "DNS_ROUND_ROBIN" && len(endpoints) > 1 {
+			p.at("endpoints").bad("keep one, or set resolution to DNS", "DNS_ROUND_ROBIN takes at most one endpoint")
+		}
+		if len(endpoints) == 0 && wild && !selects {
+			p.at("hosts").bad("add endpoints, or set resolution to DYNAMIC_DNS", "a wildcard host cannot be resolved: with resolution %s and no endpoints every host must be a whole name", resolution)
+		}
+		for _, e := range endpoints {
+			if a := e.at("address"); strings.HasPrefix(a.text(), "unix://") {
+				a.bad("write a host name, or set resolution to STATIC", "a socket has no name to resolve")
+			}
+		}
+	case "DYNAMIC_DNS":
+		if len(endpoints) > 0 {
+			p.at("endpoints").bad("remove them", "with resolution DYNAMIC_DNS the host that was called is resolved")
+		}
+		if !wild {
+			res.bad("set resolution to DNS", "DYNAMIC_DNS is for wildcard hosts")
+		}
+	}
+	if cidr && len(endpoints) > 0 && resolution == "STATIC" {
+		p.at("addresses").warn("", "traffic to the whole range goes to the endpoints")
+	}
+}
+
+// endpoint judges one endpoint of a ServiceEntry, whose ports may be told apart by name.
+func endpoint(e place, ports map[string]bool) {
+	workload(e)
+	e.at("ports").each(func(name string, number place) {
+		if !ports[name] {
+			number.bad("use the name of a port of the service", "port %q is none of the service's", name)
+		}
+	})
+}
+
+// workload judges the fields that WorkloadEntry and the endpoints of a ServiceEntry share.
+func workload(w place) {
+	address := w.at("address")
+	switch path, unix := strings.CutPrefix(address.text(), "unix://"); {
+	case address.empty():
+		if w.at("network").empty() {
+			w.missing("address", "add address", "address is required")
+		}
+	case unix:
+		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
+			address.bad("write unix:///absolute/path", "the path of a socket must be absolute")
+		}
+		if !w.at("ports").empty() {
+			w.at("ports").bad("remove them", "a socket has no ports")
+		}
+	case strings.Contains(address.text(), "*"):
+		address.bad("write one address", "an address cannot be a wildcard")
+	case !isIP(address.text()) && !isHost(address.text()):
+		address.bad("write an IP address or a host name", "%q is not an address", address.text())
+	}
+	w.at("ports").each(func(name string, number place) {
+		if name == "" {
+			number.bad("name the port", "an empty port name")
+		}
+		number.between(1, 65535)
+	})
+	w.at("labels").labels()
+	if l := w.at("locality"); strings.Contains(l.text(), "*") || strings.Count(l.text(), "/") > 2 {
+		l.bad("write region/zone/subzone", "%q is not a locality", l.text())
+	}
+}
+
+func workloadEntry(p place) { workload(p) }
+
+func workloadGroup(p place) {
+	p.at("metadata").at("labels").labels()
+	if p.at("template").absent() {
+		p.missing("template", "add template: {}", "template is required")
+	}
+	t := p.at("template")
+	if a := t.at("address"); !a.empty() {
+		a.warn("remove it", "the address comes from the workload that registers")
+	}
+	t.at("labels").labels()
+	t.at("ports").each(func(_ string, number place) { number.between(1, 65535) })
+	probe := p.at("probe")
+	if probe.absent() {
+		return
+	}
+	for _, f := range []string{"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"} {
+		probe.at(f).atLeast(0)
+	}
+	for _, f := range []string{"httpGet", "tcpSocket", "grpc"} {
+		if m := probe.at(f); !m.absent() {
+			m.at("port").port()
+		}
+	}
+	http := probe.at("httpGet")
+	if path := http.at("path"); !path.empty() && !strings.HasPrefix(path.text(), "/") {
+		path.bad("begin it with /", "%q is not a path", path.text())
+	}
+	if s := http.at("scheme"); !s.empty() && !strings.EqualFold(s.text(), "http") && !strings.EqualFold(s.text(), "https") {
+		s.bad("use HTTP or HTTPS", "unknown scheme %q", s.text())
+	}
+	for _, h := range http.at("httpHeaders").items() {
+		h.at("name").headerName(h.at("name").text())
+	}
+	if x := probe.at("exec"); !x.absent() {
+		x.required("command")
+	}
+}
+
+func sidecar(p place) {
+	p.at("workloadSelector").workload("labels")
+	connectionPool(p.at("inboundConnectionPool"))
+	if e := p.at("outboundTrafficPolicy").at("egressProxy"); !e.absent() {
+		destination(e)
+		if e.at("port").absent() {
+			e.missing("port", "add port", "port is required")
+		}
+	}
+	numbers := unique{}
+	for _, in := range p.at("ingress").items() {
+		if in.required("port") {
+			in.at("port").at("number").port()
+			in.at("port").at("protocol").protocol()
+			numbers.add(in.at("port").at("number"), "port")
+		}
+		if b := in.at("bind"); !b.empty() && !isIP(b.text()) {
+			b.bad("write an IP address", "cannot bind to %q", b.text())
+		}
+		if d := in.at("defaultEndpoint"); !d.empty() {
+			defaultEndpoint(d)
+		}
+		if t := in.at("tls"); !t.absent() {
+			if t.at("mode").is("ISTIO_MUTUAL") || t.at("mode").is("AUTO_PASSTHROUGH") {
+				t.at("mode").bad("use SIMPLE, MUTUAL or OPTIONAL_MUTUAL", "mode %s cannot be used in a Sidecar", t.at("mode").text())
+			}
+			serverTLS(t)
+		}
+		connectionPool(in.at("connectionPool"))
+	}
+	egress := p.at("egress").items()
+	listeners := unique{}
+	for i, out := range egress {
+		out.required("hosts")
+		for _, h := range out.at("hosts").items() {
+			h.qualifiedHost("*", ".", "~")
+		}
+		port := out.at("port")
+		if port.absent() {
+			if i != len(egress)-1 {
+				out.bad("move it to the end", "a listener without port takes what the others leave, so it comes last")
+			}
+			if b := out.at("bind"); !b.empty() {
+				b.bad("add port", "bind needs a port")
+			}
+			continue
+		}
+		bind := out.at("bind").text()
+		socket := strings.HasPrefix(bind, "unix:")
+		if !socket {
+			port.at("number").port()
+		}
+		port.at("protocol").protocol()
+		if bind != "" && !socket && !isIP(bind) {
+			out.at("bind").bad("write an IP address or unix:///path", "cannot bind to %q", bind)
+		}
+		if socket && !out.at("captureMode").absent() && !out.at("captureMode").is("DEFAULT") && !out.at("captureMode").is("NONE") {
+			out.at("captureMode").bad("use NONE", "traffic of a socket cannot be captured")
+		}
+		if first, dup := listeners[bind+" "+port.at("number").text()]; dup {
+			port.bad("choose another port", "the port is already used at %s", first)
+		}
+		listeners[bind+" "+port.at("number").text()] = out.path
+	}
+}
+
+// defaultEndpoint judges where an ingress listener forwards to: a port of this host or pod, or a socket.
+func defaultEndpoint(d place) {
+	if path, unix := strings.CutPrefix(d.text(), "unix://"); unix {
+		if path == "" {
+			d.bad("write unix:///path", "the socket has no path")
+		}
+		return
+	}
+	i := strings.LastIndexByte(d.text(), ':')
+	if i < 0 {
+		d.bad("write 127.0.0.1:PORT", "%q has no port", d.text())
+		return
+	}
+	switch strings.Trim(d.text()[:i], "[]") {
+	case "127.0.0.1", "0.0.0.0", "::1", "::":
+	default:
+		if !isIP(strings.Trim(d.text()[:i], "[]")) {
+			d.bad("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "%q is not an IP address", d.text()[:i])
+			break
+		}
+		d.warn("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "a cluster's API server refuses an endpoint that is not this pod, such as %q", d.text()[:i])
+	}
+	if n, err := strconv.Atoi(d.text()[i+1:]); err != nil || n < 1 || n > 65535 {
+		d.bad("write a port from 1 to 65535", "%q is not a port", d.text()[i+1:])
+	}
+}

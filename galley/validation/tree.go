@@ -1,0 +1,319 @@
+package validation
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+)
+
+// shape is the JSON type of a node.
+type shape int
+
+const (
+	null shape = iota
+	boolean
+	number
+	text
+	list
+	mapping
+)
+
+func (s shape) String() string {
+	return [...]string{"null", "a boolean", "a number", "a string", "a list", "a mapping"}[s]
+}
+
+// pos is a place in a file. Both count from 1, the column in characters.
+type pos struct{ line, col int }
+
+// node is a JSON value that knows where it was written.
+type node struct {
+	pos
+	shape  shape
+	plain  bool   // a scalar without quotes
+	value  string // boolean and number: the JSON token; text: the string
+	fields []field
+	items  []*node
+}
+
+// field is one entry of a mapping; pos is that of its name.
+type field struct {
+	pos
+	name  string
+	value *node
+}
+
+func (n *node) get(name string) *node {
+	if n == nil {
+		return nil
+	}
+	for i := range n.fields {
+		if n.fields[i].name == name {
+			return n.fields[i].value
+		}
+	}
+	return nil
+}
+
+// str gives the text at a path of field names, or "".
+func (n *node) str(path ...string) string {
+	for _, name := range path {
+		n = n.get(name)
+	}
+	if n == nil || n.shape != text {
+		return ""
+	}
+	return n.value
+}
+
+func (n *node) remove(name string) {
+	for i := range n.fields {
+		if n.fields[i].name == name {
+			n.fields = append(n.fields[:i], n.fields[i+1:]...)
+			return
+		}
+	}
+}
+
+// describe names a node's type for a message. Values are left out: they may be secret.
+func (n *node) describe() string {
+	return n.shape.String()
+}
+
+// valueBudget bounds how many values the documents of one file may hold, with all that aliases repeat. A value takes some hundred bytes in memory,
+// but only two in the text.
+const valueBudget = 200_000
+
+// treeBuilder makes trees of the documents of one file.
+type treeBuilder struct {
+	maxDepth int
+	values   int                 // built so far
+	open     map[*yaml.Node]bool // anchors being expanded, to find one that holds itself
+	report   func(p pos, path, code, fix, format string, args ...any)
+	dead     bool // the document cannot be used at all
+}
+
+func (b *treeBuilder) fail(n *yaml.Node, path, fix, format string, args ...any) *node {
+	if !b.dead {
+		b.dead = true
+		b.report(pos{n.Line, n.Column}, path, "Limit", fix, format, args...)
+	}
+	return &node{pos: pos{n.Line, n.Column}}
+}
+
+func (b *treeBuilder) build(n *yaml.Node, path string, depth int) *node {
+	if b.dead {
+		return &node{pos: pos{n.Line, n.Column}}
+	}
+	if depth > b.maxDepth {
+		return b.fail(n, "", "nest less deeply", "values are nested more than %d levels deep", b.maxDepth)
+	}
+	if b.values++; b.values > valueBudget {
+		return b.fail(n, path, "split the file, and write aliases out", "the file holds more than %d values, counting what aliases repeat", valueBudget)
+	}
+	at := pos{n.Line, n.Column}
+	switch n.Kind {
+	case yaml.AliasNode:
+		if b.open[n.Alias] {
+			return b.fail(n, path, "write the value out", "alias *%s stands inside its own anchor", n.Value)
+		}
+		b.open[n.Alias] = true
+		out := b.build(n.Alias, path, depth)
+		delete(b.open, n.Alias)
+		return out
+	case yaml.SequenceNode:
+		out := &node{pos: at, shape: list, items: make([]*node, 0, len(n.Content))}
+		for i, item := range n.Content {
+			out.items = append(out.items, b.build(item, indexPath(path, i), depth+1))
+		}
+		return out
+	case yaml.MappingNode:
+		return b.mapping(n, path, depth)
+	case yaml.ScalarNode:
+		return b.scalar(n, path)
+	}
+	return &node{pos: at}
+}
+
+func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
+	out := &node{pos: pos{n.Line, n.Column}, shape: mapping, fields: make([]field, 0, len(n.Content)/2)}
+	first := make(map[string]pos, len(n.Content)/2)
+	var merges []*yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		at := pos{k.Line, k.Column}
+		if k.Kind == yaml.AliasNode {
+			k = k.Alias
+		}
+		if k.Kind != yaml.ScalarNode {
+			b.report(at, path, "WrongType", "use a plain name", "a field name cannot be a list or a mapping")
+			continue
+		}
+		if k.Tag == "!!merge" {
+			merges = append(merges, v)
+			continue
+		}
+		name := k.Value
+		if p, dup := first[name]; dup {
+			b.report(at, fieldPath(path, name), "DuplicateKey", "keep one of the two", "field %q is given twice, first on line %d", name, p.line)
+			continue
+		}
+		first[name] = at
+		out.fields = append(out.fields, field{pos: at, name: name, value: b.build(v, fieldPath(path, name), depth+1)})
+	}
+	// What the mapping says itself wins over what it merges, and an earlier merge over a later one.
+	for _, m := range merges {
+		sources := []*yaml.Node{m}
+		if m.Kind == yaml.SequenceNode {
+			sources = m.Content
+		}
+		for _, source := range sources {
+			merged := b.build(source, path, depth+1)
+			if b.dead {
+				break
+			}
+			if merged.shape != mapping {
+				b.report(pos{source.Line, source.Column}, path, "WrongType", "merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
+				continue
+			}
+			for _, f := range merged.fields {
+				if _, dup := first[f.name]; !dup {
+					first[f.name] = f.pos
+					out.fields = append(out.fields, f)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
+	out := &node{pos: pos{n.Line, n.Column}, shape: text, value: n.Value, plain: n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0}
+	switch n.Tag {
+	case "!!str", "!!timestamp":
+		return out
+	case "!!null":
+		out.shape = null
+		return out
+	case "!!bool", "!!int", "!!float":
+		var v any
+		if err := n.Decode(&v); err != nil {
+			b.report(out.pos, path, "WrongType", "remove the tag", "the value does not fit its tag %s", n.Tag)
+			return out
+		}
+		token, err := jsonToken(n.Value, v)
+		if err != nil {
+			return out // not a number in JSON, such as .inf: its text is what a decoder can judge
+		}
+		out.shape, out.value = number, token
+		if n.Tag == "!!bool" {
+			out.shape = boolean
+		}
+		return out
+	}
+	b.report(out.pos, path, "WrongType", "remove the tag", "tag %s has no meaning here", n.Tag)
+	return out
+}
+
+// jsonToken writes a YAML scalar as JSON. Numbers keep their digits where JSON allows them, so that none loses precision.
+func jsonToken(raw string, v any) (string, error) {
+	switch v := v.(type) {
+	case bool:
+		return strconv.FormatBool(v), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return "", fmt.Errorf("not a number")
+		}
+		if json.Valid([]byte(raw)) {
+			return raw, nil
+		}
+		return strconv.FormatFloat(v, 'g', -1, 64), nil
+	default:
+		if json.Valid([]byte(raw)) {
+			return raw, nil
+		}
+		return fmt.Sprint(v), nil
+	}
+}
+
+// appendJSON writes the tree as JSON, and where each of its values begins in the text.
+func (n *node) appendJSON(buf []byte, marks *[]mark) []byte {
+	*marks = append(*marks, mark{len(buf), n.pos})
+	switch n.shape {
+	case null:
+		return append(buf, "null"...)
+	case boolean, number:
+		return append(buf, n.value...)
+	case text:
+		return appendString(buf, n.value)
+	case list:
+		buf = append(buf, '[')
+		for i, item := range n.items {
+			if i > 0 {
+				buf = append(buf, ',')
+			}
+			buf = item.appendJSON(buf, marks)
+		}
+		return append(buf, ']')
+	}
+	buf = append(buf, '{')
+	for i, f := range n.fields {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		*marks = append(*marks, mark{len(buf), f.pos})
+		buf = appendString(buf, f.name)
+		buf = append(buf, ':')
+		buf = f.value.appendJSON(buf, marks)
+	}
+	return append(buf, '}')
+}
+
+func (n *node) json() []byte {
+	var marks []mark
+	return n.appendJSON(nil, &marks)
+}
+
+func appendString(buf []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		return append(buf, `""`...) // a string always has a JSON form
+	}
+	return append(buf, quoted...)
+}
+
+// mark is where in a JSON text the value from pos begins.
+type mark struct {
+	offset int
+	pos    pos
+}
+
+// find gives the position of the last value that begins at or before offset.
+func find(marks []mark, offset int) pos {
+	p := pos{1, 1}
+	for _, m := range marks {
+		if m.offset > offset {
+			break
+		}
+		p = m.pos
+	}
+	return p
+}
+
+func fieldPath(path, name string) string {
+	if name == "" || strings.ContainsAny(name, `.[]"/ `) {
+		name = strconv.Quote(name)
+		return path + "[" + name + "]"
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func indexPath(path string, i int) string {
+	return path + "[" + strconv.Itoa(i) + "]"
+}

@@ -1,0 +1,369 @@
+package validation
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func virtualService(p place) {
+	mesh := p.at("gateways").absent() || slices.ContainsFunc(p.at("gateways").items(), func(g place) bool { return g.is("mesh") })
+	hosts := p.at("hosts").items()
+	p.at("gateways").gatewayNames()
+	p.at("exportTo").exportTo()
+	seen := unique{}
+	for _, h := range hosts {
+		h.wildcardHost()
+		seen.add(h, "host")
+		if mesh && h.is("*") {
+			h.bad("name the hosts, or bind the object to a gateway", "host * cannot be used for the mesh: it would take all traffic")
+		}
+	}
+	if len(hosts) == 0 {
+		// Without hosts it is a delegate: its routes are used where another one refers to it.
+		for _, f := range []string{"tls", "tcp", "gateways"} {
+			if !p.at(f).empty() {
+				p.missing("hosts", "add the hosts", "hosts is required: without, the object is a delegate and may only have http")
+				break
+			}
+		}
+	}
+	if p.at("http").empty() && p.at("tls").empty() && p.at("tcp").empty() {
+		p.missing("http", "add a route", "one of http, tls and tcp is required")
+	}
+	names := unique{}
+	catchAll := ""
+	for _, r := range p.at("http").items() {
+		names.add(r.at("name"), "route name")
+		httpRoute(r, len(hosts) == 0)
+		if catchAll != "" {
+			r.warn("move it before the other, or give that one a match", "the route is never reached: %s already takes every request", catchAll)
+		} else if takesAll(r) {
+			catchAll = r.path
+		}
+	}
+	for _, r := range p.at("tls").items() {
+		tlsRoute(r, hosts)
+	}
+	for _, r := range p.at("tcp").items() {
+		tcpRoute(r)
+	}
+}
+
+// takesAll tells a route that has no condition at all, so that those after it are dead.
+func takesAll(r place) bool {
+	matches := r.at("match").items()
+	if len(matches) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(matches, func(m place) bool {
+		for _, f := range m.node.fields {
+			if f.name != "name" && f.name != "statPrefix" && f.name != "ignoreUriCase" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func httpRoute(r place, delegated bool) {
+	for _, m := range r.at("match").items() {
+		httpMatch(m)
+	}
+	does := r.exclusive("route", "redirect", "directResponse", "delegate")
+	if len(does) == 0 {
+		r.missing("route", "add a route, a redirect or a directResponse", "one of route, redirect, directResponse and delegate is required")
+	}
+	if d := r.at("delegate"); !d.absent() {
+		d.required("name")
+		if delegated {
+			d.bad("write its routes here", "a delegate cannot delegate further")
+		}
+	}
+	if r.at("route").absent() {
+		for _, f := range []string{"fault", "mirror", "mirrors", "rewrite"} {
+			if at := r.at(f); !at.absent() && (f != "fault" || r.at("redirect").absent()) && r.at("delegate").absent() {
+				at.bad("remove it", "%s has no meaning without a route", f)
+			}
+		}
+	}
+	redirect(r.at("redirect"))
+	if d := r.at("directResponse"); !d.absent() {
+		if d.required("status") {
+			d.at("status").between(200, 599)
+		}
+		if body := d.at("body").at("string"); len(body.text()) > 1<<20 {
+			body.bad("serve it from a backend", "the body is larger than 1 MiB")
+		}
+	}
+	if w := r.at("rewrite"); !w.absent() {
+		if w.at("uri").absent() && w.at("authority").absent() && w.at("uriRegexRewrite").absent() {
+			w.bad("add uri, authority or uriRegexRewrite", "the rewrite rewrites nothing")
+		}
+		w.exclusive("uri", "uriRegexRewrite")
+		if x := w.at("uriRegexRewrite"); !x.absent() && x.required("match") {
+			x.at("match").regexp()
+		}
+	}
+	r.at("timeout").timeout()
+	retries(r.at("retries"))
+	fault(r.at("fault"))
+	cors(r.at("corsPolicy"))
+	r.exclusive("mirror", "mirrors")
+	mirror(r)
+	headers(r.at("headers"))
+	weights(r.at("route"))
+	for _, d := range r.at("route").items() {
+		headers(d.at("headers"))
+	}
+}
+
+func httpMatch(m place) {
+	for _, f := range []string{"uri", "scheme", "method", "authority"} {
+		stringMatch(m.at(f))
+	}
+	for _, f := range []string{"headers", "withoutHeaders", "queryParams"} {
+		m.at(f).each(func(name string, match place) {
+			if f != "queryParams" {
+				match.headerName(name)
+			}
+			// An empty match tests that the header is there.
+			match.at("regex").regexp()
+		})
+	}
+	m.at("port").optionalPort()
+	m.workload("sourceLabels")
+	m.at("gateways").gatewayNames()
+}
+
+func stringMatch(m place) {
+	if m.absent() {
+		return
+	}
+	if m.empty() {
+		m.bad("add exact, prefix or regex", "the match has no value")
+		return
+	}
+	for _, f := range []string{"prefix", "regex"} {
+		if at := m.at(f); !at.absent() && at.empty() {
+			at.bad("write what to match", "%s is empty", f)
+		}
+	}
+	m.at("regex").regexp()
+}
+
+func redirect(r place) {
+	if r.absent() {
+		return
+	}
+	if r.empty() {
+		r.bad("add uri, authority, scheme or port", "the redirect leads back to where it came from")
+	}
+	if code := r.at("redirectCode"); !code.absent() && !slices.Contains([]string{"0", "301", "302", "303", "307", "308"}, code.text()) {
+		code.bad("use 301, 302, 303, 307 or 308", "%s is not the code of a redirect", code.text())
+	}
+	r.at("port").optionalPort()
+	if s := r.at("scheme"); !s.absent() && !s.is("http") && !s.is("https") {
+		s.bad("use http or https", "unknown scheme %q", s.text())
+	}
+	r.exclusive("uri", "prefixRewrite")
+}
+
+func retries(r place) {
+	if r.absent() {
+		return
+	}
+	r.at("attempts").atLeast(0)
+	r.at("perTryTimeout").timeout()
+	r.at("backoff").interval()
+	if on := r.at("retryOn"); !on.empty() {
+		for cond := range strings.SplitSeq(on.text(), ",") {
+			cond = strings.TrimSpace(cond)
+			if code, err := strconv.Atoi(cond); err == nil && code >= 100 && code <= 599 {
+				continue
+			}
+			if !slices.Contains(retryConditions(), cond) {
+				on.bad(unknownName(cond, retryConditions()), "unknown retry condition %q", cond)
+			}
+		}
+	}
+}
+
+// retryConditions are those of x-envoy-retry-on and x-envoy-retry-grpc-on.
+func retryConditions() []string {
+	return []string{
+		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited", "retriable-4xx", "refused-stream", "retriable-status-codes",
+		"retriable-headers", "http3-post-connect-failure", "cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
+	}
+}
+
+func percent(p place) {
+	if !p.absent() {
+		p.at("value").between(0, 100)
+	}
+}
+
+func fault(f place) {
+	if f.absent() {
+		return
+	}
+	if f.empty() {
+		f.bad("add delay or abort", "the fault does nothing")
+	}
+	if d := f.at("delay"); !d.absent() {
+		percent(d.at("percentage"))
+		d.at("percent").between(0, 100)
+		if d.at("fixedDelay").absent() && d.at("exponentialDelay").absent() {
+			d.missing("fixedDelay", "add fixedDelay", "a delay needs its length")
+		}
+		d.at("fixedDelay").interval()
+		if e := d.at("exponentialDelay"); !e.absent() {
+			e.bad("use fixedDelay", "exponentialDelay is not supported")
+		}
+	}
+	if a := f.at("abort"); !a.absent() {
+		percent(a.at("percentage"))
+		a.at("httpStatus").between(200, 599)
+		if s := a.at("grpcStatus"); !s.absent() && !slices.Contains(grpcStatuses(), strings.ToUpper(s.text())) {
+			s.bad(unknownName(s.text(), grpcStatuses()), "unknown gRPC status %q", s.text())
+		}
+		if e := a.at("http2Error"); !e.absent() {
+			e.bad("use httpStatus or grpcStatus", "http2Error is not supported")
+		}
+		if a.at("httpStatus").absent() && a.at("grpcStatus").absent() && a.at("http2Error").absent() {
+			a.missing("httpStatus", "add httpStatus or grpcStatus", "an abort needs its status")
+		}
+	}
+}
+
+func grpcStatuses() []string {
+	return []string{
+		"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+		"FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+	}
+}
+
+func cors(c place) {
+	if c.absent() {
+		return
+	}
+	for _, o := range c.at("allowOrigins").items() {
+		stringMatch(o)
+	}
+	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*"}
+	for _, m := range c.at("allowMethods").items() {
+		if !slices.Contains(methods, m.text()) {
+			m.bad(unknownName(m.text(), methods), "unknown method %q", m.text())
+		}
+	}
+	for _, f := range []string{"allowHeaders", "exposeHeaders"} {
+		for _, h := range c.at(f).items() {
+			h.headerName(h.text())
+		}
+	}
+	c.at("maxAge").timeout()
+}
+
+func headers(h place) {
+	for _, side := range []string{"request", "response"} {
+		for _, op := range []string{"set", "add"} {
+			h.at(side).at(op).each(func(name string, value place) { value.headerName(name) })
+		}
+		for _, name := range h.at(side).at("remove").items() {
+			name.headerName(name.text())
+		}
+	}
+}
+
+func mirror(r place) {
+	if m := r.at("mirror"); !m.absent() {
+		destination(m)
+	}
+	for _, m := range r.at("mirrors").items() {
+		if m.required("destination") {
+			destination(m.at("destination"))
+		}
+		percent(m.at("percentage"))
+	}
+	percent(r.at("mirrorPercentage"))
+	r.at("mirrorPercent").between(0, 100)
+}
+
+// weights judges a list of weighted destinations.
+func weights(p place) {
+	sum := 0.0
+	for _, d := range p.items() {
+		if d.required("destination") {
+			destination(d.at("destination"))
+		}
+		d.at("weight").atLeast(0)
+		sum += d.at("weight").number()
+	}
+	if len(p.items()) > 1 && sum <= 0 {
+		p.bad("give at least one destination a weight", "the weights of the destinations add up to 0: none would get traffic")
+	}
+	if sum > math.MaxUint32 {
+		p.bad("use smaller weights", "the weights add up to more than %d", uint32(math.MaxUint32))
+	}
+}
+
+func destination(d place) {
+	if d.required("host") {
+		d.at("host").host()
+	}
+	if s := d.at("subset"); !s.empty() {
+		s.subsetName()
+	}
+	if port := d.at("port"); !port.absent() {
+		port.at("number").port()
+	}
+}
+
+func tlsRoute(r place, hosts []place) {
+	r.required("match")
+	for _, m := range r.at("match").items() {
+		m.required("sniHosts")
+		for _, sni := range m.at("sniHosts").items() {
+			sni.wildcardHost()
+			if !slices.ContainsFunc(hosts, func(h place) bool { return covers(h.text(), sni.text()) }) {
+				sni.warn("add it to hosts", "SNI host %q is none of the object's hosts", sni.text())
+			}
+		}
+		l4Match(m)
+	}
+	l4Route(r)
+}
+
+// covers tells whether every name that matches b also matches a.
+func covers(a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	if suffix, wild := strings.CutPrefix(a, "*"); wild {
+		return strings.HasSuffix(b, suffix)
+	}
+	return a == b
+}
+
+func tcpRoute(r place) {
+	for _, m := range r.at("match").items() {
+		l4Match(m)
+		if s := m.at("sourceSubnet"); !s.empty() {
+			s.subnet()
+		}
+	}
+	l4Route(r)
+}
+
+func l4Match(m place) {
+	for _, s := range m.at("destinationSubnets").items() {
+		s.subnet()
+	}
+	m.at("port").optionalPort()
+	m.workload("sourceLabels")
+	m.at("gateways").gatewayNames()
+}
+
+func l4Route(r place) {
+	r.required("route")
+	weights(r.at("route"))
+}
