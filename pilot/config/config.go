@@ -1,0 +1,38 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Handler takes the changes that happened together, in the order of Sort, each object at most once. A source calls it from one goroutine, and the next
+// call comes after it has returned. The first call of a source brings everything that it has, and may be empty. The slice is the handler's to keep.
+type Handler func([]kinds.Change)
+
+// Equal tells whether two objects are the same for every reader. Where they were written does not count.
+func Equal(a, b *kinds.Object) bool {
+	if a.Key != b.Key || a.UID != b.UID || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) {
+		return false
+	}
+	if m, ok := a.Spec.(proto.Message); ok && a.Kind.Istio {
+		return proto.Equal(m, b.Spec.(proto.Message))
+	}
+	return reflect.DeepEqual(a.Spec, b.Spec)
+}
+
+// Sort puts changes in the order of kinds.All, then of namespace and name.
+func Sort(changes []kinds.Change) {
+	rank := map[*kinds.Kind]int{}
+	for i, k := range kinds.All() {
+		rank[k] = i
+	}
+	slices.SortFunc(changes, func(a, b kinds.Change) int {
+		return cmp.Or(cmp.Compare(rank[a.Kind], rank[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}

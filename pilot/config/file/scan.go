@@ -1,0 +1,185 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// stamp changes when a file does, as far as its metadata shows.
+type stamp struct {
+	dev, inode uint64
+	size       int64
+	changed    time.Time
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), changed: info.ModTime()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.dev, s.inode = uint64(st.Dev), st.Ino //nolint:unconvert // Dev is narrower on other systems
+	}
+	return s
+}
+
+// entry is one file to read.
+type entry struct {
+	path  string // below the directory
+	stamp stamp
+}
+
+// listing is what a walk through the tree found.
+type listing struct {
+	files    []entry          // in byte order of their paths
+	dirs     map[string]stamp // for the watch; the directory itself is "."
+	unknown  []string         // files and directories that are there but could not be looked at
+	findings []diag.Diagnostic
+	err      error // the directory itself could not be read
+}
+
+// hides tells whether the listing cannot say if the file still exists.
+func (l *listing) hides(file string) bool {
+	return l.err != nil || slices.ContainsFunc(l.unknown, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })
+}
+
+// maxDirDepth bounds the depth of the tree.
+const maxDirDepth = 64
+
+// walker lists one tree. Everything is opened below root, which refuses links that lead out.
+type walker struct {
+	opts Options
+	root *os.Root
+	seen map[[2]uint64]bool // directories, which links may show twice
+	listing
+}
+
+func list(opts Options) listing {
+	// Opened anew each time: what is mounted or linked there may have been exchanged.
+	root, err := os.OpenRoot(opts.Dir)
+	if err != nil {
+		return listing{err: err}
+	}
+	defer root.Close() //nolint:errcheck // only read
+	w := walker{opts: opts, root: root, seen: map[[2]uint64]bool{}, listing: listing{dirs: map[string]stamp{}}}
+	if err := w.dir(".", 0); err != nil {
+		return listing{err: err}
+	}
+	slices.SortFunc(w.files, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	w.bound()
+	return w.listing
+}
+
+func (w *walker) find(file, code, fix, format string, args ...any) {
+	w.findings = append(w.findings, diag.Diagnostic{
+		Severity: diag.Error, Code: code, Message: fmt.Sprintf(format, args...), Fix: fix, File: filepath.Join(w.opts.Dir, file),
+	})
+}
+
+// skip notes what could not be looked at. What it held before stays in force.
+func (w *walker) skip(file string, err error) {
+	var in *fs.PathError
+	if errors.As(err, &in) {
+		err = in.Err
+	}
+	fix := "what it said before stays in force"
+	if strings.Contains(err.Error(), "escapes") {
+		fix = "only links that stay below the config directory are followed"
+	}
+	w.unknown = append(w.unknown, file)
+	w.find(file, "Unreadable", fix, "cannot be read: %v", err)
+}
+
+func (w *walker) dir(dir string, depth int) error {
+	if depth > maxDirDepth {
+		w.unknown = append(w.unknown, dir)
+		w.find(dir, "Limit", "move it up", "directories are nested more than %d levels deep", maxDirDepth)
+		return nil
+	}
+	f, err := w.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	at := stampOf(info)
+	if w.seen[[2]uint64{at.dev, at.inode}] {
+		return nil
+	}
+	w.seen[[2]uint64{at.dev, at.inode}] = true
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	w.dirs[dir] = stamp{dev: at.dev, inode: at.inode}
+	// Sorted, so that a directory which links show twice is always read under the same path.
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			w.entry(path.Join(dir, e.Name()), e.Type(), depth)
+		}
+	}
+	return nil
+}
+
+func (w *walker) entry(file string, mode fs.FileMode, depth int) {
+	if mode.IsRegular() && !isConfig(file) {
+		return
+	}
+	info, err := w.root.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && mode&fs.ModeSymlink == 0:
+		return // removed since the directory was read
+	case err != nil:
+		if isConfig(file) || path.Ext(file) == "" {
+			w.skip(file, err)
+		}
+		return
+	}
+	switch {
+	case info.IsDir():
+		if err := w.dir(file, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.skip(file, err)
+		}
+	case !isConfig(file):
+	case info.Mode().IsRegular():
+		w.files = append(w.files, entry{file, stampOf(info)})
+	default:
+		w.find(file, "NotAFile", "put a file there", "is not a regular file and is not read")
+	}
+}
+
+// bound leaves out what exceeds the limits. Files that were read before keep their content.
+func (w *walker) bound() {
+	var total int64
+	for i, f := range w.files {
+		total += min(f.stamp.size, w.opts.Limits.FileSize)
+		if i < w.opts.Limits.Files && total <= w.opts.Limits.FilesTotal {
+			continue
+		}
+		for _, rest := range w.files[i:] {
+			w.unknown = append(w.unknown, rest.path)
+		}
+		w.find(f.path, "Limit", "remove files", "is not read, nor are those after it: a config directory has at most %d files and %d bytes", w.opts.Limits.Files, w.opts.Limits.FilesTotal)
+		w.files = w.files[:i]
+		return
+	}
+}
+
+func isConfig(file string) bool {
+	switch path.Ext(file) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}

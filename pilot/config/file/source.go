@@ -1,0 +1,206 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+)
+
+// Options say what to read and whom to tell. Handler may be nil, as may Findings and Logger.
+type Options struct {
+	Dir      string
+	Handler  config.Handler
+	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
+	Logger   *slog.Logger
+	Poll     time.Duration // how often the tree is looked through even if nothing is reported; 0 is 1 s
+	NoWatch  bool          // only poll
+	Limits   limits.Limits // the zero Limits are limits.Default
+}
+
+// Source reads one directory.
+type Source struct {
+	opts     Options
+	synced   atomic.Bool
+	findings atomic.Pointer[[]diag.Diagnostic]
+
+	// Of the goroutine in Run.
+	files     map[string]*content // by path below the directory
+	published map[kinds.Key]*kinds.Object
+	watch     *watch
+}
+
+// How long events are gathered, so that what a tool writes together is read together.
+const (
+	gather    = 20 * time.Millisecond // without another event
+	gatherMax = 50 * time.Millisecond
+)
+
+// New makes a Source of a directory that has to exist.
+func New(opts Options) (*Source, error) {
+	info, err := os.Stat(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the config directory: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("read the config directory: %s is not a directory", opts.Dir)
+	}
+	if opts.Handler == nil {
+		opts.Handler = func([]kinds.Change) {}
+	}
+	if opts.Findings == nil {
+		opts.Findings = func([]diag.Diagnostic) {}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Poll <= 0 {
+		opts.Poll = time.Second
+	}
+	if opts.Limits == (limits.Limits{}) {
+		opts.Limits = limits.Default()
+	}
+	s := &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]*kinds.Object{}}
+	s.findings.Store(new([]diag.Diagnostic))
+	return s, nil
+}
+
+// HasSynced tells whether the handler has got, and handled, the first load.
+func (s *Source) HasSynced() bool { return s.synced.Load() }
+
+// Findings gives what is wrong at present, in the order of files and lines. The caller must not modify it.
+func (s *Source) Findings() []diag.Diagnostic { return *s.findings.Load() }
+
+// Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error. It fails if a security object
+// cannot be used at the first load, or the directory cannot be read. It is called once.
+func (s *Source) Run(ctx context.Context) error {
+	s.watch = newWatch(s.opts)
+	defer s.watch.close()
+
+	recheck, err := s.load(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	s.synced.Store(true)
+
+	poll := time.NewTicker(s.opts.Poll)
+	defer poll.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	arm(timer, recheck)
+	var first time.Time // of the events being gathered
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.watch.events:
+			now := time.Now()
+			if first.IsZero() {
+				first = now
+			}
+			timer.Reset(max(0, min(gather, gatherMax-now.Sub(first))))
+			continue
+		case err := <-s.watch.errors:
+			// Events may be lost, so look at everything. What is missing now is found by polling.
+			s.opts.Logger.Warn("watching the config directory failed, polling goes on", "err", err)
+		case <-timer.C:
+		case <-poll.C:
+			if !first.IsZero() {
+				continue // in the midst of events
+			}
+		}
+		first = time.Time{}
+		arm(timer, s.reload())
+	}
+}
+
+// arm sets the timer to go off after d, or not at all if d is 0.
+func arm(timer *time.Timer, d time.Duration) {
+	if d > 0 {
+		timer.Reset(d)
+	} else {
+		timer.Stop()
+	}
+}
+
+// firstWait bounds how long the first load waits for files that look unfinished.
+const firstWait = 2 * time.Second
+
+func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
+	start := time.Now()
+	for {
+		var found listing
+		found, recheck = s.scan()
+		if found.err != nil {
+			return 0, fmt.Errorf("read the config directory: %w", found.err)
+		}
+		if recheck == 0 || time.Since(start) > firstWait {
+			if err := s.unsafe(); err != nil {
+				return 0, err
+			}
+			s.publish(found)
+			s.opts.Logger.Info("config directory loaded", "name", s.opts.Dir, "objects", len(s.published), "files", len(s.files), "dur", time.Since(start))
+			return recheck, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, nil
+		case <-time.After(recheck):
+		}
+	}
+}
+
+// unsafe says why what was read must not be served.
+func (s *Source) unsafe() error {
+	var why []error
+	for _, path := range sortedPaths(s.files) {
+		for _, d := range s.files[path].unsafe {
+			why = append(why, errors.New(d.String()))
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return fmt.Errorf("a security object cannot be used, and serving without it is not safe: %w", errors.Join(why...))
+}
+
+func (s *Source) reload() (recheck time.Duration) {
+	found, recheck := s.scan()
+	s.publish(found)
+	return recheck
+}
+
+// report makes the findings known if they have changed, and logs what is new and what is gone.
+func (s *Source) report(list []diag.Diagnostic) {
+	slices.SortFunc(list, compare)
+	list = slices.Compact(list)
+	before := s.Findings()
+	if slices.Equal(before, list) {
+		return
+	}
+	for _, d := range list {
+		if _, known := slices.BinarySearchFunc(before, d, compare); !known {
+			level := slog.LevelWarn
+			if d.Severity == diag.Error {
+				level = slog.LevelError
+			}
+			s.opts.Logger.Log(context.Background(), level, "config finding", "err", d.String())
+		}
+	}
+	for _, d := range before {
+		if _, still := slices.BinarySearchFunc(list, d, compare); !still {
+			s.opts.Logger.Info("config finding is gone", "err", d.String())
+		}
+	}
+	s.findings.Store(&list)
+	s.opts.Findings(list)
+}

@@ -1,0 +1,436 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	networkingv1 "istio.io/api/networking/v1"
+)
+
+func TestFirstLoad(t *testing.T) {
+	w := newWorld(t, map[string]string{
+		"b.yaml": vs("b", "b") + "---\n" + vs("a", "a"), "a.yml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n",
+		"sub/c.json": `{"apiVersion":"v1","kind":"Service","metadata":{"name":"c"},"spec":{}}` + "\n",
+		"notes.txt":  "no: yaml: at: all", ".hidden/x.yaml": vs("x", "x"), "bad.yaml": vs("bad", "bad") + "  extra: 1\n",
+	})
+	w.run(Options{})
+	if n := w.batchCount(); n != 1 {
+		t.Fatalf("%d calls of the handler", n)
+	}
+	var order []string
+	for _, c := range w.batches[0] {
+		order = append(order, c.String())
+	}
+	want := "Namespace z, Service default/c, VirtualService default/a, VirtualService default/b"
+	if got := strings.Join(order, ", "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	d := w.finding("UnknownField", true)
+	if want := w.path("bad.yaml"); d.File != want || d.Line != 11 || d.Column != 3 {
+		t.Errorf("finding at %s:%d:%d, want %s:11:3", d.File, d.Line, d.Column, want)
+	}
+	if got, want := w.batches[0][2].Object.Position, w.path("b.yaml")+":12:1"; got != want {
+		t.Errorf("position %s, want %s", got, want)
+	}
+}
+
+func TestFirstLoadOfNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.run(Options{})
+	if w.batchCount() != 1 {
+		t.Errorf("%d calls of the handler, want an empty one", w.batchCount())
+	}
+	w.write("a.yaml", vs("a", "a"))
+	w.expect("a=a")
+}
+
+func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
+	policy := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: deny-all, namespace: a}\nspec:\n  "
+	for name, text := range map[string]string{
+		"field":   policy + "ruls: []\n",
+		"meaning": policy + "action: DENY\n",
+		"syntax":  policy + "rules: [\n",
+		"version": strings.Replace(policy, "/v1", "/v7", 1) + "rules: []\n",
+		"kind":    strings.Replace(policy, "AuthorizationPolicy", "AuthorisationPolicy", 1) + "rules: []\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]string{"ok.yaml": vs("a", "a"), "policy.yaml": text})
+			source, err := New(Options{Dir: w.dir, Handler: w.handle})
+			w.must(err)
+			err = source.Run(context.Background())
+			if err == nil || !strings.Contains(err.Error(), "policy.yaml:") {
+				t.Errorf("Run: %v", err)
+			}
+			if source.HasSynced() || w.batchCount() > 0 {
+				t.Error("something was handed on")
+			}
+		})
+	}
+}
+
+func TestNewNeedsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := New(Options{Dir: filepath.Join(dir, "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Dir: file}); err == nil {
+		t.Error("a file was accepted")
+	}
+}
+
+func TestCreateChangeDelete(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "one")})
+		w.expect("a=one")
+		w.write("b.yaml", vs("b", "b"))
+		w.expect("a=one b=b")
+		w.write("a.yaml", vs("a", "two"))
+		w.expect("a=two b=b")
+		w.must(os.Remove(w.path("a.yaml")))
+		w.expect("b=b")
+		w.write("new/deep/c.yaml", vs("c", "c"))
+		w.expect("b=b c=c")
+		w.write("new/deep/c.yaml", vs("c", "changed"))
+		w.expect("b=b c=changed")
+		w.must(os.RemoveAll(w.path("new")))
+		w.expect("b=b")
+		if len(w.source.Findings()) > 0 {
+			t.Errorf("findings %v", w.source.Findings())
+		}
+	})
+}
+
+func TestUnchangedKeepsPointerAndIsNoChange(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "a") + "---\n" + vs("b", "b")})
+		w.expect("a=a b=b")
+		before := maps.Clone(w.objects)
+		w.write("a.yaml", "# a comment\n"+vs("a", "a")+"---\n"+vs("b", "changed"))
+		w.expect("a=a b=changed")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for key, o := range w.objects {
+			if key.Name == "a" && before[key] != o {
+				t.Error("a lost its pointer")
+			}
+		}
+		if last := w.batches[len(w.batches)-1]; len(last) != 1 || last[0].Name != "b" {
+			t.Errorf("last changes %v", last)
+		}
+	})
+}
+
+func TestBreakAndMend(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "a") + "---\n" + vs("b", "b"), "other.yaml": vs("o", "o")})
+		w.expect("a=a b=b o=o")
+
+		// A document that does not decode keeps its object; the other goes on.
+		w.write("a.yaml", vs("a", "two")+"---\n"+vs("b", "two")+"  htpp: []\n")
+		w.expect("a=two b=b o=o")
+		if d := w.finding("UnknownField", true); d.Field != "spec.htpp" || d.Object != "VirtualService default/b" || !strings.Contains(d.Fix, `"http"`) {
+			t.Errorf("finding %v", d)
+		}
+		// A file that does not parse keeps all.
+		w.write("a.yaml", vs("a", "three")+"---\n"+vs("b", "three")+" x: [\n# filler, so that the file is no shorter than it was\n")
+		w.finding("Syntax", true)
+		w.stays("a=two b=b o=o", 100*time.Millisecond)
+		// A document whose name is not certain may be the one that is gone.
+		w.write("a.yaml", vs("a", "four")+"---\n"+strings.Replace(vs("b", "four"), "  name:", "  nmae:", 1)+strings.Repeat("#\n", 60))
+		w.expect("a=four b=b o=o")
+		w.finding("Syntax", false)
+		// So may one whose kind is mistyped.
+		w.write("a.yaml", vs("a", "five")+"---\n"+strings.Replace(vs("b", "five"), "VirtualService", "VirtualServic", 1)+strings.Repeat("#\n", 90))
+		w.expect("a=five b=b o=o")
+		w.finding("UnknownKind", true)
+		w.write("a.yaml", vs("a", "six")+"---\n"+vs("b", "six"))
+		w.expect("a=six b=six o=o")
+		w.eventually("end of findings", func() bool { return len(w.source.Findings()) == 0 })
+	})
+}
+
+func TestTornFile(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		old := vs("a", "old") + "---\n" + vs("b", "old")
+		w := start(map[string]string{"a.yaml": old})
+		w.expect("a=old b=old")
+		text := vs("a", "new") + "---\n" + vs("b", "new")
+		f, err := os.OpenFile(w.path("a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)
+		w.must(err)
+		_, err = f.WriteString(text[:len(text)/2])
+		w.must(err)
+		w.stays("a=old b=old", 300*time.Millisecond)
+		_, err = f.WriteString(text[len(text)/2:])
+		w.must(err)
+		w.must(f.Close())
+		w.expect("a=new b=new")
+		for _, batch := range w.batches[1:] {
+			if len(batch) != 2 {
+				t.Errorf("half a file was handed on: %v", batch)
+			}
+		}
+	})
+}
+
+func TestTruncatedFileKeepsContentForAWhile(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "a"), "b.yaml": vs("b", "b")})
+		w.expect("a=a b=b")
+		w.write("a.yaml", "")
+		w.finding("Emptied", true)
+		w.stays("a=a b=b", 300*time.Millisecond)
+		w.write("a.yaml", vs("a", "a"))
+		w.finding("Emptied", false)
+		w.stays("a=a b=b", 100*time.Millisecond)
+		w.write("a.yaml", "")
+		w.expect("b=b")
+		w.finding("Emptied", false)
+	})
+}
+
+func TestReplacedByRename(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "first")})
+		w.expect("a=first")
+		for i := range 20 {
+			w.write(".tmp", strings.TrimSuffix(vs("a", fmt.Sprintf("v%d", i)), "\n"))
+			w.must(os.Rename(w.path(".tmp"), w.path("a.yaml")))
+			w.expect(fmt.Sprintf("a=v%d", i))
+		}
+		w.must(os.Rename(w.path("a.yaml"), w.path("b.yaml")))
+		w.stays("a=v19", 300*time.Millisecond)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.reports > 0 {
+			t.Errorf("findings came up: %v", w.findings)
+		}
+	})
+}
+
+func TestRemovedAndWrittenAnew(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "a"), "b.yaml": vs("b", "b")})
+		w.expect("a=a b=b")
+		w.must(os.Remove(w.path("a.yaml")))
+		time.Sleep(40 * time.Millisecond)
+		w.write("a.yaml", vs("a", "two"))
+		w.expect("a=two b=b")
+		for _, batch := range w.batches {
+			for _, c := range batch {
+				if c.Object == nil {
+					t.Errorf("%s was deleted in between", c.Key)
+				}
+			}
+		}
+	})
+}
+
+func TestDuplicateObjects(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"b.yaml": vs("a", "second"), "a.yaml": vs("a", "first"), "z.yaml": vs("z", "z")})
+		w.expect("a=first z=z")
+		if d := w.finding("DuplicateObject", true); d.File != w.path("b.yaml") || d.Line != 1 || !strings.Contains(d.Message, w.path("a.yaml")+":1:1") {
+			t.Errorf("finding %v", d)
+		}
+		w.must(os.Remove(w.path("a.yaml")))
+		w.expect("a=second z=z")
+		w.finding("DuplicateObject", false)
+		w.write("b.yaml", vs("a", "one")+"---\n"+vs("a", "two"))
+		w.expect("a=one z=z")
+		if d := w.finding("DuplicateObject", true); d.Line != 12 {
+			t.Errorf("finding %v", d)
+		}
+	})
+}
+
+// A mounted ConfigMap: DIR/a.yaml -> ..data/a.yaml, DIR/..data -> ..v1, and ..data is exchanged by rename.
+func TestDataLinkSwap(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(nil)
+		publish := func(i int, files map[string]string) {
+			version := fmt.Sprintf("..v%d", i)
+			for name, text := range files {
+				w.write(filepath.Join(version, name), text)
+			}
+			w.must(os.Symlink(version, w.path("..data_tmp")))
+			w.must(os.Rename(w.path("..data_tmp"), w.path("..data")))
+			w.must(os.RemoveAll(w.path(fmt.Sprintf("..v%d", i-1))))
+		}
+		publish(0, map[string]string{"a.yaml": vs("a", "v0"), "b.yaml": vs("b", "v0")})
+		w.must(os.Symlink("..data/a.yaml", w.path("a.yaml")))
+		w.must(os.Symlink("..data/b.yaml", w.path("b.yaml")))
+		w.expect("a=v0 b=v0")
+		for i := 1; i <= 20; i++ {
+			publish(i, map[string]string{"a.yaml": vs("a", fmt.Sprintf("v%d", i)), "b.yaml": vs("b", fmt.Sprintf("v%d", i))})
+			w.expect(fmt.Sprintf("a=v%d b=v%d", i, i))
+		}
+		w.eventually("end of findings", func() bool { return len(w.source.Findings()) == 0 })
+	})
+}
+
+func TestDirectoryVanishesOrEmpties(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "a"), "sub/b.yaml": vs("b", "b")})
+		w.expect("a=a b=b")
+		aside := t.TempDir()
+		w.must(os.Rename(w.dir, aside+"/moved"))
+		if d := w.finding("NoDirectory", true); d.File != w.dir {
+			t.Errorf("finding %v", d)
+		}
+		w.stays("a=a b=b", 200*time.Millisecond)
+		w.must(os.Mkdir(w.dir, 0o755))
+		time.Sleep(50 * time.Millisecond)
+		w.finding("NoDirectory", true)
+		w.stays("a=a b=b", 200*time.Millisecond)
+		w.write("c.yaml", vs("c", "c"))
+		w.expect("c=c")
+		w.finding("NoDirectory", false)
+		w.write("c.yaml", vs("c", "again"))
+		w.expect("c=again")
+	})
+}
+
+func TestLinksThatLeaveAreRefused(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		outside := filepath.Join(t.TempDir(), "secret.yaml")
+		if err := os.WriteFile(outside, []byte(vs("secret", "s")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w := start(map[string]string{"a.yaml": vs("a", "a"), "real/b.yaml": vs("b", "b")})
+		w.must(os.Symlink(outside, w.path("abs.yaml")))
+		w.must(os.Symlink("../../../../../../../../etc", w.path("up")))
+		w.must(os.Symlink(".", w.path("loop")))
+		w.must(os.Symlink("self.yaml", w.path("self.yaml")))
+		w.must(os.Symlink("real", w.path("alias")))
+		w.must(syscall.Mkfifo(w.path("pipe.yaml"), 0o600))
+		w.finding("NotAFile", true)
+		w.expect("a=a b=b")
+		w.eventually("three refusals", func() bool {
+			var files []string
+			for _, d := range w.source.Findings() {
+				if d.Code == "Unreadable" {
+					files = append(files, filepath.Base(d.File))
+				}
+			}
+			return slices.Equal(files, []string{"abs.yaml", "self.yaml", "up"})
+		})
+		w.stays("a=a b=b", 150*time.Millisecond)
+	})
+}
+
+func TestUnreadableKeepsContent(t *testing.T) {
+	both(t, func(t *testing.T, start func(map[string]string) *world) {
+		w := start(map[string]string{"a.yaml": vs("a", "a"), "sub/b.yaml": vs("b", "b")})
+		w.expect("a=a b=b")
+		// What root may read anyway: a link to nowhere, and a FIFO in the file's place.
+		w.must(os.Remove(w.path("a.yaml")))
+		w.must(os.Symlink("nowhere", w.path("a.yaml")))
+		w.finding("Unreadable", true)
+		w.stays("a=a b=b", 250*time.Millisecond)
+		w.must(os.Remove(w.path("a.yaml")))
+		w.write("a.yaml", vs("a", "two"))
+		w.expect("a=two b=b")
+		w.finding("Unreadable", false)
+	})
+}
+
+func TestLimits(t *testing.T) {
+	l := limits.Default()
+	l.Files, l.FileSize, l.FilesTotal = 3, 4000, 8000
+	w := newWorld(t, map[string]string{
+		"1.yaml": vs("a", "a") + strings.Repeat("#\n", 2000), "2.yaml": vs("b", "b"), "3.yaml": vs("c", "c"), "4.yaml": vs("d", "d"),
+	})
+	w.run(Options{Limits: l})
+	w.expect("b=b c=c")
+	var got []string
+	for _, d := range w.source.Findings() {
+		got = append(got, filepath.Base(d.File)+" "+d.Code)
+	}
+	if want := "1.yaml Limit, 4.yaml Limit"; strings.Join(got, ", ") != want {
+		t.Errorf("findings %v, want %s", got, want)
+	}
+	w.must(os.Remove(w.path("1.yaml")))
+	w.expect("b=b c=c d=d")
+}
+
+func TestFindingsAreToldOnce(t *testing.T) {
+	var mu sync.Mutex
+	var log strings.Builder
+	lines := func(part string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Count(log.String(), part)
+	}
+	w := newWorld(t, map[string]string{"a.yaml": vs("a", "a") + "  htpp: []\n"})
+	w.run(Options{NoWatch: true, Poll: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(writer(func(p []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		log.Write(p)
+	}), nil))})
+	w.finding("UnknownField", true)
+	time.Sleep(100 * time.Millisecond)
+	if n := lines("level=ERROR"); n != 1 {
+		t.Errorf("%d errors logged, want one", n)
+	}
+	w.write("a.yaml", vs("a", "a")+"# mended, and no shorter\n")
+	w.finding("UnknownField", false)
+	w.expect("a=a")
+	if lines("finding is gone") != 1 || lines("level=ERROR") != 1 {
+		t.Errorf("log:\n%s", log.String())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reports != 2 {
+		t.Errorf("%d reports of findings, want two", w.reports)
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+// Every state that is handed on is one that the directory was in: writers replace both files in turn, the second never gets ahead.
+func TestHistory(t *testing.T) {
+	w := newWorld(t, map[string]string{"a.yaml": vs("a", "v0"), "b.yaml": vs("b", "v0")})
+	w.run(Options{})
+	for i := 1; i <= 100; i++ {
+		for _, name := range []string{"a", "b"} {
+			w.write(".tmp", vs(name, fmt.Sprintf("v%d", i)))
+			w.must(os.Rename(w.path(".tmp"), w.path(name+".yaml")))
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+	w.expect("a=v100 b=v100")
+	last := map[string]int{}
+	for _, batch := range w.batches {
+		for _, c := range batch {
+			var v int
+			if _, err := fmt.Sscanf(c.Object.Spec.(*networkingv1.VirtualService).Hosts[0], "v%d", &v); err != nil {
+				t.Fatal(err)
+			}
+			if v < last[c.Name] {
+				t.Errorf("%s went back from v%d to v%d", c.Name, last[c.Name], v)
+			}
+			last[c.Name] = v
+		}
+	}
+}
