@@ -1,0 +1,405 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+)
+
+// conn is one stream. Its owner is the goroutine that calls run; it alone touches the session and every field below mu's.
+type conn struct {
+	server    *Server
+	stream    grpc.ServerStream
+	delta     bool
+	remote    string
+	local     string
+	connected time.Time
+
+	// Set before the stream is registered, constant after.
+	id      string // <pod>.<namespace>-<number>
+	number  uint64
+	proxy   *node.Proxy
+	version string // the label under which it is counted
+
+	requests chan proto.Message  // from the reader
+	ended    chan error          // one error, from the reader
+	sent     chan error          // the outcome of the one Send
+	wake     chan struct{}       // something is waiting
+	stop     chan error          // one error, with which to end
+	inspect  chan func(*session) // run by the owner
+	done     chan struct{}       // closed when the owner ends
+
+	mu      sync.Mutex
+	waiting *push // nil: nothing newer than what the session has
+
+	session *session
+	joined  bool
+	pass    pass
+	sending *Response // nil: no Send is under way
+	began   time.Time // the Send under way
+	made    time.Duration
+}
+
+// pass is what is measured of one push at one stream.
+type pass struct {
+	received  time.Time
+	responses int
+}
+
+// firstRequest bounds how long a stream may say nothing at all.
+const firstRequest = 30 * time.Second
+
+// resumed is how long a client that resumes an earlier stream has to be quiet before clusters that are gone are removed.
+const resumed = time.Second
+
+func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
+	c := &conn{
+		server: s, stream: stream, delta: delta, connected: time.Now(),
+		requests: make(chan proto.Message),
+		ended:    make(chan error, 1),
+		sent:     make(chan error, 1),
+		wake:     make(chan struct{}, 1),
+		stop:     make(chan error, 1),
+		inspect:  make(chan func(*session)),
+		done:     make(chan struct{}),
+	}
+	c.remote, c.local = addresses(stream.Context())
+	return c
+}
+
+// offer leaves a push for the owner, merged with what waits already.
+func (c *conn) offer(p *push) {
+	c.mu.Lock()
+	c.waiting = c.waiting.merge(p)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *conn) take() *push {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.waiting
+	c.waiting = nil
+	return p
+}
+
+func (c *conn) hasWaiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting != nil
+}
+
+// end has the owner end the stream. Only the first call counts.
+func (c *conn) end(err error) {
+	select {
+	case c.stop <- err:
+	default:
+	}
+}
+
+// ask has the owner run fn, and tells whether it did before ctx ended.
+func (c *conn) ask(ctx context.Context, fn func(*session)) bool {
+	ran := make(chan struct{})
+	select {
+	case c.inspect <- func(s *session) { fn(s); close(ran) }:
+	case <-c.done:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-ran:
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+// read hands on requests until the stream ends. Only the request on its way is kept.
+func (c *conn) read() {
+	l := c.server.limits
+	bucket := tokens{rate: l.RequestsPerSecond, burst: float64(l.RequestsBurst)}
+	for {
+		var r proto.Message = new(discoveryv3.DiscoveryRequest)
+		if c.delta {
+			r = new(discoveryv3.DeltaDiscoveryRequest)
+		}
+		if err := c.stream.RecvMsg(r); err != nil {
+			c.ended <- err
+			return
+		}
+		// A client that asks too often is held back by not reading from it.
+		if wait := bucket.take(time.Now()); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-c.done:
+				return
+			}
+		}
+		select {
+		case c.requests <- r:
+		case <-c.done:
+			return
+		}
+	}
+}
+
+// run is the owner.
+func (c *conn) run() error {
+	defer close(c.done)
+	if !c.server.spawn("xds reader", c.read) {
+		return errShutdown()
+	}
+	first, err := c.greet()
+	if err != nil {
+		return err
+	}
+	defer c.server.remove(c)
+	log := c.server.logger.With("conn", c.id)
+	log.Debug("stream started", "type", string(c.proxy.Type), "delta", c.delta)
+	defer log.Debug("stream ended")
+	if err := c.request(first, log); err != nil {
+		return err
+	}
+	return c.loop(log)
+}
+
+// greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the request's node is kept but that.
+func (c *conn) greet() (proto.Message, error) {
+	s := c.server
+	timer := time.NewTimer(firstRequest)
+	defer timer.Stop()
+	select {
+	case r := <-c.requests:
+		proxy, err := node.Parse(r.(interface{ GetNode() *corev3.Node }).GetNode())
+		if err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		c.number = s.numbers.Add(1)
+		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
+		c.session = &session{
+			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences,
+			delta: c.delta, proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
+		}
+		c.session.snapshot, err = s.add(c)
+		return r, err
+	case err := <-c.ended:
+		return nil, ending(err)
+	case <-timer.C:
+		return nil, status.Error(codes.DeadlineExceeded, "no request came")
+	case <-s.closing:
+		return nil, errShutdown()
+	}
+}
+
+// loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to translate in.
+func (c *conn) loop(log *slog.Logger) error {
+	s := c.server
+	watchdog := time.NewTimer(time.Hour)
+	watchdog.Stop()
+	defer watchdog.Stop()
+	quiet := time.NewTimer(resumed)
+	defer quiet.Stop()
+	for {
+		var slot chan<- struct{}
+		if c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
+			slot = s.slots
+		}
+		select {
+		case slot <- struct{}{}:
+			r, err := c.translate()
+			if err != nil {
+				return err
+			}
+			if r == nil {
+				c.settle()
+				break
+			}
+			if !c.send(r, watchdog) {
+				return errShutdown()
+			}
+		case err := <-c.sent:
+			watchdog.Stop()
+			s.metrics.sent(c.sending, c.made, time.Since(c.began), err)
+			c.sending = nil
+			if err != nil {
+				return ending(err)
+			}
+			if !c.session.pending() {
+				c.settle()
+			}
+		case <-watchdog.C:
+			s.metrics.writeTimeouts.Inc()
+			cut := s.listeners.cut(c.remote, c.local)
+			log.Warn("the proxy does not read: cutting its connection", "type", ShortType(c.sending.TypeURL), "dur", time.Since(c.began).Round(time.Millisecond), "closed", cut)
+			return status.Error(codes.Unavailable, "the client does not read")
+		case r := <-c.requests:
+			if err := c.request(r, log); err != nil {
+				return err
+			}
+			if c.session.resuming {
+				quiet.Reset(resumed)
+			}
+		case <-quiet.C:
+			c.session.rest()
+		case <-c.wake:
+		case fn := <-c.inspect:
+			fn(c.session)
+		case err := <-c.ended:
+			return ending(err)
+		case err := <-c.stop:
+			return err
+		case <-s.closing:
+			return errShutdown()
+		}
+	}
+}
+
+// translate makes the next response, in the slot that was taken and gives it back. nil: the client has everything.
+func (c *conn) translate() (*Response, error) {
+	defer func() { <-c.server.slots }()
+	start := time.Now()
+	if !c.joined {
+		if !c.session.start(c.session.snapshot) {
+			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
+		}
+		c.joined = true
+	}
+	r := c.session.next()
+	if r == nil {
+		if p := c.take(); p != nil {
+			c.adopt(p, start)
+			r = c.session.next()
+		}
+	}
+	c.made = time.Since(start)
+	return r, nil
+}
+
+func (c *conn) adopt(p *push, now time.Time) {
+	m := c.server.metrics
+	m.queueTime.Observe(now.Sub(p.queued).Seconds())
+	for reason, n := range p.triggers {
+		m.trigger(reason, n)
+	}
+	c.pass = pass{received: p.received}
+	c.session.adopt(p)
+}
+
+// settle ends a pass: the client was sent all of it.
+func (c *conn) settle() {
+	if c.pass.responses > 0 && !c.pass.received.IsZero() {
+		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
+	}
+	c.pass = pass{}
+}
+
+// send starts the Send of one response and its watchdog. false: the server is shutting down.
+func (c *conn) send(r *Response, watchdog *time.Timer) bool {
+	s := c.server
+	r.ControlPlane = s.controlPlane
+	c.sending, c.began = r, time.Now()
+	c.pass.responses++
+	if w := c.session.find(r.TypeURL); w != nil {
+		w.status.SentAt = c.began
+	}
+	ok := s.spawn("xds sender", func() {
+		err := errors.New("sending failed")
+		defer func() { c.sent <- err }()
+		err = c.stream.SendMsg(s.encoder.Encode(r))
+	})
+	watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
+	return ok
+}
+
+// request takes one request.
+func (c *conn) request(r proto.Message, log *slog.Logger) error {
+	s := c.server
+	s.metrics.request(proto.Size(r))
+	var v verdict
+	var err error
+	switch r := r.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		v, err = c.session.stateOfTheWorld(r)
+	case *discoveryv3.DeltaDiscoveryRequest:
+		v, err = c.session.incremental(r)
+	}
+	if err != nil {
+		log.Warn("ending a stream for its request", "err", err)
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	w := c.session.find(v.typeURL)
+	switch v.kind {
+	case acked:
+		w.status.AckedAt = time.Now()
+		w.status.LastError, w.status.LastErrorAt = "", time.Time{}
+	case expired:
+		s.metrics.expired[ShortType(v.typeURL)].Inc()
+	case rejected:
+		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
+		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
+		w.status.LastErrorAt = time.Now()
+		log.Warn("the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
+	}
+	return nil
+}
+
+// shorten gives a copy of at most n bytes: a slice of the message would keep all of it.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return string([]byte(s[:n])) + "…"
+}
+
+// ending is how a stream ends whose Recv or Send failed: quietly when the client left.
+func ending(err error) error {
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		return nil
+	}
+	return err
+}
+
+// observing is the conn as its session sees it.
+type observing conn
+
+func (o *observing) panicked(typeURL string, err error) {
+	o.server.metrics.internalErrors.Inc()
+	o.server.logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", ShortType(typeURL), "err", err)
+}
+
+func (o *observing) suppressed(string) { o.server.metrics.suppressed.Inc() }
+
+// tokens is a token bucket.
+type tokens struct {
+	rate, burst float64
+	used        float64
+	last        time.Time
+}
+
+// take takes one token and says how long to wait for it.
+func (b *tokens) take(now time.Time) time.Duration {
+	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate) + 1
+	b.last = now
+	if b.used <= b.burst {
+		return 0
+	}
+	return time.Duration((b.used - b.burst) / b.rate * float64(time.Second))
+}

@@ -1,0 +1,17 @@
+// Package xds is the DiscoveryServer: it serves the aggregated discovery service over state-of-the-world and delta streams, and holds the throttle that
+// decides when changes become a snapshot.
+//
+// What a proxy is sent comes from a Translator; this package decides who is sent what, when and in which order, and never looks inside a resource. It
+// listens on no port, reads no clock in its protocol, and decides nothing about identity: whoever may open a stream was decided before.
+//
+// Layers, each of which knows only those above it:
+//
+//   - session: the protocol of one stream. Requests and snapshots go in, responses come out. No goroutine, clock or socket; tested by transcripts.
+//   - conn: one stream. Its owner, the goroutine of the gRPC handler, alone touches the session; a reader goroutine feeds it requests, and for each
+//     response one goroutine sits in Send. The owner never waits for the peer or for a translation slot without listening to everything else as well.
+//   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.
+//   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are a pure core.
+//
+// A pass is what one snapshot makes a stream send: types in their order, then what is to be removed. A stream finishes its pass before it takes the
+// newest snapshot, so the order on the wire always belongs to one state of the world, and a slow stream skips the states in between.
+package xds

@@ -1,0 +1,433 @@
+package xds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Two clients, one of each protocol, live through the same random history: worlds that change, subscriptions, slow and lost streams, rejections. In the end
+// both have what the translator says. On the way no route that they have names a cluster that they have not, and no changed cluster is left warming.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{t: t, fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
+		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1")
+		clients := []*modelClient{newModelClient(h, false), newModelClient(h, true)}
+		for _, c := range clients {
+			c.finish()
+		}
+		for range rapid.IntRange(10, 100).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0, 1:
+				h.publish(true, h.randomEdits()...)
+			case 2:
+				h.publish(false, fmt.Sprintf("eds c%d=%s", rapid.IntRange(0, 3).Draw(t, "eds"), h.version("")))
+			case 3:
+				name := fmt.Sprintf("r%d", rapid.IntRange(0, 3).Draw(t, "route"))
+				for _, c := range clients {
+					c.toggle(envoy.RouteType, name)
+				}
+			case 4:
+				if c := clients[1]; rapid.Bool().Draw(t, "reconnect") {
+					c.connect()
+				}
+			default:
+				c := clients[rapid.IntRange(0, 1).Draw(t, "client")]
+				switch rapid.IntRange(0, 2).Draw(t, "who") {
+				case 0:
+					c.serve()
+				case 1:
+					c.receive()
+				case 2:
+					c.request()
+				}
+			}
+			for _, c := range clients {
+				c.offer()
+			}
+		}
+		for _, c := range clients {
+			c.finish()
+			c.check()
+		}
+	})
+}
+
+type history struct {
+	t        *rapid.T
+	fake     *fakeTranslator
+	nacks    bool
+	pushes   []*push
+	versions map[string]map[string]string
+	counter  int
+}
+
+// version gives one that was not used before, a bad one, or one of few that come again and again.
+func (h *history) version(prefix string) string {
+	h.counter++
+	switch k := rapid.IntRange(0, 5).Draw(h.t, "version"); {
+	case k == 0 && h.nacks && prefix == "":
+		return "bad"
+	case k <= 2:
+		return fmt.Sprintf("%s%d", prefix, k)
+	}
+	return fmt.Sprintf("%sv%d", prefix, h.counter)
+}
+
+func (h *history) randomEdits() []string {
+	var edits []string
+	clusters := map[string]bool{}
+	for name := range h.versions["cds"] {
+		clusters[name] = true
+	}
+	for range rapid.IntRange(0, 3).Draw(h.t, "edits") {
+		name := fmt.Sprint(rapid.IntRange(0, 3).Draw(h.t, "name"))
+		remove := rapid.Bool().Draw(h.t, "remove")
+		switch rapid.IntRange(0, 3).Draw(h.t, "type") {
+		case 0:
+			if remove && name != "0" {
+				edits = append(edits, "cds c"+name)
+				delete(clusters, "c"+name)
+			} else {
+				edits = append(edits, "cds c"+name+"="+h.version(""))
+				clusters["c"+name] = true
+			}
+		case 1:
+			if remove {
+				edits = append(edits, "lds l"+name)
+			} else {
+				edits = append(edits, "lds l"+name+"="+h.version(""))
+			}
+		case 2:
+			edits = append(edits, "eds c"+name+"="+h.version(""))
+		case 3:
+			if remove {
+				edits = append(edits, "rds r"+name)
+			} else {
+				to := rapid.SampledFrom(slices.Sorted(maps.Keys(clusters))).Draw(h.t, "to")
+				edits = append(edits, "rds r"+name+"="+h.version(to+"."))
+			}
+		}
+	}
+	// A route that named a cluster which is gone goes elsewhere in the same snapshot.
+	routes := maps.Clone(h.versions["rds"])
+	for _, e := range edits {
+		if rest, ok := strings.CutPrefix(e, "rds "); ok {
+			name, version, _ := strings.Cut(rest, "=")
+			routes[name] = version
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(routes)) {
+		if to, _, ok := strings.Cut(routes[name], "."); ok && !clusters[to] {
+			edits = append(edits, "rds "+name+"="+h.version("c0."))
+		}
+	}
+	return edits
+}
+
+func (h *history) publish(full bool, edits ...string) {
+	for _, e := range edits {
+		short, rest, _ := strings.Cut(e, " ")
+		name, version, ok := strings.Cut(rest, "=")
+		if h.versions[short] == nil {
+			h.versions[short] = map[string]string{}
+		}
+		if ok {
+			h.versions[short][name] = version
+		} else {
+			delete(h.versions[short], name)
+		}
+	}
+	h.t.Logf("publish %v %v", full, edits)
+	h.pushes = append(h.pushes, newPush(h.fake.publish(full, edits...), time.Unix(0, 0)))
+}
+
+// modelClient does as Envoy does: it subscribes to all clusters and listeners, to the endpoints of the clusters that it has, and to some routes.
+type modelClient struct {
+	h       *history
+	delta   bool
+	session *session
+	seen    int // pushes offered
+	waiting *push
+	in      []*Response
+	out     []func()
+	have    map[string]map[string]string
+	subs    map[string]map[string]bool
+	nonce   map[string]string
+	warming map[string]bool
+	torn    map[string]int // by cluster: streams that broke between it and its assignment, one after another
+	opened  map[string]bool
+	retaken map[string]bool // routes that it let go of and took back: with state of the world the server may not have seen it yet, and cannot keep order for them
+}
+
+func (c *modelClient) panicked(typeURL string, err error) { c.h.t.Fatalf("panic: %v", err) }
+func (c *modelClient) suppressed(string) {
+	if !c.h.nacks {
+		c.h.t.Fatalf("suppressed something though nothing was rejected")
+	}
+}
+
+func newModelClient(h *history, delta bool) *modelClient {
+	c := &modelClient{h: h, delta: delta, have: map[string]map[string]string{}, warming: map[string]bool{}, torn: map[string]int{}, retaken: map[string]bool{}, subs: map[string]map[string]bool{
+		envoy.EndpointType: {}, envoy.RouteType: {"r0": true},
+	}}
+	for _, t := range []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType} {
+		c.have[t] = map[string]string{}
+	}
+	c.connect()
+	return c
+}
+
+func show(r *Response) []string {
+	var list []string
+	for i, x := range r.Resources {
+		list = append(list, x.Name+"="+told(r, i))
+	}
+	return list
+}
+
+// connect begins a new stream; what was on its way is lost.
+func (c *modelClient) connect() {
+	c.session = newTestSession(c.h.fake, c, c.delta)
+	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
+	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
+	c.h.t.Logf("delta %v connects", c.delta)
+	for name := range c.warming {
+		c.torn[name]++
+	}
+	c.nonce, c.opened = map[string]string{}, map[string]bool{}
+	for _, t := range []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType} {
+		if t == envoy.EndpointType && len(c.subs[t]) == 0 {
+			continue
+		}
+		c.subscribe(t, slices.Sorted(maps.Keys(c.subs[t])), nil, "")
+	}
+}
+
+func (c *modelClient) offer() {
+	for ; c.seen < len(c.h.pushes); c.seen++ {
+		c.waiting = c.waiting.merge(c.h.pushes[c.seen])
+	}
+}
+
+// serve makes the server send one response.
+func (c *modelClient) serve() bool {
+	c.session.rest()
+	r := c.session.next()
+	if r == nil && c.waiting != nil {
+		c.session.adopt(c.waiting)
+		c.waiting = nil
+		r = c.session.next()
+	}
+	if r != nil {
+		c.h.t.Logf("delta %v is sent %s %s: %v -%v", c.delta, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+		c.in = append(c.in, r)
+	}
+	return r != nil || c.waiting != nil
+}
+
+// request lets one request arrive.
+func (c *modelClient) request() bool {
+	if len(c.out) == 0 {
+		return false
+	}
+	f := c.out[0]
+	c.out = c.out[1:]
+	c.h.t.Logf("delta %v: a request arrives", c.delta)
+	f()
+	return true
+}
+
+func (c *modelClient) toggle(typeURL, name string) {
+	if c.subs[typeURL][name] {
+		delete(c.subs[typeURL], name)
+		delete(c.have[typeURL], name)
+		c.subscribe(typeURL, nil, []string{name}, "")
+		return
+	}
+	c.subs[typeURL][name] = true
+	c.retaken[name] = true
+	c.subscribe(typeURL, []string{name}, nil, "")
+}
+
+// subscribe sends a request that adds and removes names and, with an error, rejects the last response.
+func (c *modelClient) subscribe(typeURL string, add, remove []string, fault string) {
+	c.send(typeURL, add, remove, c.nonce[typeURL], fault)
+}
+
+func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault string) {
+	var detail *rpcstatus.Status
+	if fault != "" {
+		detail = &rpcstatus.Status{Code: 13, Message: fault}
+	}
+	s := c.session
+	c.h.t.Logf("delta %v sends %s nonce=%s +%v -%v %v %s", c.delta, ShortType(typeURL), nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
+	if c.delta {
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, ErrorDetail: detail}
+		if add == nil && remove == nil {
+			r.ResponseNonce = nonce
+		}
+		if !c.opened[typeURL] {
+			r.InitialResourceVersions = maps.Clone(c.have[typeURL])
+		}
+		c.opened[typeURL] = true
+		c.out = append(c.out, func() {
+			if _, err := s.incremental(r); err != nil {
+				c.h.t.Fatal(err)
+			}
+		})
+		return
+	}
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])), ResponseNonce: nonce, ErrorDetail: detail}
+	c.out = append(c.out, func() {
+		if _, err := s.stateOfTheWorld(r); err != nil {
+			c.h.t.Fatal(err)
+		}
+	})
+}
+
+// receive takes one response: what is bad in it is not applied, and the response rejected; the rest is applied.
+func (c *modelClient) receive() bool {
+	if len(c.in) == 0 {
+		return false
+	}
+	r := c.in[0]
+	c.in = c.in[1:]
+	have, whole := c.have[r.TypeURL], isWhole(r.TypeURL)
+	c.h.t.Logf("delta %v takes %s %s: %v -%v", c.delta, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+	fault := ""
+	present := map[string]bool{}
+	for i, x := range r.Resources {
+		present[x.Name] = true
+		if !whole && !c.subs[r.TypeURL][x.Name] {
+			continue
+		}
+		if x.Version == "bad" {
+			fault = "a bad one is among them"
+			continue
+		}
+		if r.TypeURL == envoy.ClusterType && have[x.Name] != x.Version {
+			c.warming[x.Name] = true
+		}
+		if r.TypeURL == envoy.EndpointType {
+			delete(c.warming, x.Name)
+			delete(c.torn, x.Name)
+		}
+		have[x.Name] = told(r, i)
+	}
+	for _, name := range r.Removed {
+		if _, ok := have[name]; !ok && !c.h.nacks {
+			c.h.t.Fatalf("delta: %s %s is removed and was not there", ShortType(r.TypeURL), name)
+		}
+		delete(have, name)
+	}
+	if !r.Delta && whole {
+		for name := range have {
+			if !present[name] {
+				delete(have, name)
+			}
+		}
+	}
+	c.nonce[r.TypeURL] = r.Nonce
+	c.send(r.TypeURL, nil, nil, r.Nonce, fault)
+	if r.TypeURL == envoy.ClusterType {
+		c.follow()
+	}
+	c.references()
+	return true
+}
+
+// follow subscribes to the endpoints of exactly the clusters that it has.
+func (c *modelClient) follow() {
+	subs := c.subs[envoy.EndpointType]
+	var add, remove []string
+	for name := range c.have[envoy.ClusterType] {
+		if !subs[name] {
+			subs[name] = true
+			add = append(add, name)
+		}
+	}
+	for name := range subs {
+		if _, ok := c.have[envoy.ClusterType][name]; !ok {
+			delete(subs, name)
+			delete(c.have[envoy.EndpointType], name)
+			delete(c.warming, name)
+			remove = append(remove, name)
+		}
+	}
+	if add != nil || remove != nil {
+		c.subscribe(envoy.EndpointType, add, remove, "")
+	}
+}
+
+func (c *modelClient) references() {
+	if c.h.nacks {
+		return
+	}
+	for name, version := range c.have[envoy.RouteType] {
+		if !c.delta && c.retaken[name] {
+			continue
+		}
+		if to, _, ok := strings.Cut(version, "."); ok {
+			if _, ok := c.have[envoy.ClusterType][to]; !ok && c.have[envoy.ClusterType]["in"] != "" {
+				c.h.t.Fatalf("delta %v: route %s=%s names a cluster that is not there", c.delta, name, version)
+			}
+		}
+	}
+}
+
+// finish lets everything arrive.
+func (c *modelClient) finish() {
+	c.offer()
+	for range 10000 {
+		if !c.request() && !c.serve() && !c.receive() {
+			return
+		}
+	}
+	c.h.t.Fatalf("delta %v: server and client never come to rest", c.delta)
+}
+
+func (c *modelClient) check() {
+	for _, short := range []string{"cds", "eds", "lds", "rds"} {
+		t := longType(short)
+		want := map[string]string{}
+		if isWhole(t) {
+			want = maps.Clone(c.h.versions[short])
+		} else {
+			for name := range c.subs[t] {
+				if want[name] = c.h.versions[short][name]; want[name] == "" {
+					want[name] = "none"
+				}
+			}
+		}
+		for name, version := range want {
+			have := c.have[t][name]
+			if t == envoy.EndpointType {
+				have, _, _ = strings.Cut(have, ".")
+			}
+			if version != "bad" && have != version {
+				c.h.t.Errorf("delta %v: %s %s is %q, want %q", c.delta, short, name, c.have[t][name], version)
+			}
+		}
+		for name := range c.have[t] {
+			if _, ok := want[name]; !ok {
+				c.h.t.Errorf("delta %v: %s %s is there and should not be", c.delta, short, name)
+			}
+		}
+	}
+	for name := range c.warming {
+		// A cluster that changed and changed back, with two streams that broke before its assignment came, cannot be told from one that never changed.
+		if c.torn[name] < 2 && c.h.versions["eds"][name] != "bad" && c.have[envoy.ClusterType][name] != "" {
+			c.h.t.Errorf("delta %v: cluster %s is left warming", c.delta, name)
+		}
+	}
+}

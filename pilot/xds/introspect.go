@@ -1,0 +1,95 @@
+package xds
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Client is one connected stream, as it was at one moment.
+type Client struct {
+	ID        string // <pod>.<namespace>-<number>
+	Proxy     *node.Proxy
+	Address   string // of the peer
+	Connected time.Time
+	Delta     bool
+	Types     map[string]TypeStatus // by type URL
+}
+
+// inspection bounds how long introspection waits for streams that are being translated for.
+const inspection = 5 * time.Second
+
+// Clients gives the connected streams by ID. A stream that does not answer in time comes without its types.
+func (s *Server) Clients() []Client {
+	ctx, cancel := context.WithTimeout(context.Background(), inspection)
+	defer cancel()
+	var list []Client
+	for _, c := range s.streams() {
+		client := Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Connected: c.connected, Delta: c.delta}
+		answered := make(chan map[string]TypeStatus, 1)
+		if c.ask(ctx, func(x *session) { answered <- x.status() }) {
+			client.Types = <-answered
+		}
+		list = append(list, client)
+	}
+	return list
+}
+
+func (s *session) status() map[string]TypeStatus {
+	types := make(map[string]TypeStatus, len(s.watches))
+	for _, w := range s.watches {
+		st := w.status
+		st.Wildcard, st.Names = w.wildcard, len(w.names)
+		types[w.typeURL] = st
+	}
+	return types
+}
+
+// Dump gives what a proxy, by its id or that of one of its streams, has been sent of a type, by name. false: it is not connected or never asked for that type.
+func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), inspection)
+	defer cancel()
+	var newest *conn
+	for _, c := range s.streams() {
+		if c.id == id || c.proxy.ID == id {
+			newest = c
+		}
+	}
+	if newest == nil {
+		return nil, false
+	}
+	answered := make(chan *watchDump, 1)
+	if !newest.ask(ctx, func(x *session) {
+		if w := x.find(typeURL); w != nil {
+			answered <- &watchDump{w.resources()}
+			return
+		}
+		answered <- nil
+	}) {
+		return nil, false
+	}
+	d := <-answered
+	if d == nil {
+		return nil, false
+	}
+	return d.resources, true
+}
+
+type watchDump struct{ resources []*envoy.Resource }
+
+// Disconnect ends the streams of a proxy, or the one of that id, and tells whether there was one.
+func (s *Server) Disconnect(id string) bool {
+	found := false
+	for _, c := range s.streams() {
+		if c.id == id || c.proxy.ID == id {
+			c.end(status.Error(codes.Unavailable, "disconnected by an operator"))
+			found = true
+		}
+	}
+	return found
+}

@@ -1,0 +1,83 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// push is why a stream has to compare what it has with a snapshot. Several that wait become one, for the newest snapshot. Never changed once made: one push
+// waits at many streams.
+type push struct {
+	snapshot  *snapshot.Snapshot
+	full      bool
+	endpoints []registry.ServiceKey
+	workloads []registry.WorkloadKey
+	triggers  map[string]int
+	received  time.Time // when the first of the changes came in; zero where there is none
+	queued    time.Time // when the first of the pushes was published
+}
+
+// maxMerged bounds the services that a waiting push lists: beyond, everything is compared.
+const maxMerged = 4096
+
+func newPush(s *snapshot.Snapshot, now time.Time) *push {
+	d := &s.Delta
+	return &push{snapshot: s, full: d.Full, endpoints: d.Endpoints, workloads: d.Workloads, triggers: d.Triggers, received: d.Received, queued: now}
+}
+
+// merge gives the one push that does for p, which was waiting, and for a newer one.
+func (p *push) merge(newer *push) *push {
+	if p == nil {
+		return newer
+	}
+	m := &push{
+		snapshot:  newer.snapshot,
+		full:      p.full || newer.full,
+		endpoints: union(p.endpoints, newer.endpoints),
+		workloads: union(p.workloads, newer.workloads),
+		triggers:  p.triggers,
+		received:  p.received,
+		queued:    p.queued,
+	}
+	if m.received.IsZero() || !newer.received.IsZero() && newer.received.Before(m.received) {
+		m.received = newer.received
+	}
+	if len(newer.triggers) > 0 {
+		m.triggers = maps.Clone(newer.triggers)
+		for reason, n := range p.triggers {
+			m.triggers[reason] += n
+		}
+	}
+	if len(m.endpoints) > maxMerged || len(m.workloads) > maxMerged {
+		m.full = true
+	}
+	if m.full {
+		m.endpoints, m.workloads = nil, nil
+	}
+	return m
+}
+
+func union[K comparable](a, b []K) []K {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	seen := make(map[K]struct{}, len(a))
+	for _, k := range a {
+		seen[k] = struct{}{}
+	}
+	out := slices.Clip(a)
+	for _, k := range b {
+		if _, ok := seen[k]; !ok {
+			seen[k] = struct{}{}
+			out = append(out, k)
+		}
+	}
+	return out
+}

@@ -1,0 +1,249 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// byName looks at the names of a type that is sent by name: those that are due, or all.
+func (s *session) byName(w *watch) *Response {
+	var out []*envoy.Resource
+	visit := func(name string) {
+		if w.typeURL == envoy.EndpointType && s.leaving(name) {
+			return // its cluster still takes traffic: removals brings it back
+		}
+		r, ok := s.named(w.typeURL, name)
+		had := w.names[name]
+		switch {
+		case !ok:
+		case r == nil:
+			if had != nil && s.delta {
+				w.mark(name, had)
+			}
+			w.names[name] = nil
+		case had != nil && had.Version == r.Version:
+			w.names[r.Name] = r
+		default:
+			w.names[r.Name] = r // an equal key is replaced: the request's string is not kept
+			if w.isRejected(r) {
+				s.observer.suppressed(w.typeURL)
+				return
+			}
+			w.supersede(r.Name)
+			delete(w.gone, name)
+			out = append(out, r)
+		}
+	}
+	all, due := w.compare, w.due
+	w.compare, w.due, w.answer, w.again = false, nil, false, nil
+	if all {
+		for name := range w.names {
+			visit(name)
+		}
+	} else {
+		for name := range due {
+			visit(name)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	slices.SortFunc(out, func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) })
+	return s.deliver(w, out, nil)
+}
+
+// leaving tells that a cluster is to be removed at the end of this pass: until then its endpoints stay.
+func (s *session) leaving(cluster string) bool {
+	w := s.find(envoy.ClusterType)
+	if w == nil {
+		return false
+	}
+	_, ok := w.gone[cluster]
+	return ok
+}
+
+// rewarm has the assignments of changed clusters sent again: Envoy warms a changed cluster until its assignment arrives, even when it had it before.
+func (s *session) rewarm(clusters []*envoy.Resource) {
+	w := s.find(envoy.EndpointType)
+	if w != nil && w.whole() {
+		return
+	}
+	for _, c := range clusters {
+		if w == nil {
+			if s.changed != nil {
+				s.changed[c.Name] = struct{}{}
+			}
+			continue
+		}
+		if had := w.names[c.Name]; had != nil {
+			w.supersede(c.Name) // it may have been taken, and then it is needed
+			w.names[c.Name] = nil
+			w.want(c.Name)
+		}
+	}
+}
+
+// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
+func (s *session) wholeDelta(w *watch) *Response {
+	again, answer := w.again, w.answer
+	w.compare, w.answer, w.again = false, false, nil
+	target, ok := s.target(w)
+	if !ok {
+		return nil
+	}
+	diff := s.differences.between(w.held, target, !w.declared && w.wildcard)
+	out := diff.changed
+	for _, name := range slices.Sorted(maps.Keys(again)) {
+		if r := target.Get(name); r == nil {
+			w.mark(name, nil)
+		} else if _, ok := slices.BinarySearchFunc(diff.changed, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) }); !ok {
+			out = append(out, r)
+		}
+	}
+	for _, r := range diff.removed {
+		w.mark(r.Name, r)
+	}
+	for _, r := range out {
+		delete(w.gone, r.Name)
+	}
+	w.held, w.declared = target, false
+	if len(w.rejected) > 0 {
+		out = slices.DeleteFunc(out, func(r *envoy.Resource) bool {
+			if !w.isRejected(r) {
+				w.supersede(r.Name)
+				return false
+			}
+			s.observer.suppressed(w.typeURL)
+			return true
+		})
+	}
+	if len(out) == 0 && (!answer || s.removable(w)) {
+		return nil // the removals are the answer
+	}
+	if w.typeURL == envoy.ClusterType {
+		s.rewarm(out)
+	}
+	return s.deliver(w, out, nil)
+}
+
+// wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name them; removals drops them.
+func (s *session) wholeState(w *watch) *Response {
+	answer := w.answer
+	w.compare, w.answer, w.again = false, false, nil
+	target, ok := s.target(w)
+	if !ok {
+		return nil
+	}
+	diff := s.differences.between(w.held, target, w.wildcard)
+	w.held = target
+	if len(diff.changed) == 0 && len(diff.removed) == 0 && !answer {
+		return nil
+	}
+	if w.typeURL == envoy.ClusterType && s.routes() {
+		for _, r := range diff.removed {
+			w.mark(r.Name, r)
+		}
+		for _, r := range diff.changed {
+			delete(w.gone, r.Name)
+		}
+		if len(diff.changed) == 0 && !answer {
+			return nil // removals says it all
+		}
+	}
+	if !isWhole(w.typeURL) && len(diff.changed) == 0 {
+		return nil // absence says nothing for such a type
+	}
+	r := s.deliverState(w)
+	if r != nil && w.typeURL == envoy.ClusterType {
+		s.rewarm(diff.changed)
+	}
+	return r
+}
+
+// routes tells that the client takes listeners or routes, which name clusters.
+func (s *session) routes() bool {
+	return slices.ContainsFunc(s.watches, func(w *watch) bool {
+		return (w.typeURL == envoy.ListenerType || w.typeURL == envoy.RouteType) && !w.idle()
+	})
+}
+
+// deliverState sends what the client should have and what is about to go, unless that is what it rejected last.
+func (s *session) deliverState(w *watch) *Response {
+	var all []*envoy.Resource
+	for r := range w.held.All {
+		all = append(all, r)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.gone)) {
+		all = append(all, w.gone[name])
+	}
+	if w.refused != "" && versionOf(all) == w.refused {
+		s.observer.suppressed(w.typeURL)
+		return nil
+	}
+	w.refused = ""
+	return s.deliver(w, all, nil)
+}
+
+// removals ends the pass for one type.
+func (s *session) removals(w *watch) *Response {
+	gone := w.gone
+	w.gone = nil
+	if w.typeURL == envoy.ClusterType {
+		if eds := s.find(envoy.EndpointType); eds != nil && !eds.whole() {
+			for name := range gone {
+				if _, ok := eds.names[name]; ok {
+					eds.want(name)
+				}
+			}
+		}
+	}
+	if !s.delta {
+		return s.deliverState(w)
+	}
+	return s.deliver(w, nil, slices.Sorted(maps.Keys(gone)))
+}
+
+func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string) *Response {
+	s.nonces++
+	r := &Response{
+		Delta:     s.delta,
+		TypeURL:   w.typeURL,
+		Version:   versionOf(resources),
+		Nonce:     s.prefix + strconv.FormatUint(s.nonces, 36),
+		Resources: resources,
+		Removed:   removed,
+	}
+	if s.delta && w.typeURL == envoy.EndpointType {
+		r.Versions = make([]string, len(resources))
+		for i, x := range resources {
+			r.Versions[i] = x.Version + s.warmedBy(x.Name)
+		}
+	}
+	if !s.delta {
+		w.sent = w.sent[:0]
+	}
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources})
+	if len(w.sent) > maxDeliveries {
+		w.sent = slices.Delete(w.sent, 0, 1)
+	}
+	w.status.Sent, w.status.Version = r.Nonce, r.Version
+	return r
+}
+
+// warmedBy is what the version of an assignment says of its cluster, so that a client whose stream broke between a changed cluster and its assignment shows
+// it when it resumes: the assignment that it names was sent with another cluster.
+func (s *session) warmedBy(name string) string {
+	w := s.find(envoy.ClusterType)
+	if w == nil {
+		return ""
+	}
+	c := w.held.Get(name)
+	if c == nil {
+		return ""
+	}
+	return "." + c.Version[:min(8, len(c.Version))]
+}

@@ -1,0 +1,261 @@
+package xds
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// Options of a Server. Only Translator is needed.
+type Options struct {
+	Translator   Translator
+	Logger       *slog.Logger
+	Metrics      prometheus.Registerer
+	Limits       limits.Limits // the zero value stands for the defaults
+	Identifier   string        // control_plane.identifier of every response
+	Encoder      Encoder       // nil: protobuf messages
+	Translations int           // how many translations run at a time; 0: one for each CPU
+	Streams      int           // how many streams are served at a time, more wait; 0: no bound
+}
+
+// Server is the DiscoveryServer. Its methods may be called from any goroutine.
+type Server struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+
+	translator   Translator
+	logger       *slog.Logger
+	metrics      *metrics
+	limits       limits.Limits
+	controlPlane *corev3.ControlPlane
+	encoder      Encoder
+	differences  differences
+	slots        chan struct{} // one taken by each translation; senders on a channel are served in order
+	admission    chan struct{} // one taken by each stream; nil: no bound
+	listeners    connections
+	numbers      atomic.Uint64
+	running      sync.WaitGroup // goroutines of streams
+	closing      chan struct{}  // closed by Shutdown
+
+	mu     sync.Mutex
+	latest *snapshot.Snapshot // nil before the first Publish
+	conns  map[string]*conn   // by id
+	closed bool
+}
+
+// New makes a Server that answers Unavailable until the first Publish.
+func New(o Options) *Server {
+	s := &Server{
+		translator:   o.Translator,
+		logger:       o.Logger,
+		metrics:      newMetrics(o.Metrics),
+		limits:       o.Limits,
+		controlPlane: &corev3.ControlPlane{Identifier: o.Identifier},
+		encoder:      o.Encoder,
+		conns:        map[string]*conn{},
+		closing:      make(chan struct{}),
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if s.limits == (limits.Limits{}) {
+		s.limits = limits.Default()
+	}
+	if s.encoder == nil {
+		s.encoder = messages{}
+	}
+	if o.Translations <= 0 {
+		o.Translations = runtime.GOMAXPROCS(0)
+	}
+	s.slots = make(chan struct{}, o.Translations)
+	if o.Streams > 0 {
+		s.admission = make(chan struct{}, o.Streams)
+	}
+	return s
+}
+
+// Register offers the service. The gRPC server should be made with MaxRecvMsgSize of the limits, and serve listeners from Listen.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(r, s)
+}
+
+// Listen keeps the connections that l accepts, so that one whose peer does not read can be closed: ending the stream alone would queue its trailers behind
+// the blocked data and free nothing.
+func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l) }
+
+// Publish makes a snapshot the newest and lets every stream know. It never waits for one. Snapshots are published in order.
+func (s *Server) Publish(snap *snapshot.Snapshot) {
+	p := newPush(snap, time.Now())
+	if p.full {
+		s.differences.forget()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = snap
+	s.wake(p)
+}
+
+// Push has every stream compare what it has with the newest snapshot.
+func (s *Server) Push() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest != nil {
+		s.wake(&push{snapshot: s.latest, full: true, triggers: map[string]int{"debug": 1}, queued: time.Now()})
+	}
+}
+
+func (s *Server) wake(p *push) {
+	for _, c := range s.conns {
+		c.offer(p)
+	}
+}
+
+// Shutdown ends all streams with Unavailable, refuses new ones, and returns when the goroutines of all have ended.
+func (s *Server) Shutdown() {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// StreamAggregatedResources serves a state-of-the-world stream.
+func (s *Server) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return s.serve(stream, false)
+}
+
+// DeltaAggregatedResources serves a delta stream.
+func (s *Server) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return s.serve(stream, true)
+}
+
+// serve runs one stream to its end. A panic ends the stream and nothing else.
+func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
+	ctx := stream.Context()
+	if err := s.ready(); err != nil {
+		return err
+	}
+	if s.admission != nil {
+		select {
+		case s.admission <- struct{}{}:
+			defer func() { <-s.admission }()
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case <-s.closing:
+			return errShutdown()
+		}
+	}
+	c := newConn(s, stream, delta)
+	var err error
+	if p := safe.Do("xds stream", func() { err = c.run() }); p != nil {
+		s.metrics.internalErrors.Inc()
+		s.logger.Error("recovered from a panic", "err", p, "conn", c.id)
+		return status.Error(codes.Internal, "internal error")
+	}
+	return err
+}
+
+func errShutdown() error { return status.Error(codes.Unavailable, "the server is shutting down") }
+
+func (s *Server) ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errShutdown()
+	case s.latest == nil:
+		return status.Error(codes.Unavailable, "the server has not synced yet")
+	}
+	return nil
+}
+
+// add registers a stream and gives the snapshot that it starts from; whatever is published later is offered to it.
+func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errShutdown()
+	}
+	s.conns[c.id] = c
+	c.version = s.metrics.connect(c.proxy.Version)
+	return s.latest, nil
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns[c.id] != c {
+		return
+	}
+	delete(s.conns, c.id)
+	last := true
+	for _, other := range s.conns {
+		if other.proxy.ID == c.proxy.ID {
+			last = false
+			break
+		}
+	}
+	s.metrics.disconnect(c.version, c.proxy.ID, last)
+}
+
+// spawn runs fn in a goroutine that Shutdown waits for. false: the server is shutting down.
+func (s *Server) spawn(name string, fn func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.running.Add(1)
+	safe.Go(s.logger, name, func() {
+		defer s.running.Done()
+		fn()
+	})
+	return true
+}
+
+// streams gives all streams, by id.
+func (s *Server) streams() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *conn) int {
+		return cmp.Or(cmp.Compare(a.proxy.ID, b.proxy.ID), cmp.Compare(a.number, b.number))
+	})
+	return list
+}
+
+func addresses(ctx context.Context) (remote, local string) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "", ""
+	}
+	if p.Addr != nil {
+		remote = p.Addr.String()
+	}
+	if p.LocalAddr != nil {
+		local = p.LocalAddr.String()
+	}
+	return remote, local
+}

@@ -1,0 +1,621 @@
+package xds
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// rig is a Server on loopback with its fake Translator.
+type rig struct {
+	t      *testing.T
+	fake   *fakeTranslator
+	server *Server
+	reg    *prometheus.Registry
+	addr   string
+	log    *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newRig(t *testing.T, edit ...func(*Options)) *rig {
+	t.Helper()
+	// Registered first, so that it runs when all else has been closed.
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	r := &rig{t: t, fake: newFakeTranslator(), reg: prometheus.NewRegistry(), log: &lockedBuffer{}}
+	o := Options{Translator: r.fake, Metrics: r.reg, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Identifier: `{"Component":"istiod"}`}
+	for _, e := range edit {
+		e(&o)
+	}
+	r.server = New(o)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.addr = l.Addr().String()
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(limits.Default().RecvMessage))
+	r.server.Register(g)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = g.Serve(r.server.Listen(l)) // ends with Stop
+	}()
+	t.Cleanup(func() {
+		r.server.Shutdown()
+		g.Stop()
+		<-served
+		if n := len(r.server.listeners.conns); n != 0 {
+			t.Errorf("%d closed connections are still kept", n)
+		}
+	})
+	return r
+}
+
+func (r *rig) publish(full bool, edits ...string) {
+	s := r.fake.publish(full, edits...)
+	s.Delta.Received = time.Now()
+	r.server.Publish(s)
+}
+
+func (r *rig) dial() discoveryv3.AggregatedDiscoveryServiceClient {
+	r.t.Helper()
+	cc, err := grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cc.Close() })
+	return discoveryv3.NewAggregatedDiscoveryServiceClient(cc)
+}
+
+func testNode(pod string) *corev3.Node {
+	return &corev3.Node{Id: "sidecar~10.0.0.1~" + pod + "~a.svc.cluster.local", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+		"ISTIO_VERSION": structpb.NewStringValue("1.31.0"),
+	}}}
+}
+
+// deltaClient is a delta stream whose responses are read only when asked for.
+type deltaClient struct {
+	t      *testing.T
+	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	cancel context.CancelFunc
+}
+
+func (r *rig) delta(pod string) *deltaClient {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	r.t.Cleanup(cancel)
+	stream, err := r.dial().DeltaAggregatedResources(ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := &deltaClient{r.t, stream, cancel}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(pod), TypeUrl: envoy.ClusterType})
+	return c
+}
+
+func (c *deltaClient) send(r *discoveryv3.DeltaDiscoveryRequest) {
+	c.t.Helper()
+	if err := c.stream.Send(r); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *deltaClient) subscribe(short string, names ...string) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: longType(short), ResourceNamesSubscribe: names})
+}
+
+func (c *deltaClient) expect(want string) *discoveryv3.DeltaDiscoveryResponse {
+	c.t.Helper()
+	m, err := c.stream.Recv()
+	if err != nil {
+		c.t.Fatalf("want %q, got %v", want, err)
+	}
+	got := ShortType(m.TypeUrl)
+	for _, x := range m.Resources {
+		version := x.Version
+		if m.TypeUrl == envoy.EndpointType {
+			version, _, _ = strings.Cut(version, ".") // without its cluster's
+		}
+		got += " " + x.Name + "=" + version
+		if string(x.Resource.Value) != x.Name+"="+version && len(x.Resource.Value) < 100 || x.Resource.TypeUrl != m.TypeUrl {
+			c.t.Fatalf("resource %v", x)
+		}
+	}
+	for _, name := range m.RemovedResources {
+		got += " -" + name
+	}
+	if got != want {
+		c.t.Fatalf("got %q, want %q", got, want)
+	}
+	return m
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func TestServerDelta(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "eds a=1", "lds l=1", "rds r=1")
+	c := r.delta("web.a")
+	m := c.expect("cds a=1")
+	if m.ControlPlane.GetIdentifier() != `{"Component":"istiod"}` {
+		t.Errorf("control plane is %v", m.ControlPlane)
+	}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce})
+	c.subscribe("eds", "a", "b")
+	c.expect("eds a=1 b=none")
+	c.subscribe("lds")
+	m = c.expect("lds l=1")
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no such filter"}})
+	c.subscribe("rds", "r")
+	c.expect("rds r=1")
+	r.publish(true, "cds a", "cds b=1", "lds l=2")
+	c.expect("cds b=1")
+	c.expect("eds b=none")
+	c.expect("lds l=2")
+	c.expect("cds -a")
+
+	eventually(t, "the debug view is complete", func() bool {
+		clients := r.server.Clients()
+		return len(clients) == 1 && clients[0].Types[envoy.ClusterType].Sent != "" && clients[0].Types[envoy.ListenerType].LastError != ""
+	})
+	client := r.server.Clients()[0]
+	if client.ID != "web.a-1" || client.Proxy.ID != "web.a" || !client.Delta || client.Address == "" || client.Connected.IsZero() {
+		t.Errorf("client %+v", client)
+	}
+	cds, lds := client.Types[envoy.ClusterType], client.Types[envoy.ListenerType]
+	if cds.Acked == "" || cds.AckedAt.IsZero() || cds.Acked == cds.Sent || !cds.Wildcard || cds.SentAt.IsZero() || client.Types[envoy.EndpointType].Names != 2 {
+		t.Errorf("clusters: %+v", cds)
+	}
+	if lds.LastError != "Internal: no such filter" || lds.Acked != "" {
+		t.Errorf("listeners: %+v", lds)
+	}
+	dump, ok := r.server.Dump("web.a", envoy.ClusterType)
+	if !ok || len(dump) != 1 || dump[0].Name != "b" {
+		t.Errorf("dump: %v %v", dump, ok)
+	}
+	if _, ok := r.server.Dump("web.a", secretType); ok {
+		t.Error("a type that was never asked for was dumped")
+	}
+	if _, ok := r.server.Dump("nobody.a", envoy.ClusterType); ok {
+		t.Error("a proxy that is not there was dumped")
+	}
+	if got := strings.Count(r.log.String(), "level=WARN"); got != 1 || !strings.Contains(r.log.String(), "no such filter") {
+		t.Errorf("want one warning of the rejection:\n%s", r.log)
+	}
+	for _, m := range []struct {
+		want   float64
+		name   string
+		labels []string
+	}{
+		{1, "pilot_xds", []string{"version", "1.31.0"}},
+		{3, "pilot_xds_pushes", []string{"type", "cds"}},
+		{2, "pilot_xds_pushes", []string{"type", "eds"}},
+		{0, "pilot_xds_pushes", []string{"type", "cds_senderr"}},
+		{1, "pilot_total_xds_rejects", []string{"type", "lds"}},
+		{1, "pilot_xds_lds_reject", []string{"node", "web.a", "err", "Internal"}},
+		{1, "pilot_push_triggers", []string{"type", "config"}},
+		{3, "pilot_xds_config_size_bytes", []string{"type", "cds"}},
+		{3, "pilot_xds_push_time", []string{"type", "cds"}},
+		{8, "pilot_xds_send_time", nil},
+		{1, "pilot_proxy_queue_time", nil},
+		{1, "pilot_proxy_convergence_time", nil},
+	} {
+		eventually(t, fmt.Sprint(m.name, m.labels, " is ", m.want), func() bool { return sample(t, r.reg, m.name, m.labels...) == m.want })
+	}
+	if sample(t, r.reg, "pilot_xds_recv_max") < 100 {
+		t.Error("the largest request is not known")
+	}
+
+	// Compare everything anew: nothing differs.
+	joins := r.fake.count("join")
+	r.server.Push()
+	eventually(t, "everything is compared", func() bool { return r.fake.count("join") > joins })
+	if !r.server.Disconnect("web.a") || r.server.Disconnect("nobody.a") {
+		t.Error("disconnect")
+	}
+	if _, err := c.stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("a disconnected stream ends with %v", err)
+	}
+	eventually(t, "the stream is gone", func() bool { return len(r.server.Clients()) == 0 })
+	if sample(t, r.reg, "pilot_xds_lds_reject") != -1 || sample(t, r.reg, "pilot_xds") != -1 {
+		t.Error("gauges of a proxy that is gone")
+	}
+}
+
+func TestServerStateOfTheWorld(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "eds a=1")
+	stream, err := r.dial().StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange := func(req *discoveryv3.DiscoveryRequest, want ...string) *discoveryv3.DiscoveryResponse {
+		t.Helper()
+		if err := stream.Send(req); err != nil {
+			t.Fatal(err)
+		}
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range m.Resources {
+			got = append(got, string(x.Value))
+		}
+		if !slices.Equal(got, want) || m.TypeUrl != req.TypeUrl {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		return m
+	}
+	m := exchange(&discoveryv3.DiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}, "a=1")
+	exchange(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: []string{"a"}}, "a=1")
+	// A node in a later request changes nothing.
+	ack := &discoveryv3.DiscoveryRequest{Node: testNode("other.b"), TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}
+	if err := stream.Send(ack); err != nil {
+		t.Fatal(err)
+	}
+	r.publish(true, "cds b=1")
+	n, err := stream.Recv()
+	if err != nil || n.VersionInfo == m.VersionInfo || n.VersionInfo == "" || n.Nonce == m.Nonce || len(n.Resources) != 2 {
+		t.Fatalf("%v %v", n, err)
+	}
+	if c := r.server.Clients(); len(c) != 1 || c[0].ID != "web.a-1" || c[0].Delta {
+		t.Errorf("clients: %+v", c)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if err != io.EOF {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+// An endpoint that changes goes to those who subscribe to it, and costs the others nothing.
+func TestEndpointsGoToSubscribers(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "cds b=1", "eds a=1", "eds b=1")
+	one, two := r.delta("one.a"), r.delta("two.a")
+	for c, name := range map[*deltaClient]string{one: "a", two: "b"} {
+		c.expect("cds a=1 b=1")
+		c.subscribe("eds", name)
+		c.expect("eds " + name + "=1")
+	}
+	wildcards, joins, named := r.fake.count("wildcard cds"), r.fake.count("join"), r.fake.count("named eds")
+	for i := range 10 {
+		v := fmt.Sprint("a=", i+2)
+		r.publish(false, "eds "+v)
+		one.expect("eds " + v)
+	}
+	r.publish(false, "eds b=2")
+	two.expect("eds b=2") // and none of those before
+	if w, j := r.fake.count("wildcard cds"), r.fake.count("join"); w != wildcards || j != joins {
+		t.Errorf("%d cluster lists were made and %d cohorts joined for endpoints", w-wildcards, j-joins)
+	}
+	if n := r.fake.count("named eds") - named; n != 11 {
+		t.Errorf("%d assignments were made for 11 changes", n)
+	}
+}
+
+// A slow reader skips the states in between and costs the others nothing; once it reads it gets the newest.
+func TestTheLatestWins(t *testing.T) {
+	r := newRig(t)
+	big := strings.Repeat("x", 1<<20)
+	world := func(i int) []string {
+		var edits []string
+		for j := range 4 {
+			edits = append(edits, fmt.Sprintf("cds c%d=%d%s", j, i, big))
+		}
+		return edits
+	}
+	r.publish(true, append(world(0), "cds fast=0")...)
+	slow := r.delta("slow.a")
+	quick := r.delta("quick.a")
+	quick.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: []string{"fast"}})
+	for range 2 {
+		if _, err := quick.stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the slow one is being sent to", func() bool { return r.fake.count("wildcard cds") >= 2 })
+	const rounds = 50
+	for i := 1; i <= rounds; i++ {
+		start := time.Now()
+		r.publish(true, fmt.Sprintf("cds fast=%d", i))
+		quick.expect(fmt.Sprintf("cds fast=%d", i))
+		quick.expect("eds fast=none")
+		if d := time.Since(start); d > 5*time.Second {
+			t.Fatalf("a slow reader delayed another by %v", d)
+		}
+	}
+	received := 0
+	for last := ""; last != fmt.Sprint(rounds); received++ {
+		m, err := slow.stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range m.Resources {
+			if x.Name == "fast" {
+				last = x.Version
+			}
+		}
+	}
+	if received > 5 {
+		t.Errorf("the slow one was sent %d responses for %d states", received, rounds)
+	}
+}
+
+// A reader that stalls is cut at its connection, in time and alone.
+func TestStalledReaderIsCut(t *testing.T) {
+	l := limits.Default()
+	l.SendGrace, l.SendRate = 300*time.Millisecond, 1<<30
+	r := newRig(t, func(o *Options) { o.Limits = l })
+	r.publish(true, "cds a=1"+strings.Repeat("x", 8<<20))
+	stalled := r.delta("stalled.a")
+	healthy := r.delta("healthy.a")
+	if _, err := healthy.stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	// gRPC takes one message whatever its size while it has quota left: the next one is stuck.
+	eventually(t, "the first response has been made", func() bool { return sample(t, r.reg, "pilot_xds_pushes", "type", "cds") == 2 })
+	r.publish(true, "cds a=2")
+	healthy.expect("cds a=2")
+	eventually(t, "the stalled one is gone", func() bool { c := r.server.Clients(); return len(c) == 1 && c[0].Proxy.ID == "healthy.a" })
+	if n := sample(t, r.reg, "pilot_xds_write_timeout"); n != 1 {
+		t.Errorf("pilot_xds_write_timeout is %v", n)
+	}
+	eventually(t, "its connection is closed", func() bool {
+		r.server.listeners.mu.Lock()
+		defer r.server.listeners.mu.Unlock()
+		return len(r.server.listeners.conns) == 1
+	})
+	if !strings.Contains(r.log.String(), "closed=true") {
+		t.Errorf("log:\n%s", r.log)
+	}
+	r.publish(true, "cds a=3")
+	healthy.expect("cds a=3")
+	for err := error(nil); ; {
+		if _, err = stalled.stream.Recv(); err != nil {
+			break
+		}
+	}
+}
+
+func TestRequestsThatEndTheStream(t *testing.T) {
+	r := newRig(t)
+	first := func(req *discoveryv3.DeltaDiscoveryRequest) codes.Code {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stream, err := r.dial().DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Send(req) // the stream may have ended already: Recv says how
+		_, err = stream.Recv()
+		return status.Code(err)
+	}
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Unavailable {
+		t.Errorf("before the first snapshot: %v", c)
+	}
+	r.publish(true, "cds a=1")
+	for name, req := range map[string]*discoveryv3.DeltaDiscoveryRequest{
+		"no node":    {TypeUrl: envoy.ClusterType},
+		"empty id":   {TypeUrl: envoy.ClusterType, Node: &corev3.Node{}},
+		"bad id":     {TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~web.a"}},
+		"no type":    {Node: testNode("web.a")},
+		"long type":  {Node: testNode("web.a"), TypeUrl: strings.Repeat("x", 1<<20)},
+		"long name":  {Node: testNode("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: []string{strings.Repeat("x", 513)}},
+		"many names": {Node: testNode("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: manyNames(20001)},
+	} {
+		if c := first(req); c != codes.InvalidArgument {
+			t.Errorf("%s: %v", name, c)
+		}
+	}
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: manyNames(20000)}); c != codes.OK {
+		t.Errorf("as many names as may be: %v", c)
+	}
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(strings.Repeat("x", 5<<20)), TypeUrl: envoy.ClusterType}); c != codes.ResourceExhausted {
+		t.Errorf("a message that is too large: %v", c)
+	}
+	eventually(t, "all streams are gone", func() bool { return len(r.server.Clients()) == 0 })
+	r.publish(true, "!join")
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Internal {
+		t.Errorf("a proxy that cannot be joined: %v", c)
+	}
+	if n := sample(t, r.reg, "pilot_total_xds_internal_errors"); n != 1 {
+		t.Errorf("pilot_total_xds_internal_errors is %v", n)
+	}
+	r.server.Shutdown()
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Unavailable {
+		t.Errorf("after shutdown: %v", c)
+	}
+}
+
+func manyNames(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprint("n", i)
+	}
+	return list
+}
+
+// A client that asks too often is held back, not cut.
+func TestRequestsAreHeldBack(t *testing.T) {
+	l := limits.Default()
+	l.RequestsPerSecond, l.RequestsBurst = 100, 10
+	r := newRig(t, func(o *Options) { o.Limits = l })
+	r.publish(true, "cds a=1")
+	c := r.delta("web.a")
+	c.expect("cds a=1")
+	start := time.Now()
+	for i := range 60 {
+		c.subscribe("eds", fmt.Sprint("n", i))
+	}
+	seen := 0
+	for seen < 60 {
+		m, err := c.stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen += len(m.Resources)
+	}
+	if d := time.Since(start); d < 400*time.Millisecond {
+		t.Errorf("61 requests took %v at 100 a second after a burst of 10", d)
+	}
+}
+
+// Streams beyond the bound wait; they are not refused.
+func TestStreamsWait(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Streams = 1 })
+	r.publish(true, "cds a=1")
+	one := r.delta("one.a")
+	one.expect("cds a=1")
+	two := r.delta("two.a")
+	time.Sleep(50 * time.Millisecond)
+	if n := len(r.server.Clients()); n != 1 {
+		t.Fatalf("%d streams are served", n)
+	}
+	one.cancel()
+	two.expect("cds a=1")
+}
+
+// A translation that hangs holds its slots, but neither Publish nor what needs no translation.
+func TestPublishNeverWaits(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Translations = 1 })
+	r.fake.block = make(chan struct{})
+	r.publish(true, "cds a=1")
+	one := r.delta("one.a")
+	eventually(t, "the only slot is taken", func() bool { return r.fake.count("join") == 1 })
+	two := r.delta("two.a")
+	for i := range 1000 {
+		r.publish(true, fmt.Sprint("cds a=", i+2))
+	}
+	close(r.fake.block)
+	for _, c := range []*deltaClient{one, two} {
+		for last := ""; last != "1001"; {
+			m, err := c.stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = m.Resources[0].Version
+		}
+	}
+}
+
+// What a proxy says of itself may be a megabyte; a connected stream keeps a few facts.
+func TestNodeIsNotKept(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	heap := func() uint64 {
+		var m runtime.MemStats
+		for range 3 {
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const streams = 20
+	var clients []*deltaClient
+	before := heap()
+	for i := range streams {
+		n := testNode(fmt.Sprintf("web%d.a", i))
+		for j := range 16 {
+			n.Metadata.Fields[fmt.Sprint("FILL", j)] = structpb.NewStringValue(strings.Repeat(fmt.Sprint(i%10), 64<<10))
+		}
+		for j := range 516 {
+			n.Extensions = append(n.Extensions, &corev3.Extension{Name: fmt.Sprintf("envoy.filters.http.number_%d", j), Category: "envoy.filters.http"})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		stream, err := r.dial().DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &deltaClient{t, stream, cancel}
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType})
+		c.expect("cds a=1")
+		clients = append(clients, c)
+	}
+	after := heap()
+	if a := int64(after) - int64(before); a > streams*300<<10 {
+		t.Errorf("%d streams with nodes of 1 MB keep %d kB each, both ends", len(clients), a/streams>>10)
+	}
+	runtime.KeepAlive(clients)
+}
+
+func TestMerge(t *testing.T) {
+	f := newFakeTranslator()
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	a := &push{snapshot: f.publish(false, "eds a=1"), endpoints: key("a", "b"), triggers: map[string]int{"endpoint": 1}, received: late, queued: early}
+	b := &push{snapshot: f.publish(false, "eds a=2"), endpoints: key("b", "c"), triggers: map[string]int{"endpoint": 2, "config": 1}, received: early, queued: late}
+	m := (*push)(nil).merge(a).merge(b)
+	if m.snapshot != b.snapshot || m.full || m.received != early || m.queued != early {
+		t.Errorf("%+v", m)
+	}
+	if diff := cmp.Diff(key("a", "b", "c"), m.endpoints); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]int{"endpoint": 3, "config": 1}, m.triggers); diff != "" {
+		t.Error(diff)
+	}
+	if len(a.endpoints) != 2 || len(b.triggers) != 2 || a.triggers["endpoint"] != 1 {
+		t.Error("what was merged is shared by other streams and was changed")
+	}
+	if m := a.merge(&push{snapshot: b.snapshot, full: true}); !m.full || m.endpoints != nil || m.received != late {
+		t.Errorf("%+v", m)
+	}
+}

@@ -1,0 +1,266 @@
+package xds
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// observer is told what happens inside a session.
+type observer interface {
+	// panicked: a translation for one type failed; what was sent before stands.
+	panicked(typeURL string, err error)
+	// suppressed: a version that the client had rejected was not sent again.
+	suppressed(typeURL string)
+}
+
+// session is the protocol of one stream. Requests and snapshots go in through stateOfTheWorld, incremental and adopt; next gives the responses. It knows no
+// clock, socket or goroutine, and is used by one goroutine at a time.
+type session struct {
+	translator  Translator
+	observer    observer
+	limits      *limits.Limits
+	differences *differences
+	delta       bool
+	prefix      string // of nonces
+
+	proxy    *node.Proxy
+	snapshot *snapshot.Snapshot
+	cohort   Cohort
+	unjoined bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
+
+	// changed are the clusters that a resuming client was sent before it asked for endpoints: what it brings of their assignments is out of date, though a
+	// cluster may have changed back meanwhile. nil unless it resumes.
+	changed map[string]struct{}
+
+	// resuming: the client brought clusters from an earlier stream, and what it asks for on this one may still name them. None is removed before rest.
+	resuming bool
+
+	watches []*watch // in the order of sending
+	nonces  uint64
+	names   int // subscribed to, of all types
+}
+
+// Bounds that nobody has a reason to tune.
+const (
+	maxTypes   = 64  // on one stream; Envoy has a dozen
+	maxTypeURL = 256 // bytes
+)
+
+// verdictKind is what a request says of the responses before it.
+type verdictKind int
+
+const (
+	subscribed verdictKind = iota // nothing: it only subscribes
+	acked
+	rejected
+	expired // it answers a response that was followed by another: ignored
+)
+
+// verdict is the outcome of one request.
+type verdict struct {
+	typeURL string
+	kind    verdictKind
+	code    codes.Code // of a rejection
+	message string     // of a rejection
+}
+
+// find gives the watch of a type, or nil.
+func (s *session) find(typeURL string) *watch {
+	for _, w := range s.watches {
+		if w.typeURL == typeURL {
+			return w
+		}
+	}
+	return nil
+}
+
+func (s *session) open(typeURL string) *watch {
+	w := &watch{typeURL: strings.Clone(typeURL), names: map[string]*envoy.Resource{}}
+	s.watches = append(s.watches, w)
+	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(rank(a.typeURL), rank(b.typeURL)) })
+	return w
+}
+
+// check holds a request to the limits. The error is the client's fault.
+func (s *session) check(typeURL string, lists ...[]string) error {
+	if typeURL == "" || len(typeURL) > maxTypeURL {
+		return fmt.Errorf("type_url must have 1 to %d bytes, not %d", maxTypeURL, len(typeURL))
+	}
+	if len(s.watches) >= maxTypes && s.find(typeURL) == nil {
+		return fmt.Errorf("more than %d types on one stream", maxTypes)
+	}
+	n := 0
+	for _, list := range lists {
+		n += len(list)
+		for _, name := range list {
+			if len(name) > s.limits.NameLength {
+				return fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), s.limits.NameLength)
+			}
+		}
+	}
+	if n > s.limits.NamesPerRequest {
+		return fmt.Errorf("%d resource names in one request, more than %d", n, s.limits.NamesPerRequest)
+	}
+	return nil
+}
+
+// subscribe adds a name to what the client wants of a type.
+func (s *session) subscribe(w *watch, name string) error {
+	if _, ok := w.names[name]; ok {
+		return nil
+	}
+	if s.names >= s.limits.NamesPerStream {
+		return fmt.Errorf("more than %d resource names on one stream", s.limits.NamesPerStream)
+	}
+	s.names++
+	w.names[name] = nil
+	return nil
+}
+
+func (s *session) unsubscribe(w *watch, name string) {
+	if _, ok := w.names[name]; ok {
+		s.names--
+		delete(w.names, name)
+		delete(w.due, name)
+	}
+}
+
+// start joins the session to the first snapshot. false: it cannot be served.
+func (s *session) start(snap *snapshot.Snapshot) bool {
+	s.snapshot = snap
+	return s.join(snap)
+}
+
+// adopt takes a newer snapshot. To be called when next gives nothing, so that a pass belongs to one state of the world.
+func (s *session) adopt(p *push) {
+	if p.full || s.unjoined || s.concerns(p.workloads) {
+		if s.unjoined = !s.join(p.snapshot); s.unjoined {
+			return
+		}
+		s.snapshot = p.snapshot
+		for _, w := range s.watches {
+			w.compare = w.compare || !w.idle()
+		}
+		return
+	}
+	s.snapshot = p.snapshot
+	w := s.find(envoy.EndpointType)
+	if w == nil || w.idle() {
+		return
+	}
+	if w.whole() {
+		w.compare = true
+		return
+	}
+	for _, key := range p.endpoints {
+		for _, name := range s.assignments(key) {
+			if _, ok := w.names[name]; ok {
+				w.want(name)
+			}
+		}
+	}
+}
+
+// concerns tells that the proxy may run beside one of these workloads. A pod is known by the proxy's id; of other workloads only the namespace is.
+func (s *session) concerns(workloads []registry.WorkloadKey) bool {
+	return slices.ContainsFunc(workloads, func(k registry.WorkloadKey) bool {
+		return s.proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == s.proxy.Namespace
+	})
+}
+
+// pending tells that next may have something.
+func (s *session) pending() bool {
+	return slices.ContainsFunc(s.watches, func(w *watch) bool { return w.pending() || s.removable(w) })
+}
+
+func (s *session) removable(w *watch) bool {
+	return len(w.gone) > 0 && !(s.resuming && w.typeURL == envoy.ClusterType)
+}
+
+// rest says that the client has asked for all that it had on its earlier stream: it has been quiet for a while.
+func (s *session) rest() { s.resuming = false }
+
+// next gives the next response of the pass, or nil when the client has everything. What it gives counts as sent.
+func (s *session) next() *Response {
+	for _, w := range s.watches {
+		if !w.pending() {
+			continue
+		}
+		if r := s.additions(w); r != nil {
+			return r
+		}
+	}
+	for i := range 3 {
+		for _, w := range s.watches {
+			if removalRank(w.typeURL) == i && s.removable(w) {
+				return s.removals(w)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *session) additions(w *watch) *Response {
+	switch {
+	case w.idle():
+		w.compare, w.answer, w.due, w.again = false, false, nil, nil
+		return nil
+	case !w.whole():
+		return s.byName(w)
+	case s.delta:
+		return s.wholeDelta(w)
+	}
+	return s.wholeState(w)
+}
+
+// target is what the client should have of a type that is sent as a whole.
+func (s *session) target(w *watch) (envoy.Union, bool) {
+	var u envoy.Union
+	err := safe.Do("translate "+ShortType(w.typeURL), func() { u = s.translator.Wildcard(s.snapshot, s.cohort, w.typeURL) })
+	if err != nil {
+		s.observer.panicked(w.typeURL, err)
+		return envoy.Union{}, false
+	}
+	if !w.wildcard {
+		u = subset(u, w.names)
+	}
+	return u, true
+}
+
+func (s *session) named(typeURL, name string) (*envoy.Resource, bool) {
+	var r *envoy.Resource
+	err := safe.Do("translate "+ShortType(typeURL), func() { r = s.translator.Named(s.snapshot, s.cohort, typeURL, name) })
+	if err != nil {
+		s.observer.panicked(typeURL, err)
+	}
+	return r, err == nil
+}
+
+func (s *session) join(snap *snapshot.Snapshot) bool {
+	err := safe.Do("translate join", func() { s.cohort = s.translator.Join(snap, s.proxy) })
+	if err != nil {
+		s.observer.panicked("", err)
+	}
+	return err == nil
+}
+
+func (s *session) assignments(key registry.ServiceKey) []string {
+	var names []string
+	err := safe.Do("translate eds", func() { names = s.translator.Assignments(s.snapshot, s.cohort, key) })
+	if err != nil {
+		s.observer.panicked(envoy.EndpointType, err)
+	}
+	return names
+}

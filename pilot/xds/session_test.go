@@ -1,0 +1,259 @@
+package xds
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata")
+
+// TestSession runs the transcripts in testdata. A line that begins with "> " is a command, those after it what it gives; comments begin with #.
+//
+//	publish EDIT; EDIT …     a snapshot in which more than endpoints changed; an edit is "cds a=1", "cds a" (gone), "eds !a" (its translation panics)
+//	endpoints EDIT; …        a snapshot in which only endpoints changed
+//	workload KIND NS NAME    a snapshot in which only that workload changed
+//	connect sotw|delta       a new stream at the newest snapshot
+//	TYPE NAME… [nonce=N] [error=TEXT] [+NAME -NAME init=NAME:VERSION]
+//	                         a request; nonce "last" is that of the type's last response; delta requests subscribe with + and unsubscribe with -
+//	manual, next, auto       send one response at a time
+//	rest                     the client has been quiet for a while
+//	has TYPE                 what the session thinks that the client has
+//
+// A response is printed as "<type> <nonce>: <name>=<version> … -<removed>".
+func TestSession(t *testing.T) {
+	files, err := filepath.Glob("testdata/session/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			x := newTranscript(&got)
+			for line := range strings.Lines(string(want)) {
+				line = strings.TrimRight(line, "\n")
+				switch {
+				case strings.HasPrefix(line, "> "):
+					fmt.Fprintln(&got, line)
+					x.run(line[2:])
+				case strings.HasPrefix(line, "#"), line == "":
+					fmt.Fprintln(&got, line)
+				}
+			}
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+type transcript struct {
+	out     *bytes.Buffer
+	fake    *fakeTranslator
+	latest  *push
+	waiting *push
+	session *session
+	last    map[string]string
+	manual  bool
+}
+
+func newTranscript(out *bytes.Buffer) *transcript {
+	return &transcript{out: out, fake: newFakeTranslator()}
+}
+
+func (x *transcript) panicked(typeURL string, err error) { fmt.Fprintln(x.out, "panic", err) }
+func (x *transcript) suppressed(typeURL string) {
+	fmt.Fprintln(x.out, "suppressed", ShortType(typeURL))
+}
+
+func newTestSession(f *fakeTranslator, o observer, delta bool) *session {
+	l := limits.Default()
+	l.NamesPerRequest, l.NamesPerStream = 20, 30
+	return &session{
+		translator: f, observer: o, limits: &l, differences: &differences{}, delta: delta,
+		proxy: &node.Proxy{ID: "web.a", Name: "web", Namespace: "a", Type: node.Sidecar},
+	}
+}
+
+func (x *transcript) run(line string) {
+	command, rest, _ := strings.Cut(line, " ")
+	switch command {
+	case "publish", "endpoints":
+		x.offer(newPush(x.fake.publish(command == "publish", edits(rest)...), time.Unix(0, 0)))
+	case "workload":
+		f := strings.Fields(rest)
+		p := newPush(x.fake.publish(false, edits(strings.Join(f[3:], " "))...), time.Unix(0, 0))
+		kind := kinds.Pod
+		if f[0] != "Pod" {
+			kind = kinds.WorkloadEntry
+		}
+		p.workloads = []registry.WorkloadKey{{Kind: kind, Namespace: f[1], Name: f[2]}}
+		x.offer(p)
+	case "connect":
+		x.session = newTestSession(x.fake, x, rest == "delta")
+		x.last, x.waiting = map[string]string{}, nil
+		if !x.session.start(x.latest.snapshot) {
+			fmt.Fprintln(x.out, "cannot be served")
+		}
+	case "manual":
+		x.manual = true
+	case "auto":
+		x.manual = false
+		x.drain()
+	case "next":
+		if r := x.step(); r == nil {
+			fmt.Fprintln(x.out, "idle")
+		}
+	case "rest":
+		x.session.rest()
+		x.drain()
+	case "has":
+		if w := x.session.find(longType(rest)); w != nil {
+			for _, r := range w.resources() {
+				fmt.Fprintf(x.out, " %s=%s", r.Name, r.Version)
+			}
+		}
+		fmt.Fprintln(x.out)
+	default:
+		x.request(command, strings.Fields(rest))
+	}
+}
+
+func edits(s string) []string {
+	if s = strings.TrimSpace(s); s == "" {
+		return nil
+	}
+	list := strings.Split(s, ";")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+func (x *transcript) offer(p *push) {
+	x.latest = p
+	x.waiting = x.waiting.merge(p)
+	if x.session != nil && !x.manual {
+		x.drain()
+	}
+}
+
+func (x *transcript) drain() {
+	for x.step() != nil {
+	}
+}
+
+func (x *transcript) step() *Response {
+	r := x.session.next()
+	for r == nil && x.waiting != nil {
+		x.session.adopt(x.waiting)
+		x.waiting = nil
+		r = x.session.next()
+	}
+	if r == nil {
+		return nil
+	}
+	x.last[r.TypeURL] = r.Nonce
+	fmt.Fprintf(x.out, "%s %s:", ShortType(r.TypeURL), r.Nonce)
+	for i, res := range r.Resources {
+		fmt.Fprintf(x.out, " %s=%s", res.Name, told(r, i))
+	}
+	for _, name := range r.Removed {
+		fmt.Fprintf(x.out, " -%s", name)
+	}
+	fmt.Fprintln(x.out)
+	return r
+}
+
+func (x *transcript) request(short string, args []string) {
+	typeURL := longType(short)
+	var names, add, remove []string
+	var nonce string
+	var detail *rpcstatus.Status
+	versions := map[string]string{}
+	for i, a := range args {
+		key, value, pair := strings.Cut(a, "=")
+		switch {
+		case pair && key == "nonce":
+			if nonce = value; value == "last" {
+				nonce = x.last[typeURL]
+			}
+		case pair && key == "error":
+			detail = &rpcstatus.Status{Code: 13, Message: strings.Join(append([]string{value}, args[i+1:]...), " ")}
+		case pair && key == "init":
+			name, version, _ := strings.Cut(value, ":")
+			versions[name] = version
+		case pair && key == "many":
+			n, _ := strconv.Atoi(value)
+			for i := range n {
+				names, add = append(names, "m"+strconv.Itoa(i)), append(add, "m"+strconv.Itoa(i))
+			}
+		case a[0] == '+':
+			add = append(add, a[1:])
+		case a[0] == '-':
+			remove = append(remove, a[1:])
+		default:
+			names = append(names, a)
+		}
+		if detail != nil {
+			break
+		}
+	}
+	var v verdict
+	var err error
+	if x.session.delta {
+		v, err = x.session.incremental(&discoveryv3.DeltaDiscoveryRequest{
+			TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, InitialResourceVersions: versions, ResponseNonce: nonce, ErrorDetail: detail,
+		})
+	} else {
+		v, err = x.session.stateOfTheWorld(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: detail})
+	}
+	if err != nil {
+		fmt.Fprintln(x.out, "error:", err)
+		return
+	}
+	switch v.kind {
+	case acked:
+		fmt.Fprintln(x.out, "ack")
+	case rejected:
+		fmt.Fprintf(x.out, "nack %v %s\n", v.code, v.message)
+	case expired:
+		fmt.Fprintln(x.out, "expired")
+	}
+	if !x.manual {
+		x.drain()
+	}
+}
+
+// told is the version of a resource as the client is told.
+func told(r *Response, i int) string {
+	if r.Versions != nil {
+		return r.Versions[i]
+	}
+	return r.Resources[i].Version
+}

@@ -1,0 +1,210 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// watch is one type on one stream: what the client asked for, what it was sent, and what is still to be looked at.
+//
+// It works in one of two ways. As a whole (clusters, listeners, and any type subscribed to by wildcard): held is what the client has. By name (all else):
+// names holds what the client has of each.
+type watch struct {
+	typeURL  string
+	wildcard bool
+	explicit bool // the wildcard was asked for by "*", not by naming nothing
+
+	// names are those subscribed to. By name, the value is what the client has: nil where it is to be sent whatever it has. As a whole, values are nil.
+	names map[string]*envoy.Resource
+	held  envoy.Union
+	// declared: held is what the client named on reconnecting, resources without bodies.
+	declared bool
+
+	// What is to be looked at before the stream is idle.
+	compare bool                       // everything
+	due     map[string]struct{}        // by name: these
+	again   map[string]struct{}        // as a whole, delta: to be sent or declared absent whatever the client has
+	answer  bool                       // as a whole: a response is due even when there is nothing new
+	gone    map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
+
+	sent     []delivery // not acknowledged yet, oldest first
+	rejected map[string][]rejection
+	refused  string // state of the world, as a whole: the last response's version when it was rejected
+
+	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
+}
+
+// delivery is a response that was not acknowledged yet.
+type delivery struct {
+	nonce     string
+	version   string
+	resources []*envoy.Resource
+}
+
+// maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
+const maxDeliveries = 8
+
+// rejection is a version of a resource that the client rejected. Where the response held nothing else it is certain, and stands as long as the stream;
+// else a neighbour may have been at fault and this version taken, so it stands until the client is sent another.
+type rejection struct {
+	version string
+	certain bool
+}
+
+// maxRejections bounds the versions that are remembered of one name.
+const maxRejections = 16
+
+// TypeStatus is what a stream knows of one type.
+type TypeStatus struct {
+	Sent        string // nonce of the last response
+	Acked       string // nonce that was last acknowledged
+	Version     string // of the last response
+	SentAt      time.Time
+	AckedAt     time.Time
+	LastError   string // what the client said of the last response that it rejected, until it acknowledges one
+	LastErrorAt time.Time
+	Wildcard    bool
+	Names       int // subscribed to by name
+}
+
+// whole tells which way the watch works.
+func (w *watch) whole() bool { return w.wildcard || isWhole(w.typeURL) }
+
+// idle tells that the client wants nothing of the type at present.
+func (w *watch) idle() bool { return !w.wildcard && len(w.names) == 0 }
+
+// pending tells that something is to be looked at, not counting removals.
+func (w *watch) pending() bool {
+	return w.compare || w.answer || len(w.due) > 0 || len(w.again) > 0
+}
+
+// reset forgets what the client has: all that it subscribes to is to be sent.
+func (w *watch) reset() {
+	w.held, w.declared, w.gone, w.again, w.due = envoy.Union{}, false, nil, nil, nil
+	for name := range w.names {
+		w.names[name] = nil
+	}
+	w.compare = !w.idle()
+	w.answer = w.compare && isWhole(w.typeURL)
+}
+
+// want marks a name to be looked at. By name only.
+func (w *watch) want(name string) {
+	if w.due == nil {
+		w.due = map[string]struct{}{}
+	}
+	w.due[name] = struct{}{}
+}
+
+// repeat marks a name to be sent or declared absent. As a whole only.
+func (w *watch) repeat(name string) {
+	if w.again == nil {
+		w.again = map[string]struct{}{}
+	}
+	w.again[name] = struct{}{}
+}
+
+// mark notes what is to be removed at the end of the pass.
+func (w *watch) mark(name string, had *envoy.Resource) {
+	if w.gone == nil {
+		w.gone = map[string]*envoy.Resource{}
+	}
+	w.gone[name] = had
+}
+
+// narrow forgets what the client had by wildcard and did not name, or named and does not any more.
+func (w *watch) narrow() {
+	if w.wildcard {
+		return
+	}
+	w.held = subset(w.held, w.names)
+	maps.DeleteFunc(w.gone, func(name string, _ *envoy.Resource) bool { _, ok := w.names[name]; return !ok })
+}
+
+func subset(u envoy.Union, names map[string]*envoy.Resource) envoy.Union {
+	var list []*envoy.Resource
+	for name := range names {
+		if r := u.Get(name); r != nil {
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return envoy.Union{}
+	}
+	return envoy.Union{Outbound: envoy.NewSet(list)}
+}
+
+// settle closes the book on the response of that nonce and those before it, and gives the response.
+func (w *watch) settle(nonce string) (delivery, bool) {
+	i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == nonce })
+	if i < 0 {
+		return delivery{}, false
+	}
+	d := w.sent[i]
+	w.sent = slices.Delete(w.sent, 0, i+1)
+	return d, true
+}
+
+// reject remembers what the client would not take.
+func (w *watch) reject(d delivery) {
+	w.refused = d.version
+	if w.rejected == nil {
+		w.rejected = map[string][]rejection{}
+	}
+	certain := len(d.resources) == 1
+	for _, r := range d.resources {
+		if now := w.current(r.Name); !certain && (now == nil || now.Version != r.Version) {
+			continue // the client was sent another meanwhile
+		}
+		list := append(w.rejected[r.Name], rejection{r.Version, certain})
+		w.rejected[r.Name] = list[max(0, len(list)-maxRejections):]
+	}
+}
+
+// current is what the client was last sent of that name, or nil.
+func (w *watch) current(name string) *envoy.Resource {
+	if w.whole() {
+		return w.held.Get(name)
+	}
+	return w.names[name]
+}
+
+// isRejected tells that the client would not take this very version.
+func (w *watch) isRejected(r *envoy.Resource) bool {
+	return slices.ContainsFunc(w.rejected[r.Name], func(x rejection) bool { return x.version == r.Version })
+}
+
+// supersede drops the doubtful rejections of a name that is now sent in another version.
+func (w *watch) supersede(name string) {
+	if list, ok := w.rejected[name]; ok {
+		list = slices.DeleteFunc(list, func(x rejection) bool { return !x.certain })
+		if len(list) == 0 {
+			delete(w.rejected, name)
+		} else {
+			w.rejected[name] = list
+		}
+	}
+}
+
+// resources gives what the client has, by name.
+func (w *watch) resources() []*envoy.Resource {
+	var list []*envoy.Resource
+	if w.whole() {
+		for r := range w.held.All {
+			list = append(list, r)
+		}
+	} else {
+		for _, r := range w.names {
+			if r != nil {
+				list = append(list, r)
+			}
+		}
+	}
+	list = slices.DeleteFunc(list, func(r *envoy.Resource) bool { return r.Body == nil })
+	slices.SortFunc(list, func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
