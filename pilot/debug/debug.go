@@ -1,0 +1,143 @@
+package debug
+
+import (
+	"cmp"
+	"errors"
+	"net/url"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// Options of the debug API: where its pages read. Each function may be called from any goroutine.
+type Options struct {
+	Snapshot func() *snapshot.Snapshot // the last one published, or nil before the first
+	Objects  func() []*kinds.Object    // every configuration object in force
+	Findings func() []diag.Diagnostic  // what is wrong with configuration, of every source
+	Proxies  Proxies
+	Cluster  string // id of the cluster that the server runs in
+	Limits   limits.Limits
+	Profile  bool // serve pprof
+}
+
+// API is the debug API.
+type API struct {
+	o     Options
+	pages []page
+	slots chan struct{} // one for each request that may be answered at a time
+}
+
+// page is one endpoint below /debug.
+type page struct {
+	name, about string
+	proxy       bool // wants proxyID
+	answer      func(url.Values) (any, error)
+}
+
+// New makes the API.
+func New(o Options) *API {
+	a := &API{o: o, slots: make(chan struct{}, o.Limits.DebugRequests)}
+	empty := func(v any) func(url.Values) (any, error) {
+		return func(url.Values) (any, error) { return v, nil }
+	}
+	list, object := []struct{}{}, struct{}{}
+	a.pages = []page{
+		{"adsz", "connected proxies and what they watch", false, a.adsz},
+		{"ambientz", "ambient workloads", false, empty(list)},
+		{"authorizationz", "authorization policies by namespace", false, a.authorizationz},
+		{"cachez", "cached resources", false, empty(list)},
+		{"clusterz", "remote clusters", false, empty(list)},
+		{"config_dump", "what one proxy was sent, as Envoy's own dump", true, a.configDump},
+		{"configz", "configuration objects in force", false, a.configz},
+		{"connections", "connected proxies", false, a.connections},
+		{"ecdsz", "extension configuration of one proxy", true, a.none},
+		{"edsz", "endpoints of one proxy", true, a.edsz},
+		{"endpointShardz", "endpoints by service and source", false, a.endpointShardz},
+		{"endpointz", "endpoints by service and port", false, a.endpointz},
+		{"findings", "what is wrong with the configuration, with file, line and fix", false, a.findings},
+		{"inject", "injection templates", false, empty(object)},
+		{"instancesz", "workloads by address", false, a.instancesz},
+		{"krtz", "collections", false, empty(list)},
+		{"limits", "limits in force", false, a.limits},
+		{"list", "the pages of this API", false, a.list},
+		{"mcsz", "multi-cluster services", false, empty(list)},
+		{"mesh", "mesh configuration", false, a.mesh},
+		{"ndsz", "name table of one proxy", true, a.none},
+		{"networkz", "network gateways", false, empty(list)},
+		{"push_status", "what the last push found and what caused it", false, a.pushStatus},
+		{"pushcontext", "the snapshot in force, in numbers", false, a.pushContext},
+		{"registryz", "services", false, a.registryz},
+		{"resourcesz", "kinds that are watched", false, a.resourcesz},
+		{"sidecarz", "Sidecar scope of one proxy", true, a.none},
+		{"syncz", "what each proxy was sent and has accepted", false, a.syncz},
+		{"telemetryz", "Telemetry objects by namespace", false, a.telemetryz},
+	}
+	return a
+}
+
+// Errors that callers turn into codes of their protocol.
+var (
+	ErrUnknownPage  = errors.New("404 page not found")
+	ErrNoProxyID    = errors.New("You must provide a proxyID in the query string")                                       //nolint:staticcheck // the text that istioctl knows
+	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.") //nolint:revive,staticcheck // likewise
+)
+
+// Answer gives the value of a page, to be written as JSON by encoding/json. query holds its parameters.
+func (a *API) Answer(name string, query url.Values) (any, error) {
+	i, ok := slices.BinarySearchFunc(a.pages, name, func(p page, name string) int { return cmp.Compare(p.name, name) })
+	if !ok {
+		return nil, ErrUnknownPage
+	}
+	p := a.pages[i]
+	if p.proxy && query.Get("proxyID") == "" {
+		return nil, ErrNoProxyID
+	}
+	return p.answer(query)
+}
+
+func (a *API) list(url.Values) (any, error) {
+	names := make([]string, len(a.pages))
+	for i, p := range a.pages {
+		names[i] = p.name
+	}
+	return names, nil
+}
+
+// none answers for one connected proxy of which there is nothing of this sort.
+func (a *API) none(query url.Values) (any, error) {
+	if _, err := a.proxy(query); err != nil {
+		return nil, err
+	}
+	return []struct{}{}, nil
+}
+
+func (a *API) findings(url.Values) (any, error) {
+	return orEmpty(a.o.Findings()), nil
+}
+
+// limits shows every limit by name, durations as text.
+func (a *API) limits(url.Values) (any, error) {
+	out := map[string]any{}
+	v := reflect.ValueOf(a.o.Limits)
+	for i := range v.NumField() {
+		value := v.Field(i).Interface()
+		if d, ok := value.(time.Duration); ok {
+			value = d.String()
+		}
+		out[v.Type().Field(i).Name] = value
+	}
+	return out, nil
+}
+
+// orEmpty keeps an empty list from being written as null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,221 @@
+package debug
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	networkingv1 "istio.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// proxies is one connected sidecar.
+type proxies struct{ pushed int }
+
+func (p *proxies) Push() { p.pushed++ }
+
+func (*proxies) Clients() []xds.Client {
+	return []xds.Client{{
+		ID: "web-1.a-7", Address: "10.0.0.1:4000", Connected: time.Unix(100, 0).UTC(),
+		Proxy: &node.Proxy{ID: "web-1.a", Namespace: "a", Type: node.Sidecar, Cluster: "Kubernetes", Version: "1.31.1", IPs: []string{"10.0.0.1"}},
+		Types: map[string]xds.TypeStatus{
+			envoy.ClusterType:  {Sent: "n2", Acked: "n1", Version: "v2", Wildcard: true, LastError: "no such filter"},
+			envoy.EndpointType: {Sent: "n3", Acked: "n3", Names: 4},
+		},
+	}}
+}
+
+func (*proxies) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
+	if id != "web-1.a-7" || typeURL != envoy.ClusterType {
+		return nil, false
+	}
+	return []*envoy.Resource{envoy.NewResource("outbound", &clusterv3.Cluster{Name: "outbound"})}, true
+}
+
+func testAPI(t *testing.T) (*API, *proxies) {
+	t.Helper()
+	objects := []*kinds.Object{
+		{
+			Key:         kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "tls"},
+			Annotations: map[string]string{lastApplied: "S3CRET", "kept": "yes"},
+			Spec:        &corev1.Secret{Data: map[string][]byte{"tls.key": []byte("S3CRET")}, StringData: map[string]string{"more": "S3CRET"}},
+		},
+		{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "web.yaml:1:1", Spec: &networkingv1.VirtualService{Hosts: []string{"web"}}},
+	}
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+	svc := &registry.Service{
+		Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web", Addresses: []string{"10.1.0.1"},
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+	}
+	b.ApplyRegistry(registry.Changes{
+		Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc},
+		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{svc.Key(): {{
+			Address: "10.0.0.1", Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web", Locality: registry.Locality{Region: "r", Zone: "z"},
+		}}},
+	})
+	snap := b.Commit(time.Unix(1, 0))
+	p := &proxies{}
+	return New(Options{
+		Snapshot: func() *snapshot.Snapshot { return snap }, Objects: func() []*kinds.Object { return objects },
+		Findings: func() []diag.Diagnostic {
+			return []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}
+		},
+		Proxies: p, Cluster: "Kubernetes", Limits: limits.Default(),
+	}), p
+}
+
+func get(t *testing.T, a *API, target, peer string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:15014"+target, nil)
+	r.RemoteAddr = peer
+	w := httptest.NewRecorder()
+	a.Handler().ServeHTTP(w, r)
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, string(body)
+}
+
+const here = "127.0.0.1:5555"
+
+// Every page that the list names answers with JSON that is not null, before and after the first snapshot.
+func TestEveryPageAnswers(t *testing.T) {
+	a, _ := testAPI(t)
+	empty := New(Options{
+		Snapshot: func() *snapshot.Snapshot { return nil }, Objects: func() []*kinds.Object { return nil },
+		Findings: func() []diag.Diagnostic { return nil }, Proxies: &proxies{}, Limits: limits.Default(),
+	})
+	if !slices.IsSortedFunc(a.pages, func(x, y page) int { return strings.Compare(x.name, y.name) }) {
+		t.Fatal("pages are found by their order")
+	}
+	for _, p := range a.pages {
+		for name, api := range map[string]*API{"full": a, "empty": empty} {
+			code, body := get(t, api, "/debug/"+p.name+"?proxyID=web-1.a", here)
+			var v any
+			if err := json.Unmarshal([]byte(body), &v); code != http.StatusOK || err != nil || v == nil {
+				t.Errorf("%s, %s: %d %v %s", p.name, name, code, err, body)
+			}
+			if strings.Contains(body, "S3CRET") {
+				t.Errorf("%s shows what is in a Secret: %s", p.name, body)
+			}
+		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	a, _ := testAPI(t)
+	for target, want := range map[string][]string{
+		"/debug/syncz": {
+			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`, `"cluster_acked": "n1"`,
+			`"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
+		},
+		"/debug/adsz":                        {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`},
+		"/debug/configz":                     {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},
+		"/debug/registryz":                   {`"hostname": "web.a.svc.cluster.local"`, `"protocol": "HTTP"`, `"10.1.0.1"`},
+		"/debug/endpointz":                   {`"svc": "web.a.svc.cluster.local:http"`, `"locality": "r/z"`, `"serviceAccount": "spiffe://cluster.local/ns/a/sa/web"`},
+		"/debug/instancesz":                  {`"web-1.a": [`, `"web.a.svc.cluster.local"`},
+		"/debug/findings":                    {`"code": "UnknownField"`, `"line": 3`},
+		"/debug/limits":                      {`"HandshakeTimeout": "10s"`, `"RecvMessage": 4194304`},
+		"/debug/config_dump?proxyID=web-1.a": {"ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
+		"/debug/mesh":                        {`"trustDomain": "cluster.local"`},
+	} {
+		_, body := get(t, a, target, here)
+		// protojson puts spaces in at random.
+		flat := strings.ReplaceAll(body, ":  ", ": ")
+		for _, w := range want {
+			if !strings.Contains(flat, w) {
+				t.Errorf("%s: no %s in %s", target, w, flat)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	a, p := testAPI(t)
+	for target, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"/debug/config_dump":             {400, "You must provide a proxyID in the query string"},
+		"/debug/config_dump?proxyID=x.y": {404, "Proxy not connected to this Pilot instance. It may be connected to another instance."},
+		"/debug/nothing":                 {404, "404 page not found"},
+		"/debug/pprof/":                  {404, "404 page not found"}, // without Profile
+	} {
+		if code, body := get(t, a, target, here); code != want.code || strings.TrimSpace(body) != want.text {
+			t.Errorf("%s: %d %s", target, code, body)
+		}
+	}
+	if _, body := get(t, a, "/debug/adsz?push=true", here); p.pushed != 1 || !strings.Contains(body, `"pushed": 1`) {
+		t.Errorf("pushed %d times: %s", p.pushed, body)
+	}
+	if code, body := get(t, a, "/debug", here); code != 200 || !strings.Contains(body, `href="/debug/syncz"`) {
+		t.Errorf("index: %d %s", code, body)
+	}
+}
+
+// Off loopback, and for a browser that was led here by a foreign name, nothing is shown at all.
+func TestOnlyLoopback(t *testing.T) {
+	a, _ := testAPI(t)
+	for _, target := range []string{"/debug", "/debug/", "/debug/syncz", "/debug/list", "/debug/pprof/", "/debug/nothing"} {
+		for _, peer := range []string{"10.0.0.9:1", "[2001:db8::1]:1", "unknown"} {
+			if code, body := get(t, a, target, peer); code != http.StatusUnauthorized || strings.TrimSpace(body) != "authentication required" {
+				t.Errorf("%s from %s: %d %s", target, peer, code, body)
+			}
+		}
+	}
+	for host, want := range map[string]int{"localhost:8080": 200, "[::1]:8080": 200, "127.0.0.1": 200, "rebound.example:8080": 401} {
+		r := httptest.NewRequest(http.MethodGet, "http://"+host+"/debug/list", nil)
+		r.RemoteAddr = "[::1]:9"
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("host %s: %d", host, w.Code)
+		}
+	}
+}
+
+func TestConcurrentRequestsAreBounded(t *testing.T) {
+	a, _ := testAPI(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	i := slices.IndexFunc(a.pages, func(p page) bool { return p.name == "list" })
+	a.pages[i].answer = func(url.Values) (any, error) {
+		entered <- struct{}{}
+		<-release
+		return nil, nil
+	}
+	done := make(chan int)
+	for range a.o.Limits.DebugRequests {
+		go func() {
+			code, _ := get(t, a, "/debug/list", here)
+			done <- code
+		}()
+		<-entered
+	}
+	if code, _ := get(t, a, "/debug/syncz", here); code != http.StatusTooManyRequests {
+		t.Errorf("one more is answered: %d", code)
+	}
+	close(release)
+	for range a.o.Limits.DebugRequests {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("got %d", code)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package debug
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// Proxies are the connected ones; *xds.Server is.
+type Proxies interface {
+	Clients() []xds.Client
+	Dump(id, typeURL string) ([]*envoy.Resource, bool)
+	Push()
+}
+
+const extensionType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+
+// proxy gives the stream of the proxy that proxyID names, by pod.namespace or by the id of the stream.
+func (a *API) proxy(query url.Values) (xds.Client, error) {
+	id := query.Get("proxyID")
+	clients := a.o.Proxies.Clients()
+	// A proxy that has just reconnected may still have its old stream: the newest counts.
+	for _, c := range slices.Backward(clients) {
+		if c.ID == id || c.Proxy.ID == id {
+			return c, nil
+		}
+	}
+	return xds.Client{}, ErrNotConnected
+}
+
+// syncStatus is one proxy's line of syncz.
+type syncStatus struct {
+	ClusterID            string                `json:"cluster_id,omitempty"`
+	ProxyID              string                `json:"proxy,omitempty"`
+	ProxyType            node.Type             `json:"proxy_type,omitempty"`
+	IstioVersion         string                `json:"istio_version,omitempty"`
+	ClusterSent          string                `json:"cluster_sent,omitempty"`
+	ClusterAcked         string                `json:"cluster_acked,omitempty"`
+	ListenerSent         string                `json:"listener_sent,omitempty"`
+	ListenerAcked        string                `json:"listener_acked,omitempty"`
+	RouteSent            string                `json:"route_sent,omitempty"`
+	RouteAcked           string                `json:"route_acked,omitempty"`
+	EndpointSent         string                `json:"endpoint_sent,omitempty"`
+	EndpointAcked        string                `json:"endpoint_acked,omitempty"`
+	ExtensionConfigSent  string                `json:"extensionconfig_sent,omitempty"`
+	ExtensionConfigAcked string                `json:"extensionconfig_acked,omitempty"`
+	Resources            map[string]typeStatus `json:"resources,omitempty"`
+}
+
+type typeStatus struct {
+	Sent      string     `json:"sent"`
+	Acked     string     `json:"acked"`
+	SentTime  *time.Time `json:"sentTime,omitempty"`
+	LastError string     `json:"lastError,omitempty"`
+}
+
+func (a *API) syncz(query url.Values) (any, error) {
+	namespace := query.Get("namespace")
+	out := []syncStatus{}
+	for _, c := range a.o.Proxies.Clients() {
+		if namespace != "" && c.Proxy.Namespace != namespace {
+			continue
+		}
+		s := syncStatus{
+			ClusterID: c.Proxy.Cluster, ProxyID: c.Proxy.ID, ProxyType: c.Proxy.Type, IstioVersion: c.Proxy.Version,
+			ClusterSent: c.Types[envoy.ClusterType].Sent, ClusterAcked: c.Types[envoy.ClusterType].Acked,
+			ListenerSent: c.Types[envoy.ListenerType].Sent, ListenerAcked: c.Types[envoy.ListenerType].Acked,
+			RouteSent: c.Types[envoy.RouteType].Sent, RouteAcked: c.Types[envoy.RouteType].Acked,
+			EndpointSent: c.Types[envoy.EndpointType].Sent, EndpointAcked: c.Types[envoy.EndpointType].Acked,
+			ExtensionConfigSent: c.Types[extensionType].Sent, ExtensionConfigAcked: c.Types[extensionType].Acked,
+			Resources: map[string]typeStatus{},
+		}
+		for typeURL, t := range c.Types {
+			st := typeStatus{Sent: t.Sent, Acked: t.Acked, LastError: t.LastError}
+			if !t.SentAt.IsZero() {
+				st.SentTime = &t.SentAt
+			}
+			s.Resources[typeURL] = st
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// clients is the answer of adsz and connections.
+type clients struct {
+	Total   int      `json:"totalClients"`
+	Clients []client `json:"clients"`
+}
+
+type client struct {
+	ConnectionID string            `json:"connectionId"`
+	ConnectedAt  time.Time         `json:"connectedAt"`
+	Address      string            `json:"address"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Metadata     map[string]any    `json:"metadata,omitempty"`
+	Locality     map[string]string `json:"locality,omitempty"`
+	Watches      map[string]watch  `json:"watches,omitempty"`
+}
+
+type watch struct {
+	Wildcard bool `json:"wildcard"`
+	Names    int  `json:"names"` // subscribed to by name
+}
+
+func (a *API) connections(url.Values) (any, error) {
+	list := a.o.Proxies.Clients()
+	out := clients{Total: len(list), Clients: []client{}}
+	for _, c := range list {
+		out.Clients = append(out.Clients, client{ConnectionID: c.ID, ConnectedAt: c.Connected, Address: c.Address})
+	}
+	return out, nil
+}
+
+// adsz lists the connected proxies; with push=true it has all of them compare what they have with the newest snapshot.
+func (a *API) adsz(query url.Values) (any, error) {
+	list := a.o.Proxies.Clients()
+	if query.Get("push") == "true" {
+		a.o.Proxies.Push()
+		return map[string]any{"pushed": len(list)}, nil
+	}
+	out := clients{Total: len(list), Clients: []client{}}
+	for _, c := range list {
+		d := client{
+			ConnectionID: c.ID, ConnectedAt: c.Connected, Address: c.Address, Labels: c.Proxy.Labels, Metadata: describeProxy(c.Proxy),
+			Watches: map[string]watch{},
+		}
+		if l := c.Proxy.Locality; l != [3]string{} {
+			d.Locality = map[string]string{"region": l[0], "zone": l[1], "subzone": l[2]}
+		}
+		for typeURL, t := range c.Types {
+			d.Watches[typeURL] = watch{t.Wildcard, t.Names}
+		}
+		out.Clients = append(out.Clients, d)
+	}
+	return out, nil
+}
+
+// describeProxy shows the facts that are kept of a node, by the names that they have in its metadata.
+func describeProxy(p *node.Proxy) map[string]any {
+	all := map[string]any{
+		"CLUSTER_ID": p.Cluster, "NAMESPACE": p.Namespace, "NETWORK": p.Network, "NODE_NAME": p.NodeName, "WORKLOAD_NAME": p.Workload,
+		"SERVICE_ACCOUNT": p.Account, "MESH_ID": p.MeshID, "INTERCEPTION_MODE": string(p.Interception), "ISTIO_VERSION": p.Version,
+		"ISTIO_REVISION": p.Revision, "INSTANCE_IPS": strings.Join(p.IPs, ","), "GENERATOR": p.Generator,
+	}
+	for k, v := range all {
+		if v == "" {
+			delete(all, k)
+		}
+	}
+	return all
+}
+
+// configDump shows what one proxy was sent, in the form of Envoy's own dump.
+func (a *API) configDump(query url.Values) (any, error) {
+	c, err := a.proxy(query)
+	if err != nil {
+		return nil, err
+	}
+	sent := func(typeURL string) []*anypb.Any {
+		list, _ := a.o.Proxies.Dump(c.ID, typeURL)
+		out := make([]*anypb.Any, len(list))
+		for i, r := range list {
+			out[i] = &anypb.Any{TypeUrl: typeURL, Value: r.Value()}
+		}
+		return out
+	}
+	version := func(typeURL string) string { return c.Types[typeURL].Version }
+	at := func(typeURL string) *timestamppb.Timestamp {
+		if t := c.Types[typeURL].SentAt; !t.IsZero() {
+			return timestamppb.New(t)
+		}
+		return nil
+	}
+
+	clusters := &adminv3.ClustersConfigDump{VersionInfo: version(envoy.ClusterType)}
+	for _, r := range sent(envoy.ClusterType) {
+		clusters.DynamicActiveClusters = append(clusters.DynamicActiveClusters, &adminv3.ClustersConfigDump_DynamicCluster{
+			VersionInfo: clusters.VersionInfo, Cluster: r, LastUpdated: at(envoy.ClusterType),
+		})
+	}
+	listeners := &adminv3.ListenersConfigDump{VersionInfo: version(envoy.ListenerType)}
+	names, _ := a.o.Proxies.Dump(c.ID, envoy.ListenerType)
+	for i, r := range sent(envoy.ListenerType) {
+		l := &adminv3.ListenersConfigDump_DynamicListener{ActiveState: &adminv3.ListenersConfigDump_DynamicListenerState{
+			VersionInfo: listeners.VersionInfo, Listener: r, LastUpdated: at(envoy.ListenerType),
+		}}
+		if i < len(names) {
+			l.Name = names[i].Name
+		}
+		listeners.DynamicListeners = append(listeners.DynamicListeners, l)
+	}
+	routes := &adminv3.RoutesConfigDump{}
+	for _, r := range sent(envoy.RouteType) {
+		routes.DynamicRouteConfigs = append(routes.DynamicRouteConfigs, &adminv3.RoutesConfigDump_DynamicRouteConfig{
+			VersionInfo: version(envoy.RouteType), RouteConfig: r, LastUpdated: at(envoy.RouteType),
+		})
+	}
+	parts := []proto.Message{clusters, listeners, routes}
+	if query.Has("include_eds") {
+		endpoints := &adminv3.EndpointsConfigDump{}
+		for _, r := range sent(envoy.EndpointType) {
+			endpoints.DynamicEndpointConfigs = append(endpoints.DynamicEndpointConfigs, &adminv3.EndpointsConfigDump_DynamicEndpointConfig{
+				VersionInfo: version(envoy.EndpointType), EndpointConfig: r, LastUpdated: at(envoy.EndpointType),
+			})
+		}
+		parts = append(parts, endpoints)
+	}
+	dump := &adminv3.ConfigDump{}
+	wanted := query["types"]
+	for _, m := range parts {
+		packed, err := anypb.New(m)
+		if err != nil {
+			return nil, err
+		}
+		if len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return strings.Contains(packed.TypeUrl, w) }) {
+			dump.Configs = append(dump.Configs, packed)
+		}
+	}
+	return protoJSON(dump)
+}
+
+// edsz shows the endpoints that one proxy was sent.
+func (a *API) edsz(query url.Values) (any, error) {
+	c, err := a.proxy(query)
+	if err != nil {
+		return nil, err
+	}
+	out := []json.RawMessage{}
+	list, _ := a.o.Proxies.Dump(c.ID, envoy.EndpointType)
+	for _, r := range list {
+		text, err := protoJSON(&anypb.Any{TypeUrl: envoy.EndpointType, Value: r.Value()})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text)
+	}
+	return out, nil
+}
