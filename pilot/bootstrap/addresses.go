@@ -1,0 +1,53 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// Addresses are what the server listens on, host:port; empty for what does not listen.
+type Addresses struct {
+	GRPC       string `json:"grpc"`
+	SecureGRPC string `json:"secureGrpc"`
+	HTTP       string `json:"http"`
+	HTTPS      string `json:"https"`
+	Monitoring string `json:"monitoring"`
+}
+
+// listen opens a TCP port. Of a port 0 the system takes a free one.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	return c.Listen(ctx, "tcp", address)
+}
+
+// write puts the addresses into a file that appears whole or not at all.
+func (a Addresses) write(path string) error {
+	text, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write the addresses: %w", err)
+	}
+	_, err = tmp.Write(append(text, '\n'))
+	if e := tmp.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		// Whoever waits for the file may be another user.
+		err = os.Chmod(tmp.Name(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("write the addresses: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// newHTTP makes an HTTP server with a bound on every phase of a request. With h2c it speaks HTTP/2 without TLS too, to clients that know beforehand.
+func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, h2c bool) *http.Server {
+	s := &http.Server{
+		Handler:           guarded(logger, l, handler),
+		ReadHeaderTimeout: l.HTTPReadHeader,
+		ReadTimeout:       l.HTTPRead,
+		WriteTimeout:      l.HTTPWrite,
+		IdleTimeout:       l.HTTPIdle,
+		MaxHeaderBytes:    l.HTTPHeader,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
+	}
+	if h2c {
+		s.Protocols = new(http.Protocols)
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetUnencryptedHTTP2(true)
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: int(l.StreamsPerConn), PingTimeout: 10 * time.Second, SendPingTimeout: 30 * time.Second}
+	}
+	return s
+}
+
+// guarded bounds the body and turns a panic into a 500.
+func guarded(logger *slog.Logger, l limits.Limits, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isGRPC(r) {
+			r.Body = http.MaxBytesReader(w, r.Body, l.HTTPBody)
+		}
+		p := safe.Do("http handler", func() { next.ServeHTTP(w, r) })
+		switch {
+		case p == nil:
+		case errors.Is(p, http.ErrAbortHandler):
+			panic(http.ErrAbortHandler) // how a handler closes its connection
+		default:
+			logger.Error("a request panicked", "path", r.URL.Path, "err", p, "stack", string(p.(*safe.Panic).Stack))
+			http.Error(w, "internal error", http.StatusInternalServerError)
+		}
+	})
+}
+
+// isGRPC tells a gRPC request among others.
+func isGRPC(r *http.Request) bool {
+	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// multiplex gives gRPC requests to g and all others to next. Until ready, gRPC is told to come again.
+func multiplex(g *grpc.Server, ready func() bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isGRPC(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !ready() {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "14")
+			w.Header().Set("Grpc-Message", "not ready")
+			return
+		}
+		// A stream has no end; the deadlines of the connection are for other requests.
+		c := http.NewResponseController(w)
+		_ = c.SetReadDeadline(time.Time{})
+		_ = c.SetWriteDeadline(time.Time{})
+		g.ServeHTTP(w, r)
+	})
+}
+
+// httpServing is an HTTP server and its port.
+type httpServing struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+func (s *httpServing) serve() error {
+	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// close lets requests in progress end until ctx does.
+func (s *httpServing) close(ctx context.Context) {
+	if s.server.Shutdown(ctx) != nil {
+		_ = s.server.Close()
+	}
+}
+
+// readyHandler answers the readiness probe.
+func readyHandler(ready func() bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if !ready() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+// versionHandler answers like istiod: the version as text.
+func versionHandler(version string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "application/json") {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"clientVersion": map[string]string{"version": version}})
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(version))
+	}
+}

@@ -1,0 +1,152 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// Inspection is a configuration that was read once, by the parts that a server is made of, without serving it.
+type Inspection struct {
+	Findings []diag.Diagnostic
+	Objects  int
+	// Snapshot is nil when a server would have refused to start: Refusal says why.
+	Snapshot *snapshot.Snapshot
+	Refusal  error
+
+	translator *translate.Translator
+}
+
+// Inspect reads the configuration that o names.
+func Inspect(ctx context.Context, o Options) (*Inspection, error) {
+	s := &Server{o: o, world: newWorld(o, nil)}
+	in, source, files, err := s.sources()
+	if err != nil {
+		return nil, err
+	}
+	s.source = source
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 2)
+	var running sync.WaitGroup
+	run := func(name string, f func(context.Context) error) {
+		running.Add(1)
+		safe.Go(o.Logger, name, func() {
+			defer running.Done()
+			var err error
+			if p := safe.Do(name, func() { err = f(ctx) }); p != nil {
+				err = p
+			}
+			failed <- err
+		})
+	}
+	run("configuration directory", source.Run)
+	if files != nil {
+		run("mesh files", files.run)
+	}
+	i := &Inspection{}
+	select {
+	case <-in.whole:
+	case i.Refusal = <-failed:
+	case <-ctx.Done():
+	}
+	cancel()
+	running.Wait()
+	if i.Refusal == nil {
+		if err := in.wait(ctx); err != nil {
+			return nil, err
+		}
+		in.open(func(first []kinds.Change) { i.Snapshot = s.world.commit(first, time.Time{}) }, func([]kinds.Change) {})
+		i.translator = translate.New(translate.Options{})
+	}
+	i.Findings, i.Objects = s.findings(), len(s.world.Objects())
+	return i, nil
+}
+
+// Resources gives what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and routes that these name.
+func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, error) {
+	if i.Snapshot == nil {
+		return nil, i.Refusal
+	}
+	proxy, err := node.Parse(n)
+	if err != nil {
+		return nil, err
+	}
+	cohort := i.translator.Join(i.Snapshot, proxy)
+	out := map[string][]*envoy.Resource{}
+	names := map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {}}
+	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
+		for r := range i.translator.Wildcard(i.Snapshot, cohort, typeURL).All {
+			out[typeURL] = append(out[typeURL], r)
+			if err := references(typeURL, r, names); err != nil {
+				return nil, fmt.Errorf("read %s: %w", r.Name, err)
+			}
+		}
+	}
+	for typeURL, set := range names {
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			if r := i.translator.Named(i.Snapshot, cohort, typeURL, name); r != nil {
+				out[typeURL] = append(out[typeURL], r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// references adds the names of the resources that a cluster or a listener asks for.
+func references(typeURL string, r *envoy.Resource, names map[string]map[string]bool) error {
+	if typeURL == envoy.ClusterType {
+		c := &clusterv3.Cluster{}
+		if err := proto.Unmarshal(r.Value(), c); err != nil {
+			return err
+		}
+		if c.GetType() == clusterv3.Cluster_EDS {
+			name := c.GetEdsClusterConfig().GetServiceName()
+			if name == "" {
+				name = c.GetName()
+			}
+			names[envoy.EndpointType][name] = true
+		}
+		return nil
+	}
+	l := &listenerv3.Listener{}
+	if err := proto.Unmarshal(r.Value(), l); err != nil {
+		return err
+	}
+	chains := l.GetFilterChains()
+	if d := l.GetDefaultFilterChain(); d != nil {
+		chains = append(chains, d)
+	}
+	for _, chain := range chains {
+		for _, f := range chain.GetFilters() {
+			h := &hcmv3.HttpConnectionManager{}
+			if !f.GetTypedConfig().MessageIs(h) {
+				continue
+			}
+			if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
+				return err
+			}
+			if rds := h.GetRds(); rds != nil {
+				names[envoy.RouteType][rds.GetRouteConfigName()] = true
+			}
+		}
+	}
+	return nil
+}

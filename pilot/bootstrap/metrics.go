@@ -1,0 +1,145 @@
+package bootstrap
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// newMetricRegistry makes the registry of all metrics, with those of the process.
+func newMetricRegistry(o Options, started time.Time) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	constant := func(name, help string, labels prometheus.Labels) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 }))
+	}
+	constant("istio_build", "The build of this component.", prometheus.Labels{"component": "pilot", "tag": o.Version})
+	constant("pilot_info", "The version of this server and its build.", prometheus.Labels{"version": o.Version + "-" + runtime.Version()})
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "istiod_uptime_seconds", Help: "Seconds since the server started."},
+		func() float64 { return time.Since(started).Seconds() }))
+	reg.MustRegister(&panicCollector{o.Panics, prometheus.NewDesc("istiod_panics_total", "Panics that were recovered, by what panicked.", []string{"name"}, nil)})
+	return reg
+}
+
+// panicCollector shows the panics that the log has counted.
+type panicCollector struct {
+	counts func() map[string]uint64
+	desc   *prometheus.Desc
+}
+
+func (c *panicCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *panicCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.counts == nil {
+		return
+	}
+	for name, n := range c.counts() {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(n), name)
+	}
+}
+
+// newEventMetrics gives the function that counts changes: those of services and what is behind them, and those of configuration.
+func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
+	counter := func(name, help string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"type", "event"})
+		reg.MustRegister(c)
+		return c
+	}
+	cfg := counter("pilot_k8s_cfg_events", "Changes of configuration objects.")
+	services := counter("pilot_k8s_reg_events", "Changes of objects that services are made of.")
+	return func(k *kinds.Kind, event string) {
+		switch k {
+		case kinds.Service:
+			services.WithLabelValues("Services", event).Inc()
+		case kinds.Pod:
+			services.WithLabelValues("Pods", event).Inc()
+		case kinds.Node:
+			services.WithLabelValues("Nodes", event).Inc()
+		case kinds.Namespace, kinds.EndpointSlice, kinds.Secret, kinds.ConfigMap:
+			services.WithLabelValues(k.Name, event).Inc()
+		default:
+			cfg.WithLabelValues(k.Name, event).Inc()
+		}
+	}
+}
+
+// registerWorldMetrics shows the state of the world, read when it is asked for.
+func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() []diag.Diagnostic, memo func() (hits, misses uint64)) {
+	gauge := func(name, help string, value func(s *snapshot.Snapshot) float64) {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			if s := w.Snapshot(); s != nil {
+				return value(s)
+			}
+			return 0
+		}))
+	}
+	gauge("pilot_services", "Services known.", func(s *snapshot.Snapshot) float64 { return float64(len(s.Services())) })
+	gauge("pilot_virt_services", "VirtualServices known.", func(s *snapshot.Snapshot) float64 {
+		return float64(len(s.AllObjects(kinds.VirtualService)))
+	})
+	gauge("pilot_eds_no_instances", "Ports of services that have no endpoint.", func(s *snapshot.Snapshot) float64 {
+		return emptyPorts(s, func(svc *registry.Service) bool { return svc.Resolution == registry.ClientSide })
+	})
+	gauge("pilot_dns_cluster_without_endpoints", "Ports of services by DNS that have no endpoint.", func(s *snapshot.Snapshot) float64 {
+		return emptyPorts(s, func(svc *registry.Service) bool {
+			return svc.Resolution == registry.DNS || svc.Resolution == registry.DNSRoundRobin
+		})
+	})
+	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.registryCounts().withoutIP) })
+	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.registryCounts().notReady) })
+	gauge("pilot_k8s_endpoints_pending_pod", "Endpoints whose pod is not known yet.", func(*snapshot.Snapshot) float64 {
+		return float64(w.registryCounts().pending)
+	})
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_total_rejected_configs", Help: "Configuration that is not used because it is wrong."},
+		func() float64 {
+			n := 0
+			for _, d := range findings() {
+				if d.Severity == diag.Error {
+					n++
+				}
+			}
+			return float64(n)
+		}))
+	reads := prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil)
+	reg.MustRegister(&memoCollector{reads, memo})
+}
+
+// emptyPorts counts the ports without endpoints of the services that match.
+func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float64 {
+	n := 0
+	for _, svc := range s.Services() {
+		if !match(svc) {
+			continue
+		}
+		with := map[string]bool{}
+		for _, e := range s.Endpoints(svc.Key()).List {
+			with[e.ServicePort] = true
+		}
+		for _, p := range svc.Ports {
+			if p.Protocol != registry.UDP && !with[p.Name] {
+				n++
+			}
+		}
+	}
+	return float64(n)
+}
+
+type memoCollector struct {
+	desc  *prometheus.Desc
+	stats func() (hits, misses uint64)
+}
+
+func (c *memoCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *memoCollector) Collect(ch chan<- prometheus.Metric) {
+	hits, misses := c.stats()
+	ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(hits), "hit")
+	ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(misses), "miss")
+}

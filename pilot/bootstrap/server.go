@@ -1,0 +1,306 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// Server is the control plane.
+type Server struct {
+	o          Options
+	components components
+
+	metrics   *prometheus.Registry
+	world     *world
+	source    *file.Source
+	meshFiles *meshFiles
+	intake    *intake
+	discovery *xds.Server
+	debug     *debug.API
+	grpc      *grpc.Server
+	throttle  *xds.Throttle // made once the first snapshot is
+	http      []*httpServing
+	ready     atomic.Bool
+
+	mu    sync.Mutex
+	bound Addresses
+}
+
+// New builds a server and starts nothing.
+func New(o Options) (*Server, error) {
+	if o.ConfigDir == "" {
+		return nil, errors.New("no source of configuration: give --configDir a directory of YAML")
+	}
+	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now())}
+	s.world = newWorld(o, newEventMetrics(s.metrics))
+
+	var err error
+	s.intake, s.source, s.meshFiles, err = s.sources()
+	if err != nil {
+		return nil, err
+	}
+	memo := idleResources
+	if o.NoMemo {
+		memo = 0
+	}
+	conflicts := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "pilot_conflict_outbound_listener_tcp_over_current_tcp", Help: "Ports that two services want in ways that exclude each other.",
+	})
+	s.metrics.MustRegister(conflicts)
+	t := translate.New(translate.Options{Idle: memo, Conflict: conflicts.Inc})
+	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
+	if err != nil {
+		return nil, err
+	}
+	s.discovery = xds.New(xds.Options{
+		Translator: translator{t}, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, Limits: o.Limits, Identifier: string(identifier),
+	})
+	s.debug = debug.New(debug.Options{
+		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
+		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile,
+	})
+	registerWorldMetrics(s.metrics, s.world, s.findings, t.Stats)
+	s.grpc = newGRPC(o, newRPCMetrics(s.metrics))
+	s.discovery.Register(s.grpc)
+	s.register()
+	return s, nil
+}
+
+// sources makes those of configuration, which all hand on to one intake.
+func (s *Server) sources() (*intake, *file.Source, *meshFiles, error) {
+	files := &meshFiles{
+		logger: s.o.Logger.With("scope", "model"), mesh: s.o.MeshConfig, networks: s.o.MeshNetworks,
+		key: s.world.meshKey(), limit: s.o.Limits.MeshConfig, poll: cmp.Or(s.o.Poll, time.Second),
+	}
+	names := []string{"directory"}
+	var keep func(kinds.Key) bool
+	if files.present() {
+		names = append(names, "mesh files")
+		keep = func(k kinds.Key) bool { return k != files.key } // the files are the mesh's configuration, not a ConfigMap
+	} else {
+		files = nil
+	}
+	in := newIntake(names...)
+	source, err := file.New(file.Options{
+		Dir: s.o.ConfigDir, Handler: in.from("directory", keep), Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits,
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if files != nil {
+		files.handler = in.from("mesh files", nil)
+	}
+	return in, source, files, nil
+}
+
+func (s *Server) findings() []diag.Diagnostic {
+	return slices.Concat(s.source.Findings(), s.world.Findings())
+}
+
+// register lists what runs, in the order of starting.
+func (s *Server) register() {
+	s.components.start("http listeners", s.listenHTTP)
+	if s.meshFiles != nil {
+		s.components.background("mesh files", s.meshFiles.run)
+	}
+	s.components.background("configuration directory", s.source.Run)
+	s.components.start("sources synced", s.intake.wait)
+	s.components.start("first snapshot", s.firstSnapshot)
+	s.components.start("discovery listener", s.listenGRPC)
+	s.components.start("readiness", s.announce)
+}
+
+// Run serves until ctx ends, which is no error, and then stops gracefully.
+func (s *Server) Run(ctx context.Context) error {
+	return s.components.run(ctx, s.drain)
+}
+
+// Addresses gives what is bound so far.
+func (s *Server) Addresses() Addresses {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bound
+}
+
+// listenHTTP opens the ports that answer from the beginning: whoever asks is told that the server is not ready yet.
+func (s *Server) listenHTTP(ctx context.Context) error {
+	pages := s.debug.Handler()
+	front := http.NewServeMux()
+	front.HandleFunc("GET /ready", readyHandler(s.ready.Load))
+	front.Handle("/debug", pages)
+	front.Handle("/debug/", pages)
+	front.HandleFunc("GET /version", versionHandler(s.o.Version))
+	monitoring := http.NewServeMux()
+	monitoring.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn)}))
+	monitoring.HandleFunc("GET /version", versionHandler(s.o.Version))
+	monitoring.Handle("/debug", pages)
+	monitoring.Handle("/debug/", pages)
+
+	var handler http.Handler = front
+	shared := s.o.GRPC == ""
+	if shared {
+		handler = multiplex(s.grpc, s.ready.Load, front)
+	}
+	if err := s.serveHTTP(ctx, "http", s.o.HTTP, handler, shared, &s.bound.HTTP); err != nil {
+		return err
+	}
+	if err := s.serveHTTP(ctx, "monitoring", s.o.Monitoring, monitoring, false, &s.bound.Monitoring); err != nil {
+		return err
+	}
+	if shared {
+		s.mu.Lock()
+		s.bound.GRPC = s.bound.HTTP
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (s *Server) serveHTTP(ctx context.Context, name, address string, handler http.Handler, h2c bool, bound *string) error {
+	if address == "" {
+		return nil
+	}
+	l, err := listen(ctx, address)
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", name, err)
+	}
+	s.mu.Lock()
+	*bound = l.Addr().String()
+	s.mu.Unlock()
+	if h2c {
+		l = s.discovery.Listen(l)
+	}
+	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, h2c)}
+	s.http = append(s.http, h)
+	s.serve(name, h.serve)
+	return nil
+}
+
+// serve runs a listener until it is closed; drain closes it.
+func (s *Server) serve(name string, serve func() error) {
+	safe.Go(s.o.Logger, name, func() {
+		if err := serve(); err != nil {
+			s.o.Logger.Error("a port stopped serving", "port", name, "err", err)
+		}
+	})
+}
+
+// firstSnapshot commits everything that the sources brought at once, publishes it, and lets later changes go through the throttle.
+func (s *Server) firstSnapshot(context.Context) error {
+	began := time.Now()
+	s.throttle = xds.NewThrottle(xds.ThrottleOptions{
+		Commit: s.commit, Logger: s.o.Logger.With("scope", "ads"), Metrics: s.metrics, After: s.o.DebounceAfter, Max: s.o.DebounceMax,
+	})
+	s.intake.open(func(first []kinds.Change) { s.commit(first, began) }, s.throttle.Add)
+	snap := s.world.Snapshot()
+	s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", len(snap.Services()), "dur", time.Since(began))
+	return nil
+}
+
+func (s *Server) commit(batch []kinds.Change, received time.Time) {
+	s.discovery.Publish(s.world.commit(batch, received))
+}
+
+// listenGRPC opens plaintext ADS. The secure ports wait for a certificate.
+func (s *Server) listenGRPC(ctx context.Context) error {
+	if s.o.SecureGRPC != "" || s.o.HTTPS != "" {
+		s.o.Logger.Info("no certificate: the secure ports do not listen", "secure_grpc", s.o.SecureGRPC, "https", s.o.HTTPS)
+	}
+	if s.o.GRPC == "" {
+		return nil
+	}
+	l, err := listen(ctx, s.o.GRPC)
+	if err != nil {
+		return fmt.Errorf("listen for grpc: %w", err)
+	}
+	s.mu.Lock()
+	s.bound.GRPC = l.Addr().String()
+	s.mu.Unlock()
+	l = s.discovery.Listen(l)
+	s.serve("grpc", func() error { return s.grpc.Serve(l) })
+	return nil
+}
+
+// announce turns ready, and says where.
+func (s *Server) announce(context.Context) error {
+	s.ready.Store(true)
+	b := s.Addresses()
+	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "version", s.o.Version)
+	if s.o.AddressFile == "" {
+		return nil
+	}
+	return b.write(s.o.AddressFile)
+}
+
+// drain takes the server out of rotation, lets requests end and spreads the ends of streams, so that another replica is not met by all proxies at once.
+func (s *Server) drain() {
+	s.ready.Store(false)
+	s.o.Logger.Info("stopping", "within", s.o.Shutdown)
+	if s.o.AddressFile != "" {
+		_ = os.Remove(s.o.AddressFile) // it names ports that others may soon have
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.Shutdown)
+	defer cancel()
+	ended := make(chan struct{})
+	safe.Go(s.o.Logger, "grpc stop", func() {
+		defer close(ended)
+		if s.o.GRPC != "" { // gRPC cannot drain connections that an HTTP server accepted
+			s.grpc.GracefulStop() // accepts nothing more, tells clients to go, waits for what runs
+		}
+	})
+	s.disconnectAll(ctx)
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	if s.throttle != nil {
+		s.throttle.Close()
+	}
+	s.discovery.Shutdown()
+	s.grpc.Stop()
+	<-ended
+	for _, h := range s.http {
+		h.close(ctx)
+	}
+}
+
+// pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all have to end in time.
+const pace = 5 * time.Millisecond
+
+func (s *Server) disconnectAll(ctx context.Context) {
+	clients := s.discovery.Clients()
+	if len(clients) == 0 {
+		return
+	}
+	tick := time.NewTicker(max(min(pace, s.o.Shutdown/time.Duration(len(clients)+1)), time.Microsecond))
+	defer tick.Stop()
+	for _, c := range clients {
+		s.discovery.Disconnect(c.ID)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

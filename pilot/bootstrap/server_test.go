@@ -1,0 +1,329 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+const service = `apiVersion: v1
+kind: Service
+metadata: {name: NAME, namespace: a}
+spec:
+  clusterIP: 10.1.0.1
+  ports: [{name: http, port: 80}]
+`
+
+// deadline bounds every wait of these tests.
+const deadline = 20 * time.Second
+
+func testOptions(t *testing.T) Options {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "web.yaml"), strings.ReplaceAll(service, "NAME", "web"))
+	return Options{
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test",
+		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Monitoring: "127.0.0.1:0", SecureGRPC: "127.0.0.1:0", HTTPS: "127.0.0.1:0",
+		AddressFile: filepath.Join(t.TempDir(), "addresses.json"),
+		ConfigDir:   dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Poll: 50 * time.Millisecond,
+		KeepaliveInterval: 30 * time.Second, KeepaliveTimeout: 10 * time.Second, Shutdown: 5 * time.Second, Limits: limits.Default(),
+	}
+}
+
+// write replaces a file whole.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	tmp := filepath.Join(t.TempDir(), "new")
+	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run starts a server; stop ends it and gives what Run returned.
+func run(t *testing.T, s *Server) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	var result error
+	stopped := false
+	stop = func() error {
+		if !stopped {
+			stopped = true
+			cancel()
+			select {
+			case result = <-ended:
+			case <-time.After(deadline):
+				t.Error("the server does not stop")
+			}
+		}
+		return result
+	}
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(deadline); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", deadline, what)
+		}
+	}
+}
+
+func fetch(t *testing.T, address, path string) (int, string) {
+	t.Helper()
+	client := &http.Client{Timeout: deadline, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + address + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// subscribe opens an ADS stream as a sidecar and asks for clusters.
+func subscribe(t *testing.T, address string) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &corev3.Node{Id: "sidecar~10.0.0.1~web-1.a~a.svc.cluster.local", Metadata: metadata}
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType}); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// clusters receives one response and tells whether it holds a cluster whose name contains text.
+func clusters(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, text string) bool {
+	t.Helper()
+	r, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce}); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range r.Resources {
+		if strings.Contains(string(x.Value), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// From a file to a stream, a change of the file to the same stream, and a stop that ends it; nothing is left running.
+func TestServe(t *testing.T) {
+	for name, shared := range map[string]bool{"grpc on its own port": false, "grpc on the http port": true} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t)
+			if shared {
+				o.GRPC = ""
+			}
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := run(t, s)
+			var bound Addresses
+			eventually(t, "the address file", func() bool {
+				text, err := os.ReadFile(o.AddressFile)
+				return err == nil && json.Unmarshal(text, &bound) == nil
+			})
+			if bound != s.Addresses() || bound.SecureGRPC != "" || bound.HTTPS != "" || shared != (bound.GRPC == bound.HTTP) {
+				t.Errorf("bound %+v", bound)
+			}
+			if code, _ := fetch(t, bound.HTTP, "/ready"); code != http.StatusOK {
+				t.Errorf("/ready: %d", code)
+			}
+			stream := subscribe(t, bound.GRPC)
+			if !clusters(t, stream, "web.a.svc.cluster.local") {
+				t.Error("the first response does not hold the service")
+			}
+			write(t, filepath.Join(o.ConfigDir, "more.yaml"), strings.ReplaceAll(service, "NAME", "added"))
+			for !clusters(t, stream, "added.a.svc.cluster.local") {
+				continue // Recv ends with the deadline
+			}
+			if _, text := fetch(t, bound.HTTP, "/debug/syncz"); !strings.Contains(text, `"proxy": "web-1.a"`) {
+				t.Errorf("syncz: %s", text)
+			}
+			_, text := fetch(t, bound.Monitoring, "/metrics")
+			for _, want := range []string{
+				`istio_build{component="pilot",tag="test"} 1`, "pilot_services 2", `pilot_xds_pushes{type="cds"} 2`, `pilot_k8s_reg_events{event="add",type="Services"} 2`,
+				`grpc_server_started_total{grpc_method="StreamAggregatedResources",grpc_service="envoy.service.discovery.v3.AggregatedDiscoveryService",grpc_type="bidi_stream"} 1`,
+				"go_goroutines", "process_open_fds", "istiod_uptime_seconds",
+			} {
+				if !strings.Contains(text, want) {
+					t.Errorf("/metrics has no %s", want)
+				}
+			}
+			if err := stop(); err != nil {
+				t.Errorf("stopped with %v", err)
+			}
+			for {
+				if _, err = stream.Recv(); err != nil {
+					break
+				}
+			}
+			if code := status.Code(err); code != codes.Unavailable {
+				t.Errorf("the stream ended with %v", err)
+			}
+			if _, err := os.Stat(o.AddressFile); !os.IsNotExist(err) {
+				t.Errorf("the address file outlives the server: %v", err)
+			}
+		})
+	}
+}
+
+// Until every source has synced, readiness fails and ADS does not listen.
+func TestNotReadyBeforeSync(t *testing.T) {
+	o := testOptions(t)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.intake.missing["late"] = true
+	run(t, s)
+	eventually(t, "http listens", func() bool { return s.Addresses().Monitoring != "" })
+	eventually(t, "the directory has synced", s.source.HasSynced)
+	if code, _ := fetch(t, s.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || s.Addresses().GRPC != "" {
+		t.Errorf("before the last source synced: /ready %d, grpc %q", code, s.Addresses().GRPC)
+	}
+	if code, _ := fetch(t, s.Addresses().HTTP, "/debug/registryz"); code != http.StatusOK {
+		t.Errorf("debug does not answer before: %d", code)
+	}
+	s.intake.from("late", nil)(nil)
+	eventually(t, "ready", func() bool { code, _ := fetch(t, s.Addresses().HTTP, "/ready"); return code == http.StatusOK })
+	if s.Addresses().GRPC == "" {
+		t.Error("ready, but ADS does not listen")
+	}
+}
+
+// An empty directory is a mesh without services, not a server that waits for ever.
+func TestEmptyDirectory(t *testing.T) {
+	o := testOptions(t)
+	o.ConfigDir = t.TempDir()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "ready", s.ready.Load)
+	if !clusters(t, subscribe(t, s.Addresses().GRPC), "BlackHoleCluster") {
+		t.Error("no configuration for a proxy in an empty mesh")
+	}
+}
+
+// A security object that cannot be used keeps the server from starting: it would serve less protection than was asked for.
+func TestRefusesToStart(t *testing.T) {
+	o := testOptions(t)
+	write(t, filepath.Join(o.ConfigDir, "policy.yaml"), "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p, namespace: a}\nspec: {acton: DENY}\n")
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "configuration directory") {
+		t.Errorf("got %v", err)
+	}
+	if s.Addresses().GRPC != "" {
+		t.Error("ADS listened")
+	}
+}
+
+func TestMeshConfig(t *testing.T) {
+	o := testOptions(t)
+	configMap := func(mesh string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    " + mesh + "\n"
+	}
+	write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 3s"))
+
+	t.Run("from the ConfigMap", func(t *testing.T) {
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s)
+		eventually(t, "ready", s.ready.Load)
+		timeout := func() string { return s.world.Snapshot().Mesh.ConnectTimeout().String() }
+		if timeout() != "3s" {
+			t.Errorf("connect timeout %s", timeout())
+		}
+		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 4s"))
+		eventually(t, "the change", func() bool { return timeout() == "4s" })
+		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeoot: 5s"))
+		eventually(t, "the finding", func() bool { return len(s.world.Findings()) > 0 })
+		if timeout() != "4s" {
+			t.Errorf("a wrong mesh configuration was taken: %s", timeout())
+		}
+		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("trustDomain: other.example"))
+		eventually(t, "the trust domain", func() bool { return s.world.Snapshot().Mesh.GetTrustDomain() == "other.example" })
+		if len(s.world.Findings()) != 0 || len(s.world.Snapshot().Services()) != 1 {
+			t.Errorf("findings %v, services %d", s.world.Findings(), len(s.world.Snapshot().Services()))
+		}
+	})
+
+	t.Run("from a file, which wins", func(t *testing.T) {
+		o := o
+		o.MeshConfig = filepath.Join(t.TempDir(), "mesh")
+		write(t, o.MeshConfig, "connectTimeout: 7s\n")
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s)
+		eventually(t, "ready", s.ready.Load)
+		timeout := func() string { return s.world.Snapshot().Mesh.ConnectTimeout().String() }
+		if timeout() != "7s" {
+			t.Errorf("connect timeout %s", timeout())
+		}
+		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 9s"))
+		write(t, o.MeshConfig, "connectTimeout: 8s\n")
+		eventually(t, "the change", func() bool { return timeout() == "8s" })
+		if err := os.Remove(o.MeshConfig); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * o.Poll)
+		if timeout() != "8s" {
+			t.Errorf("a file that vanished changed the mesh configuration: %s", timeout())
+		}
+	})
+}
