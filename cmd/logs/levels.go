@@ -1,0 +1,137 @@
+package logs
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Levels of Istio that slog does not have.
+const (
+	levelNone  = slog.Level(100)
+	levelFatal = slog.Level(12)
+)
+
+// Levels holds the level of each scope.
+type Levels struct {
+	mu     sync.Mutex
+	scopes map[string]*scope
+}
+
+type scope struct {
+	level    slog.LevelVar
+	explicit bool // set by name: a change of the default leaves it alone
+}
+
+// defaultScope is the level of every scope that has none of its own.
+const defaultScope = "default"
+
+// NewLevels gives every scope the level info.
+func NewLevels() *Levels {
+	l := &Levels{scopes: map[string]*scope{}}
+	l.scope(defaultScope)
+	return l
+}
+
+// scope gives the scope of that name and makes it when it is new. A logger without one has the default's.
+func (l *Levels) scope(name string) *scope {
+	if name == "" {
+		name = defaultScope
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.locked(name)
+}
+
+func (l *Levels) locked(name string) *scope {
+	s := l.scopes[name]
+	if s == nil {
+		s = &scope{}
+		if d := l.scopes[defaultScope]; d != nil {
+			s.level.Set(d.level.Level())
+		}
+		l.scopes[name] = s
+	}
+	return s
+}
+
+// Set changes levels as --log_output_level says them: "default:info,ads:debug"; "debug" alone is default:debug, and "all" is every scope. Nothing is
+// changed when a part of it is wrong.
+func (l *Levels) Set(spec string) error {
+	type change struct {
+		name  string
+		level slog.Level
+	}
+	var changes []change
+	for part := range strings.SplitSeq(spec, ",") {
+		name, text, ok := strings.Cut(strings.TrimSpace(part), ":")
+		if !ok {
+			name, text = defaultScope, name
+		}
+		level, err := parseLevel(text)
+		if err != nil {
+			return fmt.Errorf("read the log level %q: %w", part, err)
+		}
+		changes = append(changes, change{name, level})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		if c.name != "all" && c.name != defaultScope {
+			s := l.locked(c.name)
+			s.explicit = true
+			s.level.Set(c.level)
+			continue
+		}
+		for _, s := range l.scopes {
+			if c.name == "all" || !s.explicit {
+				s.level.Set(c.level)
+			}
+		}
+	}
+	return nil
+}
+
+// All gives the level of every scope known so far, by name.
+func (l *Levels) All() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string]string, len(l.scopes))
+	for name, s := range l.scopes {
+		all[name] = levelName(s.level.Level())
+	}
+	return all
+}
+
+func names() map[string]slog.Level {
+	return map[string]slog.Level{
+		"none": levelNone, "fatal": levelFatal, "error": slog.LevelError, "warn": slog.LevelWarn, "info": slog.LevelInfo, "debug": slog.LevelDebug,
+	}
+}
+
+func parseLevel(text string) (slog.Level, error) {
+	all := names()
+	if level, ok := all[text]; ok {
+		return level, nil
+	}
+	return 0, fmt.Errorf("%q is none of %s", text, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+}
+
+func levelName(level slog.Level) string {
+	switch {
+	case level >= levelNone:
+		return "none"
+	case level >= levelFatal:
+		return "fatal"
+	case level >= slog.LevelError:
+		return "error"
+	case level >= slog.LevelWarn:
+		return "warn"
+	case level >= slog.LevelInfo:
+		return "info"
+	}
+	return "debug"
+}

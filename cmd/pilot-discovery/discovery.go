@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/logs"
+	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+)
+
+// discoveryFlags are those of Istio's command, by the same names. Some are for parts that this server does not have; they are taken, so that charts and
+// scripts need no change, and say so in their usage.
+type discoveryFlags struct {
+	worldFlags
+	o         bootstrap.Options
+	logLevels string
+	logJSON   bool
+	unused    []string
+}
+
+func discoveryCommand(e *env, args []string) *cobra.Command {
+	f := &discoveryFlags{}
+	c := &cobra.Command{
+		Use:                "discovery",
+		Short:              "Serve configuration to proxies",
+		Args:               cobra.ArbitraryArgs,
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+	}
+	f.register(c.Flags(), e)
+	c.RunE = func(c *cobra.Command, rest []string) error {
+		levels := logs.NewLevels()
+		if err := levels.Set(f.logLevels); err != nil {
+			return err
+		}
+		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
+		f.warn(logger, c.Flags(), args, rest)
+		f.options(&f.o)
+		f.o.Logger, f.o.Panics, f.o.Version = logger, log.Panics, tag()
+		server, err := bootstrap.New(f.o)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		// After the first signal the default handling is back: the second ends the process at once.
+		defer context.AfterFunc(ctx, stop)()
+		return server.Run(ctx)
+	}
+	return c
+}
+
+// warn tells what was given and has no effect.
+func (f *discoveryFlags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) {
+	for _, name := range unknownFlags(flags, args) {
+		if near := nearest(flags, name); near != "" {
+			logger.Warn("unknown flag ignored", "flag", "--"+name, "did_you_mean", "--"+near)
+		} else {
+			logger.Warn("unknown flag ignored", "flag", "--"+name)
+		}
+	}
+	for _, name := range f.unused {
+		if flags.Changed(name) {
+			logger.Warn("this flag has no effect here", "flag", "--"+name)
+		}
+	}
+	if len(rest) > 0 {
+		logger.Warn("arguments ignored", "args", strings.Join(rest, " "))
+	}
+}
+
+func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
+	o := &f.o
+	o.Limits = limits.Default()
+	f.worldFlags.register(flags, e)
+
+	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
+	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS over TLS; listens once there is a certificate")
+	flags.StringVar(&o.HTTP, "httpAddr", ":8080", "readiness and debug")
+	flags.StringVar(&o.HTTPS, "httpsAddr", ":15017", "webhooks; listens once there is a certificate")
+	flags.StringVar(&o.Monitoring, "monitoringAddr", ":15014", "metrics, version and debug")
+	flags.StringVar(&o.AddressFile, "addressFile", "", "file to write the bound addresses to, as JSON, once the server is ready")
+
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "how to reach the cluster; not used with --configDir")
+	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
+	flags.StringVar(&o.Revision, "revision", e.text("REVISION", "default"), "revision of this control plane")
+	flags.StringVar(&o.CACert, "caCertFile", "", "certificates that clients are verified with")
+	flags.StringVar(&o.TLSCert, "tlsCertFile", "", "certificate to serve with")
+	flags.StringVar(&o.TLSKey, "tlsKeyFile", "", "key of --tlsCertFile")
+
+	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
+	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")
+	flags.DurationVar(&o.MaxConnectionAge, "keepaliveMaxServerConnectionAge", 0, "age at which connections are closed, spread by a tenth; 0 for never")
+	flags.DurationVar(&o.Shutdown, "shutdownDuration", 10*time.Second, "time that streams get to end when the server stops")
+	flags.DurationVar(&o.DebounceAfter, "debounceAfter", e.duration("PILOT_DEBOUNCE_AFTER", 100*time.Millisecond), "least time between two pushes for one namespace")
+	flags.DurationVar(&o.DebounceMax, "debounceMax", e.duration("PILOT_DEBOUNCE_MAX", 10*time.Second), "most time that a change waits")
+	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage), "bytes of one message from a client")
+	flags.BoolVar(&o.NoWatch, "noWatch", false, "look through --configDir every second only, without file events")
+	flags.BoolVar(&o.NoMemo, "noMemo", !e.boolean("PILOT_ENABLE_XDS_CACHE", true), "encode every resource anew, sharing nothing")
+	flags.BoolVar(&o.Profile, "profile", true, "serve /debug/pprof to loopback peers")
+
+	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "level, or scope:level with commas between: none, fatal, error, warn, info, debug")
+	flags.BoolVar(&f.logJSON, "log_as_json", false, "log JSON")
+
+	text := func(name, value string) {
+		flags.String(name, value, "taken for compatibility; has no effect")
+		f.unused = append(f.unused, name)
+	}
+	text("clusterRegistriesNamespace", "istio-system")
+	text("clusterAliases", "")
+	text("cniNamespace", "")
+	text("kubernetesApiQPS", "80")
+	text("kubernetesApiBurst", "160")
+	text("ctrlz_port", "9876")
+	text("ctrlz_address", "localhost")
+	text("tls-cipher-suites", "")
+	text("tls-min-version", "1.2")
+	text("log_target", "stdout")
+	text("log_caller", "")
+	text("log_stacktrace_level", "default:none")
+}
+
+// worldFlags say where the mesh is described; the commands that work on a directory share them.
+type worldFlags struct {
+	configDir, registries, domain, meshConfig, networks, clusterID, namespace string
+}
+
+func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
+	flags.StringVar(&f.configDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
+	flags.StringVar(&f.registries, "registries", "Kubernetes", "where services come from: Kubernetes, or empty; --configDir without --kubeconfig means empty")
+	f.registerMesh(flags, e)
+}
+
+func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env) {
+	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
+	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh", "file with the mesh configuration; where there is none, the ConfigMap istio of the root namespace")
+	flags.StringVar(&f.networks, "networksConfig", "./etc/istio/config/meshNetworks", "file with the mesh networks")
+	flags.StringVar(&f.clusterID, "clusterID", e.text("CLUSTER_ID", "Kubernetes"), "id of the cluster that this server runs in")
+	flags.StringVarP(&f.namespace, "namespace", "n", e.text("POD_NAMESPACE", "istio-system"), "root namespace")
+}
+
+func (f *worldFlags) options(o *bootstrap.Options) {
+	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.configDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.namespace
+	for r := range strings.SplitSeq(f.registries, ",") {
+		if r = strings.TrimSpace(r); r != "" {
+			o.Registries = append(o.Registries, r)
+		}
+	}
+}
+
+// unknownFlags gives the names of flags in args that the set does not have.
+func unknownFlags(flags *pflag.FlagSet, args []string) []string {
+	var unknown []string
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
+			break
+		}
+		dashes := len(args[i]) - len(strings.TrimLeft(args[i], "-"))
+		name, _, hasValue := strings.Cut(args[i][dashes:], "=")
+		var flag *pflag.Flag
+		switch {
+		case dashes == 0 || name == "":
+			continue
+		case dashes == 1:
+			flag = flags.ShorthandLookup(name[:1])
+			hasValue = hasValue || len(name) > 1
+		default:
+			flag = flags.Lookup(name)
+		}
+		switch {
+		case flag != nil && flag.NoOptDefVal == "" && !hasValue:
+			i++ // its value
+		case flag == nil && !slices.Contains(unknown, name):
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+// nearest gives the flag that name was most likely meant to be, or empty.
+func nearest(flags *pflag.FlagSet, name string) string {
+	best, least := "", len(name)/3+2
+	flags.VisitAll(func(f *pflag.Flag) {
+		if d := distance(strings.ToLower(f.Name), strings.ToLower(name)); d < least {
+			best, least = f.Name, d
+		}
+	})
+	return best
+}
+
+// distance is the number of letters to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// env gives defaults of flags from the environment. What it cannot read it warns of and leaves out.
+type env struct {
+	getenv   func(string) string
+	warnings []string
+}
+
+func (e *env) text(key, otherwise string) string {
+	if v := e.getenv(key); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+func (e *env) duration(key string, otherwise time.Duration) time.Duration {
+	return parsed(e, key, otherwise, time.ParseDuration)
+}
+
+func (e *env) boolean(key string, otherwise bool) bool {
+	return parsed(e, key, otherwise, strconv.ParseBool)
+}
+
+func (e *env) number(key string, otherwise int) int {
+	return parsed(e, key, otherwise, strconv.Atoi)
+}
+
+func parsed[T any](e *env, key string, otherwise T, parse func(string) (T, error)) T {
+	text := e.getenv(key)
+	if text == "" {
+		return otherwise
+	}
+	v, err := parse(text)
+	if err != nil {
+		e.warnings = append(e.warnings, fmt.Sprintf("%s=%q is not understood, %v is used", key, text, otherwise))
+		return otherwise
+	}
+	return v
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	// The types that protojson has to know to print what is inside an Any.
+	_ "github.com/cncf/xds/go/udpa/type/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+func validateCommand(e *env) *cobra.Command {
+	var f worldFlags
+	var output string
+	c := &cobra.Command{
+		Use:   "validate DIR",
+		Short: "Print everything that is wrong with a directory of configuration; fail on errors",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if output != "" && output != "json" {
+				return fmt.Errorf("unknown output format %q: json or nothing", output)
+			}
+			i, err := inspect(c, f, args[0])
+			if err != nil {
+				return err
+			}
+			if err := printFindings(c.OutOrStdout(), i, output == "json"); err != nil {
+				return err
+			}
+			if i.Refusal != nil || errorsIn(i.Findings) > 0 {
+				return failed{}
+			}
+			return nil
+		},
+	}
+	f.registerMesh(c.Flags(), e)
+	c.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for one line each")
+	return c
+}
+
+func translateCommand(e *env) *cobra.Command {
+	var f worldFlags
+	var nodeFile string
+	var strict bool
+	c := &cobra.Command{
+		Use:   "translate DIR --node NODE.json",
+		Short: "Print what a proxy would be sent, as JSON by type",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			n, err := readNode(nodeFile)
+			if err != nil {
+				return err
+			}
+			i, err := inspect(c, f, args[0])
+			if err != nil {
+				return err
+			}
+			for _, d := range i.Findings {
+				fmt.Fprintln(c.ErrOrStderr(), d)
+			}
+			all, err := i.Resources(n)
+			if err != nil {
+				return err
+			}
+			if err := printResources(c.OutOrStdout(), all); err != nil {
+				return err
+			}
+			if strict && errorsIn(i.Findings) > 0 {
+				return failed{}
+			}
+			return nil
+		},
+	}
+	f.registerMesh(c.Flags(), e)
+	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}")
+	c.Flags().BoolVar(&strict, "strict", false, "fail when validate would")
+	_ = c.MarkFlagRequired("node")
+	return c
+}
+
+// inspect reads a directory once. What it logs besides its findings is not told.
+func inspect(c *cobra.Command, f worldFlags, dir string) (*bootstrap.Inspection, error) {
+	o := bootstrap.Options{Logger: slog.New(slog.DiscardHandler), Limits: limits.Default(), NoWatch: true}
+	f.configDir = dir
+	f.options(&o)
+	return bootstrap.Inspect(c.Context(), o)
+}
+
+func errorsIn(findings []diag.Diagnostic) int {
+	n := 0
+	for _, d := range findings {
+		if d.Severity == diag.Error {
+			n++
+		}
+	}
+	return n
+}
+
+func printFindings(w io.Writer, i *bootstrap.Inspection, asJSON bool) error {
+	if asJSON {
+		report := struct {
+			Objects  int               `json:"objects"`
+			Errors   int               `json:"errors"`
+			Warnings int               `json:"warnings"`
+			Refusal  string            `json:"refusal,omitempty"` // why a server would not start
+			Findings []diag.Diagnostic `json:"findings"`
+		}{i.Objects, errorsIn(i.Findings), len(i.Findings) - errorsIn(i.Findings), "", append([]diag.Diagnostic{}, i.Findings...)}
+		if i.Refusal != nil {
+			report.Refusal = i.Refusal.Error()
+		}
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	var b bytes.Buffer
+	for _, d := range i.Findings {
+		fmt.Fprintln(&b, d)
+	}
+	if i.Refusal != nil {
+		fmt.Fprintln(&b, "a server would refuse to start:", i.Refusal)
+	} else {
+		errors := errorsIn(i.Findings)
+		fmt.Fprintf(&b, "%s in force, %s, %s\n", count(i.Objects, "object"), count(errors, "error"), count(len(i.Findings)-errors, "warning"))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func readNode(path string) (*corev3.Node, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the node: %w", err)
+	}
+	n := &corev3.Node{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, n); err != nil {
+		return nil, fmt.Errorf("read the node %s: %w", path, err)
+	}
+	return n, nil
+}
+
+// printResources writes one JSON object: for each type, by its short name, the resources by name. The same resources give the same bytes.
+func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
+	short := map[string]string{
+		envoy.ClusterType: "clusters", envoy.EndpointType: "endpoints", envoy.ListenerType: "listeners", envoy.RouteType: "routes", envoy.VirtualHostType: "virtualHosts",
+	}
+	out := map[string]map[string]json.RawMessage{}
+	for _, typeURL := range slices.Sorted(maps.Keys(all)) {
+		byName := map[string]json.RawMessage{}
+		for _, r := range all[typeURL] {
+			text, err := protojson.Marshal(&anypb.Any{TypeUrl: typeURL, Value: r.Value()})
+			if err != nil {
+				return fmt.Errorf("print %s: %w", r.Name, err)
+			}
+			byName[r.Name] = text
+		}
+		out[cmp.Or(short[typeURL], typeURL)] = byName
+	}
+	// Marshalling sorts the keys of maps and compacts what is raw: the spaces that protojson puts in at random are gone.
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
