@@ -1,0 +1,74 @@
+# The targets that say what they do after "##" make up `make help`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TOOLS    := $(CURDIR)/.tools
+VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+LINT     := 2.15.0
+# Packages compiled at once: each of the largest needs about a gigabyte.
+JOBS     ?= 2
+# Envoy for the demo and the tests: the one fetched into .tools, or ENVOY=/path/to/envoy.
+ENVOY    ?= $(TOOLS)/envoy
+# The race detector needs a C compiler.
+CC       ?= cc
+RACE     := $(if $(shell command -v $(CC)),-race)
+
+export ENVOY
+# One setting for the binaries, vet and the end-to-end tests, so that they share what is compiled.
+export CGO_ENABLED := 0
+
+.PHONY: help all build run demo test unit e2e bench lint fmt gen image tools clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+all: build test ## Build and test.
+
+build: ## Build bin/pilot-discovery, one static binary.
+	go build -p $(JOBS) -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
+
+run: build $(ENVOY) ## Run the control plane with a small mesh of real Envoys, and stay up. No root, no fixed port.
+	go run -p $(JOBS) ./deploy/demo -stay
+
+demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print who answered, clean up.
+	go run -p $(JOBS) ./deploy/demo
+
+test: unit e2e ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
+
+unit: $(ENVOY)
+	go vet -p $(JOBS) ./...
+	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
+	$(if $(RACE),CGO_ENABLED=1) go test -p $(JOBS) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
+
+e2e: build $(ENVOY) ## Test end to end only.
+	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
+
+bench: ## Run the benchmarks.
+	go test -p 1 -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /deploy/)
+
+lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.
+	$< run ./...
+
+fmt: $(TOOLS)/golangci-lint-$(LINT) ## Format all Go files.
+	$< fmt ./...
+
+gen: ## Write the golden files anew, from what the code does now: read the diff before committing it.
+	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update' . | xargs -r -n1 dirname | sort -u) -args -update
+
+image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.
+	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery
+
+tools: $(ENVOY) $(TOOLS)/golangci-lint-$(LINT) ## Fetch the tools that the other targets need into .tools.
+
+clean: ## Remove what was built; .tools stays.
+	rm -rf bin
+
+$(TOOLS)/envoy: deploy/tools/envoy.sh
+	deploy/tools/envoy.sh $(TOOLS)
+	@touch $@
+
+$(TOOLS)/golangci-lint-$(LINT):
+	GOBIN=$(TOOLS) go install -p $(JOBS) github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT)
+	mv $(TOOLS)/golangci-lint $@

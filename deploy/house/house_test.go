@@ -1,0 +1,120 @@
+package house
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestTree(t *testing.T) {
+	found, err := Check(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+}
+
+// Every rule is shown to catch what it forbids: a rule that nothing can break holds nothing.
+func TestPlantedViolations(t *testing.T) {
+	const m = `"` + Module + `/`
+	src := func(body string) string { return "package p\n" + body }
+	plants := []struct{ rule, file, text string }{
+		{"imports", "api/names/a.go", src(`import _ ` + m + `registry"`)},
+		{"imports", "registry/kube/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
+		{"imports", "registry/kube/a.go", src(`import _ ` + m + `galley/validation"`)},
+		{"imports", "citadel/ca/a.go", src(`import _ ` + m + `registry"`)},
+		{"imports", "galley/webhook/a.go", src(`import _ ` + m + `pilot/config"`)},
+		{"imports", "galley/validation/a.go", src(`import _ ` + m + `galley/webhook"`)},
+		{"imports", "pilot/xds/a.go", src(`import _ ` + m + `galley/validation"`)},
+		{"imports", "pilot/debug/a.go", src(`import _ ` + m + `citadel/ca"`)},
+		{"imports", "pilot/bootstrap/a.go", src(`import _ ` + m + `cmd/logs"`)},
+		{"imports", "pilot/agent/sds/a.go", src(`import _ ` + m + `pilot/xds"`)},
+		{"imports", "cmd/pilot-discovery/a.go", src(`import _ ` + m + `deploy/e2e"`)},
+		{"imports", "tools/a.go", src(`import _ ` + m + `api/kinds"`)},
+		{"order", "pilot/snapshot/a.go", src(`import _ ` + m + `pilot/scope"`)},
+		{"order", "pilot/config/file/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
+		{"order", "pilot/translate/a.go", src(`import _ ` + m + `pilot/catalog"`)},
+		{"order", "pilot/debug/a.go", src(`import _ ` + m + `pilot/bootstrap"`)},
+		{"order", "pilot/envoy/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
+		{"order", "pilot/attic/a.go", src(`import _ ` + m + `api/kinds"`)},
+		{"features", "pilot/feature/authz/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
+		{"features", "pilot/feature/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
+		{"pure", "pilot/translate/a.go", src(`import _ "k8s.io/client-go/kubernetes"`)},
+		{"pure", "pilot/translate/a.go", src(`import _ "google.golang.org/grpc/codes"`)},
+		{"pure", "pilot/feature/authz/a.go", src(`import _ "net/http"`)},
+		{"pure", "pilot/feature/authz/a.go", src(`import _ "os"`)},
+		{"pure", "pilot/feature/authz/a.go", src(`import _ "log"`)},
+		{"pure", "pilot/snapshot/a.go", src(`import _ "log/slog"`)},
+		{"clock", "pilot/translate/a.go", src("import \"time\"\nvar _ = time.Now()")},
+		{"clock", "pilot/feature/authz/a.go", src("import \"time\"\nfunc f() { time.Sleep(1) }")},
+		{"clock", "pilot/cohort/a.go", src("import clock \"time\"\nfunc f() { <-clock.After(1) }")},
+		{"clock", "pilot/translate/a.go", src("import \"time\"\nvar now = time.Now")},
+		{"client-go", "registry/kube/a.go", src(`import _ "k8s.io/client-go/informers"`)},
+		{"name", "api/util/a.go", src("")},
+		{"name", "pilot/feature/common/a.go", src("")},
+		{"name", "registry/helpers/a.go", src("")},
+		{"name", "pilot/model/a.go", src("")},
+		{"doc", "api/other/a.go", src("")},
+		{"doc", "api/other/doc.go", src("")},
+		{"init", "pilot/xds/a.go", src("func init() {}")},
+		{"state", "pilot/xds/a.go", src("var n int\nfunc f() { n++ }")},
+		{"state", "pilot/xds/a.go", src("var n struct{ i []int }\nfunc f() { n.i[0] = 1 }")},
+		{"state", "pilot/xds/a.go", src("import \"sync\"\nvar mu sync.Mutex")},
+		{"state", "pilot/xds/a.go", src("import \"sync/atomic\"\nvar p atomic.Pointer[int]")},
+		{"state", "pilot/xds/a.go", src("var cache = map[string]int{}")},
+		{"state", "pilot/xds/a.go", src("var cache = make(map[string]int)")},
+		{"environment", "pilot/xds/a.go", src("import \"os\"\nvar _ = os.Getenv(\"HOME\")")},
+		{"environment", "pilot/xds/a.go", src("import _ \"flag\"")},
+		{"goroutine", "pilot/xds/a.go", src("func f() { go f() }")},
+		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
+	}
+	covered := map[string]bool{}
+	for _, p := range plants {
+		found, err := Check(fstest.MapFS{
+			p.file: {Data: []byte(p.text)},
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", p.file, err)
+		}
+		if !slices.ContainsFunc(found, func(v Violation) bool {
+			return v.Rule == p.rule && strings.HasPrefix(v.At, strings.TrimSuffix(p.file, "/a.go"))
+		}) &&
+			!slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == p.rule && strings.HasPrefix(p.file, v.At) }) {
+			t.Errorf("%s in %s is not caught:\n%s\nfound: %v", p.rule, p.file, p.text, found)
+		}
+		covered[p.rule] = true
+	}
+	for _, rule := range Rules() {
+		if !covered[rule] {
+			t.Errorf("no violation of rule %s is planted", rule)
+		}
+	}
+}
+
+// What the rules allow must pass, or they would be worked around.
+func TestAllowed(t *testing.T) {
+	const m = `"` + Module + `/`
+	doc := func(files fstest.MapFS, dirs ...string) fstest.MapFS {
+		for _, d := range dirs {
+			files[d+"/doc.go"] = &fstest.MapFile{Data: []byte("// Package p is one.\npackage p\n")}
+		}
+		return files
+	}
+	found, err := Check(doc(fstest.MapFS{
+		"pilot/config/file/a.go":       {Data: []byte("package p\nimport _ " + m + "galley/validation\"\nimport _ " + m + "pilot/config\"")},
+		"pilot/feature/mtls/a.go":      {Data: []byte("package p\nimport \"time\"\nimport _ " + m + "pilot/envoy\"\nconst d = time.Second\nvar table = map[string]int{\"a\": 1}\nfunc f() { table := 1; table++; _ = table }")},
+		"pilot/feature/mtls/a_test.go": {Data: []byte("package p\nimport _ \"os\"\nfunc init() {}")},
+		"pilot/bootstrap/a.go":         {Data: []byte("package p\nimport _ " + m + "citadel/ca\"\nimport _ " + m + "pilot/xds\"\nimport \"time\"\nvar _ = time.Now()")},
+		"api/safe/a.go":                {Data: []byte("package p\nfunc f() { go f() }")},
+	}, "pilot/config/file", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"path"
+	"testing"
+)
+
+func files(t *testing.T, archive io.Reader) map[string][]byte {
+	t.Helper()
+	out := map[string][]byte{}
+	for r := tar.NewReader(archive); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[path.Clean(h.Name)] = content
+	}
+}
+
+// Follows the digests from the index to the binary, as a container runtime does.
+func TestBuild(t *testing.T) {
+	binary := bytes.Repeat([]byte("binary"), 1000)
+	archive, err := build(binary, "1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := build(binary, "1.2.3")
+	if err != nil || !bytes.Equal(archive, again) {
+		t.Fatalf("not the same bytes twice (%v)", err)
+	}
+	all := files(t, bytes.NewReader(archive))
+	blob := func(d descriptor) []byte {
+		content := all["blobs/sha256/"+d.Digest[len("sha256:"):]]
+		if digest(content) != d.Digest || len(content) != d.Size {
+			t.Fatalf("blob %s is not what its descriptor says", d.Digest)
+		}
+		return content
+	}
+	read := func(content []byte, into any) {
+		if err := json.Unmarshal(content, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var index struct{ Manifests []descriptor }
+	read(all["index.json"], &index)
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	read(blob(index.Manifests[0]), &manifest)
+	var config struct {
+		Config struct{ Entrypoint []string }
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	read(blob(manifest.Config), &config)
+	z, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if digest(layer) != config.RootFS.DiffIDs[0] {
+		t.Error("the layer is not the one that the configuration names")
+	}
+	if got := files(t, bytes.NewReader(layer))[config.Config.Entrypoint[0][1:]]; !bytes.Equal(got, binary) {
+		t.Errorf("the entrypoint is not the binary: %d bytes", len(got))
+	}
+}
