@@ -1,0 +1,30 @@
+package samples
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+//go:embed bookinfo
+var files embed.FS
+
+// Copy writes the files of the named sample into a directory, which must exist.
+func Copy(name, dir string) error {
+	entries, err := fs.ReadDir(files, name)
+	if err != nil {
+		return fmt.Errorf("sample %s: %w", name, err)
+	}
+	for _, e := range entries {
+		content, err := fs.ReadFile(files, name+"/"+e.Name())
+		if err != nil {
+			return fmt.Errorf("sample %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, e.Name()), content, 0o644); err != nil {
+			return fmt.Errorf("copy sample: %w", err)
+		}
+	}
+	return nil
+}
