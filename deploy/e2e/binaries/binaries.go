@@ -1,0 +1,81 @@
+package binaries
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Set is where the programs are.
+type Set struct {
+	Dir   string
+	Envoy string
+	Pilot string
+}
+
+// Gather copies Envoy (environment: ENVOY, else .tools/envoy) and the control plane (environment: PILOT_DISCOVERY, else built) into the folder, and
+// opens the folder to all. It is to be called from within the module.
+func Gather(ctx context.Context, dir string) (Set, error) {
+	s := Set{Dir: dir, Envoy: filepath.Join(dir, "envoy"), Pilot: filepath.Join(dir, "pilot-discovery")}
+	root, err := moduleRoot()
+	if err != nil {
+		return s, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return s, fmt.Errorf("open folder: %w", err)
+	}
+	envoy := os.Getenv("ENVOY")
+	if envoy == "" {
+		envoy = filepath.Join(root, ".tools", "envoy")
+	}
+	if err := Copy(s.Envoy, envoy); err != nil {
+		return s, err
+	}
+	if pilot := os.Getenv("PILOT_DISCOVERY"); pilot != "" {
+		return s, Copy(s.Pilot, pilot)
+	}
+	return s, Build(ctx, s.Pilot, "./cmd/pilot-discovery")
+}
+
+// Build builds a main package, named relative to the module, without cgo as releases are.
+func Build(ctx context.Context, to, pkg string) error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, pkg)
+	cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s: %w", pkg, err)
+	}
+	return os.Chmod(to, 0o755)
+}
+
+// Copy copies a program, and lets all run it.
+func Copy(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("copy a program: %w", err)
+	}
+	if err := os.WriteFile(to, content, 0o755); err != nil {
+		return fmt.Errorf("copy a program: %w", err)
+	}
+	return nil
+}
+
+// moduleRoot finds the folder of go.mod, from where go test starts a package's tests.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no go.mod above the working directory")
+}

@@ -1,0 +1,4 @@
+// Package controlplane runs pilot-discovery as a process of its own, as a user would: from a directory of YAML, on ports that are picked free.
+//
+// A Process is owned by whoever started it; it runs one goroutine, which waits for the process to end.
+package controlplane

@@ -1,0 +1,145 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Options say what to run.
+type Options struct {
+	Binary string
+	// ConfigDir is the directory of YAML that is served.
+	ConfigDir string
+	// Host is the address that proxies reach; the ports for people, who need no credentials there, are on loopback.
+	Host string
+	// Args are added to the command line.
+	Args []string
+	// WorkDir takes the log and the address file.
+	WorkDir string
+}
+
+// Addresses are where a process listens.
+type Addresses struct {
+	GRPC       string `json:"grpc"`
+	HTTP       string `json:"http"`
+	Monitoring string `json:"monitoring"`
+}
+
+// Process is a running control plane.
+type Process struct {
+	Addresses
+
+	o     Options
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// Start starts a control plane and waits until it is ready.
+func Start(ctx context.Context, o Options) (*Process, error) {
+	const free = "127.0.0.1:0"
+	p := &Process{o: o, Addresses: Addresses{GRPC: net.JoinHostPort(o.Host, "0"), HTTP: free, Monitoring: free}}
+	return p, p.start(ctx)
+}
+
+// Restart starts it again at the addresses it had, and waits until it is ready.
+func (p *Process) Restart(ctx context.Context) error { return p.start(ctx) }
+
+// Kill ends it as a crash would.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// Stop asks it to end and waits; what does not end in ten seconds is killed.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+		p.Kill()
+	}
+}
+
+// LogFile is where its output goes.
+func (p *Process) LogFile() string { return filepath.Join(p.o.WorkDir, "pilot-discovery.log") }
+
+// Get fetches a path from its HTTP port.
+func (p *Process) Get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.HTTP+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(req)
+}
+
+func (p *Process) start(ctx context.Context) error {
+	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log of the control plane: %w", err)
+	}
+	defer log.Close()
+	addressFile := filepath.Join(p.o.WorkDir, "addresses.json")
+	if err := os.Remove(addressFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old address file: %w", err)
+	}
+	p.cmd = exec.CommandContext(context.Background(), p.o.Binary, append([]string{
+		"discovery", "--configDir", p.o.ConfigDir, "--registries=", "--grpcAddr", p.GRPC,
+		"--httpAddr", p.HTTP, "--monitoringAddr", p.Monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--addressFile", addressFile,
+	}, p.o.Args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start control plane: %w", err)
+	}
+	cmd, ended := p.cmd, make(chan struct{})
+	p.ended = ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	for {
+		err := p.ready(ctx, addressFile)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("control plane ended: %s; its log: %s", p.cmd.ProcessState, p.LogFile())
+		case <-ctx.Done():
+			p.Kill()
+			return fmt.Errorf("control plane is not ready: %w; its log: %s", err, p.LogFile())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// ready reads where the process listens, and asks it.
+func (p *Process) ready(ctx context.Context, addressFile string) error {
+	b, err := os.ReadFile(addressFile)
+	if err != nil {
+		return err
+	}
+	var bound Addresses
+	if err := json.Unmarshal(b, &bound); err != nil {
+		return fmt.Errorf("address file: %w", err)
+	}
+	p.Addresses = bound
+	resp, err := p.Get(ctx, "/ready")
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || bound.GRPC == "" {
+		return fmt.Errorf("/ready says %s", resp.Status)
+	}
+	return nil
+}

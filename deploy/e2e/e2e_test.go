@@ -1,0 +1,27 @@
+package e2e
+
+import "testing"
+
+func TestDelta(t *testing.T) { suite(t, delta) }
+
+func TestStateOfTheWorld(t *testing.T) { suite(t, sotw) }
+
+// done collects the cells of both modes for the process outside.
+var done = results{}
+
+// suite runs everything against one mesh: pods are the expensive part.
+func suite(t *testing.T, mode string) {
+	m := newMesh(t, mode)
+	cells := map[string]cell{}
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) { cells[p.name] = p.fill(t, m) })
+	}
+	done[mode] = cells
+	if err := done.save(); err != nil {
+		t.Error(err)
+	}
+	t.Run("Split", func(t *testing.T) { testSplit(t, m) })
+	t.Run("Endpoints", func(t *testing.T) { testEndpoints(t, m) })
+	t.Run("BrokenFile", func(t *testing.T) { testBrokenFile(t, m) })
+	t.Run("Restart", func(t *testing.T) { testRestart(t, m) })
+}

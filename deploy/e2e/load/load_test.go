@@ -1,0 +1,49 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		r := Start(t.Context(), Options{Rate: 100, Timeout: time.Second, Send: func(ctx context.Context) (string, error) {
+			switch i := n.Add(1); {
+			case i%10 == 0:
+				return "", errors.New("reset")
+			case i%25 == 1:
+				<-ctx.Done()
+				return "", ctx.Err()
+			default:
+				time.Sleep(30 * time.Millisecond)
+				return "a", nil
+			}
+		}})
+		time.Sleep(time.Second + 5*time.Millisecond)
+		halfway := r.Report()
+		time.Sleep(time.Second)
+		got := r.Stop()
+		want := Report{
+			Answered: 172, Failed: 28, From: map[string]int{"a": 172},
+			Errors: map[string]int{"reset": 20, context.DeadlineExceeded.Error(): 8}, Slowest: time.Second,
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+		since := got.Since(halfway)
+		if since.Answered+halfway.Answered != got.Answered || since.Errors["reset"] != 10 {
+			t.Errorf("since halfway: %s", since)
+		}
+		if s := got.String(); !strings.Contains(s, "172 answered, 28 failed, slowest 1s\n  20 x reset\n  8 x context deadline") {
+			t.Errorf("report reads %q", s)
+		}
+	})
+}

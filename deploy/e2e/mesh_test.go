@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+//go:embed testdata/mesh
+var meshFiles embed.FS
+
+const (
+	delta = "delta"
+	sotw  = "sotw"
+)
+
+var modes = []string{delta, sotw}
+
+// startTimeout is for all Envoys together on a busy machine of two cores.
+const startTimeout = 90 * time.Second
+
+// mesh is a control plane, its directory, and the pods of testdata/mesh.
+type mesh struct {
+	dir   string
+	pilot *controlplane.Process
+	world *world.World
+	// unknown is a server that no file mentions.
+	unknown *pods.Pod
+}
+
+func newMesh(t *testing.T, mode string) *mesh {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	work := t.TempDir()
+	m := &mesh{dir: filepath.Join(work, "mesh")}
+	if err := os.Mkdir(m.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names, err := fs.Glob(meshFiles, "testdata/mesh/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := meshFiles.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.write(t, filepath.Base(name), string(content))
+	}
+	directory, err := world.Read(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			logTails(t, work)
+		}
+	})
+
+	began := time.Now()
+	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
+		Binary: os.Getenv(pilotVar), ConfigDir: m.dir, Host: network.Gateway().String(), WorkDir: work,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.pilot.Stop)
+	m.startUnknown(t)
+	m.world, err = world.Start(world.Options{
+		Directory: directory,
+		Place: func(p world.Pod) (world.Place, error) {
+			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		},
+		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, Delta: mode == delta, Mark: pods.Mark, WorkDir: work,
+		Admin: func(world.Pod) (string, error) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.world.Stop)
+	if err := m.world.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("control plane and %d pods ready after %s", len(directory.Pods), time.Since(began).Round(time.Millisecond))
+	return m
+}
+
+// startUnknown runs servers at an address that no file mentions.
+func (m *mesh) startUnknown(t *testing.T) {
+	t.Helper()
+	var err error
+	if m.unknown, err = network.Add(pods.Spec{Name: "unknown", Addr: netip.MustParseAddr("10.10.99.1")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.unknown.Close() })
+	server := echo.New(echo.Options{Name: "unknown"})
+	for addr, serve := range map[string]func(net.Listener) error{":80": server.ServeHTTP, ":9999": server.ServeTCP} {
+		l, err := m.unknown.Listen(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go serve(l)
+	}
+}
+
+// write puts a file into the directory as an editor does: whole, under its name.
+func (m *mesh) write(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(m.dir, name)
+	if err := os.WriteFile(path+"~", []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+"~", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces the first occurrence in a file, and gives what the file said before.
+func (m *mesh) edit(t *testing.T, name, old, now string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(m.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, ok := strings.Cut(string(content), old)
+	if !ok {
+		t.Fatalf("%s does not say %s", name, old)
+	}
+	m.write(t, name, before+now+after)
+	return string(content)
+}
+
+func (m *mesh) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(m.dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// healthy fails the test unless every Envoy has taken what it was sent: it waits for what is on its way, but for no rejection to go away.
+func (m *mesh) healthy(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := m.world.Ready(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// eventually waits until ok says yes, and tells how long that took.
+func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > limit {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
+}
+
+// logTails shows the last lines of every log.
+func logTails(t *testing.T, dir string) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+}
+
+// podYAML is a file with one more server of the echo service.
+func podYAML(name, addr, version string, ready bool) string {
+	status := "False"
+	if ready {
+		status = "True"
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: mesh
+  labels: {app: echo, version: %s}
+spec:
+  serviceAccountName: echo
+  containers:
+  - name: app
+    image: echo
+    args: ["-http=8080", "-http=8081", "-http=8082", "-http=7000", "-tcp=9000", "-tcp=7100", "-tcp=9100"]
+status:
+  phase: Running
+  podIP: %s
+  podIPs:
+  - ip: %s
+  conditions:
+  - type: Ready
+    status: "%s"
+`, name, version, addr, addr, status)
+}

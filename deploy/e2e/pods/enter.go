@@ -1,0 +1,130 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrForbidden says that this machine does not let the program make namespaces, or not use them.
+var ErrForbidden = errors.New("this machine does not let ordinary programs make network namespaces")
+
+const (
+	// insideVar holds the number of inherited listeners in the environment of the inner program.
+	insideVar = "ISTIOD_LITE_PODS_INSIDE"
+	// firstFD is the first inherited descriptor: 0 to 2 are the standard ones.
+	firstFD = 3
+	// exitForbidden is how the inner program tells the outer one that namespaces exist but cannot be used.
+	exitForbidden = 83
+	// stopGrace is how long the inner program may take to end after it was asked to.
+	stopGrace = 10 * time.Second
+)
+
+// EnterOptions say how the program is run again.
+type EnterOptions struct {
+	Args []string
+	// Env is added to the environment.
+	Env []string
+	// Listeners are handed over in order. They keep accepting from the network they were opened in.
+	Listeners []*net.TCPListener
+}
+
+// Inside tells whether this process was started by Enter.
+func Inside() bool { return os.Getenv(insideVar) != "" }
+
+// Enter runs this program again inside namespaces of its own, where it is root over its own network and process 1, and waits for it. Cancelling the
+// context asks it to stop by SIGTERM. The error is ErrForbidden where the machine does not allow it, or an *exec.ExitError.
+func Enter(ctx context.Context, o EnterOptions) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", o.Args...)
+	cmd.Env = append(os.Environ(), o.Env...)
+	cmd.Env = append(cmd.Env, insideVar+"="+strconv.Itoa(len(o.Listeners)))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	for _, l := range o.Listeners {
+		f, err := l.File()
+		if err != nil {
+			return fmt.Errorf("hand over listener %s: %w", l.Addr(), err)
+		}
+		defer f.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+		// A group of its own: Ctrl-C then reaches the outer program alone, which asks the inner one to end in good order.
+		Setpgid: true,
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	if err := cmd.Start(); err != nil {
+		if forbids(err) {
+			return fmt.Errorf("%w: %w (%s)", ErrForbidden, err, hint())
+		}
+		return fmt.Errorf("start in namespaces: %w", err)
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exitForbidden {
+		return fmt.Errorf("%w (%s)", ErrForbidden, hint())
+	}
+	return err
+}
+
+// Refuse ends the inner program such that Enter gives ErrForbidden. It is for an error of NewNetwork.
+func Refuse(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(exitForbidden)
+}
+
+// Listeners gives the listeners that Enter handed to this process, in its order. It may be called once.
+func Listeners() ([]net.Listener, error) {
+	n, err := strconv.Atoi(os.Getenv(insideVar))
+	if err != nil {
+		return nil, fmt.Errorf("inherited listeners: %w", err)
+	}
+	all := make([]net.Listener, n)
+	for i := range all {
+		f := os.NewFile(uintptr(firstFD+i), "listener")
+		if all[i], err = net.FileListener(f); err != nil {
+			return nil, fmt.Errorf("inherited listener %d: %w", i, err)
+		}
+		f.Close()
+	}
+	return all, nil
+}
+
+func forbids(err error) bool {
+	for _, e := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSPC, syscall.EINVAL, syscall.ENOSYS, syscall.EUSERS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// hint names the switch that most likely forbids namespaces here.
+func hint() string {
+	is := func(path, value string) bool {
+		b, err := os.ReadFile(path)
+		return err == nil && strings.TrimSpace(string(b)) == value
+	}
+	switch {
+	case is("/proc/sys/user/max_user_namespaces", "0"):
+		return "user.max_user_namespaces is 0: raise it with sysctl"
+	case is("/proc/sys/user/max_net_namespaces", "0"):
+		return "user.max_net_namespaces is 0: raise it with sysctl"
+	case is("/proc/sys/kernel/unprivileged_userns_clone", "0"):
+		return "kernel.unprivileged_userns_clone is 0: set it to 1 with sysctl"
+	case is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"):
+		return "kernel.apparmor_restrict_unprivileged_userns is 1: set it to 0 with sysctl"
+	}
+	return "a container's seccomp profile is the usual cause"
+}

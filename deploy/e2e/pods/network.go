@@ -1,0 +1,103 @@
+package pods
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Network is a bridge with pods on it. Its gateway is an address of the program itself, where it serves what all pods may call; every address that is
+// no pod's goes there too, so that connecting to a service address has a route before the rules of the pod catch it.
+type Network struct {
+	gateway netip.Prefix
+	home    namespace
+	bridge  int
+	pods    int
+}
+
+// NewNetwork makes a bridge whose gateway is the first address of the prefix. It must be called inside.
+func NewNetwork(prefix netip.Prefix) (*Network, error) {
+	home, err := current()
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{gateway: netip.PrefixFrom(prefix.Masked().Addr().Next(), prefix.Bits()), home: home}
+	err = home.within(home, func() error {
+		if err := up("lo"); err != nil {
+			return err
+		}
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}); err != nil {
+			return fmt.Errorf("make bridge: %w", err)
+		}
+		if err := address("pods", n.gateway); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName("pods")
+		if err != nil {
+			return fmt.Errorf("find bridge: %w", err)
+		}
+		n.bridge = link.Attrs().Index
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Gateway is the program's own address on the bridge.
+func (n *Network) Gateway() netip.Addr { return n.gateway.Addr() }
+
+// connect gives the pod's namespace an interface on the bridge.
+func (n *Network) connect(ns namespace, addr netip.Addr) error {
+	n.pods++
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MasterIndex = fmt.Sprintf("pod%d", n.pods), n.bridge
+	err := n.home.within(n.home, func() error {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.f.Fd())}); err != nil {
+			return fmt.Errorf("make interface: %w", err)
+		}
+		return up(attrs.Name)
+	})
+	if err != nil {
+		return err
+	}
+	return ns.within(n.home, func() error {
+		if err := up("lo"); err != nil {
+			return err
+		}
+		if err := address("eth0", netip.PrefixFrom(addr, n.gateway.Bits())); err != nil {
+			return err
+		}
+		if err := netlink.RouteAdd(&netlink.Route{Gw: n.Gateway().AsSlice()}); err != nil {
+			return fmt.Errorf("add default route: %w", err)
+		}
+		return nil
+	})
+}
+
+// address gives the link an address and brings it up.
+func address(name string, p netip.Prefix) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	mask := net.CIDRMask(p.Bits(), p.Addr().BitLen())
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: mask}}); err != nil {
+		return fmt.Errorf("give %s the address %s: %w", name, p, err)
+	}
+	return up(name)
+}
+
+func up(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bring %s up: %w", name, err)
+	}
+	return nil
+}

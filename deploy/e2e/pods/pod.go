@@ -1,0 +1,84 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+)
+
+// Spec describes a pod.
+type Spec struct {
+	Name string
+	Addr netip.Addr
+	// Redirect hands all TCP traffic of the pod, both ways, to the ports of a sidecar.
+	Redirect bool
+}
+
+// Pod is a network namespace with an address.
+type Pod struct {
+	spec Spec
+	home namespace
+	ns   namespace
+}
+
+// Add makes a pod.
+func (n *Network) Add(s Spec) (*Pod, error) {
+	ns, err := create(n.home)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
+	}
+	p := &Pod{spec: s, home: n.home, ns: ns}
+	if err := n.connect(ns, s.Addr); err != nil {
+		ns.close()
+		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
+	}
+	if !s.Redirect {
+		return p, nil
+	}
+	if err := ns.within(n.home, redirect); err != nil {
+		ns.close()
+		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
+	}
+	return p, nil
+}
+
+// Name is the pod's name.
+func (p *Pod) Name() string { return p.spec.Name }
+
+// Addr is the pod's address.
+func (p *Pod) Addr() netip.Addr { return p.spec.Addr }
+
+// DialContext connects as a program in the pod would. The address must be literal: a pod has no resolver.
+func (p *Pod) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if _, err := netip.ParseAddrPort(addr); err != nil {
+		return nil, fmt.Errorf("dial from pod %s: %w", p.Name(), err)
+	}
+	var conn net.Conn
+	err := p.ns.within(p.home, func() error {
+		var err error
+		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens as a program in the pod would.
+func (p *Pod) Listen(addr string) (net.Listener, error) {
+	var l net.Listener
+	err := p.ns.within(p.home, func() error {
+		var err error
+		l, err = new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+		return err
+	})
+	return l, err
+}
+
+// Start starts the command in the pod.
+func (p *Pod) Start(cmd *exec.Cmd) error {
+	return p.ns.within(p.home, cmd.Start)
+}
+
+// Close lets go of the pod; the kernel removes it once nothing runs in it.
+func (p *Pod) Close() error { return p.ns.close() }

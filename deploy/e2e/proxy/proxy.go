@@ -1,0 +1,205 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Place is where a proxy runs: a pod, or the machine itself.
+type Place interface {
+	Start(*exec.Cmd) error
+	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Options say what to run.
+type Options struct {
+	Binary string
+	Place  Place
+	Node   Node
+	// XDS is the control plane's plaintext address.
+	XDS string
+	// Delta asks for incremental xDS, else state of the world.
+	Delta bool
+	// Admin is the address of the admin API; port 0 will not do.
+	Admin string
+	// Mark is the SO_MARK of the proxy's own connections; 0 sets none.
+	Mark int
+	// WorkDir takes the bootstrap and the log, under the node's name.
+	WorkDir string
+}
+
+// Proxy is a running Envoy.
+type Proxy struct {
+	o     Options
+	cmd   *exec.Cmd
+	admin *http.Client
+	ended chan struct{}
+}
+
+// Start starts a proxy; it does not wait for its configuration.
+func Start(o Options) (*Proxy, error) {
+	b, err := o.bootstrap()
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s: %w", o.Node.Name, err)
+	}
+	p := &Proxy{o: o, ended: make(chan struct{})}
+	p.admin = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: o.Place.DialContext, DisableKeepAlives: true}}
+	config := filepath.Join(o.WorkDir, o.Node.Name+".json")
+	if err := os.WriteFile(config, b, 0o644); err != nil {
+		return nil, fmt.Errorf("write bootstrap: %w", err)
+	}
+	log, err := os.Create(p.LogFile())
+	if err != nil {
+		return nil, fmt.Errorf("open log of a proxy: %w", err)
+	}
+	defer log.Close()
+	p.cmd = exec.CommandContext(context.Background(), o.Binary, "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning",
+		"--drain-time-s", "2", "--parent-shutdown-time-s", "3", "--file-flush-interval-msec", "1000")
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := o.Place.Start(p.cmd); err != nil {
+		return nil, fmt.Errorf("start proxy %s: %w", o.Node.Name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// Name is the node's name.
+func (p *Proxy) Name() string { return p.o.Node.Name }
+
+// LogFile is where Envoy's output goes.
+func (p *Proxy) LogFile() string { return filepath.Join(p.o.WorkDir, p.o.Node.Name+".log") }
+
+// Stop ends the proxy and waits for it.
+func (p *Proxy) Stop() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// Stats reads the counters and gauges whose names match the regular expression.
+func (p *Proxy) Stats(ctx context.Context, filter string) (map[string]int, error) {
+	body, err := p.Get(ctx, "/stats?filter="+url.QueryEscape(filter))
+	if err != nil {
+		return nil, err
+	}
+	stats := map[string]int{}
+	for line := range strings.Lines(string(body)) {
+		i := strings.LastIndex(line, ": ")
+		if i < 0 {
+			continue
+		}
+		if n, err := strconv.Atoi(strings.TrimSpace(line[i+2:])); err == nil {
+			stats[line[:i]] = n
+		}
+	}
+	return stats, nil
+}
+
+// Get fetches a path of the admin API.
+func (p *Proxy) Get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.o.Admin+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("admin of %s: %w", p.Name(), err)
+	}
+	resp, err := p.admin.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("admin of %s: %w", p.Name(), err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("admin of %s: %w", p.Name(), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("admin of %s: %s says %s", p.Name(), path, resp.Status)
+	}
+	return body, nil
+}
+
+// errNotYet marks states that a proxy on its way to ready passes through.
+var errNotYet = errors.New("not yet")
+
+const healthStats = `^(cluster_manager\.warming_clusters|cluster_manager\.cds\.update_success|listener_manager\.(total_listeners_warming|workers_started|lds\.update_success)|.*\.update_rejected)$`
+
+// Healthy tells whether the proxy has taken everything it was sent: clusters and listeners arrived, its workers
+// accept connections, nothing was rejected, nothing is left warming.
+func (p *Proxy) Healthy(ctx context.Context) error {
+	stats, err := p.Stats(ctx, healthStats)
+	if err != nil {
+		return errors.Join(errNotYet, err)
+	}
+	for name, n := range stats {
+		if strings.HasSuffix(name, ".update_rejected") && n > 0 {
+			return fmt.Errorf("proxy %s: %s is %d: %s", p.Name(), name, n, p.rejections())
+		}
+	}
+	for _, name := range []string{"cluster_manager.cds.update_success", "listener_manager.lds.update_success", "listener_manager.workers_started"} {
+		if stats[name] == 0 {
+			return fmt.Errorf("proxy %s: %s is 0: %w", p.Name(), name, errNotYet)
+		}
+	}
+	for _, name := range []string{"cluster_manager.warming_clusters", "listener_manager.total_listeners_warming"} {
+		if n, ok := stats[name]; n > 0 || !ok {
+			return fmt.Errorf("proxy %s: %s is %d: %w", p.Name(), name, n, errNotYet)
+		}
+	}
+	return nil
+}
+
+// Ready waits until the proxy is healthy. A rejection is final.
+func (p *Proxy) Ready(ctx context.Context) error {
+	for {
+		err := p.Healthy(ctx)
+		if !errors.Is(err, errNotYet) {
+			return err
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("proxy %s ended: %s\n%s", p.Name(), p.cmd.ProcessState, p.tail(10))
+		case <-ctx.Done():
+			return fmt.Errorf("%w\n%s", err, p.tail(10))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// rejections gives the log lines in which Envoy says what it refused.
+func (p *Proxy) rejections() string {
+	b, err := os.ReadFile(p.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	var said []string
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, "rejected") && len(said) < 5 {
+			said = append(said, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(said, "\n")
+}
+
+// tail gives the last lines of the log.
+func (p *Proxy) tail(n int) string {
+	b, err := os.ReadFile(p.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
+}

@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+const (
+	// rate is in requests a second, for each of the loads.
+	rate = 120
+	// soon is how long a change may take to reach an Envoy that is connected.
+	soon = 10 * time.Second
+	// quiet is how long nobody must have heard of a server to count as without requests.
+	quiet = time.Second
+)
+
+// traffic is steady load through a sidecar and through the gateway.
+type traffic []*load.Run
+
+// startTraffic sends until the test ends; one failed request fails it.
+func startTraffic(t *testing.T, m *mesh, addr, host string) traffic {
+	t.Helper()
+	client := m.world.Pod("client").Place.DialContext
+	var all traffic
+	for _, s := range []send{overHTTP(client, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost)} {
+		r := load.Start(context.WithoutCancel(t.Context()), load.Options{Rate: rate, Timeout: 10 * time.Second, Send: s})
+		t.Cleanup(func() {
+			report := r.Stop()
+			if report.Failed > 0 || report.Answered == 0 {
+				t.Errorf("under load: %s", report)
+			}
+			t.Logf("under load: %s", report)
+		})
+		all = append(all, r)
+	}
+	return all
+}
+
+// heard tells how many answers came from the server so far.
+func (tr traffic) heard(server string) int {
+	n := 0
+	for _, r := range tr {
+		n += r.Report().From[server]
+	}
+	return n
+}
+
+// answers waits until the server answers.
+func (tr traffic) answers(t *testing.T, server string, limit time.Duration) {
+	t.Helper()
+	before := tr.heard(server)
+	eventually(t, server+" answers", limit, func() bool { return tr.heard(server) > before+10 })
+}
+
+// silent waits until the server has not answered for a while.
+func (tr traffic) silent(t *testing.T, server string, limit time.Duration) {
+	t.Helper()
+	last, since := tr.heard(server), time.Now()
+	eventually(t, fmt.Sprintf("%s is sent nothing for %s", server, quiet), limit, func() bool {
+		if now := tr.heard(server); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) >= quiet
+	})
+}
+
+// testSplit sends through a weighted route, counts, changes the weights while it runs, and counts again.
+func testSplit(t *testing.T, m *mesh) {
+	t.Cleanup(func() { m.remove(t, "weights.yaml") })
+	one := overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
+	share := func(n int) float64 {
+		second := 0
+		for range n {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			name, err := one(ctx)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "echo-2" {
+				second++
+			}
+		}
+		return float64(second) / float64(n)
+	}
+	for _, weight := range []int{10, 50, 75} {
+		before := m.routeLoads(t, "client")
+		m.write(t, "weights.yaml", weights(weight))
+		eventually(t, fmt.Sprintf("the client's Envoy has %d %% for v2", weight), soon, func() bool { return m.routeLoads(t, "client") > before })
+		const n = 1500
+		p := float64(weight) / 100
+		// Choices are independent: five standard deviations of the binomial distribution are left once in two million runs.
+		bound := 5 * math.Sqrt(p*(1-p)/n)
+		if got := share(n); math.Abs(got-p) > bound {
+			t.Errorf("v2 answered %.1f %% of %d requests, want %.1f +- %.1f %%", 100*got, n, 100*p, 100*bound)
+		} else {
+			t.Logf("v2 answered %.1f %% of %d requests, want %.1f +- %.1f %%", 100*got, n, 100*p, 100*bound)
+		}
+	}
+	m.healthy(t)
+}
+
+// routeLoads counts the route configurations that a pod's Envoy has taken.
+func (m *mesh) routeLoads(t *testing.T, pod string) int {
+	t.Helper()
+	stats, err := m.world.Pod(pod).Proxy.Stats(t.Context(), `rds\..*config_reload$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, v := range stats {
+		n += v
+	}
+	return n
+}
+
+// weights sends so many percent of the split service's requests to its second version.
+func weights(second int) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: split
+  namespace: mesh
+spec:
+  hosts: [split]
+  http:
+  - route:
+    - destination: {host: split, subset: v1}
+      weight: %d
+    - destination: {host: split, subset: v2}
+      weight: %d
+`, 100-second, second)
+}
+
+// testEndpoints lets a server come, turn unready and ready again, and go, twice, under load.
+func testEndpoints(t *testing.T, m *mesh) {
+	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
+	for range 2 {
+		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
+		m.addPod(t, "echo-3")
+		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
+		tr.answers(t, "echo-3", soon)
+		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
+		tr.silent(t, "echo-3", soon)
+		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
+		tr.answers(t, "echo-3", soon)
+		m.remove(t, "echo-3.yaml")
+		tr.silent(t, "echo-3", soon)
+		m.world.Remove("echo-3")
+		tr.answers(t, "echo-1", soon)
+	}
+	m.healthy(t)
+}
+
+// addPod starts a pod that is in the directory already, and waits for its Envoy.
+func (m *mesh) addPod(t *testing.T, name string) {
+	t.Helper()
+	directory, err := world.Read(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range directory.Pods {
+		if p.Node.Name != name {
+			continue
+		}
+		r, err := m.world.Add(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+		defer cancel()
+		if err := r.Proxy.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no pod %s in the directory", name)
+}
+
+// testBrokenFile tears a file under load: what it last said holds until it is mended.
+func testBrokenFile(t *testing.T, m *mesh) {
+	t.Cleanup(func() { m.remove(t, "weights.yaml") })
+	m.write(t, "weights.yaml", weights(0))
+	tr := startTraffic(t, m, "10.96.0.14:80", "split")
+	sidecar := tr[:1]
+	sidecar.silent(t, "echo-2", soon)
+	for name, broken := range map[string]string{
+		"torn":            weights(100)[:150] + `"`,
+		"a field unknown": strings.Replace(weights(100), "weight: 100", "wait: 100", 1),
+	} {
+		m.write(t, "weights.yaml", broken)
+		first, second := sidecar.heard("echo-1"), sidecar.heard("echo-2")
+		time.Sleep(2 * time.Second)
+		first, second = sidecar.heard("echo-1")-first, sidecar.heard("echo-2")-second
+		if second > 0 || first < rate {
+			t.Errorf("%s: %d and %d requests to the two versions, want all to the first as the last good content says", name, first, second)
+		}
+		m.write(t, "weights.yaml", weights(100))
+		sidecar.answers(t, "echo-2", soon)
+		sidecar.silent(t, "echo-1", soon)
+		m.write(t, "weights.yaml", weights(0))
+		sidecar.silent(t, "echo-2", soon)
+	}
+	m.healthy(t)
+}
+
+// testRestart kills the control plane under load, changes the world, and starts it again: nobody notices but by the change.
+func testRestart(t *testing.T, m *mesh) {
+	// Envoy waits longer and longer between attempts to reconnect.
+	const reconnect = 30 * time.Second
+	m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
+	m.addPod(t, "echo-3")
+	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
+	tr.answers(t, "echo-1", soon)
+
+	m.pilot.Kill()
+	m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
+	m.write(t, "weights.yaml", weights(100))
+	pods := m.edit(t, "pods.yaml", `status: "True"`, `status: "False"`)
+	time.Sleep(2 * time.Second)
+	tr.answers(t, "echo-1", soon)
+
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	if err := m.pilot.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	tr.answers(t, "echo-3", reconnect)
+	tr.silent(t, "echo-1", reconnect)
+	one := overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
+	eventually(t, "the route written meanwhile holds", reconnect, func() bool {
+		name, err := one(ctx)
+		return err == nil && name == "echo-2"
+	})
+
+	m.write(t, "pods.yaml", pods)
+	tr.answers(t, "echo-1", reconnect)
+	m.remove(t, "echo-3.yaml")
+	m.remove(t, "weights.yaml")
+	tr.silent(t, "echo-3", reconnect)
+	m.world.Remove("echo-3")
+	m.healthy(t)
+}

@@ -1,0 +1,214 @@
+package world
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
+)
+
+// stopGrace is how long an echo server may take to answer what it was asked before it stopped.
+const stopGrace = 5 * time.Second
+
+// Place is where a pod's programs run.
+type Place interface {
+	proxy.Place
+	Listen(addr string) (net.Listener, error)
+}
+
+// Options say how to run a directory.
+type Options struct {
+	Directory Directory
+	// Place makes the place for a pod. Closing it, where it can be closed, removes it.
+	Place func(Pod) (Place, error)
+	// Envoy is the binary, XDS the control plane's address, and Delta how to ask it.
+	Envoy string
+	XDS   string
+	Delta bool
+	Mark  int
+	// Admin gives the address of a pod's admin API.
+	Admin func(Pod) (string, error)
+	// WorkDir takes bootstraps and logs.
+	WorkDir string
+}
+
+// World is a directory brought to life.
+type World struct {
+	o Options
+
+	mu      sync.Mutex
+	running map[string]*Running
+	serving sync.WaitGroup
+}
+
+// Running is a pod that runs.
+type Running struct {
+	Pod
+	Place Place
+	// Proxy is nil for a pod without one.
+	Proxy *proxy.Proxy
+
+	server    *echo.Server
+	listeners []net.Listener
+}
+
+// Start starts every pod of the directory. It does not wait for the proxies. On error, nothing is left running.
+func Start(o Options) (*World, error) {
+	w := &World{o: o, running: map[string]*Running{}}
+	for _, p := range o.Directory.Pods {
+		if _, err := w.Add(p); err != nil {
+			w.Stop()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// Add starts one more pod.
+func (w *World) Add(p Pod) (*Running, error) {
+	place, err := w.o.Place(p)
+	if err != nil {
+		return nil, err
+	}
+	r := &Running{Pod: p, Place: place}
+	w.mu.Lock()
+	w.running[p.Node.Name] = r
+	w.mu.Unlock()
+	if err := w.serve(r); err != nil {
+		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
+	}
+	if !p.Proxied {
+		return r, nil
+	}
+	admin, err := w.o.Admin(p)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
+	}
+	r.Proxy, err = proxy.Start(proxy.Options{
+		Binary: w.o.Envoy, Place: place, Node: p.Node, XDS: w.o.XDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
+	})
+	return r, err
+}
+
+// serve starts the pod's echo server on its ports.
+func (w *World) serve(r *Running) error {
+	r.server = echo.New(echo.Options{
+		Name: r.Node.Name, Version: r.Version, Calls: r.Calls,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			literal, err := w.o.Directory.Resolve(r.Node.Namespace, addr)
+			if err != nil {
+				return nil, err
+			}
+			return r.Place.DialContext(ctx, network, literal)
+		}},
+	})
+	listen := func(port int, serve func(net.Listener) error) error {
+		host := "0.0.0.0"
+		if !r.Proxied {
+			host = r.Node.Addr.String()
+		}
+		l, err := r.Place.Listen(net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return err
+		}
+		r.listeners = append(r.listeners, l)
+		w.serving.Go(func() {
+			// It ends with the error of its closed listener.
+			_ = serve(l)
+		})
+		return nil
+	}
+	for _, port := range r.HTTP {
+		if err := listen(port, r.server.ServeHTTP); err != nil {
+			return err
+		}
+	}
+	for _, port := range r.TCP {
+		if err := listen(port, r.server.ServeTCP); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pod gives a running pod, or nil.
+func (w *World) Pod(name string) *Running {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running[name]
+}
+
+// all gives the running pods by name.
+func (w *World) all() []*Running {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]*Running, 0, len(w.running))
+	for _, r := range w.running {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *Running) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
+	return all
+}
+
+// Ready waits until every proxy has taken its configuration.
+func (w *World) Ready(ctx context.Context) error {
+	return w.each(func(r *Running) error { return r.Proxy.Ready(ctx) })
+}
+
+// Healthy tells whether every proxy has taken everything it was sent.
+func (w *World) Healthy(ctx context.Context) error {
+	return w.each(func(r *Running) error { return r.Proxy.Healthy(ctx) })
+}
+
+func (w *World) each(ask func(*Running) error) error {
+	var errs []error
+	for _, r := range w.all() {
+		if r.Proxy != nil {
+			errs = append(errs, ask(r))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove stops a pod as a kubelet does once it is no endpoint any more: what it was asked, it answers.
+func (w *World) Remove(name string) {
+	w.mu.Lock()
+	r := w.running[name]
+	delete(w.running, name)
+	w.mu.Unlock()
+	r.stop(stopGrace)
+}
+
+func (r *Running) stop(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	r.server.Stop(ctx)
+	for _, l := range r.listeners {
+		l.Close()
+	}
+	if r.Proxy != nil {
+		r.Proxy.Stop()
+	}
+	if c, ok := r.Place.(interface{ Close() error }); ok {
+		c.Close()
+	}
+}
+
+// Stop ends everything that runs, at once, and waits.
+func (w *World) Stop() {
+	var stopping sync.WaitGroup
+	for _, r := range w.all() {
+		stopping.Go(func() { r.stop(0) })
+	}
+	stopping.Wait()
+	w.serving.Wait()
+}
