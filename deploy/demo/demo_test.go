@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"golang.org/x/sys/unix"
+)
+
+// withoutVar has this test binary forbid user namespaces to itself, and become the demo.
+const withoutVar = "DEMO_WITHOUT_NAMESPACES"
+
+func TestMain(m *testing.M) {
+	if demo := os.Getenv(withoutVar); demo != "" {
+		err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
+		if err == nil {
+			err = syscall.Exec(demo, append([]string{demo}, os.Args[1:]...), os.Environ())
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// What the demo left behind would become a child of this process.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func nobodyLeft(t *testing.T) {
+	t.Helper()
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+	if !errors.Is(err, syscall.ECHILD) {
+		t.Errorf("process %d is left behind (%v)", pid, err)
+	}
+}
+
+// kit is the demo with what it runs.
+type kit struct {
+	binaries.Set
+	demo, test string
+}
+
+func newKit(t *testing.T) kit {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "istiod-lite-demo-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	set, err := binaries.Gather(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kit{Set: set, demo: filepath.Join(dir, "demo"), test: filepath.Join(dir, "demo.test")}
+	if err := binaries.Build(t.Context(), k.demo, "./deploy/demo"); err != nil {
+		t.Fatal(err)
+	}
+	if err := binaries.Copy(k.test, "/proc/self/exe"); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// users are who the demo must work for: whoever runs the tests and, where that is root, an ordinary user.
+func users() []int {
+	if os.Getuid() == 0 {
+		return []int{0, 65534}
+	}
+	return []int{os.Getuid()}
+}
+
+// command is the demo as a user.
+func (k kit) command(t *testing.T, uid int, args ...string) *exec.Cmd {
+	t.Helper()
+	tmp, err := os.MkdirTemp(k.Dir, "tmp-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(tmp, uid, -1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, k.demo, append(args, "-envoy", k.Envoy, "-pilot-discovery", k.Pilot)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	cmd.Dir, cmd.Env = tmp, append(os.Environ(), "TMPDIR="+tmp, "HOME="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if uid != os.Getuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	t.Cleanup(func() {
+		if left, err := os.ReadDir(tmp); !t.Failed() && (err != nil || len(left) > 0) {
+			t.Errorf("files are left behind: %v, %v", left, err)
+		}
+	})
+	return cmd
+}
+
+func TestTour(t *testing.T) {
+	k := newKit(t)
+	for _, uid := range users() {
+		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
+			check(t, k.command(t, uid, "-requests", "300"), "7 real Envoys", "productpage-v1 ", "details-v1 ", "ratings-v1 ")
+		})
+	}
+}
+
+// TestWithoutNamespaces runs the demo in a user namespace that may have no other inside.
+func TestWithoutNamespaces(t *testing.T) {
+	k := newKit(t)
+	cmd := k.command(t, os.Getuid(), "-requests", "300")
+	cmd.Path = k.test
+	cmd.Env = append(cmd.Env, withoutVar+"="+k.demo)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	check(t, cmd, "max_user_namespaces is 0", "1 real Envoy ")
+}
+
+// check runs the demo, and looks for what it must say.
+func check(t *testing.T, cmd *exec.Cmd, says ...string) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	t.Logf("\n%s", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append(says, "before, none failed", "after, none failed", "90/10 becomes 50/50") {
+		if !bytes.Contains(out, []byte(s)) {
+			t.Errorf("the demo does not say %q", s)
+		}
+	}
+	for _, pod := range []string{"reviews-v1", "reviews-v2"} {
+		if n := bytes.Count(out, []byte(pod+" ")); n != 2 {
+			t.Errorf("%s stands in %d tables, want 2", pod, n)
+		}
+	}
+	if bytes.Contains(out, []byte("\x1b")) {
+		t.Error("colours, but this is no terminal")
+	}
+	nobodyLeft(t)
+}
+
+// TestKilled ends the demo in the one way it cannot prepare for.
+func TestKilled(t *testing.T) {
+	k := newKit(t)
+	cmd := exec.CommandContext(t.Context(), k.demo, "-stay", "-envoy", k.Envoy, "-pilot-discovery", k.Pilot)
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "are up and configured") {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the demo ended before it was killed")
+	}
+	// The program inside, which the kernel ends, is this process's child by now.
+	var status syscall.WaitStatus
+	for range 500 {
+		if _, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); errors.Is(err, syscall.ECHILD) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("processes are left behind")
+}
+
+// TestStay reaches a mesh that stays up from outside of its namespaces, and ends it as Ctrl-C does.
+func TestStay(t *testing.T) {
+	k := newKit(t)
+	for _, uid := range users() {
+		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
+			cmd := k.command(t, uid, "-stay")
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stderr = os.Stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			url := regexp.MustCompile(`^ +curl (http://127\.0\.0\.1:\d+\S*)$`)
+			reached := 0
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				t.Log(lines.Text())
+				if m := url.FindStringSubmatch(lines.Text()); m != nil {
+					reached++
+					if err := get(m[1]); err != nil {
+						t.Error(err)
+					}
+				}
+				if strings.HasPrefix(lines.Text(), "  edit ") {
+					if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if reached != 2 {
+				t.Errorf("%d addresses to try, want the gateway's and the debug page's", reached)
+			}
+			nobodyLeft(t)
+		})
+	}
+}
+
+func get(url string) error {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || len(body) == 0) {
+		err = fmt.Errorf("%s: %s, %d bytes", url, resp.Status, len(body))
+	}
+	return err
+}

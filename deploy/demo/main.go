@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := run(ctx)
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	// The program inside has said itself what is wrong.
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+	}
+	os.Exit(1)
+}
+
+// options are what the user may say.
+type options struct {
+	stay        bool
+	gatewayOnly bool
+	requests    int
+	envoy       string
+	pilot       string
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+	f.BoolVar(&o.stay, "stay", false, "stay up until Ctrl-C")
+	f.BoolVar(&o.gatewayOnly, "gateway-only", false, "run the gateway alone on loopback, without namespaces")
+	f.IntVar(&o.requests, "requests", 500, "requests to send before and after the change")
+	f.StringVar(&o.envoy, "envoy", envOr("ENVOY", ".tools/envoy"), "Envoy binary (environment: ENVOY)")
+	f.StringVar(&o.pilot, "pilot-discovery", envOr("PILOT_DISCOVERY", "bin/pilot-discovery"), "control plane binary (environment: PILOT_DISCOVERY)")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	for _, binary := range []*string{&o.envoy, &o.pilot} {
+		if _, err := os.Stat(*binary); err != nil {
+			return o, fmt.Errorf("%w: run it by `make demo` or `make run`, which get what it needs", err)
+		}
+		abs, err := filepath.Abs(*binary)
+		if err != nil {
+			return o, err
+		}
+		*binary = abs
+	}
+	return o, nil
+}
+
+func envOr(key, otherwise string) string {
+	if v := os.Getenv(key); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// run is entered twice: outside, and again inside the namespaces.
+func run(ctx context.Context) error {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case pods.Inside():
+		return inside(ctx, o)
+	case o.gatewayOnly:
+		return onLoopback(ctx, o)
+	}
+	err = enter(ctx, o)
+	if errors.Is(err, pods.ErrForbidden) {
+		fmt.Printf("%v.\nSo this is the gateway alone, on loopback, with plain servers behind it and no sidecars.\n\n", err)
+		return onLoopback(ctx, o)
+	}
+	return err
+}
+
+// enter opens what the user's shell will reach, and goes on inside.
+func enter(ctx context.Context, o options) error {
+	var listeners []*net.TCPListener
+	if o.stay {
+		for range 2 {
+			l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				return fmt.Errorf("listen on loopback: %w", err)
+			}
+			defer l.Close()
+			listeners = append(listeners, l)
+		}
+	}
+	err := pods.Enter(ctx, pods.EnterOptions{Args: os.Args[1:], Listeners: listeners})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func inside(ctx context.Context, o options) error {
+	network, err := pods.NewNetwork(netip.MustParsePrefix("10.20.0.0/16"))
+	if err != nil {
+		pods.Refuse(err)
+	}
+	s := namespaces(network)
+	if o.stay {
+		relayed, err := pods.Listeners()
+		if err != nil {
+			return err
+		}
+		s.gatewayRelay, s.debugRelay = relayed[0], relayed[1]
+	}
+	return tour(ctx, o, s)
+}
+
+func onLoopback(ctx context.Context, o options) error {
+	s, err := loopback()
+	if err != nil {
+		return err
+	}
+	return tour(ctx, o, s)
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+// stage is where the demo plays: in network namespaces, or on loopback where there are none.
+type stage struct {
+	about string
+	// host is where the control plane listens.
+	host string
+	// gateway is where the ingress gateway answers, and authority the host that requests ask for.
+	gateway   string
+	authority string
+	// mark is what the pods' rules know Envoy's own traffic by.
+	mark  int
+	place func(world.Pod) (world.Place, error)
+	admin func(world.Pod) (string, error)
+	// adapt changes the copied sample, and what was read of it, to suit the stage.
+	adapt func(dir string) error
+	cast  func(*world.Directory)
+	// gatewayRelay and debugRelay lead here from the user's own network; nil without -stay, and where there is only one network.
+	gatewayRelay, debugRelay net.Listener
+}
+
+func namespaces(n *pods.Network) *stage {
+	return &stage{
+		about:     "a pod is a network namespace with a real Envoy beside its server",
+		host:      n.Gateway().String(),
+		gateway:   "10.20.0.2:8080",
+		authority: "bookinfo.example.com",
+		mark:      pods.Mark,
+		place: func(p world.Pod) (world.Place, error) {
+			return n.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		},
+		admin: func(world.Pod) (string, error) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+		},
+		adapt: func(string) error { return nil },
+		cast:  func(*world.Directory) {},
+	}
+}
+
+// loopback gives each pod an address in 127.0.0.0/8 and every port a free number.
+func loopback() (*stage, error) {
+	app, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	ingress, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return &stage{
+		about:     "an ingress gateway on loopback",
+		host:      "127.0.0.1",
+		gateway:   net.JoinHostPort("127.0.0.1", ingress),
+		authority: "reviews.bookinfo.svc.cluster.local",
+		place:     func(world.Pod) (world.Place, error) { return &machine{}, nil },
+		admin: func(world.Pod) (string, error) {
+			port, err := freePort()
+			return net.JoinHostPort("127.0.0.1", port), err
+		},
+		adapt: func(dir string) error {
+			return rewrite(dir, "*.yaml", strings.NewReplacer("10.20.", "127.20.", "9080", app, "8080", ingress,
+				"- port: {number: 80, name: http, protocol: HTTP}", "- port: {number: 80, name: http, protocol: HTTP}\n    bind: 127.0.0.1"))
+		},
+		cast: func(d *world.Directory) {
+			for i := range d.Pods {
+				p := &d.Pods[i]
+				p.Proxied = p.Node.Type == "router"
+				d.Hosts[p.Node.Workload+"."+p.Node.Namespace] = p.Node.Addr
+			}
+		},
+	}, nil
+}
+
+// machine is the place of pods that have none of their own.
+type machine struct{ net.Dialer }
+
+func (*machine) Start(cmd *exec.Cmd) error { return cmd.Start() }
+func (*machine) Listen(addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(context.Background(), "tcp4", addr)
+}
+
+func freePort() (string, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", "0.0.0.0:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return strconv.Itoa(int(netip.MustParseAddrPort(l.Addr().String()).Port())), nil
+}
+
+// rewrite edits the matching files in place, as an editor would: a new file under the old name.
+func rewrite(dir, pattern string, r *strings.Replacer) error {
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("edit sample: %w", err)
+		}
+		if err := os.WriteFile(name+"~", []byte(r.Replace(string(content))), 0o644); err != nil {
+			return fmt.Errorf("edit sample: %w", err)
+		}
+		if err := os.Rename(name+"~", name); err != nil {
+			return fmt.Errorf("edit sample: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/samples"
+)
+
+const (
+	startTimeout = time.Minute
+	// clients send at the same time.
+	clients   = 8
+	splitFile = "reviews-split.yaml"
+)
+
+// show is a running demo.
+type show struct {
+	o     options
+	stage *stage
+	page  page
+	mesh  string
+	pilot *controlplane.Process
+	world *world.World
+}
+
+// tour plays the demo from start to end. What it wrote is removed unless it failed.
+func tour(ctx context.Context, o options, s *stage) (err error) {
+	began := time.Now()
+	work, err := os.MkdirTemp("", "istiod-lite-demo-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	d := &show{o: o, stage: s, page: newPage(os.Stdout), mesh: filepath.Join(work, "mesh")}
+	defer func() {
+		d.stop()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			os.RemoveAll(work)
+			d.page.took(time.Since(began), "everything stopped, nothing left behind; in all")
+		default:
+			err = fmt.Errorf("%w\nlogs and configuration are in %s", err, work)
+		}
+	}()
+	if err := d.start(ctx, work); err != nil {
+		return err
+	}
+	if err := d.count(ctx, "before"); err != nil {
+		return err
+	}
+	if o.stay {
+		return d.stay(ctx)
+	}
+	if err := d.shift(ctx); err != nil {
+		return err
+	}
+	return d.count(ctx, "after")
+}
+
+// start brings up the control plane and the pods.
+func (d *show) start(ctx context.Context, work string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := os.Mkdir(d.mesh, 0o755); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	if err := samples.Copy("bookinfo", d.mesh); err != nil {
+		return err
+	}
+	if err := d.stage.adapt(d.mesh); err != nil {
+		return err
+	}
+	dir, err := world.Read(d.mesh)
+	if err != nil {
+		return err
+	}
+	d.stage.cast(&dir)
+	d.page.title("istiod-lite: the bookinfo mesh from a directory of YAML")
+	d.page.line("%s", d.stage.about)
+	d.page.gap()
+
+	began := time.Now()
+	d.pilot, err = controlplane.Start(ctx, controlplane.Options{Binary: d.o.pilot, ConfigDir: d.mesh, Host: d.stage.host, WorkDir: work})
+	if err != nil {
+		return err
+	}
+	d.page.took(time.Since(began), "control plane is ready")
+
+	began = time.Now()
+	d.world, err = world.Start(world.Options{
+		Directory: dir, Place: d.stage.place, Envoy: d.o.envoy, XDS: d.pilot.GRPC, Delta: true, Mark: d.stage.mark, Admin: d.stage.admin, WorkDir: work,
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.world.Ready(ctx); err != nil {
+		return err
+	}
+	envoys := 0
+	for _, p := range dir.Pods {
+		if p.Proxied {
+			envoys++
+		}
+	}
+	d.page.took(time.Since(began), "%s and %d servers are up and configured", plural(envoys, "real Envoy"), len(dir.Pods)-1)
+	return nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func (d *show) stop() {
+	if d.world != nil {
+		d.world.Stop()
+	}
+	if d.pilot != nil {
+		d.pilot.Stop()
+	}
+}
+
+// count sends the requests and prints who answered.
+func (d *show) count(ctx context.Context, when string) error {
+	began := time.Now()
+	seen := census{}
+	var mu sync.Mutex
+	var sending sync.WaitGroup
+	var failures []error
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	defer transport.CloseIdleConnections()
+	for i := range clients {
+		sending.Go(func() {
+			for range d.o.requests/clients + min(1, max(0, d.o.requests%clients-i)) {
+				a, err := d.ask(ctx, transport)
+				mu.Lock()
+				if err != nil {
+					failures = append(failures, err)
+				} else {
+					seen.add(a)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	sending.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if len(failures) > 0 {
+		return fmt.Errorf("%d of %d requests failed, the first: %w", len(failures), d.o.requests, failures[0])
+	}
+	d.page.took(time.Since(began), "%d requests through the gateway %s, none failed", d.o.requests, when)
+	d.page.table(seen)
+	return nil
+}
+
+func (d *show) ask(ctx context.Context, transport http.RoundTripper) (echo.Answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.stage.gateway+"/", nil)
+	if err != nil {
+		return echo.Answer{}, err
+	}
+	req.Host = d.stage.authority
+	resp, err := transport.RoundTrip(req) //nolint:bodyclose // Decode closes it.
+	if err != nil {
+		return echo.Answer{}, err
+	}
+	return echo.Decode(resp)
+}
+
+// shift edits the split and waits until the Envoys that apply it have taken it.
+func (d *show) shift(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	router := d.world.Pod("productpage-v1")
+	if router.Proxy == nil {
+		router = d.world.Pod("ingress")
+	}
+	const reloads = `rds\..*config_reload$`
+	sum := func() (n int, err error) {
+		stats, err := router.Proxy.Stats(ctx, reloads)
+		for _, v := range stats {
+			n += v
+		}
+		return n, err
+	}
+	before, err := sum()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := rewrite(d.mesh, splitFile, strings.NewReplacer("weight: 90", "weight: 50", "weight: 10", "weight: 50")); err != nil {
+		return err
+	}
+	d.page.line("%s edited while it runs: 90/10 becomes 50/50", splitFile)
+	for {
+		now, err := sum()
+		if err != nil {
+			return err
+		}
+		if now > before {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the Envoy of %s has not taken the new split: %w", router.Node.Name, ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	d.page.took(time.Since(began), "from saving the file to new routes in %s's Envoy", router.Node.Name)
+	return d.world.Healthy(ctx)
+}
+
+// stay keeps the mesh up until the context ends.
+func (d *show) stay(ctx context.Context) error {
+	gateway, debug := d.stage.gateway, d.pilot.HTTP
+	var relays sync.WaitGroup
+	defer relays.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if d.stage.gatewayRelay != nil {
+		relay := func(l net.Listener, to string) string {
+			dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", to) }
+			relays.Go(func() { _ = pods.Relay(ctx, l, dial) })
+			return l.Addr().String()
+		}
+		gateway, debug = relay(d.stage.gatewayRelay, gateway), relay(d.stage.debugRelay, debug)
+	}
+	d.page.title("It stays up until Ctrl-C. Try from another shell:")
+	d.page.line("curl http://%s/", gateway)
+	d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)
+	d.page.line("curl http://%s/debug/syncz", debug)
+	d.page.line("edit %s", filepath.Join(d.mesh, splitFile))
+	<-ctx.Done()
+	d.page.gap()
+	return context.Cause(ctx)
+}
