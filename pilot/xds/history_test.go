@@ -177,9 +177,10 @@ func (c *modelClient) suppressed(string) {
 }
 
 func newModelClient(h *history, delta bool) *modelClient {
-	c := &modelClient{h: h, delta: delta, have: map[string]map[string]string{}, warming: map[string]bool{}, torn: map[string]int{}, retaken: map[string]bool{}, subs: map[string]map[string]bool{
-		envoy.EndpointType: {}, envoy.RouteType: {"r0": true},
-	}}
+	c := &modelClient{
+		h: h, delta: delta, have: map[string]map[string]string{}, warming: map[string]bool{}, torn: map[string]int{}, retaken: map[string]bool{},
+		subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {"r0": true}},
+	}
 	for _, t := range []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType} {
 		c.have[t] = map[string]string{}
 	}
