@@ -13,14 +13,12 @@ type Limits struct {
 	RequestsBurst     int           // discovery requests of one stream at once
 	SendGrace         time.Duration // a Send may take SendGrace plus its size over SendRate, then the connection is closed
 	SendRate          int           // bytes a second that a client has to take at least
-	Generations       int           // concurrent translations for the first requests of streams, for each CPU
+	Generations       int           // concurrent translations, for each CPU
 
-	// What a discovery request may hold.
-	NodeMetadata      int // node id, metadata and locality, encoded
-	NodeMetadataDepth int // levels of nested values in the metadata
-	NamesPerRequest   int // resource names in one request, subscribed and unsubscribed
-	NamesPerStream    int // resource names that one stream subscribes to, all types
-	NameLength        int // one resource name
+	// What a discovery request may hold. Nodes have bounds of their own, in package node.
+	NamesPerRequest int // resource names in one request, subscribed and unsubscribed
+	NamesPerStream  int // resource names that one stream subscribes to, all types
+	NameLength      int // one resource name
 
 	// HTTP servers: debug, readiness, metrics.
 	HTTPReadHeader time.Duration // from the connection's first byte to the end of the headers
@@ -58,11 +56,9 @@ func Default() Limits {
 		SendRate:          64 << 10,
 		Generations:       2,
 
-		NodeMetadata:      256 << 10,
-		NodeMetadataDepth: 32,
-		NamesPerRequest:   20000,
-		NamesPerStream:    50000,
-		NameLength:        512,
+		NamesPerRequest: 20000,
+		NamesPerStream:  50000,
+		NameLength:      512,
 
 		HTTPReadHeader: 5 * time.Second,
 		HTTPRead:       15 * time.Second,

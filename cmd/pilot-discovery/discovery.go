@@ -90,12 +90,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&o.Monitoring, "monitoringAddr", ":15014", "metrics, version and debug")
 	flags.StringVar(&o.AddressFile, "addressFile", "", "file to write the bound addresses to, as JSON, once the server is ready")
 
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "how to reach the cluster; not used with --configDir")
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
-	flags.StringVar(&o.Revision, "revision", e.text("REVISION", "default"), "revision of this control plane")
-	flags.StringVar(&o.CACert, "caCertFile", "", "certificates that clients are verified with")
-	flags.StringVar(&o.TLSCert, "tlsCertFile", "", "certificate to serve with")
-	flags.StringVar(&o.TLSKey, "tlsKeyFile", "", "key of --tlsCertFile")
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
 	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")
@@ -115,6 +110,11 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 		flags.String(name, value, "taken for compatibility; has no effect")
 		f.unused = append(f.unused, name)
 	}
+	text("kubeconfig", "")
+	text("revision", e.text("REVISION", "default"))
+	text("caCertFile", "")
+	text("tlsCertFile", "")
+	text("tlsKeyFile", "")
 	text("clusterRegistriesNamespace", "istio-system")
 	text("clusterAliases", "")
 	text("cniNamespace", "")
@@ -131,12 +131,12 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 
 // worldFlags say where the mesh is described; the commands that work on a directory share them.
 type worldFlags struct {
-	configDir, registries, domain, meshConfig, networks, clusterID, namespace string
+	configDir, domain, meshConfig, networks, clusterID, namespace string
 }
 
 func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&f.configDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
-	flags.StringVar(&f.registries, "registries", "Kubernetes", "where services come from: Kubernetes, or empty; --configDir without --kubeconfig means empty")
+	flags.String("registries", "Kubernetes", "where services come from; --configDir is the whole world, so there is none beside it")
 	f.registerMesh(flags, e)
 }
 
@@ -150,11 +150,6 @@ func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env) {
 
 func (f *worldFlags) options(o *bootstrap.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.configDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.namespace
-	for r := range strings.SplitSeq(f.registries, ",") {
-		if r = strings.TrimSpace(r); r != "" {
-			o.Registries = append(o.Registries, r)
-		}
-	}
 }
 
 // unknownFlags gives the names of flags in args that the set does not have.

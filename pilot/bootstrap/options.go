@@ -18,21 +18,15 @@ type Options struct {
 	AddressFile                               string // where to write what was bound, or empty
 
 	// Sources.
-	ConfigDir    string   // a directory of YAML, or empty
-	Kubeconfig   string   // or empty
-	Registries   []string // Kubernetes, or none
-	MeshConfig   string   // a file; where there is none, the ConfigMap named istio in the root namespace
-	MeshNetworks string   // a file with networks, in the form of the ConfigMap's key meshNetworks
+	ConfigDir    string // a directory of YAML, or empty
+	MeshConfig   string // a file; where there is none, the ConfigMap named istio in the root namespace
+	MeshNetworks string // a file with networks, in the form of the ConfigMap's key meshNetworks
 
 	// Who this is.
 	Namespace string // the root namespace
 	Domain    string // cluster.local
 	ClusterID string
 	PodName   string
-	Revision  string
-
-	// Serving certificate; without one the secure ports do not listen.
-	CACert, TLSCert, TLSKey string
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age

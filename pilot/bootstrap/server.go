@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.discovery = xds.New(xds.Options{
 		Translator: translator{t}, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, Limits: o.Limits, Identifier: string(identifier),
+		Translations: o.Limits.Generations * runtime.GOMAXPROCS(0),
 	})
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
