@@ -28,7 +28,9 @@ func NewNetwork(prefix netip.Prefix) (*Network, error) {
 		if err := up("lo"); err != nil {
 			return err
 		}
-		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}); err != nil {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr = "pods", bridgeAddr()
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 			return fmt.Errorf("make bridge: %w", err)
 		}
 		if err := address("pods", n.gateway); err != nil {
@@ -46,6 +48,10 @@ func NewNetwork(prefix netip.Prefix) (*Network, error) {
 	}
 	return n, nil
 }
+
+// bridgeAddr is a locally administered MAC address. A bridge without one of its own takes that of one of its ports, another one as ports come and go;
+// pods that know the old one then lose the gateway until their ARP entry ends, half a minute later.
+func bridgeAddr() net.HardwareAddr { return net.HardwareAddr{0x02, 0, 0, 0, 0, 0x01} }
 
 // Gateway is the program's own address on the bridge.
 func (n *Network) Gateway() netip.Addr { return n.gateway.Addr() }

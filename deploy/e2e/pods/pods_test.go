@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func TestRedirect(t *testing.T) {
+func TestNetwork(t *testing.T) {
 	if got := os.Getpid(); got != 1 {
 		t.Errorf("pid = %d, want 1: processes started in here would outlive it", got)
 	}
@@ -72,6 +73,18 @@ func TestRedirect(t *testing.T) {
 	serve(t, meshed, ":15006", "inbound")
 	serve(t, meshed, ":15020", "probe")
 	serve(t, plain, ":8080", "plain app")
+
+	// Pods remember how to reach the gateway: that must not change as others come.
+	for i := range 16 {
+		add(fmt.Sprint("other-", i), fmt.Sprintf("10.10.2.%d", i), false)
+		link, err := netlink.LinkByIndex(n.bridge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := link.Attrs().HardwareAddr.String(); got != bridgeAddr().String() {
+			t.Fatalf("with %d more pods the gateway is at %s, want %s", i+1, got, bridgeAddr())
+		}
+	}
 
 	for _, c := range []struct {
 		name string
