@@ -29,6 +29,7 @@ func Default() *Config {
 		IngressControllerMode:          meshv1alpha1.MeshConfig_STRICT,
 		AccessLogEncoding:              meshv1alpha1.MeshConfig_TEXT,
 		EnableAutoMtls:                 wrapperspb.Bool(true),
+		EnableTracing:                  true,
 		EnablePrometheusMerge:          wrapperspb.Bool(true),
 		TrustDomain:                    "cluster.local",
 		RootNamespace:                  "istio-system",

@@ -10,6 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -71,7 +72,7 @@ func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
 }
 
 // registerWorldMetrics shows the state of the world, read when it is asked for.
-func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() []diag.Diagnostic, memo func() (hits, misses uint64)) {
+func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() []diag.Diagnostic, t *translate.Translator) {
 	gauge := func(name, help string, value func(s *snapshot.Snapshot) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			if s := w.Snapshot(); s != nil {
@@ -108,7 +109,10 @@ func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() [
 			return float64(n)
 		}))
 	reads := prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil)
-	reg.MustRegister(&memoCollector{reads, memo})
+	reg.MustRegister(&memoCollector{reads, t.Stats})
+	for _, p := range translate.Problems() {
+		gauge(string(p), "Configuration that is not sent as it was meant, in the last push.", func(*snapshot.Snapshot) float64 { return float64(t.Count(p)) })
+	}
 }
 
 // emptyPorts counts the ports without endpoints of the services that match.

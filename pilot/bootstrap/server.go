@@ -66,11 +66,7 @@ func New(o Options) (*Server, error) {
 	if o.NoMemo {
 		memo = 0
 	}
-	conflicts := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "pilot_conflict_outbound_listener_tcp_over_current_tcp", Help: "Ports that two services want in ways that exclude each other.",
-	})
-	s.metrics.MustRegister(conflicts)
-	t := translate.New(translate.Options{Idle: memo, Conflict: conflicts.Inc})
+	t := translate.New(translate.Options{Idle: memo})
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {
 		return nil, err
@@ -83,7 +79,7 @@ func New(o Options) (*Server, error) {
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
 		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile,
 	})
-	registerWorldMetrics(s.metrics, s.world, s.findings, t.Stats)
+	registerWorldMetrics(s.metrics, s.world, s.findings, t)
 	s.grpc = newGRPC(o, newRPCMetrics(s.metrics))
 	s.discovery.Register(s.grpc)
 	s.register()

@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -30,6 +32,7 @@ type Scope struct {
 	Sidecar      *kinds.Object // in force; nil for routers
 	Cluster      string
 	Network      string
+	Node         string // where services are called on the proxy's own node alone; else empty
 	Locality     registry.Locality
 	Domain       string // <ns>.svc.<suffix>: which short names a virtual host answers to
 	Capabilities node.Capabilities
@@ -74,7 +77,6 @@ type Inbound struct {
 	Ingress      *kinds.Object // a Sidecar with ingress listeners: they replace the services' chains
 	Address      string        // the proxy's address, only where an ingress listener names it
 	Peer         frozen.List[*kinds.Object]
-	Rules        frozen.List[*kinds.Object]
 }
 
 // Target is one port of one service that the proxy's workload serves.
@@ -105,6 +107,9 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 		},
 		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
 	}
+	if x.NodeLocal() {
+		k.Scope.Node = first(w.NodeName, p.NodeName)
+	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
 	}
@@ -125,10 +130,18 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	}
 	if s := k.Scope.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
-			k.Inbound.Ingress, k.Inbound.Address = s, k.Address
+			k.Inbound.Ingress = s
+			if slices.ContainsFunc(spec.Ingress, namesAddress) {
+				k.Inbound.Address = k.Address
+			}
 		}
 	}
 	return k
+}
+
+// namesAddress tells an ingress listener that stands for, or forwards to, the proxy's own address.
+func namesAddress(l *networkingv1alpha3.IstioIngressListener) bool {
+	return l.Bind == "" || strings.HasPrefix(l.DefaultEndpoint, "0.0.0.0:") || strings.HasPrefix(l.DefaultEndpoint, "[::]:")
 }
 
 // workload finds out whose proxy it is: the Pod by the name in its id, the WorkloadEntry of its name, whatever owns its address, and only
@@ -200,6 +213,9 @@ func targets(x *scope.Index, p *node.Proxy, w *registry.Workload, addresses []st
 }
 
 func targetPort(p *registry.Port, w *registry.Workload) uint32 {
+	if n := w.Ports[p.Name]; n != 0 && w.Kind == kinds.WorkloadEntry {
+		return n // it says itself where it serves the port
+	}
 	if p.TargetPort == "" {
 		return p.Number
 	}

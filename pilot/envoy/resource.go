@@ -3,6 +3,8 @@ package envoy
 import (
 	"cmp"
 	"slices"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
 // Resource is one encoded xDS resource. Never changed once made, and shared by pointer by everybody who is sent it.
@@ -70,18 +72,18 @@ const (
 // the names that it alone must not have. Two Unions are the same configuration when both Sets are the same pointers and Omit is equal.
 type Union struct {
 	Outbound, Inbound *Set
-	Omit              string // one resource name left out for this proxy, or empty: a pod's own headless listener
+	Omit              frozen.List[string] // names left out for this proxy alone: listeners of headless services for the pod itself
 }
 
 // All calls yield for each resource; a name that is in both halves comes once, from Outbound.
 func (u Union) All(yield func(*Resource) bool) {
 	for _, r := range u.Outbound.All() {
-		if r.Name != u.Omit && !yield(r) {
+		if !u.omits(r.Name) && !yield(r) {
 			return
 		}
 	}
 	for _, r := range u.Inbound.All() {
-		if r.Name != u.Omit && u.Outbound.Get(r.Name) == nil && !yield(r) {
+		if !u.omits(r.Name) && u.Outbound.Get(r.Name) == nil && !yield(r) {
 			return
 		}
 	}
@@ -89,11 +91,20 @@ func (u Union) All(yield func(*Resource) bool) {
 
 // Get gives the resource of that name, or nil.
 func (u Union) Get(name string) *Resource {
-	if name == u.Omit {
+	if u.omits(name) {
 		return nil
 	}
 	if r := u.Outbound.Get(name); r != nil {
 		return r
 	}
 	return u.Inbound.Get(name)
+}
+
+func (u Union) omits(name string) bool {
+	for n := range u.Omit.All {
+		if n == name {
+			return true
+		}
+	}
+	return false
 }

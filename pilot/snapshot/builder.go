@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -19,6 +20,7 @@ type Builder struct {
 	delta   Delta
 	touched map[string]*namespace // copies made since the last commit
 	seen    map[registry.ServiceKey]bool
+	arrived map[string]bool // addresses of workloads that came or changed since the last commit
 
 	servicesChanged, workloadsChanged bool
 }
@@ -40,6 +42,7 @@ func (b *Builder) reset() {
 	b.delta = Delta{Triggers: map[string]int{}}
 	b.touched = map[string]*namespace{}
 	b.seen = map[registry.ServiceKey]bool{}
+	b.arrived = map[string]bool{}
 	b.servicesChanged, b.workloadsChanged = false, false
 }
 
@@ -64,7 +67,7 @@ func (b *Builder) Apply(changes []kinds.Change) {
 			old = &objects{}
 		}
 		was := old.byName[c.Name]
-		if was == c.Object {
+		if was == c.Object || was != nil && c.Object != nil && config.Equal(was, c.Object) {
 			continue
 		}
 		next := &objects{byName: maps.Clone(old.byName), sorted: slices.Clone(old.sorted)}
@@ -121,19 +124,24 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		b.servicesChanged = true
 		b.full("service", "Service "+k.Namespace+"/"+k.Host)
 	}
-	for k, list := range c.Endpoints {
-		b.endpoints(k, list)
-	}
 	for k, w := range c.Workloads {
 		n := b.namespace(k.Namespace)
 		old := n.workloads[k]
 		if old == w {
 			continue
 		}
+		if old != nil {
+			for _, a := range old.Addresses {
+				delete(b.arrived, a)
+			}
+		}
 		if w == nil {
 			delete(n.workloads, k)
 		} else {
 			n.workloads[k] = w
+			for _, a := range w.Addresses {
+				b.arrived[a] = !w.HostNetwork
+			}
 		}
 		b.workloadsChanged = true
 		if !sameProxy(old, w) {
@@ -141,12 +149,16 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 			b.cause("proxy", k.Kind.Name+" "+k.Namespace+"/"+k.Name)
 		}
 	}
+	for k, list := range c.Endpoints {
+		b.endpoints(k, list)
+	}
 }
 
 // sameProxy tells that a proxy beside the workload is to be sent the same.
 func sameProxy(a, b *registry.Workload) bool {
 	return a != nil && b != nil && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses) && a.Locality == b.Locality &&
-		a.Identity == b.Identity && a.NodeName == b.NodeName && a.Network == b.Network
+		a.Identity == b.Identity && a.NodeName == b.NodeName && a.Network == b.Network && a.Owner == b.Owner && maps.Equal(a.Ports, b.Ports) &&
+		a.HostNetwork == b.HostNetwork
 }
 
 func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
@@ -185,32 +197,38 @@ func sameListeners(a, b []*registry.Endpoint) bool {
 	})
 }
 
-// moved tells that an address began or ceased to serve the service by the word of its endpoints alone: then the inbound half of the proxy there
+// moved tells that an address began or ceased to serve a port of the service by the word of its endpoints alone: then the inbound half of the proxy there
 // changes. Where a selector names known workloads, their labels decide, and no endpoint does.
 func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) bool {
 	if s == nil {
 		return false
 	}
-	stays := map[string]bool{}
+	type serving struct {
+		address, servicePort string
+		port                 uint32
+	}
+	stays := map[serving]bool{}
 	for _, e := range old {
-		stays[e.Address] = false
+		stays[serving{e.Address, e.ServicePort, e.Port}] = false
 	}
 	for _, e := range list {
-		if _, ok := stays[e.Address]; !ok && b.decides(s, e) {
+		at := serving{e.Address, e.ServicePort, e.Port}
+		if _, ok := stays[at]; !ok && b.decides(s, e) {
 			return true
 		}
-		stays[e.Address] = true
+		stays[at] = true
 	}
 	for _, e := range old {
-		if !stays[e.Address] && b.decides(s, e) {
+		if !stays[serving{e.Address, e.ServicePort, e.Port}] && b.decides(s, e) {
 			return true
 		}
 	}
 	return false
 }
 
+// decides tells that nothing but the endpoint says whom the service leads to. A workload that arrives together with its endpoint is known.
 func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
-	return s.Selector == nil || b.last.byAddress[e.Address] == nil
+	return s.Selector == nil || b.last.byAddress[e.Address] == nil && !b.arrived[e.Address]
 }
 
 func (b *Builder) full(trigger, cause string) {

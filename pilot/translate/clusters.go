@@ -3,19 +3,21 @@ package translate
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -38,7 +40,7 @@ type clusterKey struct {
 	router       bool
 	capabilities node.Capabilities
 	ipv4, ipv6   bool
-	noTLS        bool // mTLS is off in the whole mesh
+	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
 	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
 	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS
@@ -60,13 +62,12 @@ func (v *view) outboundClusters(c cohort.Scope) *envoy.Set {
 	if !router {
 		out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false}))
 	}
-	noTLS := mtls.MeshDisabled(v.Objects(kinds.PeerAuthentication, v.RootNamespace()))
 	for _, s := range sc.Services() {
 		if s.Resolution == registry.Alias {
 			continue
 		}
 		eps := v.Endpoints(s.Key())
-		k := clusterKey{service: s.Service, rules: v.rules(c, s.Service), mesh: v.Mesh, router: router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, noTLS: noTLS, identities: eps.Identities}
+		k := clusterKey{service: s.Service, rules: v.rules(c, s.Service), mesh: v.Mesh, router: router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, noTLS: v.noTLS(s.Namespace), identities: eps.Identities}
 		switch s.Resolution {
 		case registry.DNS, registry.DNSRoundRobin:
 			k.inline = frozen.Of(eps.List...)
@@ -86,6 +87,11 @@ func (v *view) outboundClusters(c cohort.Scope) *envoy.Set {
 		}
 	}
 	return envoy.NewSet(out)
+}
+
+// noTLS tells that mTLS is off for a whole namespace: by its own policy, else by the mesh's.
+func (v *view) noTLS(namespace string) bool {
+	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.index, namespace, nil), 0) == mtls.Disable
 }
 
 // rules gives the DestinationRules in force for a cohort's calls to a service.
@@ -110,11 +116,12 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	http2 := port.Protocol.IsHTTP2()
 	options := &httpv3.HttpProtocolOptions{}
 	switch {
-	case http2:
+	case http2, port.Protocol == registry.HTTP && upgrades(k.mesh, policy):
 		options.UpstreamProtocolOptions = explicitHTTP2()
 	case port.Protocol.Sniffed() && !k.router:
 		options.UpstreamProtocolOptions = useDownstream()
 	}
+	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	destinationrule.Apply(c, options, policy, destinationrule.Target{Sniffed: port.Protocol.Sniffed()})
 	if _, ok := options.UpstreamProtocolOptions.(*httpv3.HttpProtocolOptions_ExplicitHttpConfig_); ok && options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
 		http2 = true
@@ -125,6 +132,20 @@ func buildCluster(k clusterKey) *envoy.Resource {
 		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
 	}
 	return envoy.NewResource(c.Name, c)
+}
+
+// upgrades tells that the mesh wants HTTP/2 where a service speaks HTTP/1, and no rule is against it.
+func upgrades(m *mesh.Config, p destinationrule.Policy) bool {
+	return m.GetH2UpgradePolicy() == meshv1alpha1.MeshConfig_UPGRADE &&
+		p.ConnectionPool.GetHttp().GetH2UpgradePolicy() != networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_DO_NOT_UPGRADE
+}
+
+// keepalive is the mesh's, nil where it has none.
+func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
+	if m.GetTcpKeepalive() == nil {
+		return nil
+	}
+	return &clusterv3.UpstreamConnectionOptions{TcpKeepalive: destinationrule.Keepalive(m.GetTcpKeepalive())}
 }
 
 // setDiscovery says how Envoy finds the endpoints.
@@ -147,6 +168,9 @@ func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Po
 	switch kind {
 	case clusterv3.Cluster_ORIGINAL_DST:
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		if n, err := strconv.ParseUint(k.service.Port(k.port).TargetPort, 10, 16); err == nil && k.service.Provider == registry.External && uint32(n) != k.port {
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: envoy.UInt32(uint32(n))}}
+		}
 	case clusterv3.Cluster_EDS:
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS(), ServiceName: c.Name}
 	default:
@@ -154,6 +178,7 @@ func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Po
 		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()
 		c.RespectDnsTtl = true
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond)
+		c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
 		c.LoadAssignment = k.inlineAssignment()
 	}
 }
@@ -236,6 +261,14 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 // peers are the SPIFFE IDs that may answer for the service, sorted.
 func (k clusterKey) peers() []string {
 	ids := append(strings.Fields(k.identities), k.service.ServiceAccounts...)
+	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
+	for _, id := range ids[:len(ids):len(ids)] {
+		if rest, ok := strings.CutPrefix(id, own); ok {
+			for _, alias := range k.mesh.GetTrustDomainAliases() {
+				ids = append(ids, "spiffe://"+alias+"/"+rest)
+			}
+		}
+	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
@@ -320,6 +353,7 @@ func buildSentinel(k sentinelKey) *envoy.Resource {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
 	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	c.CircuitBreakers = unlimited()
+	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	setHTTPOptions(c, &httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
 		UpstreamProtocolOptions:   useDownstream(),

@@ -33,6 +33,7 @@ type assignmentKey struct {
 	number    uint32
 	peers     frozen.List[peer]
 	sni       bool
+	node      string // of a service whose endpoints are called from their own node alone: the proxy's
 }
 
 // peer is the policies in force for the workloads of one namespace with certain labels; Selected is empty but for those that a policy selects.
@@ -59,6 +60,9 @@ func (v *view) assignment(c cohort.Scope, name string) *envoy.Resource {
 		return v.t.assignments.Get(assignmentKey{name: name})
 	}
 	k.peers = v.peers(k.endpoints)
+	if s.NodeLocal {
+		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
+	}
 	return v.t.assignments.Get(k)
 }
 
@@ -96,6 +100,9 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 	var order []registry.Locality
 	for _, e := range k.endpoints.List {
 		if e.ServicePort != k.port || !scope.Selects(labels, e.Labels) || !sendable(e.Address) {
+			continue
+		}
+		if k.node != "" && e.NodeName != k.node {
 			continue
 		}
 		if e.Health == registry.Draining && !k.service.Unhealthy {

@@ -78,6 +78,7 @@ type gatewayKey struct {
 	bind  string
 	port  uint32
 	route string
+	http  registry.Protocol // the first server's
 	dual  bool
 }
 
@@ -85,7 +86,7 @@ type gatewayKey struct {
 func (v *view) gatewayListeners(c cohort.Proxy) *envoy.Set {
 	var out []*envoy.Resource
 	for _, s := range v.servers(c.Scope) {
-		k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: s.bind, port: s.target, route: s.route()}
+		k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: s.bind, port: s.target, route: s.route(), http: portProtocol(s.Port.Protocol, registry.HTTP)}
 		if k.bind == "" {
 			k.bind, k.dual = wildcard(c.Scope), c.Scope.IPv4 && c.Scope.IPv6
 		}
@@ -106,7 +107,7 @@ func buildGateway(k gatewayKey) *envoy.Resource {
 		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
 		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
 		FilterChains: []*listenerv3.FilterChain{{
-			Filters:                       []*listenerv3.Filter{k.connectionManager(ingress, "outbound_"+name+";", k.route, nil, false)},
+			Filters:                       []*listenerv3.Filter{k.connectionManager(ingress, "outbound_"+name+";", k.route, nil, k.http)},
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}},
 	})

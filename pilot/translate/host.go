@@ -87,11 +87,14 @@ func (k hostKey) cluster(host, subset string, port uint32) string {
 	if host == "" {
 		return names.UnknownService
 	}
-	if port == 0 {
-		port = k.port
-		if d := k.destination(host); k.gateway && d != nil && d.service != nil && len(d.service.Ports) == 1 {
+	if d := k.destination(host); d != nil && d.service != nil {
+		host = d.service.Host // which is another where host is an alias
+		if port == 0 && k.gateway && len(d.service.Ports) == 1 {
 			port = d.service.Ports[0].Number
 		}
+	}
+	if port == 0 {
+		port = k.port
 	}
 	return names.Cluster(names.Outbound, port, subset, host)
 }
@@ -106,7 +109,7 @@ func (k hostKey) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
 
 func (k hostKey) destination(host string) *destination {
 	for d := range k.reached.All {
-		if d.host == host {
+		if d.host == host || d.service != nil && d.service.Host == host {
 			return &d
 		}
 	}

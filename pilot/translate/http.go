@@ -9,6 +9,7 @@ import (
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
+	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
@@ -17,10 +18,12 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // direction is whose traffic a connection manager sees.
@@ -41,7 +44,7 @@ type surroundings struct {
 }
 
 // connectionManager makes the HTTP connection manager of one chain. Its routes come by RDS (route is their name) or with it (inline).
-func (e surroundings) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, grpc bool) *listenerv3.Filter {
+func (e surroundings) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) *listenerv3.Filter {
 	m := &hcmv3.HttpConnectionManager{
 		StatPrefix:                   statPrefix,
 		Proxy_100Continue:            true,
@@ -51,8 +54,10 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		UseRemoteAddress:             envoy.Bool(d == ingress),
 		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
-		HttpFilters:                  e.httpFilters(d),
-		Tracing:                      telemetry.Tracing(e.mesh, telemetry.Literals(e.tags)),
+		HttpFilters:                  e.httpFilters(d, p),
+	}
+	if t := e.mesh.GetEnableTracing(); t {
+		m.Tracing = telemetry.Tracing(e.mesh, telemetry.Literals(e.tags))
 	}
 	e.normalizePath(m)
 	if inline != nil {
@@ -65,7 +70,7 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		m.ServerName = serverName
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Dns: true, Uri: true}
-		if grpc {
+		if p.IsHTTP2() {
 			m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
 		}
 	case ingress:
@@ -73,6 +78,9 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+	}
+	if d == outbound && route == names.HTTPProxyRoute {
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
 	}
 	if e.http10 {
 		if m.HttpProtocolOptions == nil {
@@ -99,10 +107,13 @@ func (e surroundings) normalizePath(m *hcmv3.HttpConnectionManager) {
 }
 
 // httpFilters is the one list of HTTP filters: its order is the order on the wire. A filter of Istio's own build goes only to proxies that list it.
-func (e surroundings) httpFilters(d direction) []*hcmv3.HttpFilter {
+func (e surroundings) httpFilters(d direction, p registry.Protocol) []*hcmv3.HttpFilter {
 	var f []*hcmv3.HttpFilter
 	if e.capabilities.Has(node.HTTPPeerMetadata) {
 		f = append(f, &hcmv3.HttpFilter{Name: "istio.metadata_exchange", ConfigType: typed(peerMetadata(d))})
+	}
+	if p == registry.GRPCWeb {
+		f = append(f, httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{}))
 	}
 	f = append(f, httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
 		EmitFilterState:        true,

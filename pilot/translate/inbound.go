@@ -43,11 +43,14 @@ type workloadPort struct {
 func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	var served []workloadPort
 	for t := range c.Targets.All {
-		if t.Service.Port(t.Port).Protocol == registry.UDP {
+		if t.Service.Port(t.Port).Protocol == registry.UDP || t.Target == uint32(v.Mesh.GetProxyInboundListenPort()) {
 			continue
 		}
 		i := slices.IndexFunc(served, func(p workloadPort) bool { return p.target == t.Target })
 		if i >= 0 {
+			if served[i].protocol != t.Service.Port(t.Port).Protocol {
+				v.problem(ConflictInbound, t.Service.Host+":"+strconv.FormatUint(uint64(t.Port), 10))
+			}
 			if !slices.Contains(slices.Collect(served[i].services.All), t.Service) {
 				served[i].services = frozen.Of(append(slices.Collect(served[i].services.All), t.Service)...)
 			}
@@ -55,7 +58,7 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 		}
 		served = append(served, workloadPort{
 			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rules: t.Rules,
-			bind: "0.0.0.0",
+			bind: inboundWildcard(c), endpoint: v.localEndpoint(c, t.Target),
 		})
 	}
 	if c.Ingress != nil {
@@ -68,6 +71,25 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	}
 	slices.SortFunc(served, func(a, b workloadPort) int { return int(a.target) - int(b.target) })
 	return served
+}
+
+func inboundWildcard(c cohort.Inbound) string {
+	if !c.IPv4 {
+		return "::"
+	}
+	return "0.0.0.0"
+}
+
+// localEndpoint is where a workload's port is called if the mesh says that workloads listen on loopback; empty for the original destination.
+func (v *view) localEndpoint(c cohort.Inbound, port uint32) string {
+	if v.Mesh.InboundPassthrough() {
+		return ""
+	}
+	host := "127.0.0.1"
+	if !c.IPv4 {
+		host = "::1"
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(uint64(port), 10))
 }
 
 // ingressPorts are the ports of a Sidecar's ingress listeners: they replace what services say.
@@ -83,7 +105,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 		if p.bind == "" {
 			p.bind = c.Address
 		}
-		if i := slices.IndexFunc(served, func(s workloadPort) bool { return s.port == n }); i >= 0 {
+		if i := slices.IndexFunc(served, func(s workloadPort) bool { return s.target == n }); i >= 0 {
 			p.services, p.rules = served[i].services, served[i].rules
 		}
 		ports = append(ports, p)

@@ -55,10 +55,7 @@ func (v *view) inboundListeners(c cohort.Inbound) *envoy.Set {
 	}
 	if c.Interception != node.None {
 		k.virtual, k.ports, k.port = true, frozen.Of(captured...), uint32(v.Mesh.GetProxyInboundListenPort())
-		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, "0.0.0.0"
-		if !c.IPv4 {
-			k.bind = "::"
-		}
+		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, inboundWildcard(c)
 		out = append(out, v.t.inbound.Get(k))
 	}
 	return envoy.NewSet(out)
@@ -117,16 +114,17 @@ func buildInbound(k inboundKey) *envoy.Resource {
 // inspected says on which ports an inspector has nothing to find out, and whether it is needed at all.
 func (k inboundKey) inspected(sets []chainSet, needs func(chainSet) bool) (*listenerv3.ListenerFilterChainMatchPredicate, bool) {
 	var with, without []uint32
-	any := false
+	any, everywhere := false, false
 	for _, s := range sets {
 		if needs(s) {
 			any = true
+			everywhere = everywhere || s.port == 0
 			with = append(with, s.port)
 		} else if s.port != 0 {
 			without = append(without, s.port)
 		}
 	}
-	if !k.virtual {
+	if !everywhere && any {
 		return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: onPorts(with)}}, any
 	}
 	without = append(without, k.port)
@@ -173,7 +171,7 @@ func (s chainSet) sniffed() bool {
 func (k inboundKey) catchAll(port uint32) chainSet {
 	return k.chains(port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() *listenerv3.Filter {
-			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false), false)
+			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false), registry.Unsupported)
 		},
 		func() []*listenerv3.Filter { return k.tcpFilters(inbound, names.InboundPassthroughCluster, false, 0) })
 }
@@ -185,7 +183,7 @@ func (k inboundKey) servicePort(p workloadPort) chainSet {
 	longest, _ := destinationrule.Resolve(p.rules, p.port, "").MaxConnectionDuration()
 	s := k.chains(p.target, p.protocol, name, name,
 		func() *listenerv3.Filter {
-			return k.connectionManager(inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), grpc)
+			return k.connectionManager(inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), p.protocol)
 		},
 		func() []*listenerv3.Filter {
 			return k.tcpFilters(inbound, cluster, p.protocol == registry.Mongo, longest)

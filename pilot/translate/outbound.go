@@ -28,10 +28,12 @@ type outboundKey struct {
 	surroundings
 	bind      string
 	port      uint32
-	real      bool   // it binds its port; else virtualOutbound hands it connections
-	route     string // its routes where it takes HTTP, else empty
-	matchHTTP bool   // HTTP is told from the rest by sniffing
+	real      bool              // it binds its port; else virtualOutbound hands it connections
+	route     string            // its routes where it takes HTTP, else empty
+	http      registry.Protocol // GRPCWeb where its filter is needed
+	matchHTTP bool              // HTTP is told from the rest by sniffing
 	chains    frozen.List[tcpChain]
+	dual      bool   // it stands for both families' wildcard addresses
 	fallback  string // the cluster of the chain for what matches no other; empty without that chain
 }
 
@@ -56,6 +58,7 @@ type slot struct {
 	protocol registry.Protocol // of whoever came first; Unsupported once it is sniffed
 	route    string
 	chains   []tcpChain
+	web      bool // some service speaks gRPC-Web
 	real     bool
 	explicit bool // a Sidecar's own listener
 	wildcard bool
@@ -86,6 +89,10 @@ func (v *view) outboundListeners(c cohort.Proxy) *envoy.Set {
 	for _, s := range l.slots {
 		k := outboundKey{surroundings: env, bind: s.bind, port: s.port, real: s.real, route: s.route, chains: frozen.Of(s.chains...)}
 		captured := !s.real
+		if s.web {
+			k.http = registry.GRPCWeb
+		}
+		k.dual = s.bind == "0.0.0.0" && c.Scope.IPv6
 		k.matchHTTP = s.route != "" && (len(s.chains) > 0 || captured && s.wildcard)
 		if captured && !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || k.matchHTTP) {
 			k.fallback = fallback
@@ -186,7 +193,7 @@ type opening struct {
 
 // add finds the places for one service port and puts it there.
 func (o opening) add(s *registry.Service, p registry.Port) {
-	if s.Headless && p.Protocol.IsTCP() && o.bind == "" {
+	if perEndpoint(s) && !p.Protocol.IsHTTP() && o.bind == "" {
 		o.addHeadless(s, p)
 		return
 	}
@@ -206,17 +213,14 @@ func (o opening) add(s *registry.Service, p registry.Port) {
 	if len(addresses) == 0 && o.cohort.Scope.AutoAddress {
 		addresses = s.AutoAddress
 	}
-	placed := false
 	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {
 			o.put(wildcard(o.cohort.Scope), s, p, prefix.Masked())
-			placed = true
 		} else if ip, err := netip.ParseAddr(a); err == nil && o.family(ip) {
 			o.put(a, s, p, netip.Prefix{})
-			placed = true
 		}
 	}
-	if !placed {
+	if len(addresses) == 0 {
 		o.put(wildcard(o.cohort.Scope), s, p, netip.Prefix{})
 	}
 }
@@ -226,6 +230,11 @@ func (o opening) family(ip netip.Addr) bool {
 		return o.cohort.Scope.IPv4
 	}
 	return o.cohort.Scope.IPv6
+}
+
+// perEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
+func perEndpoint(s *registry.Service) bool {
+	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil
 }
 
 // addHeadless opens a listener for each address: nothing else tells whom a connection is for.
@@ -240,14 +249,11 @@ func (o opening) addHeadless(s *registry.Service, p registry.Port) {
 	}
 }
 
-// reserved are ports of the proxy's own: a listener on the wildcard address would take them.
-var reserved = map[uint32]bool{15000: true, 15001: true, 15004: true, 15006: true, 15008: true, 15020: true, 15021: true, 15053: true, 15090: true}
-
 // put makes a service port part of the listener at a place, by Istio's rules for ports that several services share.
 func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
 	wild := bind == wildcard(o.cohort.Scope)
-	if wild && reserved[p.Number] {
-		return
+	if m := o.view.Mesh; wild && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
+		return // captured traffic arrives there
 	}
 	at := place{bind, p.Number}
 	have := o.slots[at]
@@ -255,12 +261,16 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 	switch {
 	case p.Protocol.IsHTTP() && strings.HasPrefix(bind, "unix://"):
 		route = names.UnixRoute(bind)
-	case p.Protocol.IsHTTP():
+	case p.Protocol.IsHTTP(), p.Protocol.Sniffed() && wild: // on the wildcard address the port's routes tell services apart
 		route = names.Route(p.Number)
 	case p.Protocol.Sniffed():
 		route = names.SniffedRoute(s.Host, p.Number)
 	}
 	next := &slot{place: at, protocol: p.Protocol, route: route, real: o.real, explicit: o.explicit, wildcard: wild && (o.bind == "" || !o.explicit)}
+	next.web = p.Protocol == registry.GRPCWeb || have != nil && have.web
+	if have != nil {
+		have.web = next.web
+	}
 	if !p.Protocol.IsHTTP() {
 		next.chains = []tcpChain{o.chain(s, p, wild, prefix)}
 	}
@@ -270,11 +280,12 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 	case exclusive(p.Protocol) || exclusive(have.protocol):
 		o.conflict(have, next)
 	case p.Protocol.IsHTTP():
-		if have.protocol.IsTCP() {
+		if have.protocol.IsTCP() && wild {
 			have.route, have.protocol = route, registry.Unsupported
 		}
 	case p.Protocol.Sniffed():
 		switch {
+		case have.protocol.IsHTTP() && wild: // the port's routes have it already, and other traffic is not its alone
 		case have.protocol.IsHTTP():
 			o.slots[at] = next
 		case have.protocol.IsTCP():
@@ -285,6 +296,10 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 		}
 	default:
 		if have.protocol.IsHTTP() {
+			if !wild {
+				o.view.conflict(at)
+				return
+			}
 			have.protocol = registry.Unsupported
 		}
 		o.merge(have, next.chains[0])
@@ -296,7 +311,7 @@ func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == re
 
 func (o opening) merge(s *slot, c tcpChain) {
 	if slices.ContainsFunc(s.chains, func(h tcpChain) bool { return h.server == c.server && h.prefix == c.prefix }) {
-		o.view.t.options.Conflict()
+		o.view.conflict(s.place)
 		return
 	}
 	s.chains = append(s.chains, c)
@@ -307,12 +322,17 @@ func (o opening) conflict(have, next *slot) {
 		o.merge(have, next.chains[0])
 		return
 	}
-	o.view.t.options.Conflict()
+	o.view.conflict(have.place)
+}
+
+// conflict notes that a service is not reached at a place because of another.
+func (v *view) conflict(at place) {
+	v.problem(ConflictOutbound, names.Listener(at.bind, at.port))
 }
 
 func (o opening) chain(s *registry.Service, p registry.Port, wild bool, prefix netip.Prefix) tcpChain {
 	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, mongo: p.Protocol == registry.Mongo}
-	if wild && p.Protocol.IsTLS() && !prefix.IsValid() {
+	if p.Protocol.IsTLS() && (wild || prefix.IsValid()) {
 		c.server = s.Host
 	}
 	c.longest, _ = destinationrule.Resolve(o.view.rules(o.cohort.Scope, s), p.Number, "").MaxConnectionDuration()
@@ -331,6 +351,7 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
 		ContinueOnListenerFiltersTimeout: true,
 		ListenerFiltersTimeout:           envoy.Duration(0),
+		AdditionalAddresses:              alsoIPv6(k.dual, k.port),
 	}
 	if k.real {
 		l.MaxConnectionsToAcceptPerSocketEvent = envoy.UInt32(1)
@@ -340,18 +361,21 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 	tls := false
 	for c := range k.chains.All {
 		chain := &listenerv3.FilterChain{Filters: k.tcpFilters(outbound, c.cluster, c.mongo, c.longest), TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
-		switch {
-		case c.server != "":
+		if !c.matchesAll() {
+			chain.FilterChainMatch = &listenerv3.FilterChainMatch{}
+		}
+		if c.server != "" {
 			tls = true
-			chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: []string{c.server}}
-		case c.prefix.IsValid():
-			chain.FilterChainMatch = &listenerv3.FilterChainMatch{PrefixRanges: []*corev3.CidrRange{{AddressPrefix: c.prefix.Addr().String(), PrefixLen: envoy.UInt32(uint32(c.prefix.Bits()))}}}
+			chain.FilterChainMatch.ServerNames = []string{c.server}
+		}
+		if c.prefix.IsValid() {
+			chain.FilterChainMatch.PrefixRanges = []*corev3.CidrRange{{AddressPrefix: c.prefix.Addr().String(), PrefixLen: envoy.UInt32(uint32(c.prefix.Bits()))}}
 		}
 		l.FilterChains = append(l.FilterChains, chain)
 	}
 	if k.route != "" {
 		chain := &listenerv3.FilterChain{
-			Filters:                       []*listenerv3.Filter{k.connectionManager(outbound, "outbound_"+l.Name+";", k.route, nil, false)},
+			Filters:                       []*listenerv3.Filter{k.connectionManager(outbound, "outbound_"+l.Name+";", k.route, nil, k.http)},
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if k.matchHTTP {
@@ -443,17 +467,15 @@ func alsoIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
 	return []*listenerv3.AdditionalAddress{{Address: envoy.Address("::", port)}}
 }
 
-// ownListener names the listener that a pod is not to have of a headless service: the one for itself.
-func (v *view) ownListener(c cohort.Proxy, set *envoy.Set) string {
-	if c.Address == "" || c.Outbound.Interception == node.None {
-		return ""
-	}
-	for t := range c.Inbound.Targets.All {
-		if t.Service.Headless {
-			if name := names.Listener(c.Address, t.Port); set.Get(name) != nil {
-				return name
+// ownListeners names the listeners that a pod is not to have of headless services: those for itself.
+func (v *view) ownListeners(c cohort.Proxy, set *envoy.Set) frozen.List[string] {
+	var own []string
+	if c.Address != "" && c.Outbound.Interception != node.None {
+		for t := range c.Inbound.Targets.All {
+			if name := names.Listener(c.Address, t.Port); perEndpoint(t.Service) && set.Get(name) != nil && !slices.Contains(own, name) {
+				own = append(own, name)
 			}
 		}
 	}
-	return ""
+	return frozen.Of(own...)
 }

@@ -106,26 +106,50 @@ func (v *view) sidecarHosts(c cohort.Scope, name string) []*envoy.Resource {
 			}
 		}
 	}
-	served := map[string]bool{}
+	type served struct {
+		service scope.Service
+		port    *registry.Port
+		virtual *scope.VirtualService
+	}
+	var found []served
+	b.bound = map[string]bool{}
+	used, met := map[*scope.VirtualService]bool{}, map[string]bool{} // VirtualServices, and their hosts, that a service of this port has
 	for _, s := range e.Services {
-		if n.Host != "" && s.Host != n.Host || s.Resolution == registry.Alias {
+		if n.Host != "" && s.Host != n.Host {
 			continue
 		}
 		for p := range s.Imported {
 			if n.Port != 0 && p.Number != n.Port || !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
 				continue
 			}
-			served[s.Host] = true
-			b.addService(s.Service, p, virtualFor(bound, s.Host), n.Host != "")
+			vs, host := virtualFor(bound, s.Host)
+			if vs != nil {
+				used[vs], met[host], b.bound[s.Host] = true, true, true
+			} else if s.Resolution == registry.Alias {
+				continue // another name of a service, which has it among its own
+			}
+			found = append(found, served{s, p, vs})
 		}
 	}
-	if name == "80" { // hosts that only VirtualServices know are called on port 80
+	// What a VirtualService says comes before what is so by default, also where both claim a name.
+	for _, f := range found {
+		if f.virtual != nil {
+			b.addService(f.service.Service, f.port, f.virtual, n.Host != "")
+		}
+	}
+	if n.Host == "" && n.Port != 0 {
 		for _, vs := range e.VirtualServices {
 			for _, h := range vs.Hosts {
-				if bound[h] == vs && !served[h] {
+				// Hosts that only VirtualServices know are called on port 80, and on the ports of the services that they are listed with.
+				if bound[h] == vs && !met[h] && (n.Port == 80 || used[vs]) {
 					b.addVirtual(h, vs)
 				}
 			}
+		}
+	}
+	for _, f := range found {
+		if f.virtual == nil {
+			b.addService(f.service.Service, f.port, nil, n.Host != "")
 		}
 	}
 	if n.Host != "" {
@@ -153,19 +177,19 @@ func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
 	return rest
 }
 
-// virtualFor gives the VirtualService for a service's host: its own, else the one of the most specific wildcard.
-func virtualFor(bound map[string]*scope.VirtualService, host string) *scope.VirtualService {
+// virtualFor gives the VirtualService for a service's host, its own or that of the most specific wildcard, and the host by which it is bound.
+func virtualFor(bound map[string]*scope.VirtualService, host string) (*scope.VirtualService, string) {
 	if vs := bound[host]; vs != nil {
-		return vs
+		return vs, host
 	}
-	for rest := host; ; {
+	for rest := strings.TrimPrefix(host, "*."); ; {
 		i := strings.IndexByte(rest, '.')
 		if i < 0 {
-			return bound["*"]
+			return bound["*"], "*"
 		}
 		rest = rest[i+1:]
 		if vs := bound["*."+rest]; vs != nil {
-			return vs
+			return vs, "*." + rest
 		}
 	}
 }
@@ -178,6 +202,7 @@ type hosts struct {
 	route  string
 	port   uint32
 	taken  map[string]bool // domains: no two virtual hosts may have one
+	bound  map[string]bool // services' hosts that have a VirtualService: as aliases they are hosts of their own
 	made   []*envoy.Resource
 }
 
@@ -190,10 +215,12 @@ func (b *hosts) sorted() []*envoy.Resource {
 func (b *hosts) claim(domains []string) string {
 	var free []string
 	for _, d := range domains {
-		if !b.taken[d] {
-			b.taken[d] = true
-			free = append(free, d)
+		if b.taken[d] {
+			b.view.problem(DuplicateDomain, b.route+"/"+d)
+			continue
 		}
+		b.taken[d] = true
+		free = append(free, d)
 	}
 	return strings.Join(free, "\n")
 }
@@ -213,11 +240,16 @@ func (b *hosts) addService(s *registry.Service, p *registry.Port, vs *scope.Virt
 		return
 	}
 	k := b.key(names.VirtualHost(s.Host, p.Number), claimed, p.Number)
-	k.service = s
+	if s.Resolution != registry.Alias {
+		k.service = s
+	}
 	if vs != nil {
 		b.bind(&k, "mesh", vs)
 	}
-	k.reached = b.reach(k, s)
+	k.reached = b.reach(k, k.service)
+	if k.service == nil && !routes(k) {
+		return
+	}
 	b.made = append(b.made, b.view.t.hosts.Get(k))
 }
 
@@ -232,24 +264,33 @@ func (b *hosts) addresses(s *registry.Service) []string {
 func (b *hosts) aliases(s *registry.Service) []string {
 	var list []string
 	for _, a := range b.scope.Services() {
-		if a.Resolution == registry.Alias && a.ExternalName == s.Host {
+		if a.Resolution == registry.Alias && !b.bound[a.Host] && target(b.scope, a.Host) == s {
 			list = append(list, a.Host)
 		}
 	}
 	return list
 }
 
+// target gives the service that a host means, whatever other names it goes by; nil if there is none.
+func target(sc *scope.Scope, host string) *registry.Service {
+	const longest = 8 // of a chain of names; a circle has no end
+	for range longest {
+		s := sc.ServiceByHost(host)
+		if s == nil || s.Resolution != registry.Alias {
+			return s
+		}
+		host = s.ExternalName
+	}
+	return nil
+}
+
 // addVirtual adds the virtual host of a VirtualService's host that no service has.
 func (b *hosts) addVirtual(host string, vs *scope.VirtualService) {
-	claimed := b.claim([]string{host})
-	if claimed == "" {
-		return
-	}
-	k := b.key(names.VirtualHost(host, b.port), claimed, b.port)
+	k := b.key(names.VirtualHost(host, b.port), host, b.port)
 	b.bind(&k, "mesh", vs)
 	k.reached = b.reach(k, nil)
-	if r := b.view.t.hosts.Get(k); r != nil {
-		b.made = append(b.made, r)
+	if routes(k) && b.claim([]string{host}) != "" { // no route, no host: requests go where they would without it
+		b.made = append(b.made, b.view.t.hosts.Get(k))
 	}
 }
 
@@ -275,7 +316,7 @@ func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 		if slices.ContainsFunc(list, func(d destination) bool { return d.host == host }) {
 			return
 		}
-		d := destination{host: host, service: b.scope.ServiceByHost(host)}
+		d := destination{host: host, service: target(b.scope, host)}
 		if d.service != nil {
 			d.rules = b.view.rules(b.cohort, d.service)
 		}

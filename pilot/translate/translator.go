@@ -2,6 +2,7 @@ package translate
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -17,14 +18,12 @@ import (
 
 // Options of a Translator.
 type Options struct {
-	Idle     int    // unused resources that the memo keeps; 0 turns the memo off
-	Conflict func() // called when two services want one port in ways that exclude each other; may be nil
+	Idle int // unused resources that the memo keeps; 0 turns the memo off
 }
 
 // Translator makes resources of Snapshots. Safe for concurrent use.
 type Translator struct {
-	options Options
-	memo    *envoy.Memo
+	memo *envoy.Memo
 
 	clusters        *envoy.Table[clusterKey]
 	inboundClusters *envoy.Table[inboundClusterKey]
@@ -40,16 +39,14 @@ type Translator struct {
 
 	mu     sync.Mutex
 	newest *view // of the newest Snapshot that was asked for
+	before *view // of the one before it
 }
 
 // New makes a Translator.
 func New(o Options) *Translator {
-	if o.Conflict == nil {
-		o.Conflict = func() {}
-	}
 	m := envoy.NewMemo(o.Idle)
 	return &Translator{
-		options: o, memo: m,
+		memo:            m,
 		clusters:        envoy.NewTable(m, buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
 		sentinels:       envoy.NewTable(m, buildSentinel),
@@ -75,9 +72,16 @@ type view struct {
 
 	hasPeerAuthentication bool
 
+	sets *sets
+}
+
+// sets are those worked out so far, shared by the views of Snapshots that differ in endpoints alone.
+type sets struct {
 	mu   sync.Mutex
-	sets map[setKey]*setEntry
+	made map[setKey]*setEntry
 	last map[setKey]*envoy.Set // of the Snapshot before: a Set that comes out the same keeps its pointer
+
+	problems map[Problem]map[string]struct{}
 }
 
 // setKey names one half of a cohort's Set of one type.
@@ -88,45 +92,37 @@ type setKey struct {
 	inbound cohort.Inbound
 }
 
+// setEntry is one Set: worked out once, by whoever needs it first. Where that panics, it panics for everybody: a Set that is not there must not look empty.
 type setEntry struct {
-	once sync.Once
-	set  *envoy.Set
+	get  func() *envoy.Set
+	done atomic.Pointer[envoy.Set]
 }
 
+// view gives that of a Snapshot. Streams that work on the one before the newest still find theirs.
 func (t *Translator) view(s *snapshot.Snapshot) *view {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, v := range []*view{t.newest, t.before} {
+		if v != nil && v.Snapshot == s {
+			return v
+		}
+	}
 	v := t.newest
-	if v != nil && v.Snapshot == s {
-		return v
-	}
-	var last *scope.Index
-	if v != nil {
-		last = v.index
-	}
-	next := &view{Snapshot: s, t: t, sets: map[setKey]*setEntry{}, last: map[setKey]*envoy.Set{}}
+	next := &view{Snapshot: s, t: t}
 	if v != nil && s.Revision == v.Revision+1 && !s.Delta.Full && len(s.Delta.Workloads) == 0 {
 		// Only endpoints changed: what is looked up by scope and what Sets hold stays.
-		next.index = v.index.At(s)
-		next.hasPeerAuthentication = v.hasPeerAuthentication
-		v.mu.Lock()
-		next.sets, next.last = v.sets, v.last
-		v.mu.Unlock()
+		next.index, next.hasPeerAuthentication, next.sets = v.index.At(s), v.hasPeerAuthentication, v.sets
 	} else {
-		next.index = scope.NewIndex(s, last)
 		next.hasPeerAuthentication = len(s.AllObjects(kinds.PeerAuthentication)) > 0
-		if v != nil {
-			v.mu.Lock()
-			for k, e := range v.sets {
-				if e.set != nil {
-					next.last[k] = e.set
-				}
-			}
-			v.mu.Unlock()
+		next.sets = &sets{made: map[setKey]*setEntry{}}
+		if v == nil {
+			next.index = scope.NewIndex(s, nil)
+		} else {
+			next.index, next.sets.last = scope.NewIndex(s, v.index), v.sets.finished()
 		}
 	}
 	if v == nil || s.Revision > v.Revision {
-		t.newest = next
+		t.before, t.newest = v, next
 	}
 	return next
 }
@@ -142,39 +138,53 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Proxy, typeURL stri
 	u := envoy.Union{}
 	switch typeURL {
 	case envoy.ClusterType:
-		u.Outbound = v.set(setKey{typeURL: typeURL, scope: c.Scope}, func() *envoy.Set { return v.outboundClusters(c.Scope) })
-		u.Inbound = v.set(setKey{typeURL: typeURL, inbound: c.Inbound}, func() *envoy.Set { return v.inboundClusters(c.Inbound) })
+		u.Outbound = v.sets.get(setKey{typeURL: typeURL, scope: c.Scope}, func() *envoy.Set { return v.outboundClusters(c.Scope) })
+		u.Inbound = v.sets.get(setKey{typeURL: typeURL, inbound: c.Inbound}, func() *envoy.Set { return v.inboundClusters(c.Inbound) })
 	case envoy.ListenerType:
 		if c.Scope.Type == node.Router {
-			u.Outbound = v.set(setKey{typeURL: typeURL, proxy: cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}}, func() *envoy.Set { return v.gatewayListeners(c) })
+			u.Outbound = v.sets.get(setKey{typeURL: typeURL, proxy: cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}}, func() *envoy.Set { return v.gatewayListeners(c) })
 			break
 		}
 		shared := cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}
-		u.Outbound = v.set(setKey{typeURL: typeURL, proxy: shared}, func() *envoy.Set { return v.outboundListeners(shared) })
-		u.Inbound = v.set(setKey{typeURL: typeURL, inbound: c.Inbound}, func() *envoy.Set { return v.inboundListeners(c.Inbound) })
-		u.Omit = v.ownListener(c, u.Outbound)
+		u.Outbound = v.sets.get(setKey{typeURL: typeURL, proxy: shared}, func() *envoy.Set { return v.outboundListeners(shared) })
+		u.Inbound = v.sets.get(setKey{typeURL: typeURL, inbound: c.Inbound}, func() *envoy.Set { return v.inboundListeners(c.Inbound) })
+		u.Omit = v.ownListeners(c, u.Outbound)
 	}
 	return u
 }
 
-// set gives one half of a cohort's Set, worked out once a Snapshot.
-func (v *view) set(k setKey, make func() *envoy.Set) *envoy.Set {
-	v.mu.Lock()
-	e := v.sets[k]
+// get gives one half of a cohort's Set, worked out once.
+func (s *sets) get(k setKey, make func() *envoy.Set) *envoy.Set {
+	s.mu.Lock()
+	e := s.made[k]
 	if e == nil {
 		e = &setEntry{}
-		v.sets[k] = e
+		last := s.last[k]
+		e.get = sync.OnceValue(func() *envoy.Set {
+			set := make()
+			if set.Equal(last) {
+				set = last
+			}
+			e.done.Store(set)
+			return set
+		})
+		s.made[k] = e
 	}
-	last := v.last[k]
-	v.mu.Unlock()
-	e.once.Do(func() {
-		s := make()
-		if s.Equal(last) {
-			s = last
+	s.mu.Unlock()
+	return e.get()
+}
+
+// finished gives the Sets that are worked out.
+func (s *sets) finished() map[setKey]*envoy.Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := make(map[setKey]*envoy.Set, len(s.made))
+	for k, e := range s.made {
+		if set := e.done.Load(); set != nil {
+			done[k] = set
 		}
-		e.set = s
-	})
-	return e.set
+	}
+	return done
 }
 
 // Named gives one assignment or route configuration: an empty one where nothing has that name, so that Envoy goes on. Of other types nil.

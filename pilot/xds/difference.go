@@ -40,7 +40,7 @@ func (d *differences) between(from, to envoy.Union, keep bool) difference {
 	}
 	candidates := slices.Concat(d.sets(from.Outbound, to.Outbound, keep), d.sets(from.Inbound, to.Inbound, keep))
 	if from.Omit != to.Omit {
-		candidates = append(candidates, from.Omit, to.Omit)
+		candidates = slices.AppendSeq(slices.AppendSeq(candidates, from.Omit.All), to.Omit.All)
 	}
 	slices.Sort(candidates)
 	for _, name := range slices.Compact(candidates) {

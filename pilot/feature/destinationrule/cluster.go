@@ -50,19 +50,24 @@ func applyTCP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, tcp *ne
 	if tcp.MaxConnectionDuration != nil {
 		common(options).MaxConnectionDuration = tcp.MaxConnectionDuration
 	}
-	if k := tcp.TcpKeepalive; k != nil {
-		keepalive := &corev3.TcpKeepalive{}
-		if k.Probes > 0 {
-			keepalive.KeepaliveProbes = envoy.UInt32(k.Probes)
-		}
-		if k.Time != nil {
-			keepalive.KeepaliveTime = envoy.UInt32(uint32(k.Time.Seconds))
-		}
-		if k.Interval != nil {
-			keepalive.KeepaliveInterval = envoy.UInt32(uint32(k.Interval.Seconds))
-		}
-		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: keepalive}
+	if tcp.TcpKeepalive != nil {
+		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: Keepalive(tcp.TcpKeepalive)}
 	}
+}
+
+// Keepalive says when connections without traffic are probed.
+func Keepalive(k *networkingv1alpha3.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *corev3.TcpKeepalive {
+	out := &corev3.TcpKeepalive{}
+	if k.Probes > 0 {
+		out.KeepaliveProbes = envoy.UInt32(k.Probes)
+	}
+	if k.Time != nil {
+		out.KeepaliveTime = envoy.UInt32(uint32(k.Time.Seconds))
+	}
+	if k.Interval != nil {
+		out.KeepaliveInterval = envoy.UInt32(uint32(k.Interval.Seconds))
+	}
+	return out
 }
 
 func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *networkingv1alpha3.ConnectionPoolSettings_HTTPSettings, t Target) {

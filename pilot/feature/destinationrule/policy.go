@@ -1,6 +1,8 @@
 package destinationrule
 
 import (
+	"slices"
+
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -70,7 +72,11 @@ func Resolve(rules Rules, port uint32, subset string) Policy {
 		}
 	}
 	if s := Subset(rules, subset); subset != "" && s.GetTrafficPolicy() != nil {
-		p = override(p, atPort(s.TrafficPolicy, port))
+		if of := atPort(s.TrafficPolicy, port); hasPort(s.TrafficPolicy, port) {
+			p = of // a subset's word on a port replaces everything
+		} else {
+			p = override(p, of)
+		}
 	}
 	return p
 }
@@ -83,6 +89,12 @@ func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
 		}
 	}
 	return p
+}
+
+func hasPort(t *networkingv1alpha3.TrafficPolicy, port uint32) bool {
+	return slices.ContainsFunc(t.PortLevelSettings, func(l *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
+		return l.GetPort().GetNumber() == port
+	})
 }
 
 func override(p, by Policy) Policy {

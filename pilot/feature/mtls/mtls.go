@@ -48,16 +48,6 @@ func Ports(policies frozen.List[*kinds.Object]) []uint32 {
 	return ports
 }
 
-// MeshDisabled tells that the mesh-wide policy turns mTLS off: clusters then have no TLS to choose from.
-func MeshDisabled(policies []*kinds.Object) bool {
-	for _, o := range policies {
-		if spec := o.Spec.(*securityv1.PeerAuthentication); !selective(spec) {
-			return inherit(Permissive, spec.Mtls) == Disable
-		}
-	}
-	return false
-}
-
 func selective(spec *securityv1.PeerAuthentication) bool {
 	return len(spec.GetSelector().GetMatchLabels()) > 0
 }

@@ -23,7 +23,10 @@ func (o Options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	if h.Timeout != nil {
 		timeout = h.Timeout
 	}
-	a := &routev3.RouteAction{RetryPolicy: retry(h.Retries, DefaultRetry(o.Retries))}
+	a := &routev3.RouteAction{RetryPolicy: DefaultRetry(o.Retries)}
+	if h.Retries != nil { // it is said for this route alone: the mesh's word is not added to it
+		a.RetryPolicy = retry(h.Retries, DefaultRetry(nil))
+	}
 	setTimeout(a, timeout)
 	if w := h.Rewrite; w != nil {
 		if w.Authority != "" {

@@ -1,0 +1,217 @@
+package cohort_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// secret is a label's value that no key may hold.
+const secret = "tell-nobody"
+
+func object(t *testing.T, kind *kinds.Kind, ns, name, spec string) *kinds.Object {
+	t.Helper()
+	o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: ns, Name: name}, Spec: kind.New()}
+	if err := protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func pod(name, ip string, labels map[string]string) *registry.Workload {
+	all := map[string]string{"app": "web"}
+	maps.Copy(all, labels)
+	return &registry.Workload{
+		WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: name}, Addresses: []string{ip}, Labels: all, Owner: "web", Ports: map[string]uint32{"named": 8443},
+		Locality: registry.Locality{Region: "r1"},
+	}
+}
+
+var web = &registry.Service{
+	Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"},
+	Ports: []registry.Port{
+		{Name: "http", Number: 80, TargetPort: "8080", Protocol: registry.HTTP}, {Name: "https", Number: 443, TargetPort: "named", Protocol: registry.HTTPS},
+		{Name: "gone", Number: 444, TargetPort: "unknown", Protocol: registry.TCP}, {Name: "udp", Number: 53, Protocol: registry.UDP}, {Name: "same", Number: 90, Protocol: registry.TCP},
+	},
+}
+
+func index(pods []*registry.Workload, objects ...*kinds.Object) *scope.Index {
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+	c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web.Key(): web}, Workloads: map[registry.WorkloadKey]*registry.Workload{}}
+	for _, p := range pods {
+		c.Workloads[p.WorkloadKey] = p
+	}
+	b.ApplyRegistry(c)
+	for _, o := range objects {
+		b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
+	}
+	return scope.NewIndex(b.Commit(time.Time{}), nil)
+}
+
+func sidecar(name, ip string) *node.Proxy {
+	return &node.Proxy{Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip}, Cluster: "c", MeshID: "m", Interception: node.Redirect}
+}
+
+// shared reduces a proxy to what its cohort shares.
+func shared(p cohort.Proxy) cohort.Proxy {
+	p.Address = ""
+	return p
+}
+
+// TestSelectors: labels split a cohort only where a selector tells them apart.
+func TestSelectors(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		objects []*kinds.Object
+		same    bool
+	}{
+		{"nobody selects", nil, true},
+		{"a rule for another label", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r", `{"host":"x","workloadSelector":{"matchLabels":{"other":"x"}}}`)}, true},
+		{"a rule of another namespace", []*kinds.Object{object(t, kinds.DestinationRule, "b", "r", `{"host":"x","workloadSelector":{"matchLabels":{"team":"`+secret+`"}}}`)}, true},
+		{"a rule", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r", `{"host":"x","workloadSelector":{"matchLabels":{"team":"`+secret+`"}}}`)}, false},
+		{"a rule for both", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r", `{"host":"x","workloadSelector":{"matchLabels":{"app":"web"}}}`)}, true},
+		{"a Sidecar", []*kinds.Object{object(t, kinds.Sidecar, "a", "s", `{"workloadSelector":{"labels":{"team":"`+secret+`"}}}`)}, false},
+		{"a PeerAuthentication", []*kinds.Object{object(t, kinds.PeerAuthentication, "a", "p", `{"selector":{"matchLabels":{"team":"`+secret+`"}}}`)}, false},
+		{"a PeerAuthentication for all", []*kinds.Object{object(t, kinds.PeerAuthentication, "a", "p", `{}`)}, true},
+		{"source labels", []*kinds.Object{object(t, kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"team":"`+secret+`"}}]}]}`)}, false},
+		{"source labels of neither", []*kinds.Object{object(t, kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"team":"z"}}]}]}`)}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := index([]*registry.Workload{pod("web-0", "10.1.0.1", map[string]string{"team": secret}), pod("web-1", "10.1.0.2", map[string]string{"hash": "y"})}, c.objects...)
+			one, two := cohort.Of(x, sidecar("web-0", "10.1.0.1")), cohort.Of(x, sidecar("web-1", "10.1.0.2"))
+			if (shared(one) == shared(two)) != c.same {
+				t.Errorf("one cohort: %v, want %v", !c.same, c.same)
+			}
+			if one.Address != "10.1.0.1" || two.Address != "10.1.0.2" {
+				t.Errorf("addresses %s and %s", one.Address, two.Address)
+			}
+			for _, k := range []cohort.Proxy{one, two} {
+				// Objects are interned by pointer, so that %v shows their addresses: what is written here is the key's own.
+				if s := fmt.Sprintf("%v", k); strings.Contains(s, secret) {
+					t.Errorf("the key holds a label's value: %s", s)
+				}
+			}
+		})
+	}
+}
+
+// TestAddress: it splits an inbound cohort only where an ingress listener names it.
+func TestAddress(t *testing.T) {
+	pods := []*registry.Workload{pod("web-0", "10.1.0.1", nil), pod("web-1", "10.1.0.2", nil)}
+	for spec, same := range map[string]bool{
+		`{"egress":[{"hosts":["./*"]}]}`:                         true,
+		`{"inboundConnectionPool":{"tcp":{"maxConnections":3}}}`: true,
+		`{"ingress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"bind":"0.0.0.0","defaultEndpoint":"127.0.0.1:8"}]}`: true,
+		`{"ingress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"bind":"0.0.0.0","defaultEndpoint":"0.0.0.0:8"}]}`:   false,
+		`{"ingress":[{"port":{"number":80,"protocol":"HTTP","name":"h"}}]}`:                                                  false,
+	} {
+		x := index(pods, object(t, kinds.Sidecar, "a", "default", spec))
+		one, two := cohort.Of(x, sidecar("web-0", "10.1.0.1")), cohort.Of(x, sidecar("web-1", "10.1.0.2"))
+		if (one.Inbound == two.Inbound) != same || one.Scope != two.Scope || one.Outbound != two.Outbound {
+			t.Errorf("%s: one inbound cohort: %v", spec, !same)
+		}
+	}
+}
+
+// TestTargets: named ports are those of the workload's containers; what it does not have, and UDP, is left out.
+func TestTargets(t *testing.T) {
+	p := cohort.Of(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
+	var got []string
+	for x := range p.Inbound.Targets.All {
+		got = append(got, fmt.Sprintf("%s:%d>%d", x.Service.Name, x.Port, x.Target))
+	}
+	if want := []string{"web:80>8080", "web:443>8443", "web:90>90"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestWhose: the Pod of its name comes first, then the WorkloadEntry, then whoever has its address in its namespace, and only then what it says.
+func TestWhose(t *testing.T) {
+	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"}, Addresses: []string{"10.2.0.1"}, Labels: map[string]string{"app": "vm"}}
+	elsewhere := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "b", Name: "x"}, Addresses: []string{"10.3.0.1"}, Labels: map[string]string{"app": "elsewhere"}}
+	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil), entry, elsewhere})
+	for _, c := range []struct{ name, ip, want string }{
+		{"web-0", "10.1.0.1", "web"}, {"web-0", "10.2.0.1", "web"}, {"vm", "10.9.9.9", "vm"}, {"unknown", "10.2.0.1", "vm"}, {"unknown", "10.9.9.9", "claimed"}, {"unknown", "10.3.0.1", "claimed"},
+	} {
+		p := sidecar(c.name, c.ip)
+		p.Labels = map[string]string{"app": "claimed"}
+		if got := cohort.Of(x, p).Outbound.Tags.CanonicalService; got != c.want {
+			t.Errorf("%s at %s is %s, want %s", c.name, c.ip, got, c.want)
+		}
+	}
+}
+
+// TestSplits: what splits scopes, and what listeners alone.
+func TestSplits(t *testing.T) {
+	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)})
+	base := cohort.Of(x, sidecar("web-0", "10.1.0.1"))
+	for name, c := range map[string]struct {
+		alter                    func(*node.Proxy)
+		scope, outbound, inbound bool
+	}{
+		"interception":  {func(p *node.Proxy) { p.Interception = node.TPROXY }, false, true, true},
+		"HTTP/1.0":      {func(p *node.Proxy) { p.HTTP10 = true }, false, true, true},
+		"mesh":          {func(p *node.Proxy) { p.MeshID = "other" }, false, true, true},
+		"proxy port":    {func(p *node.Proxy) { p.HTTPProxyPort = 15002 }, false, true, false},
+		"network":       {func(p *node.Proxy) { p.Network = "n" }, true, false, false},
+		"capabilities":  {func(p *node.Proxy) { p.Capabilities = node.HTTPStats }, true, false, true},
+		"IPv6":          {func(p *node.Proxy) { p.IPs = []string{"::1:1"} }, true, false, true},
+		"version":       {func(p *node.Proxy) { p.Version, p.Revision, p.Envoy = "1", "r", [3]uint32{1, 2, 3} }, false, false, false},
+		"annotations":   {func(p *node.Proxy) { p.Annotations = map[string]string{"x": "y"} }, false, false, false},
+		"claimed label": {func(p *node.Proxy) { p.Labels = map[string]string{"app": "x"} }, false, false, false},
+	} {
+		p := sidecar("web-0", "10.1.0.1")
+		c.alter(p)
+		k := cohort.Of(x, p)
+		if (k.Scope != base.Scope) != c.scope || (k.Outbound != base.Outbound) != c.outbound || (k.Inbound != base.Inbound) != c.inbound {
+			t.Errorf("%s: scope %v, outbound %v, inbound %v", name, k.Scope != base.Scope, k.Outbound != base.Outbound, k.Inbound != base.Inbound)
+		}
+	}
+}
+
+func TestPeerAuthentications(t *testing.T) {
+	root := object(t, kinds.PeerAuthentication, "istio-system", "root", `{}`)
+	own := object(t, kinds.PeerAuthentication, "a", "own", `{}`)
+	second := object(t, kinds.PeerAuthentication, "a", "second", `{}`)
+	picky := object(t, kinds.PeerAuthentication, "a", "picky", `{"selector":{"matchLabels":{"app":"web"}}}`)
+	picky2 := object(t, kinds.PeerAuthentication, "a", "picky2", `{"selector":{"matchLabels":{"app":"web"}}}`)
+	x := index(nil, root, own, second, picky, picky2)
+	for _, c := range []struct {
+		ns, app string
+		want    []*kinds.Object
+	}{
+		{"a", "web", []*kinds.Object{root, own, picky}}, {"a", "api", []*kinds.Object{root, own}}, {"b", "web", []*kinds.Object{root}}, {"istio-system", "web", []*kinds.Object{root}},
+	} {
+		if got := slices.Collect(cohort.PeerAuthentications(x, c.ns, map[string]string{"app": c.app}).All); !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: %v", c.ns, c.app, got)
+		}
+	}
+}
+
+func TestRouter(t *testing.T) {
+	mine := object(t, kinds.Gateway, "b", "mine", `{"selector":{"app":"web"}}`)
+	other := object(t, kinds.Gateway, "b", "other", `{"selector":{"app":"api"}}`)
+	p := sidecar("web-0", "10.1.0.1")
+	p.Type = node.Router
+	k := cohort.Of(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}, mine, other, object(t, kinds.Sidecar, "a", "default", `{}`)), p)
+	if got := slices.Collect(k.Scope.Gateways.All); !slices.Equal(got, []*kinds.Object{mine}) {
+		t.Errorf("gateways %v", got)
+	}
+	if k.Inbound != (cohort.Inbound{}) || k.Scope.Sidecar != nil || k.Scope.Targets.Empty() {
+		t.Errorf("a router has %+v", k)
+	}
+}

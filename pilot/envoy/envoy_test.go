@@ -1,0 +1,207 @@
+package envoy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+func cluster(name string) *envoy.Resource {
+	return envoy.NewResource(name, &clusterv3.Cluster{Name: name})
+}
+
+func all(u interface {
+	All(func(*envoy.Resource) bool)
+}) (list []string) {
+	for r := range u.All {
+		list = append(list, r.Name)
+	}
+	return list
+}
+
+func TestSet(t *testing.T) {
+	a, b, c, again := cluster("a"), cluster("b"), cluster("c"), cluster("b")
+	s := envoy.NewSet([]*envoy.Resource{c, b, again, a})
+	if got := s.All(); !slices.Equal(got, []*envoy.Resource{a, b, c}) {
+		t.Errorf("%v", got)
+	}
+	if s.Get("b") != b || s.Get("bb") != nil || s.Get("") != nil {
+		t.Error("Get gives what is not there, or not the first of a name")
+	}
+	var none *envoy.Set
+	if none.All() != nil || none.Get("a") != nil || none.Equal(s) || s.Equal(none) || !none.Equal(nil) {
+		t.Error("the nil Set has something")
+	}
+	if !s.Equal(envoy.NewSet([]*envoy.Resource{a, b, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, again, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, b})) {
+		t.Error("Equal does not go by the resources themselves")
+	}
+}
+
+func TestUnion(t *testing.T) {
+	a, b, own, other := cluster("a"), cluster("b"), cluster("own"), cluster("a")
+	u := envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{a, own}), Inbound: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: frozen.Of("own")}
+	if got := all(u); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%v", got)
+	}
+	if u.Get("a") != a || u.Get("b") != b || u.Get("own") != nil || u.Get("c") != nil {
+		t.Error("Get disagrees with All")
+	}
+	for range u.All {
+		break // a consumer may stop
+	}
+	if got := all(envoy.Union{}); got != nil {
+		t.Errorf("the zero Union has %v", got)
+	}
+}
+
+// TestEncoding: equal messages give equal bytes, maps within Anys included, and the version follows the bytes.
+func TestEncoding(t *testing.T) {
+	build := func(n int) *envoy.Resource {
+		fields := map[string]*structpb.Value{}
+		for _, i := range rand.Perm(20) {
+			fields[fmt.Sprint("k", i)] = envoy.Text(fmt.Sprint(n))
+		}
+		inner := envoy.Any(envoy.Fields(fields))
+		return envoy.NewResource("c", &clusterv3.Cluster{Name: "c", TypedExtensionProtocolOptions: map[string]*anypb.Any{"x": inner, "y": inner, "z": inner}})
+	}
+	first := build(1)
+	for range 20 {
+		if next := build(1); !slices.Equal(next.Body, first.Body) || next.Version != first.Version {
+			t.Fatal("equal messages differ")
+		}
+	}
+	if build(2).Version == first.Version {
+		t.Error("different messages have one version")
+	}
+	var wrapped anypb.Any
+	if err := proto.Unmarshal(first.Body, &wrapped); err != nil || wrapped.TypeUrl != envoy.ClusterType || !slices.Equal(wrapped.Value, first.Value()) {
+		t.Errorf("the body is no Any of the value: %v %s", err, wrapped.TypeUrl)
+	}
+	if empty := envoy.NewResource("", &clusterv3.Cluster{}); len(empty.Value()) != 0 {
+		t.Errorf("an empty message has the value %q", empty.Value())
+	}
+}
+
+// TestNewRoute: splicing gives the message that marshalling the whole would have given.
+func TestNewRoute(t *testing.T) {
+	host := func(name string) *routev3.VirtualHost {
+		return &routev3.VirtualHost{Name: name, Domains: []string{name, name + ".example.com"}}
+	}
+	for n := range 4 {
+		whole := &routev3.RouteConfiguration{Name: "80", IgnorePortInHostMatching: true, MaxDirectResponseBodySizeBytes: envoy.UInt32(7)}
+		header := envoy.NewResource("80", proto.Clone(whole))
+		var hosts []*envoy.Resource
+		for i := range n {
+			h := host(fmt.Sprint("h", i))
+			whole.VirtualHosts = append(whole.VirtualHosts, h)
+			hosts = append(hosts, envoy.NewResource("80/"+h.Name, h))
+		}
+		r := envoy.NewRoute(header, hosts)
+		got := &routev3.RouteConfiguration{}
+		if err := proto.Unmarshal(r.Value(), got); err != nil || !proto.Equal(got, whole) {
+			t.Errorf("%d hosts: %v, got %v", n, err, got)
+		}
+		if r.Name != "80" || r.Header != header || !slices.Equal(r.Hosts, hosts) {
+			t.Errorf("%d hosts: parts of %+v", n, r)
+		}
+	}
+}
+
+type key struct{ n int }
+
+func TestMemo(t *testing.T) {
+	m := envoy.NewMemo(10)
+	built := 0
+	table := envoy.NewTable(m, func(k key) *envoy.Resource { built++; return cluster(fmt.Sprint(k.n)) })
+	a := table.Get(key{1})
+	if table.Get(key{1}) != a || table.Get(key{2}) == a || built != 2 {
+		t.Errorf("built %d times", built)
+	}
+	if hits, misses := m.Stats(); hits != 1 || misses != 2 {
+		t.Errorf("%d hits, %d misses", hits, misses)
+	}
+}
+
+func TestMemoOff(t *testing.T) {
+	m := envoy.NewMemo(0)
+	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+	a, b := table.Get(key{1}), table.Get(key{1})
+	if a == b || a.Version != b.Version || table.Len() != 0 {
+		t.Error("a memo that is off remembers, or builds different bytes")
+	}
+	if hits, misses := m.Stats(); hits != 0 || misses != 2 {
+		t.Errorf("%d hits, %d misses", hits, misses)
+	}
+}
+
+// TestMemoForgets: what nobody uses and is not among the newest goes; what somebody holds stays, however many others come.
+func TestMemoForgets(t *testing.T) {
+	m := envoy.NewMemo(3)
+	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+	held := table.Get(key{0})
+	for i := range 200 {
+		table.Get(key{i})
+	}
+	for deadline := time.Now().Add(10 * time.Second); table.Len() > 4; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d resources are remembered", table.Len())
+		}
+		runtime.GC()
+	}
+	if table.Get(key{0}) != held {
+		t.Error("what is in use was forgotten")
+	}
+	runtime.KeepAlive(held)
+}
+
+// TestMemoConcurrent: whoever asks for one key at the same time gets one pointer.
+func TestMemoConcurrent(t *testing.T) {
+	m := envoy.NewMemo(4)
+	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+	var wg sync.WaitGroup
+	got := make([][]*envoy.Resource, 8)
+	for i := range got {
+		wg.Go(func() {
+			for n := range 200 {
+				got[i] = append(got[i], table.Get(key{n}))
+				if n%50 == 0 {
+					runtime.GC()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range got {
+		if !slices.Equal(got[i], got[0]) {
+			t.Fatalf("goroutine %d got other pointers", i)
+		}
+	}
+	if hits, misses := m.Stats(); hits+misses != 1600 {
+		t.Errorf("%d hits, %d misses", hits, misses)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	if a := envoy.Address("10.0.0.1", 80).GetSocketAddress(); a.GetAddress() != "10.0.0.1" || a.GetPortValue() != 80 {
+		t.Errorf("%v", a)
+	}
+	if a := envoy.Address("unix:///run/x.sock", 0).GetPipe(); a.GetPath() != "/run/x.sock" {
+		t.Errorf("%v", a)
+	}
+	if envoy.IstioMetadata(nil) != nil || envoy.IstioMetadata(map[string]*structpb.Value{"a": envoy.Text("b")}).FilterMetadata["istio"].Fields["a"].GetStringValue() != "b" {
+		t.Error("metadata")
+	}
+}

@@ -1,0 +1,302 @@
+package scope_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+type world struct {
+	t        *testing.T
+	mesh     *mesh.Config
+	services []*registry.Service
+	objects  []*kinds.Object
+}
+
+// service adds one with ports 80 and 90; what is added later is younger.
+func (w *world) service(ns, host string, exportTo ...string) *registry.Service {
+	s := &registry.Service{
+		Host: host, Namespace: ns, Name: host, ExportTo: exportTo, Created: time.Unix(int64(len(w.services)+1), 0),
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}},
+	}
+	w.services = append(w.services, s)
+	return s
+}
+
+func (w *world) object(kind *kinds.Kind, ns, name, spec string) *kinds.Object {
+	w.t.Helper()
+	o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: ns, Name: name}, Spec: kind.New()}
+	if err := protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.objects = append(w.objects, o)
+	return o
+}
+
+func (w *world) index() *scope.Index {
+	if w.mesh == nil {
+		w.mesh = mesh.Default()
+	}
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: w.mesh})
+	c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}}
+	for _, s := range w.services {
+		c.Services[s.Key()] = s
+	}
+	b.ApplyRegistry(c)
+	for _, o := range w.objects {
+		b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
+	}
+	return scope.NewIndex(b.Commit(time.Time{}), nil)
+}
+
+// seen lists services as namespace/host, with their imported ports where they are not all.
+func seen(list []scope.Service) string {
+	var out []string
+	for _, s := range list {
+		name := s.Namespace + "/" + s.Host
+		n := 0
+		ports := ""
+		for p := range s.Imported {
+			n++
+			ports += fmt.Sprintf(":%d", p.Number)
+		}
+		if n != len(s.Ports) {
+			name += ports
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestExportTo(t *testing.T) {
+	w := &world{t: t}
+	w.service("a", "all")
+	w.service("a", "star", "*")
+	w.service("a", "own", ".")
+	w.service("a", "b", "b")
+	w.service("a", "none", "~")
+	w.service("a", "both", "c", "b")
+	x := w.index()
+	for ns, want := range map[string]string{"a": "a/all a/star a/own", "b": "a/all a/star a/b a/both", "c": "a/all a/star a/both", "d": "a/all a/star"} {
+		if got := seen(x.Of(ns, nil).Services()); got != want {
+			t.Errorf("%s sees %s, want %s", ns, got, want)
+		}
+	}
+	w.mesh = mesh.Default()
+	w.mesh.DefaultServiceExportTo = []string{"."}
+	if got := seen(w.index().Of("b", nil).Services()); got != "a/star a/b a/both" {
+		t.Errorf("by default private: b sees %s", got)
+	}
+}
+
+// TestOneHost: of several namespaces' services with one host a proxy sees its own namespace's, else the oldest that it may see.
+func TestOneHost(t *testing.T) {
+	w := &world{t: t}
+	w.service("a", "x.example.com", ".")
+	w.service("b", "x.example.com")
+	w.service("c", "x.example.com")
+	x := w.index()
+	for ns, want := range map[string]string{"a": "a/x.example.com", "b": "b/x.example.com", "c": "c/x.example.com", "d": "b/x.example.com"} {
+		sc := x.Of(ns, nil)
+		if got := seen(sc.Services()); got != want || sc.ServiceByHost("x.example.com").Namespace != want[:1] {
+			t.Errorf("%s sees %s, want %s", ns, got, want)
+		}
+	}
+	if x.Of("a", nil) != x.Of("a", nil) {
+		t.Error("a scope is worked out twice")
+	}
+}
+
+func TestSidecarHosts(t *testing.T) {
+	for _, c := range []struct{ name, spec, want string }{
+		{"no egress", `{}`, "a/web.a b/web.b b/api.b c/x.example.com"},
+		{"own", `{"egress":[{"hosts":["./*"]}]}`, "a/web.a"},
+		{"one", `{"egress":[{"hosts":["b/web.b"]}]}`, "b/web.b"},
+		{"any namespace", `{"egress":[{"hosts":["*/x.example.com"]}]}`, "c/x.example.com"},
+		{"wildcard", `{"egress":[{"hosts":["*/*.example.com"]}]}`, "c/x.example.com"},
+		{"upper case", `{"egress":[{"hosts":["b/API.b"]}]}`, "b/api.b"},
+		{"wrong namespace", `{"egress":[{"hosts":["a/web.b"]}]}`, ""},
+		{"nothing", `{"egress":[{"hosts":["~/*"]}]}`, ""},
+		{"one port", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, "b/web.b:80 b/api.b:80"},
+		{"a port that no service has", `{"egress":[{"port":{"number":81,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, ""},
+		{"two ports", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"port":{"number":90,"protocol":"TCP","name":"t"},"hosts":["b/web.b"]}]}`, "b/web.b"},
+		{"two listeners", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"hosts":["./*"]}]}`, "b/web.b:80 a/web.a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{t: t}
+			w.service("a", "web.a")
+			w.service("b", "web.b")
+			w.service("b", "api.b")
+			w.service("b", "hidden.b", ".")
+			w.service("c", "x.example.com")
+			o := w.object(kinds.Sidecar, "a", "default", c.spec)
+			if got := seen(w.index().Of("a", o).Services()); got != c.want {
+				t.Errorf("sees %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestImplied: what an imported VirtualService sends traffic to comes along.
+func TestImplied(t *testing.T) {
+	w := &world{t: t}
+	w.service("a", "web.a.svc.cluster.local")
+	w.service("b", "api.b.svc.cluster.local")
+	w.service("b", "mirror.b.svc.cluster.local")
+	w.service("b", "hidden.b.svc.cluster.local", ".")
+	w.object(kinds.VirtualService, "b", "vs", `{"hosts":["shop.example.com"],"http":[{"route":[{"destination":{"host":"api"}},{"destination":{"host":"hidden"}}],"mirror":{"host":"mirror"}}]}`)
+	o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"hosts":["*/shop.example.com"]}]}`)
+	sc := w.index().Of("a", o)
+	if got, want := seen(sc.Services()), "b/api.b.svc.cluster.local b/mirror.b.svc.cluster.local"; got != want {
+		t.Errorf("sees %q, want %q", got, want)
+	}
+	if n := len(sc.Egress[0].VirtualServices); n != 1 {
+		t.Errorf("%d VirtualServices", n)
+	}
+}
+
+func TestSidecarFor(t *testing.T) {
+	w := &world{t: t}
+	root := w.object(kinds.Sidecar, "istio-system", "default", `{}`)
+	w.object(kinds.Sidecar, "istio-system", "picky", `{"workloadSelector":{"labels":{"app":"web"}}}`)
+	own := w.object(kinds.Sidecar, "a", "b-default", `{}`)
+	w.object(kinds.Sidecar, "a", "c-default", `{}`)
+	selected := w.object(kinds.Sidecar, "a", "z-web", `{"workloadSelector":{"labels":{"app":"web"}}}`)
+	x := w.index()
+	for _, c := range []struct {
+		ns   string
+		app  string
+		want *kinds.Object
+	}{{"a", "web", selected}, {"a", "api", own}, {"b", "web", root}, {"b", "api", root}} {
+		if got := scope.SidecarFor(x, c.ns, map[string]string{"app": c.app, "x": "y"}); got != c.want {
+			t.Errorf("%s %s: %v", c.ns, c.app, got)
+		}
+	}
+	if got := scope.SidecarFor((&world{t: t}).index(), "a", nil); got != nil {
+		t.Errorf("without any: %v", got)
+	}
+}
+
+func TestRules(t *testing.T) {
+	type rule struct{ ns, name, spec string }
+	const host = "web.b.svc.cluster.local"
+	for _, c := range []struct {
+		name     string
+		rules    []rule
+		client   string
+		selected string // name of the rules whose selector matches
+		want     string // names, in order
+	}{
+		{"none", nil, "a", "", ""},
+		{"client's own first", []rule{{"a", "client", `{"host":"web.b.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}, {"istio-system", "root", `{"host":"*"}`}}, "a", "", "client"},
+		{"then the service's", []rule{{"b", "service", `{"host":"web"}`}, {"istio-system", "root", `{"host":"web.b.svc.cluster.local"}`}}, "a", "", "service"},
+		{"then the root namespace's", []rule{{"c", "other", `{"host":"web.b.svc.cluster.local"}`}, {"istio-system", "root", `{"host":"*.local"}`}}, "a", "", "root"},
+		{"a short name is of its own namespace", []rule{{"a", "client", `{"host":"web"}`}}, "a", "", ""},
+		{"a client's wildcard before the service's exact host", []rule{{"a", "client", `{"host":"*.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}}, "a", "", "client"},
+		{"the root namespace's own clients", []rule{{"istio-system", "root", `{"host":"web.b.svc.cluster.local"}`}, {"b", "service", `{"host":"web"}`}}, "istio-system", "", "service"},
+		{"exact before wildcard", []rule{{"b", "a-wild", `{"host":"*.b.svc.cluster.local"}`}, {"b", "exact", `{"host":"web"}`}}, "a", "", "exact"},
+		{"the longer wildcard", []rule{{"b", "a-short", `{"host":"*.local"}`}, {"b", "long", `{"host":"*.b.svc.cluster.local"}`}, {"b", "z-any", `{"host":"*"}`}}, "a", "", "long"},
+		{"one host twice is merged by age and name", []rule{{"b", "y", `{"host":"web.b.svc.cluster.local"}`}, {"b", "x", `{"host":"web"}`}}, "a", "", "x y"},
+		{"not exported", []rule{{"b", "service", `{"host":"web","exportTo":["."]}`}, {"istio-system", "root", `{"host":"*"}`}}, "a", "", "root"},
+		{"exported to the client", []rule{{"b", "service", `{"host":"web","exportTo":["a"]}`}}, "a", "", "service"},
+		{"not exported exact leaves the wildcard", []rule{{"b", "exact", `{"host":"web","exportTo":["c"]}`}, {"b", "wild", `{"host":"*.b.svc.cluster.local"}`}}, "a", "", "wild"},
+		{"a selector that matches", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", "picky"},
+		{"a selector that does not", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "", "all"},
+		{"a selector in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{t: t}
+			s := w.service("b", host)
+			var selected []*kinds.Object
+			for _, r := range c.rules {
+				if o := w.object(kinds.DestinationRule, r.ns, r.name, r.spec); r.name == c.selected {
+					selected = append(selected, o)
+				}
+			}
+			var got []string
+			for o := range w.index().Rules(c.client, s, frozen.Of(selected...)).All {
+				got = append(got, o.Name)
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestGateways: which VirtualServices a Gateway gets, in order.
+func TestGateways(t *testing.T) {
+	w := &world{t: t}
+	w.object(kinds.VirtualService, "a", "one", `{"hosts":["x"],"gateways":["gw"]}`)
+	w.object(kinds.VirtualService, "b", "two", `{"hosts":["x"],"gateways":["a/gw","mesh"]}`)
+	w.object(kinds.VirtualService, "b", "three", `{"hosts":["x"],"gateways":["a/gw"],"exportTo":["."]}`)
+	w.object(kinds.VirtualService, "b", "four", `{"hosts":["x"]}`)
+	w.object(kinds.VirtualService, "b", "delegate", `{"gateways":["a/gw"]}`)
+	x := w.index()
+	name := func(list []*scope.VirtualService) (out []string) {
+		for _, v := range list {
+			out = append(out, v.Name)
+		}
+		return out
+	}
+	if got := name(x.OfGateway("a/gw", "istio-system")); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("gateway: %v", got)
+	}
+	if got := name(x.OfGateway("a/gw", "b")); !slices.Equal(got, []string{"one", "three", "two"}) {
+		t.Errorf("gateway in b: %v", got)
+	}
+	if got := name(x.Of("c", nil).Egress[0].VirtualServices); !slices.Equal(got, []string{"four", "two"}) {
+		t.Errorf("mesh: %v", got)
+	}
+}
+
+// TestDelegateKeepsItsPointer: a VirtualService made of several is made anew only when one of them changes.
+func TestDelegateKeepsItsPointer(t *testing.T) {
+	w := &world{t: t}
+	w.object(kinds.VirtualService, "a", "root", `{"hosts":["x"],"http":[{"delegate":{"name":"child"}}]}`)
+	w.object(kinds.VirtualService, "a", "child", `{"http":[{"route":[{"destination":{"host":"web"}}]}]}`)
+	first := w.index()
+	whole := func(x *scope.Index) *kinds.Object { return x.Of("a", nil).Egress[0].VirtualServices[0].Object }
+	w.object(kinds.VirtualService, "b", "z-other", `{"hosts":["y"]}`)
+	second := scope.NewIndex(w.index().Snapshot, first)
+	if whole(first) != whole(second) || whole(second).Name != "root" {
+		t.Error("it was made anew")
+	}
+	w.objects[1] = nil
+	w.objects = slices.DeleteFunc(w.objects, func(o *kinds.Object) bool { return o == nil })
+	w.object(kinds.VirtualService, "a", "child", `{"http":[{"timeout":"1s","route":[{"destination":{"host":"web"}}]}]}`)
+	if whole(scope.NewIndex(w.index().Snapshot, second)) == whole(second) {
+		t.Error("it was not made anew")
+	}
+}
+
+func TestForeign(t *testing.T) {
+	w := &world{t: t}
+	w.object(kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"app":"web"}},{"uri":{"prefix":"/"}},{"sourceLabels":{"app":"web","v":"1"}}]}],"tcp":[{"match":[{"sourceLabels":{"app":"api"}}]}]}`)
+	w.object(kinds.VirtualService, "a", "w", `{"hosts":["x"],"http":[{"match":[{"uri":{"prefix":"/"}}]}]}`)
+	x := w.index()
+	if n := len(x.Sourced()); n != 1 {
+		t.Fatalf("%d VirtualServices with source labels", n)
+	}
+	v := x.Sourced()[0].Spec
+	for labels, want := range map[string]string{"web": "2 3 ", "api": "0 2 ", "": "0 2 3 "} {
+		if got := scope.Foreign(v, map[string]string{"app": labels}); got != want {
+			t.Errorf("%s: %q, want %q", labels, got, want)
+		}
+	}
+	if got := scope.Foreign(v, map[string]string{"app": "web", "v": "1"}); got != "3 " {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,251 @@
+package snapshot_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+var (
+	web     = registry.ServiceKey{Namespace: "a", Host: "web.a.svc.cluster.local"}
+	webPod  = registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}
+	website = registry.Service{Host: web.Host, Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"}, Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+)
+
+func endpoint(address string, change ...func(*registry.Endpoint)) *registry.Endpoint {
+	e := &registry.Endpoint{Address: address, Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web", TLSMode: "istio", HealthKnown: true}
+	for _, c := range change {
+		c(e)
+	}
+	return e
+}
+
+func pod(change ...func(*registry.Workload)) *registry.Workload {
+	w := &registry.Workload{WorkloadKey: webPod, Addresses: []string{"10.1.0.1"}, Labels: map[string]string{"app": "web"}, Identity: "spiffe://cluster.local/ns/a/sa/web"}
+	for _, c := range change {
+		c(w)
+	}
+	return w
+}
+
+func service(change ...func(*registry.Service)) *registry.Service {
+	s := website
+	for _, c := range change {
+		c(&s)
+	}
+	return &s
+}
+
+// TestDelta: how much a commit says to be different, after a world with one service, two endpoints and one pod.
+func TestDelta(t *testing.T) {
+	headless := func(s *registry.Service) { s.Headless, s.Resolution = true, registry.Passthrough }
+	eps := func(list ...*registry.Endpoint) registry.Changes {
+		return registry.Changes{Endpoints: map[registry.ServiceKey][]*registry.Endpoint{web: list}}
+	}
+	workload := func(w *registry.Workload) registry.Changes {
+		return registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: w}}
+	}
+	one, two := endpoint("10.1.0.1"), endpoint("10.1.0.2")
+	for _, c := range []struct {
+		name      string
+		service   *registry.Service
+		changes   registry.Changes
+		full      bool
+		endpoints bool
+		workloads bool
+		trigger   string
+	}{
+		{name: "nothing", service: service()},
+		{name: "health", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true, trigger: "endpoint"},
+		{name: "weight", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })), endpoints: true, trigger: "endpoint"},
+		{name: "a known workload stays away", service: service(), changes: eps(two), endpoints: true, trigger: "endpoint"},
+		{name: "an unknown address goes", service: service(), changes: eps(one), full: true, endpoints: true, trigger: "proxy"},
+		{name: "an unknown address comes", service: service(), changes: eps(one, two, endpoint("10.1.0.3")), full: true, endpoints: true, trigger: "proxy"},
+		{
+			name: "an address comes together with its workload", service: service(), endpoints: true, workloads: true, trigger: "endpoint",
+			changes: registry.Changes{
+				Endpoints: eps(one, two, endpoint("10.1.0.3")).Endpoints,
+				Workloads: workload(pod(func(w *registry.Workload) { w.Addresses = []string{"10.1.0.1", "10.1.0.3"} })).Workloads,
+			},
+		},
+		{
+			name: "without selector an address comes", service: service(func(s *registry.Service) { s.Selector = nil }),
+			changes: eps(one, two, endpoint("10.1.0.1", func(e *registry.Endpoint) { e.ServicePort = "more" })), full: true, endpoints: true, trigger: "proxy",
+		},
+		{
+			name: "without selector a port moves", service: service(func(s *registry.Service) { s.Selector = nil }),
+			changes: eps(endpoint("10.1.0.1", func(e *registry.Endpoint) { e.Port = 9090 }), two), full: true, endpoints: true, trigger: "proxy",
+		},
+		{
+			name: "a service account comes", service: service(), full: true, endpoints: true, trigger: "endpoint",
+			changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Identity = "spiffe://cluster.local/ns/a/sa/canary" })),
+		},
+		{name: "headless: an address changes", service: service(headless), changes: eps(one, endpoint("10.1.0.9")), full: true, endpoints: true, trigger: "headlessendpoint"},
+		{name: "headless: health", service: service(headless), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true, trigger: "endpoint"},
+		{name: "headless: mTLS ends", service: service(headless), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.TLSMode = "" })), full: true, endpoints: true, trigger: "endpoint"},
+		{name: "resolved by DNS", service: service(func(s *registry.Service) { s.Resolution = registry.DNS }), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })), full: true, endpoints: true, trigger: "endpoint"},
+		{name: "workload labels", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Labels = map[string]string{"app": "api"} })), workloads: true, trigger: "proxy"},
+		{name: "workload identity", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Identity = "other" })), workloads: true, trigger: "proxy"},
+		{name: "workload ports", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Ports = map[string]uint32{"http": 1} })), workloads: true, trigger: "proxy"},
+		{name: "workload owner", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Owner = "deployment" })), workloads: true, trigger: "proxy"},
+		{name: "workload readiness", service: service(), changes: workload(pod(func(w *registry.Workload) { w.Ready = true }))},
+		{name: "workload gone", service: service(), changes: workload(nil), workloads: true, trigger: "proxy"},
+		{name: "service gone", service: service(), changes: registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: nil}}, full: true, trigger: "service"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+			b.ApplyRegistry(registry.Changes{
+				Services: map[registry.ServiceKey]*registry.Service{web: c.service}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{web: {one, two}},
+				Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: pod()},
+			})
+			if first := b.Commit(time.Time{}); !first.Delta.Full || first.Revision != 1 {
+				t.Fatalf("first: %+v", first.Delta)
+			}
+			b.ApplyRegistry(c.changes)
+			received := time.Unix(7, 0)
+			d := b.Commit(received).Delta
+			if d.Full != c.full || (len(d.Endpoints) > 0) != c.endpoints || (len(d.Workloads) > 0) != c.workloads || !d.Received.Equal(received) {
+				t.Errorf("delta %+v", d)
+			}
+			if c.trigger == "" && len(d.Triggers) != 0 || c.trigger != "" && d.Triggers[c.trigger] == 0 {
+				t.Errorf("triggers %v", d.Triggers)
+			}
+			if (len(d.Causes) > 0) != (c.trigger != "") {
+				t.Errorf("causes %v", d.Causes)
+			}
+		})
+	}
+}
+
+func virtual(ns, name string, created int64) *kinds.Object {
+	o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name}, Spec: &networkingv1.VirtualService{Hosts: []string{name}}}
+	if created > 0 {
+		o.Created = time.Unix(created, 0)
+	}
+	return o
+}
+
+func change(o *kinds.Object) kinds.Change { return kinds.Change{Key: o.Key, Object: o} }
+
+// TestFrozen: a Snapshot stays as it is while others follow.
+func TestFrozen(t *testing.T) {
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+	x, y := virtual("a", "x", 2), virtual("a", "y", 1)
+	b.Apply([]kinds.Change{change(x), change(y)})
+	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: service()}, Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: pod()}})
+	first := b.Commit(time.Time{})
+	b.Apply([]kinds.Change{{Key: y.Key}, change(virtual("b", "z", 1))})
+	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web: nil}, Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: nil}})
+	second := b.Commit(time.Time{})
+
+	if got := first.Objects(kinds.VirtualService, "a"); !slices.Equal(got, []*kinds.Object{y, x}) {
+		t.Errorf("first: %v", got)
+	}
+	if first.Service(web) == nil || len(first.Services()) != 1 || len(first.ServicesByHost(web.Host)) != 1 || first.WorkloadByAddress("10.1.0.1") == nil || first.Workload(webPod) == nil {
+		t.Error("the first Snapshot lost what the second has not")
+	}
+	if got := second.Objects(kinds.VirtualService, "a"); !slices.Equal(got, []*kinds.Object{x}) {
+		t.Errorf("second: %v", got)
+	}
+	if second.Service(web) != nil || len(second.Services()) != 0 || second.WorkloadByAddress("10.1.0.1") != nil || second.Workload(webPod) != nil || second.Object(y.Key) != nil {
+		t.Error("the second Snapshot has what is gone")
+	}
+	if second.Revision != 2 || second.Delta.Triggers["config"] != 2 {
+		t.Errorf("second: revision %d, %+v", second.Revision, second.Delta)
+	}
+}
+
+// TestPrecedence: the oldest first, those without time before all, ties by name and then namespace, in whatever order they came.
+func TestPrecedence(t *testing.T) {
+	want := []*kinds.Object{virtual("b", "a", 0), virtual("a", "b", 0), virtual("b", "b", 0), virtual("a", "z", 1), virtual("a", "c", 2)}
+	for i := range want {
+		b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+		for j := range want {
+			b.Apply([]kinds.Change{change(want[(i+j*3)%len(want)])})
+		}
+		if got := b.Commit(time.Time{}).AllObjects(kinds.VirtualService); !slices.Equal(got, want) {
+			t.Errorf("from %d: %v", i, got)
+		}
+	}
+}
+
+// TestEqualObject: an object that says the same keeps its old pointer, and is no change.
+func TestEqualObject(t *testing.T) {
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+	x := virtual("a", "x", 1)
+	b.Apply([]kinds.Change{change(x)})
+	b.Commit(time.Time{})
+	again := virtual("a", "x", 1)
+	again.Position = "elsewhere.yaml:1:1"
+	b.Apply([]kinds.Change{change(again)})
+	s := b.Commit(time.Time{})
+	if s.Object(x.Key) != x || s.Delta.Full {
+		t.Errorf("%v, %+v", s.Object(x.Key), s.Delta)
+	}
+	for name, alter := range map[string]func(*kinds.Object){
+		"spec":        func(o *kinds.Object) { o.Spec = &networkingv1.VirtualService{Hosts: []string{"y"}} },
+		"labels":      func(o *kinds.Object) { o.Labels = map[string]string{"a": "b"} },
+		"annotations": func(o *kinds.Object) { o.Annotations = map[string]string{"a": "b"} },
+		"age":         func(o *kinds.Object) { o.Created = time.Unix(9, 0) },
+	} {
+		next := virtual("a", "x", 1)
+		alter(next)
+		b.Apply([]kinds.Change{change(next)})
+		if s := b.Commit(time.Time{}); s.Object(x.Key) != next || !s.Delta.Full || s.Delta.Triggers["config"] != 1 {
+			t.Errorf("%s: %+v", name, s.Delta)
+		}
+	}
+}
+
+func TestMesh(t *testing.T) {
+	m := mesh.Default()
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: m})
+	b.SetMesh(m)
+	if s := b.Commit(time.Time{}); s.Delta.Full {
+		t.Errorf("the same mesh: %+v", s.Delta)
+	}
+	other := mesh.Default()
+	b.SetMesh(other)
+	if s := b.Commit(time.Time{}); s.Mesh != other || !s.Delta.Full || s.Delta.Triggers["global"] != 1 {
+		t.Errorf("%+v", s.Delta)
+	}
+}
+
+func TestCausesAreBounded(t *testing.T) {
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+	for i := range 3 * snapshot.MaxCauses {
+		b.Apply([]kinds.Change{change(virtual("a", string(rune('a'+i)), 1))})
+	}
+	if d := b.Commit(time.Time{}).Delta; len(d.Causes) != snapshot.MaxCauses || d.Triggers["config"] != 3*snapshot.MaxCauses {
+		t.Errorf("%d causes, %v", len(d.Causes), d.Triggers)
+	}
+}
+
+// TestEndpoints: what clusters are told of a service's endpoints.
+func TestEndpoints(t *testing.T) {
+	plain := endpoint("10.1.0.3", func(e *registry.Endpoint) { e.TLSMode, e.Identity = "", "" })
+	other := endpoint("10.1.0.4", func(e *registry.Endpoint) { e.Identity = "spiffe://cluster.local/ns/a/sa/a" })
+	for _, c := range []struct {
+		list []*registry.Endpoint
+		tls  snapshot.TLS
+		ids  string
+	}{
+		{nil, snapshot.NoTLS, ""},
+		{[]*registry.Endpoint{plain}, snapshot.NoTLS, ""},
+		{[]*registry.Endpoint{endpoint("10.1.0.1"), plain}, snapshot.SomeTLS, "spiffe://cluster.local/ns/a/sa/web\n"},
+		{[]*registry.Endpoint{endpoint("10.1.0.1"), other, endpoint("10.1.0.2")}, snapshot.AllTLS, "spiffe://cluster.local/ns/a/sa/a\nspiffe://cluster.local/ns/a/sa/web\n"},
+	} {
+		b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+		b.ApplyRegistry(registry.Changes{Endpoints: map[registry.ServiceKey][]*registry.Endpoint{web: c.list}})
+		if e := b.Commit(time.Time{}).Endpoints(web); e.TLS != c.tls || e.Identities != c.ids {
+			t.Errorf("%v: %v %q", c.list, e.TLS, e.Identities)
+		}
+	}
+}

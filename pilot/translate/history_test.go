@@ -1,0 +1,273 @@
+package translate_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+const everything = node.HTTPPeerMetadata | node.NetworkMetadataExchange | node.ALPNFilter | node.HTTPStats | node.NetworkStats
+
+// people are proxies of every sort, each beside something of the pool.
+func people() map[string]*node.Proxy {
+	sidecar := func(ns, name, ip string) *node.Proxy {
+		return &node.Proxy{
+			Type: node.Sidecar, ID: name + "." + ns, Name: name, Namespace: ns, Domain: ns + ".svc.cluster.local", IPs: []string{ip}, Cluster: "Kubernetes",
+			Interception: node.Redirect, MeshID: "cluster.local", Capabilities: everything,
+		}
+	}
+	stock := sidecar("a", "pets-0", "10.1.0.5")
+	stock.Capabilities = 0
+	unpodded := sidecar("a", "bare-0", "10.1.0.7")
+	unpodded.Interception, unpodded.HTTP10 = node.TPROXY, true
+	none := sidecar("b", "none-0", "10.1.0.8")
+	none.Interception, none.Labels = node.None, map[string]string{"tier": "front"}
+	vm := sidecar("a", "vm-by-address", "10.2.0.1")
+	vm.DNSCapture, vm.DNSAutoAllocate = true, true
+	gw := sidecar("istio-system", "gw-0", "10.1.0.9")
+	gw.Type = node.Router
+	return map[string]*node.Proxy{
+		"web": sidecar("a", "web-0", "10.1.0.1"), "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock, "unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
+	}
+}
+
+// references remembers what resources of one content name, so that they are decoded once.
+type references struct {
+	mu   sync.Mutex
+	seen map[string][]string
+}
+
+func (m *references) of(t tb, typeURL string, r *envoy.Resource) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := typeURL + r.Version
+	if list, ok := m.seen[key]; ok {
+		return list
+	}
+	var list []string
+	switch typeURL {
+	case envoy.ClusterType:
+		if c := decode(t, r).(*clusterv3.Cluster); c.GetType() == clusterv3.Cluster_EDS {
+			list = []string{cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.Name)}
+		}
+	case envoy.ListenerType:
+		list = routeNames(t, decode(t, r))
+	}
+	m.seen[key] = list
+	return list
+}
+
+// picture is all that one proxy is sent, by "type name".
+type picture map[string]*envoy.Resource
+
+var (
+	clusters, listeners   = "cds ", "lds "
+	assignments, routings = "eds ", "rds "
+)
+
+func (m *references) picture(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
+	c, out := tr.Join(s, p), picture{}
+	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
+		out[clusters+r.Name] = r
+		for _, name := range m.of(t, envoy.ClusterType, r) {
+			out[assignments+name] = tr.Named(s, c, envoy.EndpointType, name)
+		}
+	}
+	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
+		out[listeners+r.Name] = r
+		for _, name := range m.of(t, envoy.ListenerType, r) {
+			out[routings+name] = tr.Named(s, c, envoy.RouteType, name)
+		}
+	}
+	return out
+}
+
+// differences lists the resources in which two pictures differ.
+func differences(a, b picture) []string {
+	var list []string
+	for k, r := range a {
+		if o := b[k]; o == nil {
+			list = append(list, k+" (only before)")
+		} else if !bytes.Equal(r.Body, o.Body) {
+			list = append(list, k)
+		}
+	}
+	for k := range b {
+		if a[k] == nil {
+			list = append(list, k+" (only after)")
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// concerned tells, as a stream does, that a proxy has to be looked at anew.
+func concerned(d *snapshot.Delta, p *node.Proxy) bool {
+	return d.Full || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
+		return p.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == p.Namespace
+	})
+}
+
+// pool is what histories are made of: the versions of each object.
+type pool struct {
+	keys     []kinds.Key
+	moving   []kinds.Key // of objects that come and go all day
+	routing  []kinds.Key // of VirtualServices, which may be made of several
+	versions map[kinds.Key][]*kinds.Object
+	meshes   []*mesh.Config
+}
+
+func readPool(t tb) *pool {
+	p := &pool{versions: map[kinds.Key][]*kinds.Object{}}
+	for _, c := range objects(t, "pool.yaml", read(t, "testdata", "pool.yaml")) {
+		if p.versions[c.Key] == nil {
+			p.keys = append(p.keys, c.Key)
+			if moving(c.Key) {
+				p.moving = append(p.moving, c.Key)
+			}
+			if c.Kind == kinds.VirtualService {
+				p.routing = append(p.routing, c.Key)
+			}
+		}
+		p.versions[c.Key] = append(p.versions[c.Key], c.Object)
+	}
+	only := mesh.Default()
+	only.OutboundTrafficPolicy.Mode = meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
+	plain := mesh.Default()
+	plain.EnableAutoMtls = wrapperspb.Bool(false)
+	p.meshes = []*mesh.Config{mesh.Default(), only, plain}
+	return p
+}
+
+// change is a kinds.Change that a failure prints readably: which version of an object comes; -1: it goes.
+type change struct {
+	kinds.Change
+	version int
+}
+
+func (c change) GoString() string { return fmt.Sprintf("%v v%d", c.Key, c.version) }
+
+// draw gives one change of one of some objects: a third of them go.
+func (p *pool) draw(keys []kinds.Key) *rapid.Generator[change] {
+	return rapid.Custom(func(t *rapid.T) change {
+		c := change{kinds.Change{Key: rapid.SampledFrom(keys).Draw(t, "key")}, -1}
+		if v := rapid.IntRange(-1, 2*len(p.versions[c.Key])-1).Draw(t, "version"); v >= 0 {
+			c.Object, c.version = p.versions[c.Key][v/2], v/2
+		}
+		return c
+	})
+}
+
+// start gives a world in which most objects are there.
+func (p *pool) start(t *rapid.T) []change {
+	var all []change
+	for _, k := range p.keys {
+		n := len(p.versions[k])
+		if v := rapid.IntRange(0, 4*n).Draw(t, "start"); v > 0 {
+			v = (v - 1) % n
+			all = append(all, change{kinds.Change{Key: k, Object: p.versions[k][v]}, v})
+		}
+	}
+	return all
+}
+
+// moving tells objects that come and go all day.
+func moving(k kinds.Key) bool {
+	return k.Kind == kinds.Pod || k.Kind == kinds.EndpointSlice || k.Kind == kinds.WorkloadEntry
+}
+
+// TestHistories applies random changes commit by commit. After each, what a long-lived Translator gives with its memo and without must be, byte for byte, what a
+// fresh one gives of a fresh world that got all objects in one batch; and what the Delta says must be enough for a stream to know what to send.
+func TestHistories(t *testing.T) {
+	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, people()
+	rapid.Check(t, func(t *rapid.T) {
+		m := p.meshes[0]
+		w, present := newWorld(t, m), map[kinds.Key]*kinds.Object{}
+		on, off := translate.New(translate.Options{Idle: 100}), translate.New(translate.Options{})
+		before := map[string]picture{}
+		sets := map[string][4]*envoy.Set{}
+
+		some := rapid.Permutation(slices.Sorted(maps.Keys(proxies))).Draw(t, "proxies")[:3]
+		step := rapid.OneOf(rapid.SliceOfN(p.draw(p.moving), 1, 3), rapid.SliceOfN(p.draw(p.routing), 1, 3), rapid.SliceOfN(p.draw(p.keys), 1, 4))
+		steps := append([][]change{p.start(t)}, rapid.SliceOfN(step, 1, 8).Draw(t, "steps")...)
+		for i, batch := range steps {
+			var changes []kinds.Change
+			for _, c := range batch {
+				changes = append(changes, c.Change)
+				if present[c.Key] = c.Object; c.Object == nil {
+					delete(present, c.Key)
+				}
+			}
+			if rapid.IntRange(0, 9).Draw(t, "mesh") == 0 {
+				m = rapid.SampledFrom(p.meshes).Draw(t, "which")
+				w.builder.SetMesh(m)
+			}
+			s := w.apply(changes...)
+
+			var all []kinds.Change
+			for _, k := range slices.SortedFunc(maps.Keys(present), func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) }) {
+				all = append(all, kinds.Change{Key: k, Object: present[k]})
+			}
+			seed := rapid.Uint64().Draw(t, "shuffle")
+			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			fresh := translate.New(translate.Options{})
+			once := newWorld(t, m).apply(all...)
+
+			for which, name := range some {
+				proxy := proxies[name]
+				want := refs.picture(t, fresh, once, proxy)
+				got := refs.picture(t, on, s, proxy)
+				if d := differences(want, got); d != nil {
+					t.Fatalf("step %d, %s: with memo, one batch (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
+				}
+				if which == 0 {
+					if d := differences(want, refs.picture(t, off, s, proxy)); d != nil {
+						t.Fatalf("step %d, %s: without memo, one batch (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
+					}
+				}
+				c := on.Join(s, proxy)
+				cds, lds := on.Wildcard(s, c, envoy.ClusterType), on.Wildcard(s, c, envoy.ListenerType)
+				now := [4]*envoy.Set{cds.Outbound, cds.Inbound, lds.Outbound, lds.Inbound}
+				if i > 0 && !concerned(&s.Delta, proxy) {
+					shown := map[string]bool{}
+					for _, k := range s.Delta.Endpoints {
+						for _, a := range on.Assignments(s, c, k) {
+							shown[assignments+a] = true
+						}
+					}
+					for _, d := range differences(before[name], got) {
+						if !shown[d] {
+							t.Fatalf("step %d, %s: %s differs, of which the delta does not speak: %+v", i, name, d, s.Delta)
+						}
+					}
+					if len(s.Delta.Workloads) == 0 && now != sets[name] {
+						t.Fatalf("step %d, %s: only endpoints changed, yet Sets are other pointers", i, name)
+					}
+				}
+				before[name], sets[name] = got, now
+			}
+		}
+		if hits, misses := off.Stats(); hits != 0 || misses == 0 {
+			t.Fatalf("without memo there were %d hits, %d misses", hits, misses)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package translate
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// TestKeys: a memo key that held a whole Snapshot would be equal to none of the next, and would keep the world alive.
+func TestKeys(t *testing.T) {
+	worlds := map[reflect.Type]bool{}
+	for _, v := range []any{snapshot.Snapshot{}, scope.Index{}, scope.Scope{}, view{}, Translator{}, sets{}} {
+		worlds[reflect.TypeOf(v)] = true
+	}
+	var holds func(typ reflect.Type, seen map[reflect.Type]bool) string
+	holds = func(typ reflect.Type, seen map[reflect.Type]bool) string {
+		if worlds[typ] {
+			return typ.String()
+		}
+		if seen[typ] {
+			return ""
+		}
+		seen[typ] = true
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Chan:
+			return holds(typ.Elem(), seen)
+		case reflect.Func:
+			return "a function"
+		case reflect.Interface:
+			return "an interface"
+		case reflect.Struct:
+			if strings.HasPrefix(typ.PkgPath(), "github.com/istiod-lite/istiod-lite/api/mesh") || strings.HasPrefix(typ.PkgPath(), "time") {
+				return ""
+			}
+			for i := range typ.NumField() {
+				f := typ.Field(i)
+				if f.Name == "Spec" || f.Name == "Kind" { // of an Object: frozen, whatever it is
+					continue
+				}
+				if h := holds(f.Type, seen); h != "" {
+					return f.Name + ": " + h
+				}
+			}
+		}
+		return ""
+	}
+	if holds(reflect.TypeOf(struct{ x []*view }{}), map[reflect.Type]bool{}) == "" {
+		t.Fatal("the test does not see a view")
+	}
+	tables := 0
+	translator := reflect.TypeOf(Translator{})
+	for i := range translator.NumField() {
+		f := translator.Field(i)
+		if !strings.HasPrefix(f.Type.String(), "*envoy.Table[") {
+			continue
+		}
+		tables++
+		get, _ := f.Type.MethodByName("Get")
+		if h := holds(get.Type.In(1), map[reflect.Type]bool{}); h != "" {
+			t.Errorf("the key of table %s holds %s", f.Name, h)
+		}
+	}
+	if tables < 10 {
+		t.Errorf("%d tables", tables)
+	}
+}
+
+// TestSetThatPanics: nobody takes a Set that could not be made for one without resources.
+func TestSetThatPanics(t *testing.T) {
+	s := &sets{made: map[setKey]*setEntry{}}
+	for range 2 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			s.get(setKey{typeURL: envoy.ClusterType}, func() *envoy.Set { panic("broken") })
+		}()
+	}
+	if done := s.finished(); len(done) != 0 {
+		t.Errorf("finished: %v", done)
+	}
+}
+
+func TestSetIsMadeOnce(t *testing.T) {
+	s := &sets{made: map[setKey]*setEntry{}}
+	var mu sync.Mutex
+	made := 0
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			s.get(setKey{typeURL: envoy.ClusterType}, func() *envoy.Set {
+				mu.Lock()
+				defer mu.Unlock()
+				made++
+				return envoy.NewSet(nil)
+			})
+			s.finished()
+		})
+	}
+	wg.Wait()
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
+}

@@ -1,0 +1,182 @@
+package translate_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry/aggregate"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
+)
+
+// tb is what helpers need of a *testing.T or a *rapid.T.
+type tb interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+// world is the way from YAML to Snapshots, without files and time.
+type world struct {
+	t        tb
+	registry *aggregate.Registry
+	builder  *snapshot.Builder
+}
+
+func newWorld(t tb, m *mesh.Config) *world {
+	return &world{t, aggregate.New(kube.New(kube.Options{Cluster: "Kubernetes"}), serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"})), snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m})}
+}
+
+func objects(t tb, name string, yaml []byte) []kinds.Change {
+	t.Helper()
+	var changes []kinds.Change
+	decoded := validation.Decode(limits.Default(), name, yaml)
+	if decoded.Broken != nil {
+		t.Fatal(decoded.Broken)
+	}
+	for _, d := range decoded.Documents {
+		if d.Object == nil {
+			t.Fatal(d.Findings)
+		}
+		changes = append(changes, kinds.Change{Key: d.Key, Object: d.Object})
+	}
+	return changes
+}
+
+func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
+	w.builder.ApplyRegistry(w.registry.Apply(changes))
+	w.builder.Apply(changes)
+	return w.builder.Commit(time.Time{})
+}
+
+func read(t tb, path ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func proxy(t tb, data []byte) *node.Proxy {
+	t.Helper()
+	n := &corev3.Node{}
+	if err := protojson.Unmarshal(data, n); err != nil {
+		t.Fatal(err)
+	}
+	p, err := node.Parse(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// config is everything that a proxy is sent, as an Envoy that follows its references would ask for it: type, name, resource.
+type config map[string]map[string]*envoy.Resource
+
+func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
+	t.Helper()
+	c := tr.Join(s, p)
+	out := config{"cds": {}, "eds": {}, "lds": {}, "rds": {}}
+	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
+		out["cds"][r.Name] = r
+		if m := decode(t, r).(*clusterv3.Cluster); m.GetType() == clusterv3.Cluster_EDS {
+			name := cmp.Or(m.GetEdsClusterConfig().GetServiceName(), m.Name)
+			out["eds"][name] = tr.Named(s, c, envoy.EndpointType, name)
+		}
+	}
+	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
+		out["lds"][r.Name] = r
+		for _, name := range routeNames(t, decode(t, r)) {
+			out["rds"][name] = tr.Named(s, c, envoy.RouteType, name)
+		}
+	}
+	return out
+}
+
+// routeNames lists what the connection managers of a listener ask for by RDS.
+func routeNames(t tb, m proto.Message) []string {
+	t.Helper()
+	l := m.(*listenerv3.Listener)
+	chains := l.FilterChains
+	if l.DefaultFilterChain != nil {
+		chains = append(chains[:len(chains):len(chains)], l.DefaultFilterChain)
+	}
+	var list []string
+	for _, c := range chains {
+		for _, f := range c.Filters {
+			h := &hcmv3.HttpConnectionManager{}
+			if f.GetTypedConfig().MessageIs(h) {
+				if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
+					t.Fatal(err)
+				}
+				if h.GetRds() != nil {
+					list = append(list, h.GetRds().RouteConfigName)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func decode(t tb, r *envoy.Resource) proto.Message {
+	t.Helper()
+	var a anypb.Any
+	if err := proto.Unmarshal(r.Body, &a); err != nil {
+		t.Fatal(err)
+	}
+	m, err := a.UnmarshalNew()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// lenient knows types that this program does not link as empty messages.
+type lenient struct{ *protoregistry.Types }
+
+func (l lenient) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	if t, err := l.Types.FindMessageByURL(url); err == nil {
+		return t, nil
+	}
+	return (&emptypb.Empty{}).ProtoReflect().Type(), nil
+}
+
+func asJSON(t tb, r *envoy.Resource) any {
+	t.Helper()
+	var a anypb.Any
+	if err := proto.Unmarshal(r.Body, &a); err != nil {
+		t.Fatal(err)
+	}
+	b, err := protojson.MarshalOptions{Resolver: lenient{protoregistry.GlobalTypes}}.Marshal(&a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
