@@ -192,7 +192,7 @@ func targets(x *scope.Index, p *node.Proxy, w *registry.Workload, addresses []st
 				continue
 			}
 			for i := range s.Ports {
-				if t := targetPort(&s.Ports[i], w); t != 0 && s.Ports[i].Protocol != registry.UDP {
+				if t := targetPort(&s.Ports[i], w); t != 0 {
 					found = append(found, Target{s, s.Ports[i].Number, t, frozen.List[*kinds.Object]{}})
 				}
 			}

@@ -127,14 +127,14 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestTargets: named ports are those of the workload's containers; what it does not have, and UDP, is left out.
+// TestTargets: named ports are those of the workload's containers; what it does not have is left out.
 func TestTargets(t *testing.T) {
 	p := cohort.Of(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
 	var got []string
 	for x := range p.Inbound.Targets.All {
 		got = append(got, fmt.Sprintf("%s:%d>%d", x.Service.Name, x.Port, x.Target))
 	}
-	if want := []string{"web:80>8080", "web:443>8443", "web:90>90"}; !slices.Equal(got, want) {
+	if want := []string{"web:80>8080", "web:443>8443", "web:53>53", "web:90>90"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

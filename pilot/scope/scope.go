@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -25,13 +26,13 @@ type Scope struct {
 // Service is a service with those of its ports that are imported.
 type Service struct {
 	*registry.Service
-	only uint32 // the one port that an egress listener imports; 0: all
+	only []uint32 // the ports that egress listeners import; nil: all
 }
 
 // Ports calls yield for each imported port.
 func (s Service) Imported(yield func(*registry.Port) bool) {
 	for i := range s.Service.Ports {
-		if p := &s.Service.Ports[i]; (s.only == 0 || s.only == p.Number) && !yield(p) {
+		if p := &s.Service.Ports[i]; (s.only == nil || slices.Contains(s.only, p.Number)) && !yield(p) {
 			return
 		}
 	}
@@ -141,7 +142,7 @@ func (s *Scope) importHosts(spec *networkingv1.Sidecar) {
 				if svc.Port(port) == nil {
 					continue
 				}
-				svc.only = port
+				svc.only = []uint32{port}
 			}
 			if i, ok := seen[svc.Host]; ok {
 				if svc.Namespace == s.Namespace {
@@ -214,9 +215,12 @@ func (s *Scope) collect() {
 			s.services = append(s.services, svc)
 			return
 		}
-		if have := &s.services[i]; have.only != svc.only {
-			have.only = 0 // two listeners import different ports: clusters for all of them
+		have := &s.services[i]
+		if have.only == nil || svc.only == nil {
+			have.only = nil
+			return
 		}
+		have.only = append(slices.Clip(have.only), svc.only...)
 	}
 	for _, e := range s.Egress {
 		for _, svc := range e.Services {
@@ -226,13 +230,20 @@ func (s *Scope) collect() {
 	if s.Sidecar != nil {
 		for _, e := range s.Egress {
 			for _, v := range e.VirtualServices {
-				for host := range Destinations(v.Spec) {
+				for host, port := range Destinations(v.Spec) {
 					host = names.FQDN(host, v.Namespace, s.Index.Domain)
-					if _, ok := at[host]; !ok {
-						if svc := s.implied(host, v.Namespace); svc != nil {
-							add(Service{Service: svc})
-						}
+					svc := s.implied(host, v.Namespace)
+					if i, ok := at[host]; ok {
+						svc = s.services[i].Service
 					}
+					if svc == nil {
+						continue
+					}
+					imported := Service{Service: svc}
+					if port != 0 {
+						imported.only = []uint32{port}
+					}
+					add(imported)
 				}
 			}
 		}
@@ -254,34 +265,37 @@ func (s *Scope) implied(host, ns string) *registry.Service {
 	return found
 }
 
-// Destinations calls yield for each host that a VirtualService sends traffic to, as written.
-func Destinations(v *networkingv1.VirtualService) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
+// Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port there, 0 where it does not say.
+func Destinations(v *networkingv1.VirtualService) func(yield func(host string, port uint32) bool) {
+	return func(yield func(string, uint32) bool) {
+		to := func(d *networkingv1alpha3.Destination) bool {
+			return d == nil || yield(d.Host, d.GetPort().GetNumber())
+		}
 		for _, h := range v.Http {
 			for _, r := range h.Route {
-				if !yield(r.GetDestination().GetHost()) {
+				if !to(r.Destination) {
 					return
 				}
 			}
-			if h.Mirror != nil && !yield(h.Mirror.Host) {
+			if !to(h.Mirror) {
 				return
 			}
 			for _, m := range h.Mirrors {
-				if !yield(m.GetDestination().GetHost()) {
+				if !to(m.Destination) {
 					return
 				}
 			}
 		}
 		for _, t := range v.Tls {
 			for _, r := range t.Route {
-				if !yield(r.GetDestination().GetHost()) {
+				if !to(r.Destination) {
 					return
 				}
 			}
 		}
 		for _, t := range v.Tcp {
 			for _, r := range t.Route {
-				if !yield(r.GetDestination().GetHost()) {
+				if !to(r.Destination) {
 					return
 				}
 			}

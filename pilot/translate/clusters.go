@@ -227,7 +227,7 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 			sni = t.Sni
 		}
 		if len(t.SubjectAltNames) > 0 {
-			ids = t.SubjectAltNames
+			ids = k.everywhere(t.SubjectAltNames)
 		}
 		destinationrule.SetTLS(c, options, t, destinationrule.TLSOptions{
 			Router: k.router, HTTP2: http2, MTLS: mtls.Upstream(sni, ids, http2, k.capabilities.Has(node.NetworkMetadataExchange)),
@@ -260,9 +260,14 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 
 // peers are the SPIFFE IDs that may answer for the service, sorted.
 func (k clusterKey) peers() []string {
-	ids := append(strings.Fields(k.identities), k.service.ServiceAccounts...)
+	return k.everywhere(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
+}
+
+// everywhere gives identities with those that they have in the trust domains that the mesh's goes by as well, sorted.
+func (k clusterKey) everywhere(ids []string) []string {
 	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
-	for _, id := range ids[:len(ids):len(ids)] {
+	ids = slices.Clip(ids)
+	for _, id := range ids {
 		if rest, ok := strings.CutPrefix(id, own); ok {
 			for _, alias := range k.mesh.GetTrustDomainAliases() {
 				ids = append(ids, "spiffe://"+alias+"/"+rest)
@@ -281,7 +286,7 @@ func clusterMetadata(k clusterKey) *corev3.Metadata {
 	if k.subset != "" {
 		m["subset"] = envoy.Text(k.subset)
 	}
-	if k.service.MeshExternal {
+	if k.service.MeshExternal && k.subset == "" {
 		m["external"] = structpb.NewBoolValue(true)
 	}
 	return envoy.IstioMetadata(m)

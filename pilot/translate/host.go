@@ -37,12 +37,31 @@ func buildHost(k hostKey) *envoy.Resource {
 		h = virtualservice.AllowAny(k.fallback, k.mesh.AttemptCount())
 	}
 	if k.gateway {
-		slices.Sort(h.Domains)
+		slices.SortFunc(h.Domains, exactFirst)
+	}
+	if k.nothing() {
+		h.IncludeRequestAttemptCount = false
 	}
 	if k.tls {
 		h.RequireTls = routev3.VirtualHost_ALL
 	}
 	return envoy.NewResource(k.route+"/"+k.name, h)
+}
+
+// nothing tells the virtual host of a gateway that has no other.
+func (k hostKey) nothing() bool {
+	return k.fallback == "" && k.service == nil && k.virtual.Empty() && !k.gateway
+}
+
+// exactFirst orders hosts: those that are exact before patterns, then by name.
+func exactFirst(a, b string) int {
+	if x, y := strings.HasPrefix(a, "*"), strings.HasPrefix(b, "*"); x != y {
+		if x {
+			return 1
+		}
+		return -1
+	}
+	return strings.Compare(a, b)
 }
 
 // routes tells whether VirtualServices give a virtual host any route.

@@ -43,7 +43,7 @@ type workloadPort struct {
 func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	var served []workloadPort
 	for t := range c.Targets.All {
-		if t.Service.Port(t.Port).Protocol == registry.UDP || t.Target == uint32(v.Mesh.GetProxyInboundListenPort()) {
+		if t.Target == uint32(v.Mesh.GetProxyInboundListenPort()) {
 			continue
 		}
 		i := slices.IndexFunc(served, func(p workloadPort) bool { return p.target == t.Target })
@@ -73,6 +73,13 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	return served
 }
 
+func loopbackOf(c cohort.Inbound) string {
+	if !c.IPv4 {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
 func inboundWildcard(c cohort.Inbound) string {
 	if !c.IPv4 {
 		return "::"
@@ -85,11 +92,7 @@ func (v *view) localEndpoint(c cohort.Inbound, port uint32) string {
 	if v.Mesh.InboundPassthrough() {
 		return ""
 	}
-	host := "127.0.0.1"
-	if !c.IPv4 {
-		host = "::1"
-	}
-	return net.JoinHostPort(host, strconv.FormatUint(uint64(port), 10))
+	return net.JoinHostPort(loopbackOf(c), strconv.FormatUint(uint64(port), 10))
 }
 
 // ingressPorts are the ports of a Sidecar's ingress listeners: they replace what services say.
@@ -100,7 +103,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 		p := workloadPort{
 			target: n, port: n, host: c.Ingress.Name + "." + c.Ingress.Namespace, protocol: portProtocol(l.GetPort().GetProtocol(), registry.TCP),
 			ingress: c.Ingress, bind: l.Bind, real: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
-			endpoint: defaultEndpoint(l.DefaultEndpoint, c.Address),
+			endpoint: defaultEndpoint(l.DefaultEndpoint, c),
 		}
 		if p.bind == "" {
 			p.bind = c.Address
@@ -114,7 +117,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 }
 
 // defaultEndpoint is where an ingress listener sends to, if that is a place of the workload's own: a unix socket, loopback, or (as 0.0.0.0) the proxy's address.
-func defaultEndpoint(written, address string) string {
+func defaultEndpoint(written string, c cohort.Inbound) string {
 	if strings.HasPrefix(written, "unix://") {
 		return written
 	}
@@ -123,10 +126,10 @@ func defaultEndpoint(written, address string) string {
 		return ""
 	}
 	switch host {
-	case "127.0.0.1", "::1":
-		return written
+	case "127.0.0.1", "::1": // of whichever family the proxy has
+		return net.JoinHostPort(loopbackOf(c), port)
 	case "0.0.0.0", "::":
-		return net.JoinHostPort(address, port)
+		return net.JoinHostPort(c.Address, port)
 	}
 	return ""
 }
@@ -166,6 +169,8 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 		CleanupInterval:      &durationpb.Duration{Seconds: forever},
 		UpstreamBindConfig:   inboundSource(k.ipv6),
+
+		UpstreamConnectionOptions: keepalive(k.mesh),
 	}
 	meta := serviceMetadata(slices.Collect(k.services.All)...)
 	if o := destinationrule.Object(k.rules); o != nil && o.Spec.(*networkingv1.DestinationRule).TrafficPolicy != nil {

@@ -132,11 +132,6 @@ func (v *view) sidecarHosts(c cohort.Scope, name string) []*envoy.Resource {
 		}
 	}
 	// What a VirtualService says comes before what is so by default, also where both claim a name.
-	for _, f := range found {
-		if f.virtual != nil {
-			b.addService(f.service.Service, f.port, f.virtual, n.Host != "")
-		}
-	}
 	if n.Host == "" && n.Port != 0 {
 		for _, vs := range e.VirtualServices {
 			for _, h := range vs.Hosts {
@@ -145,6 +140,11 @@ func (v *view) sidecarHosts(c cohort.Scope, name string) []*envoy.Resource {
 					b.addVirtual(h, vs)
 				}
 			}
+		}
+	}
+	for _, f := range found {
+		if f.virtual != nil {
+			b.addService(f.service.Service, f.port, f.virtual, n.Host != "")
 		}
 	}
 	for _, f := range found {
@@ -439,7 +439,7 @@ func merged(keys []*hostKey) []*hostKey {
 		port    uint32
 		tls     bool
 	}
-	slices.SortStableFunc(keys, func(a, b *hostKey) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(keys, func(a, b *hostKey) int { return exactFirst(a.name, b.name) })
 	first := map[content]*hostKey{}
 	var out []*hostKey
 	for _, k := range keys {

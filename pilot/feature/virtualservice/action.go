@@ -46,7 +46,7 @@ func (o Options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 			DisableShadowHostSuffixAppend: true,
 		})
 	}
-	if to, weights := destinations(h); len(to) == 1 {
+	if to, weights := destinations(h); len(h.Route) == 1 {
 		cluster := o.cluster(to[0].Destination)
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: cluster}
 		if host := headers(to[0].Headers).route(r); host != "" {
