@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
@@ -89,6 +92,9 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		if c.Object == nil {
 			delete(w.objects, c.Key)
 		} else {
+			if d, ok := unread(c.Object); ok {
+				w.logger.Warn("finding", "finding", d.String())
+			}
 			w.objects[c.Key] = c.Object
 		}
 	}
@@ -218,11 +224,32 @@ func (w *world) Objects() []*kinds.Object {
 	return list
 }
 
-// Findings gives what is wrong with the mesh configuration.
+// Findings gives what is wrong with the mesh configuration, and which objects have no effect yet.
 func (w *world) Findings() []diag.Diagnostic {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"])
+	var objects []diag.Diagnostic
+	for _, o := range w.objects {
+		if d, ok := unread(o); ok {
+			objects = append(objects, d)
+		}
+	}
+	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
+	})
+	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], objects)
+}
+
+// unread says where an object stands that translation does not read, or not whole.
+func unread(o *kinds.Object) (diag.Diagnostic, bool) {
+	d, ok := translate.Unread(o)
+	if part := strings.Split(o.Position, ":"); ok && len(part) > 2 {
+		at := len(part) - 2
+		d.File = strings.Join(part[:at], ":")
+		d.Line, _ = strconv.Atoi(part[at])
+		d.Column, _ = strconv.Atoi(part[at+1])
+	}
+	return d, ok
 }
 
 func (w *world) registryCounts() counts {

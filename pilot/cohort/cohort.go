@@ -57,6 +57,7 @@ type Outbound struct {
 	HTTP10        bool
 	Unprivileged  bool
 	Tags          Tags
+	Guarded       bool // of a router: policies select it that are not translated
 }
 
 // Tags are the literals that traces of a workload carry.
@@ -77,6 +78,7 @@ type Inbound struct {
 	Ingress      *kinds.Object // a Sidecar with ingress listeners: they replace the services' chains
 	Address      string        // the proxy's address, only where an ingress listener names it
 	Peer         frozen.List[*kinds.Object]
+	Guarded      bool // policies select the workload that are not translated
 }
 
 // Target is one port of one service that the proxy's workload serves.
@@ -120,6 +122,7 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	targets := targets(x, p, w, addresses)
 	if p.Type == node.Router {
 		k.Scope.Gateways = gateways(x, w.Labels)
+		k.Outbound.Guarded = guarded(x, p.Namespace, w.Labels)
 		k.Scope.Targets = targets
 		return k
 	}
@@ -127,6 +130,7 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	k.Inbound = Inbound{
 		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Peer: PeerAuthentications(x, p.Namespace, w.Labels),
+		Guarded: guarded(x, p.Namespace, w.Labels),
 	}
 	if s := k.Scope.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
@@ -278,4 +282,23 @@ func selected(x *scope.Index, kind *kinds.Kind, namespaces []string, labels map[
 		}
 	}
 	return frozen.Of(found...)
+}
+
+// guarded tells that an authorization policy selects a workload, or one on the tokens of its requests: in its namespace or in the root namespace. Policies that only
+// log guard nothing.
+func guarded(x *scope.Index, namespace string, labels map[string]string) bool {
+	for _, ns := range []string{namespace, x.RootNamespace()} {
+		for _, o := range x.Objects(kinds.AuthorizationPolicy, ns) {
+			spec := o.Spec.(*securityv1.AuthorizationPolicy)
+			if spec.Action != securityv1.AuthorizationPolicy_AUDIT && scope.Selects(spec.GetSelector().GetMatchLabels(), labels) {
+				return true
+			}
+		}
+		for _, o := range x.Objects(kinds.RequestAuthentication, ns) {
+			if scope.Selects(o.Spec.(*securityv1.RequestAuthentication).GetSelector().GetMatchLabels(), labels) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -87,6 +87,7 @@ func (v *view) gatewayListeners(c cohort.Proxy) *envoy.Set {
 	var out []*envoy.Resource
 	for _, s := range v.servers(c.Scope) {
 		k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: s.bind, port: s.target, route: s.route(), http: portProtocol(s.Port.Protocol, registry.HTTP)}
+		k.guarded = c.Outbound.Guarded
 		if k.bind == "" {
 			k.bind, k.dual = wildcard(c.Scope), c.Scope.IPv4 && c.Scope.IPv6
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -41,6 +42,7 @@ type surroundings struct {
 	capabilities node.Capabilities
 	tags         cohort.Tags
 	http10       bool
+	guarded      bool // nothing is to pass
 }
 
 // connectionManager makes the HTTP connection manager of one chain. Its routes come by RDS (route is their name) or with it (inline).
@@ -111,6 +113,9 @@ func (e surroundings) httpFilters(d direction, p registry.Protocol) []*hcmv3.Htt
 	var f []*hcmv3.HttpFilter
 	if e.capabilities.Has(node.HTTPPeerMetadata) {
 		f = append(f, &hcmv3.HttpFilter{Name: "istio.metadata_exchange", ConfigType: typed(peerMetadata(d))})
+	}
+	if e.guarded && d != outbound {
+		f = append(f, authz.RefuseHTTP())
 	}
 	if p == registry.GRPCWeb {
 		f = append(f, httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{}))

@@ -42,6 +42,7 @@ func (v *view) inboundListeners(c cohort.Inbound) *envoy.Set {
 		return envoy.NewSet(nil)
 	}
 	k := inboundKey{surroundings: v.surroundings(c.Capabilities, c.Tags, c.HTTP10), peer: c.Peer}
+	k.guarded = c.Guarded
 	var out []*envoy.Resource
 	var captured []workloadPort
 	for _, p := range v.workloadPorts(c) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 )
 
@@ -17,6 +18,9 @@ func (e surroundings) tcpFilters(d direction, cluster string, mongo bool, longes
 	var f []*listenerv3.Filter
 	if d == inbound {
 		f = e.exchange(f)
+		if e.guarded {
+			f = append(f, authz.RefuseTCP())
+		}
 	}
 	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.NetworkStats) {
 		f = append(f, rawNetworkFilter("istio.stats", statsConfig()))

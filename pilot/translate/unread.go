@@ -1,0 +1,43 @@
+package translate
+
+import (
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Unread says what of an object has no effect, or not the one that its author meant, for translation does not read it yet. false: all of it is read.
+func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
+	d := diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Object: o.String()}
+	switch o.Kind {
+	case kinds.AuthorizationPolicy, kinds.RequestAuthentication:
+		d.Message, d.Fix = "this version cannot enforce it, so every request to the workloads that it selects is refused", "remove it to let requests through without it"
+	case kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig, kinds.WorkloadGroup,
+		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy:
+		d.Message = "this version reads it and does nothing with it"
+	case kinds.Gateway:
+		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
+			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() {
+				d.Field, d.Message = "spec.servers", "this version opens plain HTTP servers alone: port "+s.GetPort().GetName()+" stays closed"
+				return d, true
+			}
+		}
+		return d, false
+	case kinds.VirtualService:
+		spec := o.Spec.(*networkingv1.VirtualService)
+		switch {
+		case len(spec.Tls) > 0:
+			d.Field = "spec.tls"
+		case len(spec.Tcp) > 0:
+			d.Field = "spec.tcp"
+		default:
+			return d, false
+		}
+		d.Message = "this version routes HTTP alone: connections go to the service that they were made to"
+	default:
+		return d, false
+	}
+	return d, true
+}
