@@ -26,14 +26,16 @@ help: ## Show this list.
 
 all: build test ## Build and test.
 
-build: ## Build bin/pilot-discovery, one static binary.
+build: ## Build bin/pilot-discovery, one static binary. The first build takes a minute or two.
 	go build -p $(JOBS) -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
 
 run: build $(ENVOY) ## Run the control plane with a small mesh of real Envoys, and stay up. No root, no fixed port.
-	go run -p $(JOBS) ./deploy/demo -stay
+	go build -p $(JOBS) -o bin/demo ./deploy/demo
+	@exec bin/demo -stay
 
 demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print who answered, clean up.
-	go run -p $(JOBS) ./deploy/demo
+	go build -p $(JOBS) -o bin/demo ./deploy/demo
+	@exec bin/demo
 
 test: unit e2e ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -67,11 +68,16 @@ func parseID(id string) (p *Proxy, addr string, err error) {
 		return nil, "", fmt.Errorf("node id has %d bytes, at most %d are allowed", len(id), maxID)
 	case !utf8.ValidString(id):
 		return nil, "", errors.New("node id is not valid UTF-8")
+	case strings.ContainsFunc(id, unicode.IsControl): // it goes into logs and labels
+		return nil, "", fmt.Errorf("node id %q holds control characters", id)
 	}
 	id = strings.Clone(id)
 	part := strings.Split(id, "~")
 	if len(part) != 4 {
 		return nil, "", fmt.Errorf("node id %q has %d parts separated by ~, it must have four: type~ip~name.namespace~domain", id, len(part))
+	}
+	if part[2] == "" {
+		return nil, "", fmt.Errorf("node id %q does not say who the proxy is: it must be type~ip~name.namespace~domain", id)
 	}
 	p = &Proxy{Raw: id, Type: Type(part[0]), ID: part[2], Name: part[2], Domain: part[3], Interception: Redirect}
 	switch p.Type {

@@ -105,6 +105,8 @@ func TestParseRefuses(t *testing.T) {
 		{"empty", `{}`, "node id is empty"},
 		{"three parts", `{"id":"sidecar~1.1.1.1~x.a"}`, "has 3 parts"},
 		{"five parts", `{"id":"sidecar~1.1.1.1~x.a~d~e"}`, "has 5 parts"},
+		{"nobody", `{"id":"sidecar~~~"}`, "does not say who the proxy is"},
+		{"newline", `{"id":"sidecar~1.1.1.1~x.a\n~d"}`, "control characters"},
 		{"ztunnel", `{"id":"ztunnel~1.1.1.1~x.a~d"}`, `type "ztunnel" are not served`},
 		{"unknown type", `{"id":"Sidecar~1.1.1.1~x.a~d"}`, `unknown proxy type "Sidecar"`},
 		{"bad address", `{"id":"sidecar~localhost~x.a~d"}`, "is not an IP address"},

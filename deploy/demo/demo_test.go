@@ -206,7 +206,8 @@ func TestStay(t *testing.T) {
 				t.Fatal(err)
 			}
 			url := regexp.MustCompile(`^ +curl (http://127\.0\.0\.1:\d+\S*)$`)
-			reached := 0
+			file := regexp.MustCompile(`^ +edit (\S+): `)
+			reached, told := 0, false
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				t.Log(lines.Text())
 				if m := url.FindStringSubmatch(lines.Text()); m != nil {
@@ -215,7 +216,13 @@ func TestStay(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if strings.HasPrefix(lines.Text(), "  edit ") {
+				if m := file.FindStringSubmatch(lines.Text()); m != nil {
+					if err := os.WriteFile(m[1], []byte("a: b: c\n"), 0o644); err != nil {
+						t.Error(err)
+					}
+				}
+				if strings.Contains(lines.Text(), "finding") && !strings.Contains(lines.Text(), "curl") {
+					told = true
 					if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 						t.Error(err)
 					}
@@ -224,8 +231,8 @@ func TestStay(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Error(err)
 			}
-			if reached != 2 {
-				t.Errorf("%d addresses to try, want the gateway's and the debug page's", reached)
+			if reached != 3 || !told {
+				t.Errorf("%d addresses to try, want the gateway's and two debug pages'; told of the broken file: %v", reached, told)
 			}
 			nobodyLeft(t)
 		})

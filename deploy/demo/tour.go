@@ -243,8 +243,20 @@ func (d *show) stay(ctx context.Context) error {
 	d.page.line("curl http://%s/", gateway)
 	d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)
 	d.page.line("curl http://%s/debug/syncz", debug)
-	d.page.line("edit %s", filepath.Join(d.mesh, splitFile))
-	<-ctx.Done()
+	d.page.line("curl http://%s/debug/findings", debug)
+	d.page.line("edit %s: what comes of it is told here", filepath.Join(d.mesh, splitFile))
 	d.page.gap()
-	return context.Cause(ctx)
+	relays.Go(func() {
+		_ = d.pilot.Follow(ctx, func(line string) {
+			if strings.Contains(line, "\tconfiguration applied\t") || strings.Contains(line, "finding") {
+				d.page.line("%s", line)
+			}
+		})
+	})
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-d.pilot.Ended():
+		return fmt.Errorf("the control plane ended; its log: %s", d.pilot.LogFile())
+	}
 }

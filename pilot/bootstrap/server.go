@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,7 +218,11 @@ func (s *Server) firstSnapshot(context.Context) error {
 }
 
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
-	s.discovery.Publish(s.world.commit(batch, received))
+	snap := s.world.commit(batch, received)
+	s.discovery.Publish(snap)
+	if snap.Delta.Full && s.ready.Load() {
+		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Delta.Causes, ", "))
+	}
 }
 
 // listenGRPC opens plaintext ADS. The secure ports wait for a certificate.

@@ -168,7 +168,7 @@ func (c *conn) run() error {
 		return errShutdown()
 	}
 	first, err := c.greet()
-	if err != nil {
+	if err != nil || first == nil { // without an error: the client left before it said anything
 		return err
 	}
 	defer c.server.remove(c)
@@ -181,7 +181,8 @@ func (c *conn) run() error {
 	return c.loop(log)
 }
 
-// greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the request's node is kept but that.
+// greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the request's node is kept but that. It gives nil if
+// the client leaves instead.
 func (c *conn) greet() (proto.Message, error) {
 	s := c.server
 	timer := time.NewTimer(firstRequest)

@@ -216,3 +216,26 @@ func TestNodeIsNotKept(t *testing.T) {
 	}
 	runtime.KeepAlive(clients)
 }
+
+// TestClientLeavesAtOnce: a client that says nothing and goes is no fault of anybody's.
+func TestClientLeavesAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	client := r.dial()
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := client.StreamAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = stream.Recv() // until the server has ended it
+		cancel()
+	}
+	r.delta("web-0.a").expect("cds a=1")
+	if log := r.log.String(); log != "" {
+		t.Errorf("logged: %.500s", log)
+	}
+}

@@ -166,9 +166,10 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 	}
 	c := newConn(s, stream, delta)
 	var err error
-	if p := safe.Do("xds stream", func() { err = c.run() }); p != nil {
+	panicked := true
+	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
+	if panicked {
 		s.metrics.internalErrors.Inc()
-		s.logger.Error("recovered from a panic", "err", p, "conn", c.id)
 		return status.Error(codes.Internal, "internal error")
 	}
 	return err

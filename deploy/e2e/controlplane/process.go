@@ -1,15 +1,18 @@
 package controlplane
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -71,6 +74,37 @@ func (p *Process) Stop() {
 
 // LogFile is where its output goes.
 func (p *Process) LogFile() string { return filepath.Join(p.o.WorkDir, "pilot-discovery.log") }
+
+// Ended is closed when the process has ended, for whatever reason.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Follow passes on lines of the log from here on until ctx ends.
+func (p *Process) Follow(ctx context.Context, line func(string)) error {
+	log, err := os.Open(p.LogFile())
+	if err != nil {
+		return fmt.Errorf("follow the log: %w", err)
+	}
+	defer log.Close()
+	if _, err := log.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("follow the log: %w", err)
+	}
+	lines := bufio.NewReader(log)
+	var text strings.Builder
+	for {
+		part, err := lines.ReadString('\n')
+		text.WriteString(part)
+		if err == nil {
+			line(strings.TrimSuffix(text.String(), "\n"))
+			text.Reset()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
 
 // Get fetches a path from its HTTP port.
 func (p *Process) Get(ctx context.Context, path string) (*http.Response, error) {
