@@ -81,6 +81,8 @@ func (o Options) bootstrap() ([]byte, error) {
 				"lb_endpoints": []any{object{"endpoint": object{"address": socket(xds)}}},
 			}}},
 		}}},
+		// The control plane bounds users' regular expressions; Envoy's own bound of 100 instructions would refuse most.
+		"layered_runtime": object{"layers": []any{object{"name": "bounds", "static_layer": object{"re2.max_program_size.error_level": 32768}}}},
 		// Without a limit Envoy warns, and that would be all there is in its log.
 		"overload_manager": object{"resource_monitors": []any{object{
 			"name": "envoy.resource_monitors.global_downstream_max_connections",
