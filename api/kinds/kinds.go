@@ -81,8 +81,8 @@ func kebab(s string) string {
 	return string(b)
 }
 
-func istio(group, name, plural string, newSpec func() any) *Kind {
-	return &Kind{Name: name, Group: group, Versions: []string{"v1", "v1beta1", "v1alpha3"}, Plural: plural, Istio: true, New: newSpec}
+func networking(name, plural string, newSpec func() any) *Kind {
+	return &Kind{Name: name, Group: "networking.istio.io", Versions: []string{"v1", "v1beta1", "v1alpha3"}, Plural: plural, Istio: true, New: newSpec}
 }
 
 func security(name, plural string, newSpec func() any) *Kind {
@@ -95,13 +95,13 @@ func gateway(name, plural string, newObject func() any, versions ...string) *Kin
 
 // The kinds. Every list of kinds in the project is made from All.
 var (
-	DestinationRule = istio("networking.istio.io", "DestinationRule", "destinationrules", func() any { return &networkingv1.DestinationRule{} })
-	Gateway         = istio("networking.istio.io", "Gateway", "gateways", func() any { return &networkingv1.Gateway{} })
-	ServiceEntry    = istio("networking.istio.io", "ServiceEntry", "serviceentries", func() any { return &networkingv1.ServiceEntry{} })
-	Sidecar         = istio("networking.istio.io", "Sidecar", "sidecars", func() any { return &networkingv1.Sidecar{} })
-	VirtualService  = istio("networking.istio.io", "VirtualService", "virtualservices", func() any { return &networkingv1.VirtualService{} })
-	WorkloadEntry   = istio("networking.istio.io", "WorkloadEntry", "workloadentries", func() any { return &networkingv1.WorkloadEntry{} })
-	WorkloadGroup   = istio("networking.istio.io", "WorkloadGroup", "workloadgroups", func() any { return &networkingv1.WorkloadGroup{} })
+	DestinationRule = networking("DestinationRule", "destinationrules", func() any { return &networkingv1.DestinationRule{} })
+	Gateway         = networking("Gateway", "gateways", func() any { return &networkingv1.Gateway{} })
+	ServiceEntry    = networking("ServiceEntry", "serviceentries", func() any { return &networkingv1.ServiceEntry{} })
+	Sidecar         = networking("Sidecar", "sidecars", func() any { return &networkingv1.Sidecar{} })
+	VirtualService  = networking("VirtualService", "virtualservices", func() any { return &networkingv1.VirtualService{} })
+	WorkloadEntry   = networking("WorkloadEntry", "workloadentries", func() any { return &networkingv1.WorkloadEntry{} })
+	WorkloadGroup   = networking("WorkloadGroup", "workloadgroups", func() any { return &networkingv1.WorkloadGroup{} })
 	EnvoyFilter     = &Kind{Name: "EnvoyFilter", Group: "networking.istio.io", Versions: []string{"v1alpha3"}, Plural: "envoyfilters", Istio: true, New: func() any { return &networkingv1alpha3.EnvoyFilter{} }}
 	ProxyConfig     = &Kind{Name: "ProxyConfig", Group: "networking.istio.io", Versions: []string{"v1beta1"}, Plural: "proxyconfigs", Istio: true, New: func() any { return &networkingv1beta1.ProxyConfig{} }}
 

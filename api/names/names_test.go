@@ -95,22 +95,33 @@ func TestDomains(t *testing.T) {
 		in   Called
 		want []string
 	}{
-		{"same namespace", Called{Host: "web.a.svc.cluster.local", Domain: "a.svc.cluster.local", Addresses: []string{"10.64.0.11"}},
-			[]string{"web.a.svc.cluster.local", "web.a.svc.cluster.local.", "web", "web.a.svc", "web.a", "10.64.0.11"}},
-		{"other namespace", Called{Host: "legacy.b.svc.cluster.local", Domain: "a.svc.cluster.local", Addresses: []string{"10.64.0.14", "fd00::14"}},
-			[]string{"legacy.b.svc.cluster.local", "legacy.b.svc.cluster.local.", "legacy.b", "legacy.b.svc", "10.64.0.14", "[fd00::14]"}},
+		{
+			"same namespace",
+			Called{Host: "web.a.svc.cluster.local", Domain: "a.svc.cluster.local", Addresses: []string{"10.64.0.11"}},
+			[]string{"web.a.svc.cluster.local", "web.a.svc.cluster.local.", "web", "web.a.svc", "web.a", "10.64.0.11"},
+		},
+		{
+			"other namespace",
+			Called{Host: "legacy.b.svc.cluster.local", Domain: "a.svc.cluster.local", Addresses: []string{"10.64.0.14", "fd00::14"}},
+			[]string{"legacy.b.svc.cluster.local", "legacy.b.svc.cluster.local.", "legacy.b", "legacy.b.svc", "10.64.0.14", "[fd00::14]"},
+		},
 		{"other cluster domain", Called{Host: "web.a.svc.other", Domain: "a.svc.cluster.local"}, []string{"web.a.svc.other", "web.a.svc.other."}},
 		{"wildcard", Called{Host: "*.wild.example.com", Domain: "a.svc.cluster.local"}, []string{"*.wild.example.com", "*.wild.example.com."}},
 		{"wildcard of the cluster", Called{Host: "*.a.svc.cluster.local", Domain: "a.svc.cluster.local"}, []string{"*.a.svc.cluster.local", "*.a.svc.cluster.local."}},
-		{"CIDR", Called{Host: "static.example.com", Domain: "a.svc.cluster.local", Addresses: []string{"192.0.2.10", "192.0.2.128/25"}},
-			[]string{"static.example.com", "static.example.com.", "192.0.2.10"}},
+		{
+			"CIDR",
+			Called{Host: "static.example.com", Domain: "a.svc.cluster.local", Addresses: []string{"192.0.2.10", "192.0.2.128/25"}},
+			[]string{"static.example.com", "static.example.com.", "192.0.2.10"},
+		},
 		{"no domain", Called{Host: "web.a.svc.cluster.local"}, []string{"web.a.svc.cluster.local", "web.a.svc.cluster.local."}},
 		{"headless", Called{Host: "db.a.svc.cluster.local", Domain: "b.svc.cluster.local", Headless: true}, []string{
 			"db.a.svc.cluster.local", "db.a.svc.cluster.local.", "db.a", "db.a.svc",
-			"*.db.a.svc.cluster.local", "*.db.a.svc.cluster.local.", "*.db.a", "*.db.a.svc"}},
+			"*.db.a.svc.cluster.local", "*.db.a.svc.cluster.local.", "*.db.a", "*.db.a.svc",
+		}},
 		{"alias", Called{Host: "web.a.svc.cluster.local", Domain: "a.svc.cluster.local", Aliases: []string{"old.a.svc.cluster.local", "old.a.svc.cluster.local"}, Addresses: []string{"10.0.0.1"}}, []string{
 			"web.a.svc.cluster.local", "web.a.svc.cluster.local.", "web", "web.a.svc", "web.a",
-			"old.a.svc.cluster.local", "old.a.svc.cluster.local.", "old", "old.a.svc", "old.a", "10.0.0.1"}},
+			"old.a.svc.cluster.local", "old.a.svc.cluster.local.", "old", "old.a.svc", "old.a", "10.0.0.1",
+		}},
 	} {
 		if d := cmp.Diff(c.want, Domains(c.in)); d != "" {
 			t.Errorf("%s: %s", c.name, d)
@@ -123,8 +134,18 @@ func TestCovers(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"*", "a.b", true}, {"*", "*", true}, {"*", "*.b", true}, {"*.b", "a.b", true}, {"*.b", "*.b", true}, {"*.b", "*.a.b", true}, {"*.b", "b", false},
-		{"*.b", "*", false}, {"a.b", "a.b", true}, {"a.b", "*.b", false}, {"*.b", "a.c", false}, {"*.b", ".b", false},
+		{"*", "a.b", true},
+		{"*", "*", true},
+		{"*", "*.b", true},
+		{"*.b", "a.b", true},
+		{"*.b", "*.b", true},
+		{"*.b", "*.a.b", true},
+		{"*.b", "b", false},
+		{"*.b", "*", false},
+		{"a.b", "a.b", true},
+		{"a.b", "*.b", false},
+		{"*.b", "a.c", false},
+		{"*.b", ".b", false},
 	} {
 		if got := Covers(c.pattern, c.name); got != c.want {
 			t.Errorf("Covers(%q, %q) is %v", c.pattern, c.name, got)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -260,7 +259,7 @@ func FuzzParse(f *testing.F) {
 		}
 		q, err := Parse(n)
 		if err != nil || !cmp.Equal(p, q) {
-			t.Fatal(fmt.Errorf("parsed twice, differs: %v %s", err, cmp.Diff(p, q)))
+			t.Fatalf("parsed twice, differs: %v %s", err, cmp.Diff(p, q))
 		}
 	})
 }

@@ -119,7 +119,7 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 		return o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()
 	})
 	k.Scope.Foreign = foreign(x, w.Labels)
-	targets := targets(x, p, w, addresses)
+	targets := targets(x, w, addresses)
 	if p.Type == node.Router {
 		k.Scope.Gateways = gateways(x, w.Labels)
 		k.Outbound.Guarded = guarded(x, p.Namespace, w.Labels)
@@ -187,7 +187,7 @@ func first(values ...string) string {
 
 // targets finds the service ports that a workload serves: services whose selector matches its labels, and those that have an endpoint at
 // its address without selecting it.
-func targets(x *scope.Index, p *node.Proxy, w *registry.Workload, addresses []string) frozen.List[Target] {
+func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
 	var found []Target
 	for _, s := range x.Services() {
 		switch {

@@ -44,8 +44,11 @@ func pod(name, ip string, labels map[string]string) *registry.Workload {
 var web = &registry.Service{
 	Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web", Selector: map[string]string{"app": "web"},
 	Ports: []registry.Port{
-		{Name: "http", Number: 80, TargetPort: "8080", Protocol: registry.HTTP}, {Name: "https", Number: 443, TargetPort: "named", Protocol: registry.HTTPS},
-		{Name: "gone", Number: 444, TargetPort: "unknown", Protocol: registry.TCP}, {Name: "udp", Number: 53, Protocol: registry.UDP}, {Name: "same", Number: 90, Protocol: registry.TCP},
+		{Name: "http", Number: 80, TargetPort: "8080", Protocol: registry.HTTP},
+		{Name: "https", Number: 443, TargetPort: "named", Protocol: registry.HTTPS},
+		{Name: "gone", Number: 444, TargetPort: "unknown", Protocol: registry.TCP},
+		{Name: "udp", Number: 53, Protocol: registry.UDP},
+		{Name: "same", Number: 90, Protocol: registry.TCP},
 	},
 }
 

@@ -25,7 +25,8 @@ func cluster(name string) *envoy.Resource {
 
 func all(u interface {
 	All(func(*envoy.Resource) bool)
-}) (list []string) {
+},
+) (list []string) {
 	for r := range u.All {
 		list = append(list, r.Name)
 	}

@@ -26,7 +26,7 @@ func NewMemo(idle int) *Memo {
 	return m
 }
 
-// Hits and misses since the start.
+// Stats gives the hits and misses since the start.
 func (m *Memo) Stats() (hits, misses uint64) { return m.hits.Load(), m.misses.Load() }
 
 // Table is the part of a Memo that one builder fills. K is everything that the builder reads: never a Snapshot.

@@ -13,11 +13,19 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Short names for the wrappers that Envoy's API is full of.
-func UInt32(v uint32) *wrapperspb.UInt32Value              { return wrapperspb.UInt32(v) }
-func Bool(v bool) *wrapperspb.BoolValue                    { return wrapperspb.Bool(v) }
-func Duration(d time.Duration) *durationpb.Duration        { return durationpb.New(d) }
-func Empty(typeURL string) *anypb.Any                      { return &anypb.Any{TypeUrl: typeURL} }
+// UInt32 wraps a number that may be absent.
+func UInt32(v uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(v) }
+
+// Bool wraps a truth value that may be absent.
+func Bool(v bool) *wrapperspb.BoolValue { return wrapperspb.Bool(v) }
+
+// Duration makes a duration.
+func Duration(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+
+// Empty is the configuration, all defaults, of an extension whose message this program does not link.
+func Empty(typeURL string) *anypb.Any { return &anypb.Any{TypeUrl: typeURL} }
+
+// Fields makes a struct value of Envoy metadata.
 func Fields(m map[string]*structpb.Value) *structpb.Struct { return &structpb.Struct{Fields: m} }
 
 // Address makes a TCP address, or a pipe of unix:///path.
@@ -67,7 +75,7 @@ func TypedStruct(typeURL string, value map[string]any) *anypb.Any {
 	return Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + typeURL, Value: s})
 }
 
-// Text and List make values of Envoy metadata.
+// Text makes a string value of Envoy metadata.
 func Text(s string) *structpb.Value { return structpb.NewStringValue(s) }
 
 // List makes a list value of Envoy metadata.

@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,7 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 		x.addRule(o, o.Spec.(*networkingv1.DestinationRule))
 	}
 	for _, t := range x.rules {
-		slices.SortFunc(t.wild, func(a, b string) int { return compareOr(len(b)-len(a), strings.Compare(a, b)) })
+		slices.SortFunc(t.wild, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	}
 	for _, o := range s.AllObjects(kinds.VirtualService) {
 		if spec := o.Spec.(*networkingv1.VirtualService); len(spec.Hosts) > 0 { // without hosts it is one that others delegate to
@@ -61,13 +62,6 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 		}
 	}
 	return x
-}
-
-func compareOr(a, b int) int {
-	if a != 0 {
-		return a
-	}
-	return b
 }
 
 func (x *Index) addRule(o *kinds.Object, spec *networkingv1.DestinationRule) {
@@ -139,15 +133,11 @@ func (x *Index) OfGateway(name, proxyNamespace string) []*VirtualService {
 // service's, then of the root namespace; in each the most specific host. Several for one host in one namespace are merged by whoever reads them,
 // in this order. Rules with a workload selector count where they are among selected.
 func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
-	for i, ns := range []string{client, s.Namespace, x.RootNamespace()} {
-		if i > 0 && ns == client || i > 1 && ns == s.Namespace {
-			continue
-		}
-		if i == 0 && client == x.RootNamespace() && s.Namespace != client {
-			if l := x.rulesIn(s.Namespace, client, s.Host, selected); !l.Empty() { // the root namespace's own rules yield to the service's
-				return l
-			}
-		}
+	places := []string{client, s.Namespace, x.RootNamespace()}
+	if client == x.RootNamespace() {
+		places = places[1:] // the root namespace's own rules yield to the service's
+	}
+	for _, ns := range slices.Compact(places) {
 		if l := x.rulesIn(ns, client, s.Host, selected); !l.Empty() {
 			return l
 		}

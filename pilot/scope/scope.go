@@ -29,7 +29,7 @@ type Service struct {
 	only []uint32 // the ports that egress listeners import; nil: all
 }
 
-// Ports calls yield for each imported port.
+// Imported calls yield for each imported port.
 func (s Service) Imported(yield func(*registry.Port) bool) {
 	for i := range s.Service.Ports {
 		if p := &s.Service.Ports[i]; (s.only == nil || slices.Contains(s.only, p.Number)) && !yield(p) {

@@ -114,7 +114,7 @@ func TestOneHost(t *testing.T) {
 			t.Errorf("%s sees %s, want %s", ns, got, want)
 		}
 	}
-	if x.Of("a", nil) != x.Of("a", nil) {
+	if first, again := x.Of("a", nil), x.Of("a", nil); first != again {
 		t.Error("a scope is worked out twice")
 	}
 }

@@ -153,7 +153,7 @@ func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
 // RootNamespace is where mesh-wide policies live.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
 
-// Each calls yield with every service's key and endpoints, in no order.
+// EachEndpoints calls yield with every service's key and endpoints, in no order.
 func (s *Snapshot) EachEndpoints(yield func(registry.ServiceKey, *Endpoints) bool) {
 	for name, n := range s.namespaces {
 		for host, e := range n.endpoints {

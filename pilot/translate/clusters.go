@@ -175,9 +175,10 @@ func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Po
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS(), ServiceName: c.Name}
 	default:
 		c.DnsLookupFamily = dnsFamily(k.ipv4, k.ipv6)
-		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()
-		c.RespectDnsTtl = true
-		c.DnsJitter = envoy.Duration(100 * time.Millisecond)
+		// These fields rather than those of a DNS cluster extension: what the real istiod sends, and what every supported Envoy takes.
+		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()        //nolint:staticcheck
+		c.RespectDnsTtl = true                               //nolint:staticcheck
+		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
 		c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
 		c.LoadAssignment = k.inlineAssignment()
 	}

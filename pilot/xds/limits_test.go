@@ -47,8 +47,8 @@ func TestStalledReaderIsCut(t *testing.T) {
 	}
 	r.publish(true, "cds a=3")
 	healthy.expect("cds a=3")
-	for err := error(nil); ; {
-		if _, err = stalled.stream.Recv(); err != nil {
+	for {
+		if _, err := stalled.stream.Recv(); err != nil {
 			break
 		}
 	}

@@ -186,7 +186,7 @@ func (s *session) pending() bool {
 }
 
 func (s *session) removable(w *watch) bool {
-	return len(w.gone) > 0 && !(s.resuming && w.typeURL == envoy.ClusterType)
+	return len(w.gone) > 0 && (!s.resuming || w.typeURL != envoy.ClusterType)
 }
 
 // rest says that the client has asked for all that it had on its earlier stream: it has been quiet for a while.

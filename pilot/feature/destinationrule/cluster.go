@@ -166,7 +166,7 @@ func slowStart(lb *networkingv1alpha3.LoadBalancerSettings) *clusterv3.Cluster_S
 			s.MinWeightPercent = &typev3.Percent{Value: w.MinimumPercent.Value}
 		}
 		return s
-	case lb.GetWarmupDurationSecs() != nil: //nolint:staticcheck // the older field is still in use
+	case lb.GetWarmupDurationSecs() != nil:
 		return &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: lb.WarmupDurationSecs} //nolint:staticcheck
 	}
 	return nil
