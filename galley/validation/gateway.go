@@ -21,16 +21,14 @@ func gateway(p place) {
 func server(s place) {
 	port := s.at("port")
 	if !port.absent() {
-		if unix := strings.HasPrefix(s.at("bind").text(), "unix:"); !unix {
+		if unix := isSocket(s.at("bind").text()); !unix {
 			port.at("number").port()
 		}
 		port.at("protocol").protocol()
 		port.required("name")
 		port.at("targetPort").optionalPort()
 	}
-	if b := s.at("bind"); !b.empty() && !isIP(b.text()) && !strings.HasPrefix(b.text(), "unix:") {
-		b.bad("write an IP address or unix:///path", "cannot bind to %q", b.text())
-	}
+	s.at("bind").bind(true)
 	s.required("hosts")
 	for _, h := range s.at("hosts").items() {
 		if strings.Contains(h.text(), "/") {

@@ -4,12 +4,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 // oneOf judges a word of a closed set.
 func (p place) oneOf(words ...string) {
 	if !p.empty() && !slices.Contains(words, p.text()) {
-		p.add(severity(true), "UnknownValue", unknownName(p.text(), words), "%q is none of the values of this field", p.text())
+		p.add(diag.Error, "UnknownValue", unknownName(p.text(), words), "%q is none of the values of this field", p.text())
 	}
 }
 
@@ -73,6 +75,9 @@ func endpointSlice(p place) {
 	for _, e := range p.at("endpoints").items() {
 		e.required("addresses")
 		for _, a := range e.at("addresses").items() {
+			if !a.withoutZone() {
+				continue
+			}
 			ip, err := netip.ParseAddr(a.text())
 			switch kind := p.at("addressType").text(); {
 			case kind == "IPv4" && (err != nil || !ip.Is4()), kind == "IPv6" && (err != nil || !ip.Is6()), kind == "FQDN" && !isHost(a.text()):

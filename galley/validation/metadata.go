@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,9 @@ func describe(o *kinds.Object, meta *metav1.ObjectMeta) {
 func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 	meta := n.get("metadata")
 	if meta == nil || meta.shape != mapping {
+		if meta == nil && n.mistypes("metadata") {
+			return // already reported as an unknown field
+		}
 		if meta == nil || meta.shape == null {
 			f.errorAt(n.pos, "metadata", "MissingField", "add metadata with a name", "the object has no metadata")
 		}
@@ -31,6 +35,7 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 	c := place{&checker{findings: f, limits: d.limits}, meta, meta.pos, "metadata"}
 	o.Name = meta.str("name")
 	switch name := c.at("name"); {
+	case name.absent() && meta.mistypes("name"):
 	case name.absent():
 		code := "add a name"
 		if !c.at("generateName").absent() {
@@ -56,6 +61,16 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 	c.at("annotations").each(func(key string, value place) {
 		value.problems(kvalidation.IsQualifiedName(strings.ToLower(key)))
 	})
+}
+
+// mistypes tells whether a field that nobody knows is most likely meant to be the one of that name.
+func (n *node) mistypes(name string) bool {
+	return slices.ContainsFunc(n.fields, func(f field) bool { return f.name != name && nearest(f.name, metadataNames()) == name })
+}
+
+// metadataNames are the fields beside which a typing mistake has to be nearest to the one in question.
+func metadataNames() []string {
+	return []string{"apiVersion", "kind", "metadata", "spec", "status", "data", "name", "namespace", "generateName", "labels", "annotations", "uid"}
 }
 
 func nameRule(k *kinds.Kind) func(string) []string {

@@ -37,7 +37,7 @@ func isWildcardHost(s string) bool {
 	if !wild {
 		return isHost(s)
 	}
-	return isHost("x" + rest)
+	return rest != "." && isHost("x"+rest)
 }
 
 // host judges the name of a service, as something to route to: no wildcard.
@@ -168,13 +168,19 @@ func (p place) target() {
 
 // headerName judges the name of an HTTP header.
 func (p place) headerName(name string) {
-	ok := name != ""
-	for _, c := range []byte(strings.TrimPrefix(name, ":")) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			ok = false
-		}
-	}
-	if !ok {
+	if !isHeaderName(name) {
 		p.bad("use letters, digits and dashes", "%q is not the name of a header", name)
+	}
+}
+
+func isHeaderName(name string) bool {
+	name = strings.TrimPrefix(name, ":")
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) })
+}
+
+// serverName judges a host that is compared with the server name of a TLS connection.
+func (p place) serverName() {
+	if s := p.text(); len(s) > 1 && s[0] == '*' && s[1] != '.' {
+		p.bad(`write a whole name, or a wildcard for whole labels such as "*.example.com"`, "%q cannot be used for TLS: a star must stand for whole labels", s)
 	}
 }

@@ -167,6 +167,14 @@ func (p place) interval() {
 	if !p.absent() && p.duration() < time.Millisecond {
 		p.bad(`write a duration such as "1s"`, "the duration must be at least 1ms")
 	}
+	p.longest()
+}
+
+// longest judges a duration that proxies have to add to the time of day without leaving its range.
+func (p place) longest() {
+	if p.duration() > 365*24*time.Hour {
+		p.bad("write 8760h at most", "the duration is longer than 365 days")
+	}
 }
 
 // timeout judges a duration for which zero means none.
@@ -174,6 +182,7 @@ func (p place) timeout() {
 	if d := p.duration(); !p.absent() && d != 0 && d < time.Millisecond {
 		p.bad(`write a duration such as "1s", or "0s" for none`, "the duration must be 0 or at least 1ms")
 	}
+	p.longest()
 }
 
 // regexp judges an expression that proxies will run.
@@ -205,9 +214,58 @@ func isSubnet(s string) bool {
 	return isIP(s)
 }
 
+// isIP tells an address that means the same on every host: without a zone.
 func isIP(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
+	ip, err := netip.ParseAddr(s)
+	return err == nil && ip.Zone() == ""
+}
+
+func hasZone(s string) bool {
+	ip, err := netip.ParseAddr(s)
+	return err == nil && ip.Zone() != ""
+}
+
+// withoutZone reports an address with a zone, and tells whether it has none.
+func (p place) withoutZone() bool {
+	if !hasZone(p.text()) {
+		return true
+	}
+	address, _, _ := strings.Cut(p.text(), "%")
+	p.bad("write "+address, "%q has a zone, which only one host knows", p.text())
+	return false
+}
+
+// bind judges where a listener listens: an address, or a socket where that is allowed.
+func (p place) bind(sockets bool) {
+	s := p.text()
+	ip, err := netip.ParseAddr(s)
+	switch {
+	case p.empty():
+	case sockets && isSocket(s):
+		p.socket()
+	case err == nil && ip.Is4In6():
+		p.bad("write "+ip.Unmap().String(), "%q is an IPv4 address written as IPv6", s)
+	case err == nil:
+		p.withoutZone()
+	case sockets:
+		p.bad("write an IP address or unix:///path", "cannot bind to %q", s)
+	default:
+		p.bad("write an IP address", "cannot bind to %q", s)
+	}
+}
+
+func isSocket(s string) bool { return strings.HasPrefix(s, "unix:") }
+
+// socket judges unix:///path, or unix://@name of the abstract namespace.
+func (p place) socket() {
+	const longest = 107 // of the 108 bytes of sun_path, the last ends the string
+	path, ok := strings.CutPrefix(p.text(), "unix://")
+	switch {
+	case !ok, !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"), len(path) < 2:
+		p.bad("write unix:///absolute/path", "%q has no absolute path", p.text())
+	case len(path) > longest:
+		p.bad("choose a shorter one", "the path of the socket has %d bytes, more than %d", len(path), longest)
+	}
 }
 
 // unique reports the second of two equal values.

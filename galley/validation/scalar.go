@@ -53,6 +53,8 @@ func asFloat(n *node) bool {
 // quoted shows a short value in a message, or else its type.
 func quoted(n *node) string {
 	switch {
+	case n.overflows():
+		return n.describe()
 	case n.shape == text && len(n.value) <= 64:
 		return strconv.Quote(n.value)
 	case n.shape == number || n.shape == boolean:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -27,7 +28,7 @@ func (s goSchema) value(n *node, t reflect.Type, path string) {
 	}
 	if u, ok := reflect.New(t).Interface().(json.Unmarshaler); ok {
 		if err := u.UnmarshalJSON(n.json()); err != nil {
-			s.errorAt(n.pos, path, "WrongType", "", "this %s is not a valid %s", strings.TrimPrefix(n.describe(), "a "), t.Name())
+			s.errorAt(n.pos, path, "WrongType", "", "%s is not %s", n.describe(), typeName(t))
 		}
 		return
 	}
@@ -67,8 +68,11 @@ func (s goSchema) value(n *node, t reflect.Type, path string) {
 	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Int16, reflect.Int8, reflect.Uint, reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
 		if s.want(n, number, path, "write a whole number without quotes") {
 			low, high := goRange(t.Kind())
-			if why := asInt(n, low, high); why != "" {
+			switch why := asInt(n, low, high); {
+			case why != "":
 				s.errorAt(n.pos, path, "WrongType", "write a whole number", "%s, found %s", why, n.value)
+			case strings.ContainsAny(n.value, ".eE"):
+				s.errorAt(n.pos, path, "WrongType", "write "+plainInt(n.value), "expected a whole number, found %s", n.value)
 			}
 		}
 	}
@@ -131,6 +135,30 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 			into[f.Name] = f.Type
 		}
 	}
+}
+
+// typeName says what a type with a decoder of its own takes.
+func typeName(t reflect.Type) string {
+	switch t.Name() {
+	case "Time", "MicroTime":
+		return "a time such as 2006-01-02T15:04:05Z"
+	case "Duration":
+		return "a duration such as 1m30s"
+	case "Quantity":
+		return "a quantity such as 100m or 1Gi"
+	case "IntOrString":
+		return "a whole number or a string"
+	}
+	return "valid here"
+}
+
+// plainInt writes a whole number without fraction and exponent.
+func plainInt(token string) string {
+	v, err := strconv.ParseFloat(token, 64)
+	if err != nil {
+		return "a whole number"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
 func goRange(k reflect.Kind) (float64, float64) {

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,7 +14,7 @@ func serviceEntry(p place) {
 		resolution = "NONE"
 	}
 	endpoints := p.at("endpoints").items()
-	wild := false
+	wild, tls := false, slices.ContainsFunc(p.at("ports").items(), speaksTLS)
 	seen := unique{}
 	for _, h := range p.at("hosts").items() {
 		seen.add(h, "host")
@@ -22,6 +23,9 @@ func serviceEntry(p place) {
 			continue
 		}
 		h.wildcardHost()
+		if tls {
+			h.serverName()
+		}
 		wild = wild || strings.HasPrefix(h.text(), "*")
 	}
 	cidr := false
@@ -42,6 +46,15 @@ func serviceEntry(p place) {
 		endpoint(e, ports)
 	}
 	resolutionRules(p, resolution, wild, cidr, endpoints)
+}
+
+// speaksTLS tells a port whose connections are told apart by their server names. Without a protocol its name says what it speaks.
+func speaksTLS(port place) bool {
+	protocol := port.at("protocol").text()
+	if protocol == "" {
+		protocol, _, _ = strings.Cut(port.at("name").text(), "-")
+	}
+	return strings.EqualFold(protocol, "TLS") || strings.EqualFold(protocol, "HTTPS")
 }
 
 // servicePorts judges the ports and gives their names.
@@ -79,7 +92,7 @@ func resolutionRules(p place, resolution string, wild, cidr bool, endpoints []pl
 		}
 	case "STATIC":
 		for _, e := range endpoints {
-			if a := e.at("address"); !isIP(a.text()) && !strings.HasPrefix(a.text(), "unix://") && !a.empty() {
+			if a := e.at("address"); !isIP(a.text()) && !isSocket(a.text()) && !a.empty() && !hasZone(a.text()) {
 				a.bad("write an IP address, or set resolution to DNS", "with resolution STATIC %q must be an IP address", a.text())
 			}
 		}
@@ -94,8 +107,12 @@ func resolutionRules(p place, resolution string, wild, cidr bool, endpoints []pl
 			p.at("hosts").bad("add endpoints, or set resolution to DYNAMIC_DNS", "a wildcard host cannot be resolved: with resolution %s and no endpoints every host must be a whole name", resolution)
 		}
 		for _, e := range endpoints {
-			if a := e.at("address"); strings.HasPrefix(a.text(), "unix://") {
+			a := e.at("address")
+			if isSocket(a.text()) {
 				a.bad("write a host name, or set resolution to STATIC", "a socket has no name to resolve")
+			}
+			if resolution == "DNS_ROUND_ROBIN" && a.empty() && !e.at("network").empty() {
+				e.missing("address", "add address", "DNS_ROUND_ROBIN needs a name to resolve")
 			}
 		}
 	case "DYNAMIC_DNS":
@@ -124,18 +141,17 @@ func endpoint(e place, ports map[string]bool) {
 // workload judges the fields that WorkloadEntry and the endpoints of a ServiceEntry share.
 func workload(w place) {
 	address := w.at("address")
-	switch path, unix := strings.CutPrefix(address.text(), "unix://"); {
+	switch {
 	case address.empty():
 		if w.at("network").empty() {
 			w.missing("address", "add address", "address is required")
 		}
-	case unix:
-		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
-			address.bad("write unix:///absolute/path", "the path of a socket must be absolute")
-		}
+	case isSocket(address.text()):
+		address.socket()
 		if !w.at("ports").empty() {
 			w.at("ports").bad("remove them", "a socket has no ports")
 		}
+	case !address.withoutZone():
 	case strings.Contains(address.text(), "*"):
 		address.bad("write one address", "an address cannot be a wildcard")
 	case !isIP(address.text()) && !isHost(address.text()):
@@ -209,9 +225,7 @@ func sidecar(p place) {
 			in.at("port").at("protocol").protocol()
 			numbers.add(in.at("port").at("number"), "port")
 		}
-		if b := in.at("bind"); !b.empty() && !isIP(b.text()) {
-			b.bad("write an IP address", "cannot bind to %q", b.text())
-		}
+		in.at("bind").bind(false)
 		if d := in.at("defaultEndpoint"); !d.empty() {
 			defaultEndpoint(d)
 		}
@@ -241,14 +255,12 @@ func sidecar(p place) {
 			continue
 		}
 		bind := out.at("bind").text()
-		socket := strings.HasPrefix(bind, "unix:")
+		socket := isSocket(bind)
 		if !socket {
 			port.at("number").port()
 		}
 		port.at("protocol").protocol()
-		if bind != "" && !socket && !isIP(bind) {
-			out.at("bind").bad("write an IP address or unix:///path", "cannot bind to %q", bind)
-		}
+		out.at("bind").bind(true)
 		if socket && !out.at("captureMode").absent() && !out.at("captureMode").is("DEFAULT") && !out.at("captureMode").is("NONE") {
 			out.at("captureMode").bad("use NONE", "traffic of a socket cannot be captured")
 		}
@@ -261,10 +273,8 @@ func sidecar(p place) {
 
 // defaultEndpoint judges where an ingress listener forwards to: a port of this host or pod, or a socket.
 func defaultEndpoint(d place) {
-	if path, unix := strings.CutPrefix(d.text(), "unix://"); unix {
-		if path == "" {
-			d.bad("write unix:///path", "the socket has no path")
-		}
+	if isSocket(d.text()) {
+		d.socket()
 		return
 	}
 	i := strings.LastIndexByte(d.text(), ':')

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -80,7 +81,16 @@ func (n *node) remove(name string) {
 
 // describe names a node's type for a message. Values are left out: they may be secret.
 func (n *node) describe() string {
+	if n.overflows() {
+		return "a number that is too large"
+	}
 	return n.shape.String()
+}
+
+// overflows tells a number that YAML takes for text, as no float can hold it.
+func (n *node) overflows() bool {
+	_, err := strconv.ParseFloat(n.value, 64)
+	return n.shape == text && n.plain && errors.Is(err, strconv.ErrRange)
 }
 
 // valueBudget bounds how many values the documents of one file may hold, with all that aliases repeat. A value takes some hundred bytes in memory,

@@ -102,6 +102,9 @@ func httpRoute(r place, delegated bool) {
 			w.bad("add uri, authority or uriRegexRewrite", "the rewrite rewrites nothing")
 		}
 		w.exclusive("uri", "uriRegexRewrite")
+		w.at("uri").singleLine()
+		w.at("authority").singleLine()
+		w.at("uriRegexRewrite").at("rewrite").singleLine()
 		if x := w.at("uriRegexRewrite"); !x.absent() && x.required("match") {
 			x.at("match").regexp()
 		}
@@ -125,7 +128,10 @@ func httpMatch(m place) {
 	}
 	for _, f := range []string{"headers", "withoutHeaders", "queryParams"} {
 		m.at(f).each(func(name string, match place) {
-			if f != "queryParams" {
+			switch {
+			case f == "queryParams" && name == "":
+				match.bad("name the parameter", "an empty query parameter name")
+			case f != "queryParams" && !strings.HasPrefix(name, "@request.auth.claims"):
 				match.headerName(name)
 			}
 			// An empty match tests that the header is there.
@@ -162,6 +168,9 @@ func redirect(r place) {
 	}
 	if code := r.at("redirectCode"); !code.absent() && !slices.Contains([]string{"0", "301", "302", "303", "307", "308"}, code.text()) {
 		code.bad("use 301, 302, 303, 307 or 308", "%s is not the code of a redirect", code.text())
+	}
+	for _, f := range []string{"uri", "authority", "prefixRewrite"} {
+		r.at(f).singleLine()
 	}
 	r.at("port").optionalPort()
 	if s := r.at("scheme"); !s.absent() && !s.is("http") && !s.is("https") {
@@ -268,12 +277,33 @@ func cors(c place) {
 func headers(h place) {
 	for _, side := range []string{"request", "response"} {
 		for _, op := range []string{"set", "add"} {
-			h.at(side).at(op).each(func(name string, value place) { value.headerName(name) })
+			h.at(side).at(op).each(func(name string, value place) {
+				value.changedHeader(name)
+				if isAuthority(name) {
+					value.singleLine() // it is rewritten as it stands
+				} else {
+					value.headerValue()
+				}
+			})
 		}
 		for _, name := range h.at(side).at("remove").items() {
-			name.headerName(name.text())
+			name.changedHeader(name.text())
 		}
 	}
+}
+
+// isAuthority tells the two names of the header for which proxies have a rewrite of its own.
+func isAuthority(name string) bool {
+	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
+}
+
+// changedHeader judges the name of a header that is to be set or removed: the others that begin with a colon make the request what it is.
+func (p place) changedHeader(name string) {
+	if strings.HasPrefix(name, ":") && !isAuthority(name) {
+		p.bad("use rewrite, redirect or directResponse", "header %s cannot be set or removed", name)
+		return
+	}
+	p.headerName(name)
 }
 
 func mirror(r place) {
@@ -326,6 +356,7 @@ func tlsRoute(r place, hosts []place) {
 		m.required("sniHosts")
 		for _, sni := range m.at("sniHosts").items() {
 			sni.wildcardHost()
+			sni.serverName()
 			if !slices.ContainsFunc(hosts, func(h place) bool { return covers(h.text(), sni.text()) }) {
 				sni.warn("add it to hosts", "SNI host %q is none of the object's hosts", sni.text())
 			}
