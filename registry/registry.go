@@ -149,7 +149,7 @@ type Port struct {
 // Health of an endpoint.
 type Health int
 
-// Health values. Terminating endpoints are not handed on at all.
+// Health values. Draining endpoints are handed on only of services that keep sessions, see Service.Unhealthy.
 const (
 	Healthy Health = iota
 	Unhealthy

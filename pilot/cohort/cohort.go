@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ type Proxy struct {
 	Outbound Outbound
 	Inbound  Inbound
 	Address  string // its own primary address: a pod has no listener for itself among a headless service's
+	Node     string // where services are called on the proxy's own node alone; else empty
 }
 
 // Scope is what clusters, endpoints and routes depend on.
@@ -32,8 +34,6 @@ type Scope struct {
 	Sidecar      *kinds.Object // in force; nil for routers
 	Cluster      string
 	Network      string
-	Node         string // where services are called on the proxy's own node alone; else empty
-	Locality     registry.Locality
 	Domain       string // <ns>.svc.<suffix>: which short names a virtual host answers to
 	Capabilities node.Capabilities
 	IPv4, IPv6   bool
@@ -60,7 +60,7 @@ type Outbound struct {
 	Guarded       bool // of a router: policies select it that are not translated
 }
 
-// Tags are the literals that traces of a workload carry.
+// Tags are the literals that traces of a workload carry. Sampling is the proxy's own, in percent, empty for the mesh's.
 type Tags struct {
 	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
 }
@@ -104,20 +104,18 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	}
 	k := Proxy{
 		Scope: Scope{
-			Type: p.Type, Namespace: p.Namespace, Cluster: p.Cluster, Network: p.Network, Locality: w.Locality, Domain: p.Domain,
+			Type: p.Type, Namespace: p.Namespace, Cluster: p.Cluster, Network: p.Network, Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
 	}
 	if x.NodeLocal() {
-		k.Scope.Node = first(w.NodeName, p.NodeName)
+		k.Node = cmp.Or(w.NodeName, p.NodeName)
 	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
 	}
-	k.Scope.Rules = selected(x, kinds.DestinationRule, []string{p.Namespace}, w.Labels, func(o *kinds.Object) map[string]string {
-		return o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()
-	})
+	k.Scope.Rules = rules(x, p.Namespace, w.Labels)
 	k.Scope.Foreign = foreign(x, w.Labels)
 	targets := targets(x, w, addresses)
 	if p.Type == node.Router {
@@ -168,21 +166,11 @@ func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
 }
 
 func tags(p *node.Proxy, w *registry.Workload) Tags {
-	t := Tags{
-		CanonicalService:  first(w.Labels["service.istio.io/canonical-name"], w.Labels["app.kubernetes.io/name"], w.Labels["app"], p.Workload, w.Owner, "unknown"),
-		CanonicalRevision: first(w.Labels["service.istio.io/canonical-revision"], w.Labels["app.kubernetes.io/version"], w.Labels["version"], "latest"),
+	return Tags{
+		CanonicalService:  registry.CanonicalName(w.Labels, cmp.Or(p.Workload, w.Owner, "unknown")),
+		CanonicalRevision: cmp.Or(registry.CanonicalRevision(w.Labels), "latest"),
 		Cluster:           p.Cluster, Mesh: p.MeshID, Namespace: p.Namespace, Sampling: p.TracingSampling,
 	}
-	return t
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // targets finds the service ports that a workload serves: services whose selector matches its labels, and those that have an endpoint at
@@ -272,13 +260,12 @@ func PeerAuthentications(x *scope.Index, namespace string, labels map[string]str
 	return frozen.Of(list...)
 }
 
-func selected(x *scope.Index, kind *kinds.Kind, namespaces []string, labels map[string]string, selector func(*kinds.Object) map[string]string) frozen.List[*kinds.Object] {
+// rules gives the DestinationRules of a namespace whose workload selector matches.
+func rules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
-	for _, ns := range namespaces {
-		for _, o := range x.Objects(kind, ns) {
-			if sel := selector(o); len(sel) > 0 && scope.Selects(sel, labels) {
-				found = append(found, o)
-			}
+	for _, o := range x.Objects(kinds.DestinationRule, namespace) {
+		if sel := o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(); len(sel) > 0 && scope.Selects(sel, labels) {
+			found = append(found, o)
 		}
 	}
 	return frozen.Of(found...)

@@ -218,3 +218,24 @@ func TestRouter(t *testing.T) {
 		t.Errorf("a router has %+v", k)
 	}
 }
+
+// TestWhere: where proxies run splits no scope, not even where a service is called on the caller's own node alone.
+func TestWhere(t *testing.T) {
+	local := *web
+	local.NodeLocal = true
+	one, two := pod("web-0", "10.1.0.1", nil), pod("web-1", "10.1.0.2", nil)
+	one.NodeName, two.NodeName, two.Locality = "n1", "n2", registry.Locality{Region: "r2"}
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+	b.ApplyRegistry(registry.Changes{
+		Services:  map[registry.ServiceKey]*registry.Service{local.Key(): &local},
+		Workloads: map[registry.WorkloadKey]*registry.Workload{one.WorkloadKey: one, two.WorkloadKey: two},
+	})
+	x := scope.NewIndex(b.Commit(time.Time{}), nil)
+	p, q := cohort.Of(x, sidecar("web-0", "10.1.0.1")), cohort.Of(x, sidecar("web-1", "10.1.0.2"))
+	if p.Scope != q.Scope || p.Outbound != q.Outbound || p.Inbound != q.Inbound {
+		t.Error("two cohorts")
+	}
+	if p.Node != "n1" || q.Node != "n2" {
+		t.Errorf("nodes %s and %s", p.Node, q.Node)
+	}
+}

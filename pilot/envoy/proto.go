@@ -7,6 +7,7 @@ import (
 	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -73,6 +74,13 @@ func TypedStruct(typeURL string, value map[string]any) *anypb.Any {
 		panic("typed struct " + typeURL + ": " + err.Error()) // value is a literal of this program
 	}
 	return Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + typeURL, Value: s})
+}
+
+// ExplicitHTTP2 has a cluster speak HTTP/2, whatever its clients do.
+func ExplicitHTTP2() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+	}}
 }
 
 // Text makes a string value of Envoy metadata.

@@ -229,7 +229,7 @@ func Foreign(v *networkingv1.VirtualService, labels map[string]string) string {
 	return string(b)
 }
 
-// At gives the index of a later Snapshot in which nothing but endpoints changed. Scopes that were worked out stay.
+// At gives the index of a later Snapshot in which nothing but endpoints and workloads changed. Scopes that were worked out stay.
 func (x *Index) At(s *snapshot.Snapshot) *Index {
 	next := &Index{Snapshot: s, rules: x.rules, mesh: x.mesh, gateways: x.gateways, sourced: x.sourced, whole: x.whole, nodeLocal: x.nodeLocal, scopes: map[scopeKey]*Scope{}}
 	x.mu.Lock()

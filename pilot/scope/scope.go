@@ -87,13 +87,7 @@ func (s *Scope) ServiceByHost(host string) *registry.Service { return s.byHost[h
 
 // exportedServices gives one service for each host: of several namespaces' the proxy's own first, then by precedence.
 func (s *Scope) exportedServices() []Service {
-	var all []Service
-	for _, svc := range s.Index.Services() {
-		if s.visible(svc) && s.preferred(svc) {
-			all = append(all, Service{Service: svc})
-		}
-	}
-	return all
+	return slices.DeleteFunc(s.visibleServices(), func(svc Service) bool { return !s.preferred(svc.Service) })
 }
 
 func (s *Scope) visible(svc *registry.Service) bool {

@@ -277,6 +277,7 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	slices.SortFunc(s.Delta.Endpoints, func(a, b registry.ServiceKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Host, b.Host))
 	})
+	slices.SortFunc(s.Delta.Workloads, byKey)
 	b.last = &s
 	b.reset()
 	return &s
@@ -304,7 +305,7 @@ func (s *Snapshot) indexWorkloads() {
 				continue
 			}
 			for _, a := range w.Addresses {
-				if old := s.byAddress[a]; old == nil || byName(w, old) < 0 {
+				if old := s.byAddress[a]; old == nil || byKey(w.WorkloadKey, old.WorkloadKey) < 0 {
 					s.byAddress[a] = w
 				}
 			}
@@ -312,6 +313,6 @@ func (s *Snapshot) indexWorkloads() {
 	}
 }
 
-func byName(a, b *registry.Workload) int {
+func byKey(a, b registry.WorkloadKey) int {
 	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

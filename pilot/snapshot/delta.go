@@ -8,7 +8,7 @@ import (
 
 // Delta says in what a Snapshot differs from the one before, so that a push can be kept to what changed and can name its cause.
 type Delta struct {
-	// Full: more than endpoints changed. Every cohort has to be looked at anew.
+	// Full: more than endpoints and workloads changed. Every cohort has to be looked at anew.
 	Full bool
 
 	// Endpoints are the services whose endpoints changed, whether or not Full is set.

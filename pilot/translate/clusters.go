@@ -74,6 +74,9 @@ func (v *view) outboundClusters(c cohort.Scope) *envoy.Set {
 		case registry.Passthrough:
 			k.headlessTLS = eps.TLS
 		}
+		for _, name := range destinationrule.Repeated(k.rules) {
+			v.problem(DuplicateSubset, s.Host+"/"+name)
+		}
 		for p := range s.Imported {
 			if p.Protocol == registry.UDP {
 				continue
@@ -117,7 +120,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	options := &httpv3.HttpProtocolOptions{}
 	switch {
 	case http2, port.Protocol == registry.HTTP && upgrades(k.mesh, policy):
-		options.UpstreamProtocolOptions = explicitHTTP2()
+		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	case port.Protocol.Sniffed() && !k.router:
 		options.UpstreamProtocolOptions = useDownstream()
 	}
@@ -313,12 +316,6 @@ func unlimited() *clusterv3.CircuitBreakers {
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 		MaxConnections: limit, MaxPendingRequests: limit, MaxRequests: limit, MaxRetries: limit,
 	}}}
-}
-
-func explicitHTTP2() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
-	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
-	}}
 }
 
 func useDownstream() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {

@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// assignmentKey is all that a ClusterLoadAssignment depends on. Endpoints without any gives the empty assignment.
+// assignmentKey is all that a ClusterLoadAssignment depends on. Without a service it is the empty assignment.
 type assignmentKey struct {
 	name      string
 	endpoints *snapshot.Endpoints
@@ -36,29 +36,29 @@ type assignmentKey struct {
 	node      string // of a service whose endpoints are called from their own node alone: the proxy's
 }
 
-// peer is the policies in force for the workloads of one namespace with certain labels; Selected is empty but for those that a policy selects.
+// peer is the policies in force for the workload at one address.
 type peer struct {
 	address  string
 	policies frozen.List[*kinds.Object]
 }
 
 // assignment makes the endpoints of one cluster as a cohort sees them.
-func (v *view) assignment(c cohort.Scope, name string) *envoy.Resource {
-	k := assignmentKey{name: name, endpoints: &snapshot.Endpoints{}}
+func (v *view) assignment(c cohort.Proxy, name string) *envoy.Resource {
+	k := assignmentKey{name: name}
 	n, ok := names.ParseCluster(name)
 	if !ok || n.Direction != names.Outbound {
-		return v.t.assignments.Get(assignmentKey{name: name})
+		return v.t.assignments.Get(k)
 	}
-	sc := v.index.Of(c.Namespace, c.Sidecar)
-	s := sc.ServiceByHost(n.Host)
+	s := v.index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
 	if s == nil || s.Port(n.Port) == nil {
-		return v.t.assignments.Get(assignmentKey{name: name})
+		return v.t.assignments.Get(k)
 	}
-	k.service, k.endpoints, k.rules = s, v.Endpoints(s.Key()), v.rules(c, s)
+	rules := v.rules(c.Scope, s)
+	if n.Subset != "" && destinationrule.Subset(rules, n.Subset) == nil {
+		return v.t.assignments.Get(k)
+	}
+	k.service, k.endpoints, k.rules = s, v.Endpoints(s.Key()), rules
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
-	if n.Subset != "" && destinationrule.Subset(k.rules, n.Subset) == nil {
-		return v.t.assignments.Get(assignmentKey{name: name})
-	}
 	k.peers = v.peers(k.endpoints)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
@@ -160,11 +160,7 @@ func addEndpoint(g *endpointv3.LocalityLbEndpoints, e *registry.Endpoint, tls bo
 
 // telemetryName is how telemetry names the workload behind an endpoint.
 func telemetryName(e *registry.Endpoint) string {
-	revision := e.CanonicalRevision
-	if revision == "latest" {
-		revision = ""
-	}
-	return e.Workload + ";" + e.Namespace + ";" + e.CanonicalName + ";" + revision + ";" + e.Cluster
+	return e.Workload + ";" + e.Namespace + ";" + e.CanonicalName + ";" + e.CanonicalRevision + ";" + e.Cluster
 }
 
 func locality(l registry.Locality) *corev3.Locality {

@@ -89,7 +89,7 @@ func (v *view) gatewayListeners(c cohort.Proxy) *envoy.Set {
 		k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: s.bind, port: s.target, route: s.route(), http: portProtocol(s.Port.Protocol, registry.HTTP)}
 		k.guarded = c.Outbound.Guarded
 		if k.bind == "" {
-			k.bind, k.dual = wildcard(c.Scope), c.Scope.IPv4 && c.Scope.IPv6
+			k.bind, k.dual = wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
 		}
 		if c.Outbound.Unprivileged && k.port < 1024 {
 			continue // it could not bind it, and Envoy would reject the listener

@@ -1,8 +1,6 @@
 package translate
 
 import (
-	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -15,6 +13,7 @@ import (
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -58,8 +57,8 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
 		HttpFilters:                  e.httpFilters(d, p),
 	}
-	if t := e.mesh.GetEnableTracing(); t {
-		m.Tracing = telemetry.Tracing(e.mesh, telemetry.Literals(e.tags))
+	if e.mesh.GetEnableTracing() {
+		m.Tracing = telemetry.Tracing(e.mesh, e.tags)
 	}
 	e.normalizePath(m)
 	if inline != nil {

@@ -58,7 +58,7 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 		}
 		served = append(served, workloadPort{
 			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rules: t.Rules,
-			bind: inboundWildcard(c), endpoint: v.localEndpoint(c, t.Target),
+			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.Target),
 		})
 	}
 	if c.Ingress != nil {
@@ -73,26 +73,12 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	return served
 }
 
-func loopbackOf(c cohort.Inbound) string {
-	if !c.IPv4 {
-		return "::1"
-	}
-	return "127.0.0.1"
-}
-
-func inboundWildcard(c cohort.Inbound) string {
-	if !c.IPv4 {
-		return "::"
-	}
-	return "0.0.0.0"
-}
-
 // localEndpoint is where a workload's port is called if the mesh says that workloads listen on loopback; empty for the original destination.
 func (v *view) localEndpoint(c cohort.Inbound, port uint32) string {
 	if v.Mesh.InboundPassthrough() {
 		return ""
 	}
-	return net.JoinHostPort(loopbackOf(c), strconv.FormatUint(uint64(port), 10))
+	return net.JoinHostPort(loopback(c.IPv4), strconv.FormatUint(uint64(port), 10))
 }
 
 // ingressPorts are the ports of a Sidecar's ingress listeners: they replace what services say.
@@ -127,7 +113,7 @@ func defaultEndpoint(written string, c cohort.Inbound) string {
 	}
 	switch host {
 	case "127.0.0.1", "::1": // of whichever family the proxy has
-		return net.JoinHostPort(loopbackOf(c), port)
+		return net.JoinHostPort(loopback(c.IPv4), port)
 	case "0.0.0.0", "::":
 		return net.JoinHostPort(c.Address, port)
 	}
@@ -191,7 +177,7 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	options := &httpv3.HttpProtocolOptions{}
 	switch {
 	case k.protocol.IsHTTP2():
-		options.UpstreamProtocolOptions = explicitHTTP2()
+		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	case k.protocol.Sniffed():
 		options.UpstreamProtocolOptions = useDownstream()
 	}

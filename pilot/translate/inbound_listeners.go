@@ -56,7 +56,7 @@ func (v *view) inboundListeners(c cohort.Inbound) *envoy.Set {
 	}
 	if c.Interception != node.None {
 		k.virtual, k.ports, k.port = true, frozen.Of(captured...), uint32(v.Mesh.GetProxyInboundListenPort())
-		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, inboundWildcard(c)
+		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, wildcard(c.IPv4)
 		out = append(out, v.t.inbound.Get(k))
 	}
 	return envoy.NewSet(out)

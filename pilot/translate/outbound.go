@@ -100,11 +100,11 @@ func (v *view) outboundListeners(c cohort.Proxy) *envoy.Set {
 		out = append(out, v.t.outbound.Get(k))
 	}
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh.GetProxyHttpPort())); p != 0 {
-		out = append(out, v.t.outbound.Get(outboundKey{surroundings: env, bind: loopback(c.Scope), port: p, real: true, route: names.HTTPProxyRoute}))
+		out = append(out, v.t.outbound.Get(outboundKey{surroundings: env, bind: loopback(c.Scope.IPv4), port: p, real: true, route: names.HTTPProxyRoute}))
 	}
 	if c.Outbound.Interception != node.None {
 		out = append(out, v.t.virtualOutbound.Get(virtualOutboundKey{
-			surroundings: env, bind: wildcard(c.Scope), transparent: c.Outbound.Interception == node.TPROXY, fallback: fallback, dual: c.Scope.IPv4 && c.Scope.IPv6,
+			surroundings: env, bind: wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, fallback: fallback, dual: c.Scope.IPv4 && c.Scope.IPv6,
 		}))
 	}
 	return envoy.NewSet(out)
@@ -127,15 +127,15 @@ func (v *view) fallback(s *scope.Scope) string {
 	return names.PassthroughCluster
 }
 
-func wildcard(c cohort.Scope) string {
-	if !c.IPv4 {
+func wildcard(ipv4 bool) string {
+	if !ipv4 {
 		return "::"
 	}
 	return "0.0.0.0"
 }
 
-func loopback(c cohort.Scope) string {
-	if !c.IPv4 {
+func loopback(ipv4 bool) string {
+	if !ipv4 {
 		return "::1"
 	}
 	return "127.0.0.1"
@@ -148,7 +148,7 @@ func (l *listeners) open(e scope.Egress) {
 	o := opening{listeners: l, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
 	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || strings.HasPrefix(o.bind, "unix://")
 	if o.bind == "" && o.real {
-		o.bind = loopback(l.cohort.Scope)
+		o.bind = loopback(l.cohort.Scope.IPv4)
 	}
 	if o.explicit {
 		defer func() { l.locked[port] = true }()
@@ -200,7 +200,7 @@ func (o opening) add(s *registry.Service, p registry.Port) {
 	if p.Protocol.IsHTTP() {
 		bind := o.bind
 		if bind == "" {
-			bind = wildcard(o.cohort.Scope)
+			bind = wildcard(o.cohort.Scope.IPv4)
 		}
 		o.put(bind, s, p, netip.Prefix{})
 		return
@@ -215,13 +215,13 @@ func (o opening) add(s *registry.Service, p registry.Port) {
 	}
 	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {
-			o.put(wildcard(o.cohort.Scope), s, p, prefix.Masked())
+			o.put(wildcard(o.cohort.Scope.IPv4), s, p, prefix.Masked())
 		} else if ip, err := netip.ParseAddr(a); err == nil && o.family(ip) {
 			o.put(a, s, p, netip.Prefix{})
 		}
 	}
 	if len(addresses) == 0 {
-		o.put(wildcard(o.cohort.Scope), s, p, netip.Prefix{})
+		o.put(wildcard(o.cohort.Scope.IPv4), s, p, netip.Prefix{})
 	}
 }
 
@@ -251,7 +251,7 @@ func (o opening) addHeadless(s *registry.Service, p registry.Port) {
 
 // put makes a service port part of the listener at a place, by Istio's rules for ports that several services share.
 func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
-	wild := bind == wildcard(o.cohort.Scope)
+	wild := bind == wildcard(o.cohort.Scope.IPv4)
 	if m := o.view.Mesh; wild && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
 		return // captured traffic arrives there
 	}

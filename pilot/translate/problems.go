@@ -9,7 +9,7 @@ const (
 	ConflictInbound  Problem = "pilot_conflict_inbound_listener"                       // two services want one target port in different protocols
 	DuplicateDomain  Problem = "pilot_vservice_dup_domain"                             // two virtual hosts want one domain
 	DuplicateSubset  Problem = "pilot_destrule_subsets"                                // two rules name one subset of a host
-	DuplicateCluster Problem = "pilot_duplicate_envoy_clusters"                        // two clusters have one name
+	DuplicateCluster Problem = "pilot_duplicate_envoy_clusters"                        // two clusters have one name: none have, by construction
 )
 
 // Problems lists all of them.

@@ -201,8 +201,9 @@ type hosts struct {
 	scope  *scope.Scope
 	route  string
 	port   uint32
-	taken  map[string]bool // domains: no two virtual hosts may have one
-	bound  map[string]bool // services' hosts that have a VirtualService: as aliases they are hosts of their own
+	taken  map[string]bool                // domains: no two virtual hosts may have one
+	bound  map[string]bool                // services' hosts that have a VirtualService: as aliases they are hosts of their own
+	others map[*registry.Service][]string // by the service that they stand for: the ExternalName services in scope that are not bound
 	made   []*envoy.Resource
 }
 
@@ -260,15 +261,18 @@ func (b *hosts) addresses(s *registry.Service) []string {
 	return s.Addresses
 }
 
-// aliases are the ExternalName services in scope that are other names for a service.
+// aliases are the ExternalName services in scope that are other names for a service. They are looked up once, when it is known which are bound.
 func (b *hosts) aliases(s *registry.Service) []string {
-	var list []string
-	for _, a := range b.scope.Services() {
-		if a.Resolution == registry.Alias && !b.bound[a.Host] && target(b.scope, a.Host) == s {
-			list = append(list, a.Host)
+	if b.others == nil {
+		b.others = map[*registry.Service][]string{}
+		for _, a := range b.scope.Services() {
+			if a.Resolution == registry.Alias && !b.bound[a.Host] {
+				of := target(b.scope, a.Host)
+				b.others[of] = append(b.others[of], a.Host)
+			}
 		}
 	}
-	return list
+	return b.others[s]
 }
 
 // target gives the service that a host means, whatever other names it goes by; nil if there is none.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -12,8 +13,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
-
-	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Options of a Translator.
@@ -75,7 +74,7 @@ type view struct {
 	sets *sets
 }
 
-// sets are those worked out so far, shared by the views of Snapshots that differ in endpoints alone.
+// sets are those worked out so far, shared by the views of Snapshots that differ in endpoints and workloads alone.
 type sets struct {
 	mu   sync.Mutex
 	made map[setKey]*setEntry
@@ -109,8 +108,8 @@ func (t *Translator) view(s *snapshot.Snapshot) *view {
 	}
 	v := t.newest
 	next := &view{Snapshot: s, t: t}
-	if v != nil && s.Revision == v.Revision+1 && !s.Delta.Full && len(s.Delta.Workloads) == 0 {
-		// Only endpoints changed: what is looked up by scope and what Sets hold stays.
+	if v != nil && s.Revision == v.Revision+1 && !s.Delta.Full {
+		// Only endpoints and workloads changed: what is looked up by scope and what Sets hold stays. Workloads are read where proxies join alone.
 		next.index, next.hasPeerAuthentication, next.sets = v.index.At(s), v.hasPeerAuthentication, v.sets
 	} else {
 		next.hasPeerAuthentication = len(s.AllObjects(kinds.PeerAuthentication)) > 0
@@ -192,7 +191,7 @@ func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Proxy, typeURL, name s
 	v := t.view(s)
 	switch typeURL {
 	case envoy.EndpointType:
-		return v.assignment(c.Scope, name)
+		return v.assignment(c, name)
 	case envoy.RouteType:
 		return v.route(c, name)
 	}

@@ -57,6 +57,7 @@ type Server struct {
 	mu     sync.Mutex
 	latest *snapshot.Snapshot // nil before the first Publish
 	conns  map[string]*conn   // by id
+	count  map[string]int     // streams by the proxy's id
 	closed bool
 }
 
@@ -70,6 +71,7 @@ func New(o Options) *Server {
 		controlPlane: &corev3.ControlPlane{Identifier: o.Identifier},
 		encoder:      o.Encoder,
 		conns:        map[string]*conn{},
+		count:        map[string]int{},
 		closing:      make(chan struct{}),
 	}
 	if s.logger == nil {
@@ -197,6 +199,7 @@ func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 		return nil, errShutdown()
 	}
 	s.conns[c.id] = c
+	s.count[c.proxy.ID]++
 	c.version = s.metrics.connect(c.proxy.Version)
 	return s.latest, nil
 }
@@ -208,12 +211,10 @@ func (s *Server) remove(c *conn) {
 		return
 	}
 	delete(s.conns, c.id)
-	last := true
-	for _, other := range s.conns {
-		if other.proxy.ID == c.proxy.ID {
-			last = false
-			break
-		}
+	s.count[c.proxy.ID]--
+	last := s.count[c.proxy.ID] == 0
+	if last {
+		delete(s.count, c.proxy.ID)
 	}
 	s.metrics.disconnect(c.version, c.proxy.ID, last)
 }

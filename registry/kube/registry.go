@@ -34,7 +34,6 @@ type Registry struct {
 	nodePods map[string]map[name]struct{}
 	nodes    map[string]registry.Locality
 	entries  map[name]*entry
-	traffic  map[string]string // traffic distribution that a namespace gives its services
 
 	podSelectors   *selection.Index[name, name] // of services without slices
 	entrySelectors *selection.Index[name, name]
@@ -70,7 +69,7 @@ func New(o Options) *Registry {
 		services: map[name]*service{}, byService: map[name]map[string]*slice{}, slices: map[name]*slice{},
 		podSlices: map[name]map[*slice]struct{}{}, ipSlices: map[string]map[*slice]struct{}{},
 		pods: map[name]*pod{}, ipPods: map[string]map[name]struct{}{}, nodePods: map[string]map[name]struct{}{},
-		nodes: map[string]registry.Locality{}, entries: map[name]*entry{}, traffic: map[string]string{},
+		nodes: map[string]registry.Locality{}, entries: map[name]*entry{},
 		podSelectors: selection.New[name, name](), entrySelectors: selection.New[name, name](),
 		dirty: map[name]struct{}{}, touched: map[registry.WorkloadKey]*registry.Workload{},
 	}

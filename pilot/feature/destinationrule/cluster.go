@@ -91,7 +91,7 @@ func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *
 		common(options).MaxRequestsPerConnection = envoy.UInt32(uint32(http.MaxRequestsPerConnection))
 	}
 	if http.H2UpgradePolicy == networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_UPGRADE && !t.Inbound && !t.Sniffed {
-		options.UpstreamProtocolOptions = explicitHTTP2()
+		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	}
 	if n := http.MaxConcurrentStreams; n > 0 {
 		streams := envoy.UInt32(uint32(n))
@@ -102,12 +102,6 @@ func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *
 			h2.MaxConcurrentStreams = streams
 		}
 	}
-}
-
-func explicitHTTP2() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
-	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
-	}}
 }
 
 func common(o *httpv3.HttpProtocolOptions) *corev3.HttpProtocolOptions {

@@ -51,6 +51,21 @@ func Subsets(rules Rules) []*networkingv1alpha3.Subset {
 	return all
 }
 
+// Repeated gives the names of subsets that a second rule of the host defines again.
+func Repeated(rules Rules) []string {
+	var names []string
+	seen := map[string]bool{}
+	for o := range rules.All {
+		for _, s := range spec(o).Subsets {
+			if seen[s.Name] {
+				names = append(names, s.Name)
+			}
+			seen[s.Name] = true
+		}
+	}
+	return names
+}
+
 // Subset gives the subset of that name, or nil.
 func Subset(rules Rules, name string) *networkingv1alpha3.Subset {
 	for _, s := range Subsets(rules) {

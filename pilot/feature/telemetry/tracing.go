@@ -10,15 +10,11 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 )
 
 // defaultSampling is the share of requests that are traced where nothing else is said, in percent.
 const defaultSampling = 1
-
-// Literals are what every span of a workload carries. Sampling is the proxy's own, in percent, empty for the mesh's.
-type Literals struct {
-	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
-}
 
 // dryRun are the tags that tell what authorization policies on trial would have done, with the keys that the RBAC filter leaves in the request's metadata.
 var dryRun = [][2]string{
@@ -29,7 +25,7 @@ var dryRun = [][2]string{
 }
 
 // Tracing makes the tracing of a connection manager: tags sorted by name within dry-run results and literals.
-func Tracing(m *mesh.Config, l Literals) *hcmv3.HttpConnectionManager_Tracing {
+func Tracing(m *mesh.Config, l cohort.Tags) *hcmv3.HttpConnectionManager_Tracing {
 	t := &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling:  &typev3.Percent{Value: 100},
 		RandomSampling:  &typev3.Percent{Value: sampling(m, l.Sampling)},

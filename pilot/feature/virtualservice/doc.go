@@ -9,5 +9,4 @@
 //   - action.go: what is done with it: destinations, retries, mirrors, redirects.
 //   - filter.go: what the fault and CORS filters do on a route, and headers.
 //   - defaults.go: routes of services without a VirtualService, outbound and inbound.
-//     -
 package virtualservice
