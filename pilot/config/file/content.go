@@ -1,10 +1,12 @@
 package file
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -18,12 +20,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// How long what looks like a write in progress is waited for.
+// How long what looks like a write in progress is waited for, after the last sign of it.
 const (
-	restUnfinished = 500 * time.Millisecond // shorter than before, or no newline at the end
+	restInPlace    = 100 * time.Millisecond // the same file, written into
+	restUnfinished = 500 * time.Millisecond // shorter than before, without a newline at the end, not to be parsed, or with less in it
 	restEmpty      = 2 * time.Second
 	restMissing    = 100 * time.Millisecond
-	coarseClock    = 2 * time.Second // a file may change again within this time and keep its time of change, on NFS for one
+
+	// A file that never rests is used after boundDoubt if it seems whole, after boundLast in any case. Nor does a deletion wait longer for writes.
+	boundDoubt = 2 * time.Second
+	boundLast  = 10 * time.Second
+
+	coarseClock = 2 * time.Second // a file may change again within this time and keep its time of change, on NFS for one
 )
 
 // content is what one file says.
@@ -36,15 +44,20 @@ type content struct {
 	findings []diag.Diagnostic
 	unsafe   []diag.Diagnostic // why a security object of the first load cannot be used
 
-	doubt      stamp // the last look at what is waited for
-	doubtSince time.Time
-	missing    bool
+	// While the file is waited for, and else zero.
+	doubt      stamp     // the last look at it
+	doubtSince time.Time // when it first looked so
+	doubtFirst time.Time // when the waiting began
+
+	missing      bool
+	missingSince time.Time
 }
 
 // held is an object in force, and where it is written.
 type held struct {
 	object    *kinds.Object
 	line, col int
+	lines     int // of its document when it was read, with what separates it from the next
 }
 
 // scan brings files up to date. If recheck is not 0, something is waited for, and scan should be called again after that time.
@@ -58,11 +71,11 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 			recheck = d
 		}
 	}
-	if found.err != nil {
-		return found, 0
-	}
 	if s.watch.follow(found.dirs) {
 		wait(gather) // what happened before the watch began was not reported
+	}
+	if found.err != nil {
+		return found, 0
 	}
 	root, err := os.OpenRoot(s.opts.Dir)
 	if err != nil {
@@ -71,7 +84,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 	}
 	defer root.Close() //nolint:errcheck // only read
 	present := make(map[string]bool, len(found.files))
-	arriving := false // a new file is being written: it may be one that is gone, under another name
+	writing := false // a file is: what is gone elsewhere may be about to turn up in it
 	for _, e := range found.files {
 		present[e.path] = true
 		c := s.files[e.path]
@@ -83,24 +96,34 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 		if !c.readAt.IsZero() || left > 0 {
 			s.files[e.path] = c
 		}
-		arriving = arriving || c.readAt.IsZero() && left > 0
+		writing = writing || left > 0
 	}
 	for file, c := range s.files {
-		switch {
-		case present[file]:
+		if present[file] {
 			c.missing = false
-		case found.hides(file):
-		default:
-			if !c.missing {
-				c.missing, c.doubtSince = true, time.Now()
-			}
-			if left := restMissing - time.Since(c.doubtSince); left > 0 {
-				wait(left)
-			} else if arriving {
+			continue
+		}
+		if found.hides(file) {
+			continue
+		}
+		// While files are exchanged, a listing may lack one that is there all the time.
+		if _, listed := found.dirs[path.Dir(file)]; listed {
+			if info, err := root.Stat(file); err == nil && info.Mode().IsRegular() {
+				c.missing = false
 				continue
-			} else {
-				delete(s.files, file)
 			}
+		}
+		if !c.missing {
+			c.missing, c.missingSince = true, time.Now()
+		}
+		rest := restMissing
+		if writing {
+			rest = boundDoubt
+		}
+		if left := rest - time.Since(c.missingSince); left > 0 {
+			wait(min(left, restMissing))
+		} else {
+			delete(s.files, file)
 		}
 	}
 	return found, recheck
@@ -110,46 +133,45 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	fresh := c.readAt.IsZero()
 	if !fresh && c.read == e.stamp && c.readAt.Sub(e.stamp.changed) > coarseClock {
-		c.doubtSince = time.Time{}
+		c.settle()
 		return 0
 	}
 	now := time.Now()
-	data, after, err := read(root, e.path, s.opts.Limits.FileSize)
+	data, before, after, err := read(root, e.path, s.opts.Limits.FileSize)
 	if err != nil {
 		if os.IsNotExist(err) {
 			return gather
 		}
 		c.read, c.readAt, c.hash = stamp{}, now, 0
+		c.settle()
 		c.findings = []diag.Diagnostic{{
-			Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)),
-			Fix: "what it said before stays in force",
+			Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)), Fix: c.instead(),
 		}}
 		return 0
 	}
 	hash := xxhash.Sum64(data)
 	if !fresh && hash == c.hash && len(data) == c.size && c.read != (stamp{}) {
-		c.read, c.readAt, c.doubtSince = after, now, time.Time{}
-		c.dropDoubt()
+		c.read, c.readAt = after, now
+		c.settle()
+		c.findings = slices.DeleteFunc(c.findings, isEmptied)
 		return 0
 	}
-	if rest := c.rest(e, after, data); rest > 0 {
-		if c.doubt != after || c.doubtSince.IsZero() {
-			c.doubt, c.doubtSince = after, now
-			// A file that nobody has touched for long is not being written.
-			if old := now.Sub(after.changed); fresh && old > 0 {
-				c.doubtSince = now.Add(-min(old, rest))
-			}
+	var result *validation.Result
+	decode := func() validation.Result {
+		if result == nil {
+			result = new(s.decode(e.path, data))
 		}
-		if left := rest - now.Sub(c.doubtSince); left > 0 {
-			if len(data) == 0 {
-				c.findings = []diag.Diagnostic{emptied(filepath.Join(s.opts.Dir, e.path))}
-			}
-			return left
-		}
+		return *result
 	}
-	c.doubtSince = time.Time{}
+	if left := c.wait(now, before, after, data, decode); left > 0 {
+		if len(data) == 0 && !slices.ContainsFunc(c.findings, isEmptied) {
+			c.findings = append(slices.Clone(c.findings), emptied(filepath.Join(s.opts.Dir, e.path)))
+		}
+		return left
+	}
+	c.settle()
 	c.read, c.readAt, c.hash, c.size = after, now, hash, len(data)
-	c.take(s.decode(e.path, data), validation.MentionsSecurity(data))
+	c.take(decode(), bytes.Count(data, []byte{'\n'})+1, validation.MentionsSecurity(data))
 	return 0
 }
 
@@ -160,49 +182,80 @@ func emptied(file string) diag.Diagnostic {
 	}
 }
 
-// dropDoubt removes the finding about a file that was empty for a moment.
-func (c *content) dropDoubt() {
-	c.findings = slices.DeleteFunc(c.findings, func(d diag.Diagnostic) bool { return d.Code == "Emptied" })
-}
+func isEmptied(d diag.Diagnostic) bool { return d.Code == "Emptied" }
 
-// rest is how long a file in this state must not have changed before it counts as written.
-func (c *content) rest(e entry, after stamp, data []byte) time.Duration {
-	replaced := c.read.inode != 0 && c.read.inode != after.inode
-	switch {
-	case len(data) == 0 && len(c.objects) > 0:
-		return restEmpty
-	case after != e.stamp: // it changed while it was read
-		return restUnfinished
-	case replaced || len(data) == 0:
+// settle ends the waiting.
+func (c *content) settle() { c.doubt, c.doubtSince, c.doubtFirst = stamp{}, time.Time{}, time.Time{} }
+
+// wait judges whether a write is in progress, from the stamps before and after reading, and gives how long to wait until the next look, or 0.
+func (c *content) wait(now time.Time, before, after stamp, data []byte, decode func() validation.Result) time.Duration {
+	fresh := c.readAt.IsZero()
+	last := c.read
+	if c.doubt != (stamp{}) {
+		last = c.doubt
+	}
+	// What takes a file's place is whole, unless it was written there after the old one had gone.
+	replaced := last != (stamp{}) && !last.sameFile(after) && !c.missing && before == after
+	empties := len(data) == 0 && len(c.objects) > 0
+	if replaced && !empties || fresh && before == after && len(data) == 0 {
 		return 0
-	case data[len(data)-1] != '\n', len(data) < c.size:
-		return restUnfinished
+	}
+	if c.doubtFirst.IsZero() {
+		c.doubtFirst = now
+	}
+	if c.doubt != after {
+		c.doubt, c.doubtSince = after, now
+		// A file that nobody has touched for long is not being written.
+		if old := now.Sub(after.changed); fresh && old > 0 {
+			c.doubtSince = now.Add(-min(old, restEmpty))
+		}
+	}
+	quiet, total := now.Sub(c.doubtSince), now.Sub(c.doubtFirst)
+	if empties {
+		return max(0, restEmpty-quiet)
+	}
+	rest := restInPlace
+	switch {
+	case before != after || len(data) == 0 || data[len(data)-1] != '\n' || len(data) < c.size:
+		rest = restUnfinished
+	case fresh:
+		rest = 0
+	}
+	if quiet < rest && total < boundDoubt {
+		return min(rest-quiet, boundDoubt-total)
+	}
+	if quiet >= restUnfinished || total >= boundLast {
+		return 0
+	}
+	if r := decode(); before != after || r.Broken != nil || c.loses(r, bytes.Count(data, []byte{'\n'})+1) {
+		return restUnfinished - quiet
 	}
 	return 0
 }
 
-// read gives a file's bytes, at most one more than limit, and its stamp after reading.
-func read(root *os.Root, file string, limit int64) ([]byte, stamp, error) {
+// read gives a file's bytes, at most one more than limit, and its stamps before and after reading.
+func read(root *os.Root, file string, limit int64) (data []byte, before, after stamp, err error) {
 	// Without O_NONBLOCK, opening a FIFO that took the file's place would wait for a writer.
 	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, stamp{}, stamp{}, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	if info, err := f.Stat(); err != nil {
-		return nil, stamp{}, err
-	} else if !info.Mode().IsRegular() {
-		return nil, stamp{}, fmt.Errorf("not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, stamp{}, err
-	}
 	info, err := f.Stat()
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, stamp{}, stamp{}, err
 	}
-	return data, stampOf(info), nil
+	if !info.Mode().IsRegular() {
+		return nil, stamp{}, stamp{}, fmt.Errorf("not a regular file")
+	}
+	before = stampOf(info)
+	if data, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
+		return nil, stamp{}, stamp{}, err
+	}
+	if info, err = f.Stat(); err != nil {
+		return nil, stamp{}, stamp{}, err
+	}
+	return data, before, stampOf(info), nil
 }
 
 // decode never panics: a fault of the decoder costs one file.
@@ -215,14 +268,80 @@ func (s *Source) decode(file string, data []byte) (r validation.Result) {
 }
 
 // take puts what was decoded into force, and for each document that cannot be used what it said before.
-func (c *content) take(r validation.Result, security bool) {
-	c.findings, c.unsafe = r.Findings(), nil
+func (c *content) take(r validation.Result, lines int, security bool) {
+	c.unsafe = nil
 	if r.Broken != nil {
+		b := *r.Broken
+		b.Fix = c.consequence(b)
+		c.findings = []diag.Diagnostic{b}
 		if security {
-			c.unsafe = append(c.unsafe, *r.Broken)
+			c.unsafe = append(c.unsafe, b)
 		}
 		return
 	}
+	c.objects = c.objectsAfter(r, lines)
+	there := map[kinds.Key]bool{}
+	for _, h := range c.objects {
+		there[h.object.Key] = true
+	}
+	c.findings = nil
+	for _, d := range r.Documents {
+		instead := "until then the object is left out"
+		switch {
+		case d.Key.Name == "":
+			instead = "until then the document is left out, and what it may be about stays as it was"
+		case there[d.Key]:
+			instead = "until then the object stays as it was"
+		}
+		for _, f := range d.Findings {
+			if f.Severity == diag.Error {
+				if d.Security {
+					c.unsafe = append(c.unsafe, f)
+				}
+				f.Fix = join(f.Fix, instead)
+			}
+			c.findings = append(c.findings, f)
+		}
+	}
+}
+
+// instead says what is in force while the file cannot be used.
+func (c *content) instead() string {
+	if len(c.objects) == 0 {
+		return "nothing of the file is in force"
+	}
+	return "what the file said before stays in force"
+}
+
+// consequence is the fix for a file that is broken as a whole.
+func (c *content) consequence(b diag.Diagnostic) string {
+	if b.Code == "Syntax" {
+		return "until it is mended, " + c.instead()
+	}
+	return join(b.Fix, "until then "+c.instead())
+}
+
+func join(fix, more string) string {
+	if fix == "" {
+		return more
+	}
+	return fix + "; " + more
+}
+
+// loses tells whether an object would be gone, or be written in fewer lines, as it is while a file is written anew.
+func (c *content) loses(r validation.Result, lines int) bool {
+	after := map[kinds.Key]int{} // the lines of the longest
+	for _, h := range c.objectsAfter(r, lines) {
+		after[h.object.Key] = max(after[h.object.Key], h.lines)
+	}
+	return slices.ContainsFunc(c.objects, func(h held) bool {
+		now, there := after[h.object.Key]
+		return !there || now < h.lines
+	})
+}
+
+// objectsAfter gives the objects that are in force once the file, of so many lines, has been taken.
+func (c *content) objectsAfter(r validation.Result, lines int) []held {
 	before := map[kinds.Key]held{}
 	for _, h := range c.objects {
 		if _, dup := before[h.object.Key]; !dup {
@@ -231,25 +350,22 @@ func (c *content) take(r validation.Result, security bool) {
 	}
 	var objects []held
 	vague := map[*kinds.Kind]bool{} // kinds of which a document does not say which object it is; nil is any
-	for _, d := range r.Documents {
+	for i, d := range r.Documents {
+		end := lines
+		if i+1 < len(r.Documents) {
+			end = r.Documents[i+1].Line
+		}
 		switch {
 		case d.Object != nil:
-			objects = append(objects, held{d.Object, d.Line, d.Column})
+			objects = append(objects, held{d.Object, d.Line, d.Column, end - d.Line})
 			delete(before, d.Object.Key)
 		case d.Key.Name != "":
 			if h, ok := before[d.Key]; ok {
-				objects = append(objects, held{h.object, d.Line, d.Column})
+				objects = append(objects, held{h.object, d.Line, d.Column, end - d.Line})
 				delete(before, d.Key)
 			}
 		default:
 			vague[d.Key.Kind] = true
-		}
-		if d.Security && validation.HasErrors(d.Findings) {
-			for _, f := range d.Findings {
-				if f.Severity == diag.Error {
-					c.unsafe = append(c.unsafe, f)
-				}
-			}
 		}
 	}
 	// An object that is gone may be what a faulty document means.
@@ -259,7 +375,7 @@ func (c *content) take(r validation.Result, security bool) {
 			delete(before, h.object.Key)
 		}
 	}
-	c.objects = objects
+	return objects
 }
 
 func sortedPaths(files map[string]*content) []string { return slices.Sorted(maps.Keys(files)) }

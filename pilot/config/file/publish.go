@@ -14,8 +14,28 @@ import (
 
 var errEmpty = errors.New("it holds no config files any more")
 
+// claim is an object and where it is written.
+type claim struct {
+	object    *kinds.Object
+	file      string
+	line, col int
+	missing   bool // the file is gone for a moment
+}
+
 // publish tells the handler what has changed since the last time, and makes the findings known.
 func (s *Source) publish(found listing) {
+	objects, findings := s.merge(found)
+	changes := diff(s.published, objects)
+	s.published = objects
+	if len(changes) > 0 || !s.synced.Load() {
+		s.opts.Handler(changes)
+	}
+	s.report(findings)
+}
+
+// merge gives what all files say together, and all that is wrong. Of several documents for one object, the one in the file that is in force goes on
+// to be, else the first counts.
+func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 	findings := found.findings
 	if found.err != nil {
 		findings = append(findings, diag.Diagnostic{
@@ -23,8 +43,8 @@ func (s *Source) publish(found listing) {
 			Fix: "all that was read before stays in force",
 		})
 	}
-	objects := map[kinds.Key]*kinds.Object{}
-	where := map[kinds.Key]string{}
+	objects := map[kinds.Key]claim{}
+	var lost []claim
 	paths := sortedPaths(s.files)
 	// A file that is gone for a moment speaks last: it may just have been renamed.
 	for _, missing := range []bool{false, true} {
@@ -36,40 +56,50 @@ func (s *Source) publish(found listing) {
 			findings = append(findings, c.findings...)
 			for i, h := range c.objects {
 				key := h.object.Key
-				if _, dup := objects[key]; dup {
-					if !missing {
-						findings = append(findings, diag.Diagnostic{
-							Severity: diag.Error, Code: "DuplicateObject", Object: key.String(), File: filepath.Join(s.opts.Dir, path), Line: h.line, Column: h.col,
-							Message: "the object is already defined at " + where[key] + ", which is the one that counts", Fix: "remove one of the two",
-						})
-					}
-					continue
-				}
-				if old := s.published[key]; old != nil && old != h.object && config.Equal(old, h.object) {
+				published := s.published[key]
+				if old := published.object; old != nil && old != h.object && config.Equal(old, h.object) {
 					c.objects[i].object = old
 				}
-				objects[key] = c.objects[i].object
-				where[key] = fmt.Sprintf("%s:%d:%d", filepath.Join(s.opts.Dir, path), h.line, h.col)
+				this := claim{c.objects[i].object, path, h.line, h.col, missing}
+				if other, dup := objects[key]; dup {
+					if path == published.file && other.file != path && !missing {
+						this, objects[key] = other, this
+					}
+					lost = append(lost, this)
+					continue
+				}
+				objects[key] = this
 			}
 		}
 	}
-	changes := diff(s.published, objects)
-	s.published = objects
-	if len(changes) > 0 || !s.synced.Load() {
-		s.opts.Handler(changes)
+	for _, l := range lost {
+		if !l.missing {
+			findings = append(findings, s.duplicate(l, objects[l.object.Key]))
+		}
 	}
-	s.report(findings)
+	return objects, findings
 }
 
-func diff(before, after map[kinds.Key]*kinds.Object) []kinds.Change {
+func (s *Source) duplicate(lost, wins claim) diag.Diagnostic {
+	fix := "remove one of the two"
+	if lost.file < wins.file {
+		fix += ", for after a restart this one would count"
+	}
+	return diag.Diagnostic{
+		Severity: diag.Error, Code: "DuplicateObject", Object: lost.object.Key.String(), File: filepath.Join(s.opts.Dir, lost.file), Line: lost.line, Column: lost.col, Fix: fix,
+		Message: fmt.Sprintf("the object is already defined at %s:%d:%d, which is the one that counts", filepath.Join(s.opts.Dir, wins.file), wins.line, wins.col),
+	}
+}
+
+func diff(before, after map[kinds.Key]claim) []kinds.Change {
 	var changes []kinds.Change
-	for key, o := range after {
-		if before[key] != o {
-			changes = append(changes, kinds.Change{Key: key, Object: o})
+	for key, now := range after {
+		if before[key].object != now.object {
+			changes = append(changes, kinds.Change{Key: key, Object: now.object})
 		}
 	}
 	for key := range before {
-		if after[key] == nil {
+		if after[key].object == nil {
 			changes = append(changes, kinds.Change{Key: key})
 		}
 	}

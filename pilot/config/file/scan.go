@@ -30,6 +30,8 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
+func (s stamp) sameFile(t stamp) bool { return s.dev == t.dev && s.inode == t.inode }
+
 // entry is one file to read.
 type entry struct {
 	path  string // below the directory

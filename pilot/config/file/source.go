@@ -35,7 +35,7 @@ type Source struct {
 
 	// Of the goroutine in Run.
 	files     map[string]*content // by path below the directory
-	published map[kinds.Key]*kinds.Object
+	published map[kinds.Key]claim
 	watch     *watch
 }
 
@@ -69,7 +69,7 @@ func New(opts Options) (*Source, error) {
 	if opts.Limits == (limits.Limits{}) {
 		opts.Limits = limits.Default()
 	}
-	s := &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]*kinds.Object{}}
+	s := &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]claim{}}
 	s.findings.Store(new([]diag.Diagnostic))
 	return s, nil
 }
@@ -81,7 +81,7 @@ func (s *Source) HasSynced() bool { return s.synced.Load() }
 func (s *Source) Findings() []diag.Diagnostic { return *s.findings.Load() }
 
 // Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error. It fails if a security object
-// cannot be used at the first load, or the directory cannot be read. It is called once.
+// cannot be used at the first load, which the findings tell too, or the directory cannot be read. It is called once.
 func (s *Source) Run(ctx context.Context) error {
 	s.watch = newWatch(s.opts)
 	defer s.watch.close()
@@ -145,6 +145,8 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 		}
 		if recheck == 0 || time.Since(start) > firstWait {
 			if err := s.unsafe(); err != nil {
+				_, findings := s.merge(found)
+				s.report(findings)
 				return 0, err
 			}
 			s.publish(found)

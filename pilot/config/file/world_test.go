@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,7 +20,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets more tests run at a time than there are processors, for they mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // world is a source that runs on a directory of its own, and what it has told.
 type world struct {
@@ -36,6 +44,7 @@ type world struct {
 
 // both runs a test with fsnotify and without.
 func both(t *testing.T, test func(t *testing.T, start func(files map[string]string) *world)) {
+	t.Parallel()
 	for _, noWatch := range []bool{false, true} {
 		name := "watch"
 		if noWatch {
@@ -106,11 +115,29 @@ func (w *world) handle(changes []kinds.Change) {
 	}
 }
 
+// write puts a file there as editors do: whole, under its name.
 func (w *world) write(name, text string) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
 	w.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	w.must(os.WriteFile(path, []byte(text), 0o600))
+	next := filepath.Join(w.dir, ".next")
+	w.must(os.WriteFile(next, []byte(text), 0o600))
+	w.must(os.Rename(next, path))
+}
+
+// overwrite writes into a file as a shell does: it is empty, then torn, then whole.
+func (w *world) overwrite(name string, pause time.Duration, parts ...string) {
+	w.t.Helper()
+	f, err := os.OpenFile(filepath.Join(w.dir, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	w.must(err)
+	for i, part := range parts {
+		if i > 0 {
+			time.Sleep(pause)
+		}
+		_, err = f.WriteString(part)
+		w.must(err)
+	}
+	w.must(f.Close())
 }
 
 func (w *world) must(err error) {
