@@ -82,7 +82,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 		found.err = err
 		return found, 0
 	}
-	defer root.Close() //nolint:errcheck // only read
+	defer root.Close()
 	present := make(map[string]bool, len(found.files))
 	writing := false // a file is: what is gone elsewhere may be about to turn up in it
 	for _, e := range found.files {
@@ -240,7 +240,7 @@ func read(root *os.Root, file string, limit int64) (data []byte, before, after s
 	if err != nil {
 		return nil, stamp{}, stamp{}, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, stamp{}, stamp{}, err

@@ -69,7 +69,7 @@ func list(opts Options) listing {
 	if err != nil {
 		return listing{err: err}
 	}
-	defer root.Close() //nolint:errcheck // only read
+	defer root.Close()
 	w := walker{opts: opts, root: root, seen: map[[2]uint64]bool{}, listing: listing{dirs: map[string]stamp{}}}
 	if err := w.dir(".", 0); err != nil {
 		return listing{err: err}
@@ -109,7 +109,7 @@ func (w *walker) dir(dir string, depth int) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func TestUnfinishedFileDelaysDeletions(t *testing.T) {
 		w.must(os.Remove(w.path("a.yaml")))
 		grow, err := os.Create(w.path("c.yaml"))
 		w.must(err)
-		defer grow.Close() //nolint:errcheck // only written
+		defer grow.Close()
 		for end := time.Now().Add(boundDoubt + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			_, err := grow.WriteString("#")
 			w.must(err)
