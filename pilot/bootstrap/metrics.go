@@ -71,6 +71,15 @@ func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
 	}
 }
 
+// newCommitTime makes the histogram of how long it takes to make a snapshot.
+func newCommitTime(reg prometheus.Registerer) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "pilot_pushcontext_init_seconds", Help: "Seconds that it took to make a snapshot of changes.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
+	})
+	reg.MustRegister(h)
+	return h
+}
+
 // registerWorldMetrics shows the state of the world, read when it is asked for.
 func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() []diag.Diagnostic, t *translate.Translator) {
 	gauge := func(name, help string, value func(s *snapshot.Snapshot) float64) {
@@ -108,6 +117,17 @@ func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() [
 			}
 			return float64(n)
 		}))
+	gauge("pilot_k8s_endpoints_with_no_pods", "Endpoints of Kubernetes services behind which no pod is known.", func(s *snapshot.Snapshot) float64 {
+		n := 0
+		for _, svc := range s.Services() {
+			for _, e := range s.Endpoints(svc.Key()).List {
+				if svc.Provider == registry.Kubernetes && e.Workload == "" {
+					n++
+				}
+			}
+		}
+		return float64(n)
+	})
 	reads := prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil)
 	reg.MustRegister(&memoCollector{reads, t.Stats})
 	for _, p := range translate.Problems() {

@@ -34,17 +34,18 @@ type Server struct {
 	o          Options
 	components components
 
-	metrics   *prometheus.Registry
-	world     *world
-	source    *file.Source
-	meshFiles *meshFiles
-	intake    *intake
-	discovery *xds.Server
-	debug     *debug.API
-	grpc      *grpc.Server
-	throttle  *xds.Throttle // made once the first snapshot is
-	http      []*httpServing
-	ready     atomic.Bool
+	metrics    *prometheus.Registry
+	commitTime prometheus.Histogram
+	world      *world
+	source     *file.Source
+	meshFiles  *meshFiles
+	intake     *intake
+	discovery  *xds.Server
+	debug      *debug.API
+	grpc       *grpc.Server
+	throttle   *xds.Throttle // made once the first snapshot is
+	http       []*httpServing
+	ready      atomic.Bool
 
 	mu    sync.Mutex
 	bound Addresses
@@ -80,6 +81,7 @@ func New(o Options) (*Server, error) {
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
 		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile,
 	})
+	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
 	s.grpc = newGRPC(o, newRPCMetrics(s.metrics))
 	s.discovery.Register(s.grpc)
@@ -218,7 +220,9 @@ func (s *Server) firstSnapshot(context.Context) error {
 }
 
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
+	began := time.Now()
 	snap := s.world.commit(batch, received)
+	s.commitTime.Observe(time.Since(began).Seconds())
 	s.discovery.Publish(snap)
 	if snap.Delta.Full && s.ready.Load() {
 		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Delta.Causes, ", "))

@@ -188,7 +188,7 @@ func TestServe(t *testing.T) {
 			}
 			_, text := fetch(t, bound.Monitoring, "/metrics")
 			for _, want := range []string{
-				`istio_build{component="pilot",tag="test"} 1`, "pilot_services 2", `pilot_xds_pushes{type="cds"} 2`, `pilot_k8s_reg_events{event="add",type="Services"} 2`,
+				`istio_build{component="pilot",tag="test"} 1`, "pilot_services 2", "pilot_pushcontext_init_seconds_count ", "pilot_k8s_endpoints_with_no_pods ", "pilot_destrule_subsets 0", `pilot_xds_pushes{type="cds"} 2`, `pilot_k8s_reg_events{event="add",type="Services"} 2`,
 				`grpc_server_started_total{grpc_method="StreamAggregatedResources",grpc_service="envoy.service.discovery.v3.AggregatedDiscoveryService",grpc_type="bidi_stream"} 1`,
 				"go_goroutines", "process_open_fds", "istiod_uptime_seconds",
 			} {
