@@ -2,6 +2,7 @@ package translate
 
 import (
 	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -25,6 +26,16 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 			}
 		}
 		return d, false
+	case kinds.ServiceEntry:
+		if o.Spec.(*networkingv1.ServiceEntry).Resolution != networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
+			return d, false
+		}
+		d.Field, d.Message = "spec.resolution", "this version does not resolve names that only a request tells: the service has no endpoints"
+	case kinds.DestinationRule:
+		if o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy().GetLoadBalancer().GetLocalityLbSetting() == nil {
+			return d, false
+		}
+		d.Field, d.Message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not prefer or share out by locality: all endpoints are equal"
 	case kinds.VirtualService:
 		spec := o.Spec.(*networkingv1.VirtualService)
 		switch {
