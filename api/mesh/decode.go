@@ -293,7 +293,7 @@ func suggest(key string, md protoreflect.MessageDescriptor) string {
 	for i := range md.Fields().Len() {
 		name := md.Fields().Get(i).JSONName()
 		all = append(all, name)
-		if n := distance(strings.ToLower(key), strings.ToLower(name)); n < at {
+		if n := diag.Distance(strings.ToLower(key), strings.ToLower(name)); n < at {
 			best, at = name, n
 		}
 	}
@@ -304,25 +304,4 @@ func suggest(key string, md protoreflect.MessageDescriptor) string {
 		return "the fields are " + strings.Join(all, ", ")
 	}
 	return "remove it"
-}
-
-// distance is Levenshtein's, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
@@ -185,30 +186,9 @@ func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 func nearest(flags *pflag.FlagSet, name string) string {
 	best, least := "", len(name)/3+2
 	flags.VisitAll(func(f *pflag.Flag) {
-		if d := distance(strings.ToLower(f.Name), strings.ToLower(name)); d < least {
+		if d := diag.Distance(strings.ToLower(f.Name), strings.ToLower(name)); d < least {
 			best, least = f.Name, d
 		}
 	})
 	return best
-}
-
-// distance is the number of letters to insert, delete or replace to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,7 +11,6 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -89,7 +88,7 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		}
 		m.HttpProtocolOptions.AcceptHttp_10 = true
 	}
-	return networkFilter("envoy.filters.network.http_connection_manager", m)
+	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
 }
 
 // serverName is what responses of inbound and gateway listeners say in their header server.
@@ -111,26 +110,26 @@ func (e surroundings) normalizePath(m *hcmv3.HttpConnectionManager) {
 func (e surroundings) httpFilters(d direction, p registry.Protocol) []*hcmv3.HttpFilter {
 	var f []*hcmv3.HttpFilter
 	if e.capabilities.Has(node.HTTPPeerMetadata) {
-		f = append(f, &hcmv3.HttpFilter{Name: "istio.metadata_exchange", ConfigType: typed(peerMetadata(d))})
+		f = append(f, envoy.HTTPFilter("istio.metadata_exchange", peerMetadata(d)))
 	}
 	if e.guarded && d != outbound {
 		f = append(f, authz.RefuseHTTP())
 	}
 	if p == registry.GRPCWeb {
-		f = append(f, httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{}))
+		f = append(f, envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Any(&grpcwebv3.GrpcWeb{})))
 	}
-	f = append(f, httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{
+	f = append(f, envoy.HTTPFilter("envoy.filters.http.grpc_stats", envoy.Any(&grpcstatsv3.FilterConfig{
 		EmitFilterState:        true,
 		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: envoy.Bool(false)},
-	}))
+	})))
 	if d != inbound && e.capabilities.Has(node.ALPNFilter) {
-		f = append(f, httpFilter("istio.alpn", meshALPN()))
+		f = append(f, envoy.HTTPFilter("istio.alpn", envoy.Any(meshALPN())))
 	}
-	f = append(f, httpFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}), httpFilter("envoy.filters.http.cors", &corsv3.Cors{}))
+	f = append(f, envoy.HTTPFilter("envoy.filters.http.fault", envoy.Any(&faultv3.HTTPFault{})), envoy.HTTPFilter("envoy.filters.http.cors", envoy.Any(&corsv3.Cors{})))
 	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.HTTPStats) {
-		f = append(f, &hcmv3.HttpFilter{Name: "istio.stats", ConfigType: typed(statsConfig())})
+		f = append(f, envoy.HTTPFilter("istio.stats", statsConfig()))
 	}
-	return append(f, httpFilter("envoy.filters.http.router", &routerv3.Router{}))
+	return append(f, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
 }
 
 func statsConfig() *anypb.Any { return envoy.Empty("type.googleapis.com/stats.PluginConfig") }
@@ -155,20 +154,4 @@ func meshALPN() *alpnv2alpha1.FilterConfig {
 		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP11, AlpnOverride: []string{"istio-http/1.1", "istio", "http/1.1"}},
 		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP2, AlpnOverride: []string{"istio-h2", "istio", "h2"}},
 	}}
-}
-
-func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
-	return &hcmv3.HttpFilter{Name: name, ConfigType: typed(envoy.Any(config))}
-}
-
-func typed(config *anypb.Any) *hcmv3.HttpFilter_TypedConfig {
-	return &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
-}
-
-func networkFilter(name string, config proto.Message) *listenerv3.Filter {
-	return rawNetworkFilter(name, envoy.Any(config))
-}
-
-func rawNetworkFilter(name string, config *anypb.Any) *listenerv3.Filter {
-	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
 }

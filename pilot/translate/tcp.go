@@ -23,22 +23,22 @@ func (e surroundings) tcpFilters(d direction, cluster string, mongo bool, longes
 		}
 	}
 	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.NetworkStats) {
-		f = append(f, rawNetworkFilter("istio.stats", statsConfig()))
+		f = append(f, envoy.NetworkFilter("istio.stats", statsConfig()))
 	}
 	if mongo {
-		f = append(f, networkFilter("envoy.filters.network.mongo_proxy", &mongov3.MongoProxy{StatPrefix: cluster}))
+		f = append(f, envoy.NetworkFilter("envoy.filters.network.mongo_proxy", envoy.Any(&mongov3.MongoProxy{StatPrefix: cluster})))
 	}
 	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	if longest > 0 {
 		proxy.MaxDownstreamConnectionDuration = envoy.Duration(longest)
 	}
-	return append(f, networkFilter("envoy.filters.network.tcp_proxy", proxy))
+	return append(f, envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))
 }
 
 // exchange adds the filter by which an inbound chain learns who calls.
 func (e surroundings) exchange(f []*listenerv3.Filter) []*listenerv3.Filter {
 	if e.capabilities.Has(node.NetworkMetadataExchange) {
-		f = append(f, rawNetworkFilter("istio.metadata_exchange", metadataExchange()))
+		f = append(f, envoy.NetworkFilter("istio.metadata_exchange", metadataExchange()))
 	}
 	return f
 }

@@ -15,10 +15,10 @@ func nobody() *rbacv3.RBAC { return &rbacv3.RBAC{} }
 
 // RefuseHTTP answers every request with 403.
 func RefuseHTTP() *hcmv3.HttpFilter {
-	return &hcmv3.HttpFilter{Name: "envoy.filters.http.rbac", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: envoy.Any(&httprbacv3.RBAC{Rules: nobody()})}}
+	return envoy.HTTPFilter("envoy.filters.http.rbac", envoy.Any(&httprbacv3.RBAC{Rules: nobody()}))
 }
 
 // RefuseTCP closes every connection.
 func RefuseTCP() *listenerv3.Filter {
-	return &listenerv3.Filter{Name: "envoy.filters.network.rbac", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&tcprbacv3.RBAC{Rules: nobody(), StatPrefix: "tcp."})}}
+	return envoy.NetworkFilter("envoy.filters.network.rbac", envoy.Any(&tcprbacv3.RBAC{Rules: nobody(), StatPrefix: "tcp."}))
 }

@@ -1,0 +1,18 @@
+package diag_test
+
+import (
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"host", "hosts", 1}, {"grpcAdr", "grpcAddr", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
+		if got := diag.Distance(c.a, c.b); got != c.want {
+			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
