@@ -11,11 +11,19 @@ LINT     := 2.15.0
 JOBS     ?= 2
 # Envoy for the demo and the tests: the one fetched into .tools, or ENVOY=/path/to/envoy.
 ENVOY    ?= $(TOOLS)/envoy
+# What the end-to-end tests run beside it, built into .tools at the versions that deploy/tools/gotool.sh names; each may be one of your own in the same way.
+ETCD           ?= $(TOOLS)/etcd
+KUBE_APISERVER ?= $(TOOLS)/kube-apiserver
+HELM3          ?= $(TOOLS)/helm3
+HELM4          ?= $(TOOLS)/helm4
+KUBECONFORM    ?= $(TOOLS)/kubeconform
+CLUSTER        := $(ETCD) $(KUBE_APISERVER)
+CHARTS         := $(HELM3) $(HELM4) $(KUBECONFORM)
 # The race detector needs a C compiler.
 CC       ?= cc
 RACE     := $(if $(shell command -v $(CC)),-race)
 
-export ENVOY
+export ENVOY ETCD KUBE_APISERVER HELM3 HELM4 KUBECONFORM
 # One setting for the binaries, vet and the end-to-end tests, so that they share what is compiled.
 export CGO_ENABLED := 0
 
@@ -39,12 +47,12 @@ demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print 
 
 test: unit e2e ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
 
-unit: $(ENVOY)
+unit: $(ENVOY) $(HELM3) $(HELM4)
 	go vet -p $(JOBS) ./...
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
 	$(if $(RACE),CGO_ENABLED=1) go test -p $(JOBS) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
 
-e2e: build $(ENVOY) ## Test end to end only.
+e2e: build $(ENVOY) $(CLUSTER) $(CHARTS) ## Test end to end only.
 	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
 
 bench: ## Run the benchmarks.
@@ -56,19 +64,25 @@ lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.
 fmt: $(TOOLS)/golangci-lint-$(LINT) ## Format all Go files.
 	$< fmt ./...
 
-gen: ## Write the golden files anew, from what the code does now: read the diff before committing it.
+gen: $(HELM3) $(HELM4) ## Write the custom resources and the golden files anew, from what is pinned and what the code does now: read the diff before committing it.
+	go run ./deploy/crds charts/base/files/crds
 	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update' . | xargs -r -n1 dirname | sort -u) -args -update
 
 image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery
 
-tools: $(ENVOY) $(TOOLS)/golangci-lint-$(LINT) ## Fetch the tools that the other targets need into .tools.
+tools: $(ENVOY) $(CLUSTER) $(CHARTS) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
 clean: ## Remove what was built; .tools stays.
 	rm -rf bin
 
 $(TOOLS)/envoy: deploy/tools/envoy.sh
 	deploy/tools/envoy.sh $(TOOLS)
+	@touch $@
+
+# A failed build leaves nothing; a change of one version builds that tool alone.
+$(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform): deploy/tools/gotool.sh
+	JOBS=$(JOBS) deploy/tools/gotool.sh $(TOOLS) $(@F)
 	@touch $@
 
 $(TOOLS)/golangci-lint-$(LINT):

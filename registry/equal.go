@@ -15,7 +15,8 @@ func (s *Service) Equal(o *Service) bool {
 		s.Resolution == o.Resolution && s.Headless == o.Headless && s.ExternalName == o.ExternalName && s.MeshExternal == o.MeshExternal &&
 		slices.Equal(s.ExportTo, o.ExportTo) && maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Selector, o.Selector) &&
 		slices.Equal(s.ServiceAccounts, o.ServiceAccounts) && s.Created.Equal(o.Created) &&
-		s.PublishNotReady == o.PublishNotReady && s.NodeLocal == o.NodeLocal && s.TrafficDist == o.TrafficDist && s.Unhealthy == o.Unhealthy
+		s.PublishNotReady == o.PublishNotReady && s.NodeLocal == o.NodeLocal && s.TrafficDist == o.TrafficDist && s.Unhealthy == o.Unhealthy &&
+		maps.EqualFunc(s.Clusters, o.Clusters, (*Service).Equal)
 }
 
 // Equal tells that two endpoints are the same to every reader.

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -123,10 +125,33 @@ type Service struct {
 	NodeLocal       bool   // internalTrafficPolicy: Local
 	TrafficDist     string // PreferClose, PreferSameZone, PreferSameNode, or empty
 	Unhealthy       bool   // unhealthy endpoints are to be sent as well (persistent sessions)
+
+	// Clusters holds the service as each cluster has it, by the cluster's ID, empty for the server's own. It is nil where the own cluster alone has it, and of
+	// what it holds itself. What a cluster's proxies call, and which of its pods serve, goes by the cluster's own version: see In and As.
+	Clusters map[string]*Service
 }
 
 // Key names the service.
 func (s *Service) Key() ServiceKey { return ServiceKey{s.Namespace, s.Host} }
+
+// In gives the service as a cluster has it, nil where it has none; the ID is empty for the server's own. A ServiceEntry is the same in every cluster.
+func (s *Service) In(cluster string) *Service {
+	switch {
+	case s.Clusters != nil:
+		return s.Clusters[cluster]
+	case cluster == "" || s.Provider == External:
+		return s
+	}
+	return nil
+}
+
+// As gives the service as proxies of a cluster are to call it: as their own cluster has it, else as the first cluster does.
+func (s *Service) As(cluster string) *Service {
+	if own := s.In(cluster); own != nil {
+		return own
+	}
+	return s
+}
 
 // Port gives the port of that number, or nil.
 func (s *Service) Port(number uint32) *Port {
@@ -165,7 +190,7 @@ type Endpoint struct {
 	Identity    string // SPIFFE ID, spiffe://<trust domain>/ns/<ns>/sa/<sa>; empty when the workload is unknown
 	Locality    Locality
 	Network     string
-	Cluster     string
+	Cluster     string // the ID of the cluster that it runs in, the server's own written out
 	Weight      uint32 // 0 is written as 1
 	TLSMode     string // "istio" when a sidecar takes mTLS there, else empty
 	Health      Health
@@ -181,19 +206,18 @@ type Endpoint struct {
 	CanonicalRevision string
 }
 
-// CompareEndpoints orders endpoints: by port name, address, port. Equal worlds give equal lists.
+// CompareEndpoints orders endpoints: by port name, address, port, cluster. Equal worlds give equal lists. Two clusters on networks of their own may use an
+// address twice.
 func CompareEndpoints(a, b *Endpoint) int {
-	return cmpOr(a.ServicePort, b.ServicePort, a.Address, b.Address, int(a.Port)-int(b.Port))
-}
-
-func cmpOr(a1, b1, a2, b2 string, rest int) int {
 	switch {
-	case a1 != b1 && a1 < b1, a1 == b1 && a2 < b2:
-		return -1
-	case a1 != b1, a2 != b2:
-		return 1
+	case a.ServicePort != b.ServicePort:
+		return strings.Compare(a.ServicePort, b.ServicePort)
+	case a.Address != b.Address:
+		return strings.Compare(a.Address, b.Address)
+	case a.Port != b.Port:
+		return int(a.Port) - int(b.Port)
 	}
-	return rest
+	return strings.Compare(a.Cluster, b.Cluster)
 }
 
 // Locality is where a workload runs.
@@ -204,6 +228,16 @@ type WorkloadKey struct {
 	Kind      *kinds.Kind
 	Namespace string
 	Name      string
+	Cluster   string // ID of the remote cluster that it runs in; empty for the server's own
+}
+
+func (k WorkloadKey) String() string {
+	return kinds.Key{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Cluster: k.Cluster}.String()
+}
+
+// Compare orders workloads: by kind, namespace, name, cluster.
+func (k WorkloadKey) Compare(o WorkloadKey) int {
+	return cmp.Or(strings.Compare(k.Kind.Name, o.Kind.Name), strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name), strings.Compare(k.Cluster, o.Cluster))
 }
 
 // Workload is something a proxy may run beside, and that services may select.
@@ -216,7 +250,7 @@ type Workload struct {
 	Locality       Locality
 	NodeName       string
 	Network        string
-	Cluster        string
+	Cluster        string // the ID of its cluster, the server's own written out
 	HostNetwork    bool
 	Ready          bool
 	TLSMode        string

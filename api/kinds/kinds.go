@@ -40,18 +40,26 @@ type Object struct {
 	Spec any
 }
 
+// AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have no status of their own.
+const AnnotationHealthy = "networking.istio.io/healthy"
+
 // Key names one object.
 type Key struct {
 	Kind      *Kind
 	Namespace string // empty for cluster-scoped kinds
 	Name      string
+	Cluster   string // ID of the remote cluster that holds it; empty for the server's own, and for files
 }
 
 func (k Key) String() string {
-	if k.Namespace == "" {
-		return k.Kind.Name + " " + k.Name
+	name := k.Kind.Name + " " + k.Name
+	if k.Namespace != "" {
+		name = k.Kind.Name + " " + k.Namespace + "/" + k.Name
 	}
-	return k.Kind.Name + " " + k.Namespace + "/" + k.Name
+	if k.Cluster != "" {
+		name += " of cluster " + k.Cluster
+	}
+	return name
 }
 
 // Change is one object created, updated or deleted, from any source, already validated.

@@ -41,6 +41,11 @@ type Limits struct {
 	FileDocs   int   // YAML documents in one file
 	YAMLDepth  int   // levels of nested values in one document
 	MeshConfig int64 // the mesh configuration file
+
+	// Sources of configuration that other control planes are.
+	ConfigResponse int           // one response: all objects of one kind
+	ConfigObject   int           // one object
+	ConfigAnswer   time.Duration // from the first request of a stream to an answer
 }
 
 // Default gives the limits of a server that nobody has tuned.
@@ -78,5 +83,9 @@ func Default() Limits {
 		FileDocs:   1000,
 		YAMLDepth:  100,
 		MeshConfig: 1 << 20,
+
+		ConfigResponse: 64 << 20,
+		ConfigObject:   1 << 20,
+		ConfigAnswer:   30 * time.Second,
 	}
 }

@@ -62,6 +62,9 @@ type Proxy struct {
 	Capabilities Capabilities
 	Generator    string
 
+	RegisterGroup  string // AUTO_REGISTER_GROUP: the WorkloadGroup of its namespace that it joins by itself; else empty
+	ReadinessProbe bool   // PROXY_CONFIG.readinessProbe is set: it reports the health of its application
+
 	HTTPProxyPort   uint32
 	HTTP10          bool
 	Unprivileged    bool

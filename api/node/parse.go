@@ -132,6 +132,7 @@ func (m *metadata) read(p *Proxy) {
 	p.Version = m.str("ISTIO_VERSION")
 	p.Revision = m.str("ISTIO_REVISION")
 	p.Generator = m.str("GENERATOR")
+	p.RegisterGroup = m.str("AUTO_REGISTER_GROUP")
 	switch i := Interception(m.str("INTERCEPTION_MODE")); i {
 	case TPROXY, None:
 		p.Interception = i
@@ -168,6 +169,7 @@ func (m *metadata) proxyConfig(p *Proxy) {
 		return
 	}
 	p.ProxyConfig = true
+	p.ReadinessProbe = v.GetStructValue().GetFields()["readinessProbe"].GetStructValue() != nil
 	tracing := v.GetStructValue().GetFields()["tracing"]
 	switch k := tracing.GetStructValue().GetFields()["sampling"].GetKind().(type) {
 	case nil, *structpb.Value_NullValue:

@@ -23,6 +23,7 @@ import (
 // scripts need no change, and say so in their usage.
 type discoveryFlags struct {
 	worldFlags
+	kube      kubeFlags
 	o         bootstrap.Options
 	logLevels string
 	logJSON   bool
@@ -46,6 +47,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
 		f.warn(logger, c.Flags(), args, rest)
 		f.options(&f.o)
+		if err := f.kube.options(&f.o); err != nil {
+			return err
+		}
 		f.o.Logger, f.o.Panics, f.o.Version = logger, log.Panics, tag()
 		server, err := bootstrap.New(f.o)
 		if err != nil {
@@ -83,6 +87,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o := &f.o
 	o.Limits = limits.Default()
 	f.worldFlags.register(flags, e)
+	f.kube.register(flags, e)
 
 	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
 	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS over TLS; listens once there is a certificate")
@@ -111,16 +116,12 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 		flags.String(name, value, "taken for compatibility; has no effect")
 		f.unused = append(f.unused, name)
 	}
-	text("kubeconfig", "")
-	text("revision", e.text("REVISION", "default"))
 	text("caCertFile", "")
 	text("tlsCertFile", "")
 	text("tlsKeyFile", "")
 	text("clusterRegistriesNamespace", "istio-system")
 	text("clusterAliases", "")
 	text("cniNamespace", "")
-	text("kubernetesApiQPS", "80")
-	text("kubernetesApiBurst", "160")
 	text("ctrlz_port", "9876")
 	text("ctrlz_address", "localhost")
 	text("tls-cipher-suites", "")
@@ -137,7 +138,6 @@ type worldFlags struct {
 
 func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&f.configDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
-	flags.String("registries", "Kubernetes", "where services come from; --configDir is the whole world, so there is none beside it")
 	f.registerMesh(flags, e)
 }
 

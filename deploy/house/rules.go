@@ -10,7 +10,7 @@ import (
 
 // order is that of the rooms of pilot: each may import those before it.
 func order() []string {
-	return []string{"config", "snapshot", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "bootstrap"}
+	return []string{"config", "snapshot", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "bootstrap"}
 }
 
 // pure tells a room in which the same input must always give the same output.
@@ -191,7 +191,7 @@ func checkState(p *pkg, add report) {
 				for _, s := range g.Specs {
 					spec := s.(*ast.ValueSpec)
 					for _, name := range spec.Names {
-						vars[name.Name] = true
+						vars[name.Name] = name.Name != "_"
 					}
 					if mutable(spec) {
 						add("state", f.at(spec), "%s is mutable state of the package", spec.Names[0].Name)

@@ -165,6 +165,7 @@ type decoder struct {
 	file      string
 	tree      treeBuilder
 	documents []Document
+	stored    bool // one object of an API server: see Object
 }
 
 func (d *decoder) document(root *yaml.Node) {

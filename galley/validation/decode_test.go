@@ -138,7 +138,7 @@ func TestDurations(t *testing.T) {
 	} {
 		n := &node{shape: text, value: written}
 		f := &findings{}
-		protoSchema{f}.duration(n, "x")
+		protoSchema{findings: f}.duration(n, "x")
 		got, err := time.ParseDuration(n.value)
 		if err != nil || got != want || len(f.list) > 0 {
 			t.Errorf("%s became %s: %v %v", written, n.value, err, f.list)

@@ -27,7 +27,17 @@ func (d *decoder) object(n *node, f *findings) {
 		d.documents = append(d.documents, Document{Security: security, Findings: f.finish(""), Line: n.line, Column: n.col})
 		return
 	}
-	o := &kinds.Object{Key: kinds.Key{Kind: kind}, Position: fmt.Sprintf("%s:%d:%d", d.file, n.line, n.col)}
+	d.documents = append(d.documents, d.decode(kind, n, f))
+}
+
+// decode makes a document of an object of that kind.
+func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
+	o := &kinds.Object{Key: kinds.Key{Kind: kind}}
+	if d.stored {
+		n.get("metadata").slim()
+	} else {
+		o.Position = fmt.Sprintf("%s:%d:%d", d.file, n.line, n.col)
+	}
 	if m := n.get("metadata"); m != nil {
 		m.remove("managedFields") // who wrote what: large, and nobody here reads it
 		m.get("annotations").forget(corev1.LastAppliedConfigAnnotation)
@@ -37,7 +47,11 @@ func (d *decoder) object(n *node, f *findings) {
 	} else {
 		d.kubernetes(n, f, o)
 	}
-	d.key(n, f, o)
+	if d.stored {
+		d.storedKey(n, f, o)
+	} else {
+		d.key(n, f, o)
+	}
 	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
 	if !f.failed() {
 		doc.Object = o
@@ -56,7 +70,10 @@ func (d *decoder) object(n *node, f *findings) {
 		doc.Key.Name = ""
 	}
 	doc.Findings = f.finish(name)
-	d.documents = append(d.documents, doc)
+	if d.stored {
+		withoutPlace(doc.Findings)
+	}
+	return doc
 }
 
 func (n *node) forget(name string) {
@@ -153,13 +170,18 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 		switch field.name {
 		case "apiVersion", "kind", "status":
 		case "metadata":
-			goSchema{findings: f}.value(field.value, reflect.TypeFor[metav1.ObjectMeta](), "metadata")
+			if !d.stored {
+				goSchema{findings: f}.value(field.value, reflect.TypeFor[metav1.ObjectMeta](), "metadata")
+			}
 		case "spec":
 			if field.value.shape == null {
 				field.value.shape = mapping
 			}
-			protoSchema{f}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
+			protoSchema{f, d.stored && !o.Kind.Security}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
+			if d.stored { // no part of the object's meaning
+				continue
+			}
 			fix := unknownName(field.name, []string{"metadata", "spec", "status"})
 			if protoField(spec, field.name) {
 				fix = "indent it under spec"
@@ -183,6 +205,9 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 		d.strict(m, f, "metadata", &meta)
 	}
 	describe(o, &meta)
+	if o.Kind == kinds.WorkloadEntry {
+		health(n, o)
+	}
 }
 
 // kubernetes decodes an object whose spec is the whole object.
@@ -191,7 +216,7 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 		n.remove("status") // the gateway controller's own notes
 	}
 	o.Spec = o.Kind.New()
-	goSchema{findings: f}.value(n, reflect.TypeOf(o.Spec), "")
+	goSchema{findings: f, lenient: d.stored && !o.Kind.Security}.value(n, reflect.TypeOf(o.Spec), "")
 	if f.failed() {
 		return
 	}

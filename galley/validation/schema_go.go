@@ -102,7 +102,7 @@ func (s goSchema) structure(n *node, t reflect.Type, path string) {
 			inner.lenient = s.lenient || f.name == "status" && path == ""
 			inner.value(f.value, ft, sub)
 		case s.lenient:
-			s.add(diag.Warning, f.pos, sub, "UnknownField", "", "unknown field %q of the status is ignored", f.name)
+			s.add(diag.Warning, f.pos, sub, "UnknownField", "", "unknown field %q is ignored", f.name)
 			continue
 		default:
 			names := make([]string, 0, len(fields))

@@ -9,11 +9,16 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 // protoSchema compares a tree with a proto message. It also writes the tree the way protojson wants it: fields under their JSON names, durations in
 // seconds, YAML 1.1's yes and no as booleans.
-type protoSchema struct{ *findings }
+type protoSchema struct {
+	*findings
+	lenient bool // a field unknown here is removed with a warning
+}
 
 func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path string) {
 	if n.shape != mapping {
@@ -22,6 +27,9 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 	}
 	seen := map[protoreflect.Name]bool{}
 	oneofs := map[protoreflect.Name]string{}
+	if s.lenient {
+		s.forgetUnknown(n, md, path)
+	}
 	for i := range n.fields {
 		f := &n.fields[i]
 		fd := md.Fields().ByJSONName(f.name)
@@ -51,6 +59,16 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 		}
 		s.field(f.value, fd, sub)
 	}
+}
+
+func (s protoSchema) forgetUnknown(n *node, md protoreflect.MessageDescriptor, path string) {
+	n.fields = slices.DeleteFunc(n.fields, func(f field) bool {
+		if md.Fields().ByJSONName(f.name) != nil || md.Fields().ByName(protoreflect.Name(f.name)) != nil {
+			return false
+		}
+		s.add(diag.Warning, f.pos, fieldPath(path, f.name), "UnknownField", "", "unknown field %q is ignored", f.name)
+		return true
+	})
 }
 
 func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string) {

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -36,15 +37,21 @@ type Inspection struct {
 
 // Inspect reads the configuration that o names.
 func Inspect(ctx context.Context, o Options) (*Inspection, error) {
-	s := &Server{o: o, world: newWorld(o, nil)}
-	in, source, files, err := s.sources()
+	s := &Server{o: o, world: newWorld(o, nil), metrics: prometheus.NewRegistry()}
+	i, whole := &Inspection{}, make(chan struct{})
+	from, err := s.newSources(func(changes []kinds.Change) {
+		if i.Snapshot == nil { // what comes later is not looked at
+			i.Snapshot = s.world.commit(changes, time.Time{})
+			close(whole)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.source = source
+	s.from = from
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2)
+	failed := make(chan error, len(from.list))
 	var running sync.WaitGroup
 	run := func(name string, f func(context.Context) error) {
 		running.Add(1)
@@ -57,24 +64,21 @@ func Inspect(ctx context.Context, o Options) (*Inspection, error) {
 			failed <- err
 		})
 	}
-	run("configuration directory", source.Run)
-	if files != nil {
-		run("mesh files", files.run)
+	for _, f := range from.list {
+		run(f.name, f.run)
 	}
-	i := &Inspection{}
 	select {
-	case <-in.whole:
+	case <-whole:
 	case i.Refusal = <-failed:
 	case <-ctx.Done():
 	}
 	cancel()
 	running.Wait()
-	if i.Refusal == nil {
-		if err := in.wait(ctx); err != nil {
-			return nil, err
-		}
-		in.open(func(first []kinds.Change) { i.Snapshot = s.world.commit(first, time.Time{}) }, func([]kinds.Change) {})
-		i.translator = translate.New(translate.Options{})
+	switch {
+	case i.Snapshot != nil:
+		i.Refusal, i.translator = nil, translate.New(translate.Options{})
+	case i.Refusal == nil:
+		return nil, from.Wait(ctx)
 	}
 	i.Findings, i.Objects = s.findings(), len(s.world.Objects())
 	return i, nil

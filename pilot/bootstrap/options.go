@@ -2,9 +2,13 @@ package bootstrap
 
 import (
 	"log/slog"
+	"net/netip"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
 // Options of a Server: what the command line said, nothing read from elsewhere.
@@ -17,16 +21,26 @@ type Options struct {
 	GRPC, SecureGRPC, HTTP, HTTPS, Monitoring string
 	AddressFile                               string // where to write what was bound, or empty
 
-	// Sources.
-	ConfigDir    string // a directory of YAML, or empty
-	MeshConfig   string // a file; where there is none, the ConfigMap named istio in the root namespace
-	MeshNetworks string // a file with networks, in the form of the ConfigMap's key meshNetworks
+	// Sources. Files and a cluster may both be given: then files hold the configuration and the cluster has the services.
+	ConfigDir    string       // a directory of YAML, or empty
+	MeshConfig   string       // a file; where there is none, the ConfigMap named istio in the root namespace
+	MeshNetworks string       // a file with networks, in the form of the ConfigMap's key meshNetworks
+	SharedMesh   string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
+	Client       *rest.Config // of the API server of the own cluster; nil: there is none
+
+	NoServices bool // leave the cluster's services out: only its configuration counts
+
+	RemoteClient  crd.ClientOptions // of remote clusters: what their kubeconfigs do not say
+	RemoteTimeout time.Duration     // how long the first snapshot waits for remote clusters; 0 is 30 s
 
 	// Who this is.
 	Namespace string // the root namespace
 	Domain    string // cluster.local
 	ClusterID string
 	PodName   string
+	Revision  string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
+
+	APIClients []netip.Prefix // whom the objects of configuration themselves are served; nil: peers on this host
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age

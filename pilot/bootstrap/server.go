@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +21,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
-	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -37,30 +34,25 @@ type Server struct {
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
 	world      *world
-	source     *file.Source
-	meshFiles  *meshFiles
-	intake     *intake
+	from       *sources
 	discovery  *xds.Server
 	debug      *debug.API
 	grpc       *grpc.Server
-	throttle   *xds.Throttle // made once the first snapshot is
 	http       []*httpServing
 	ready      atomic.Bool
 
-	mu    sync.Mutex
-	bound Addresses
+	mu       sync.Mutex
+	bound    Addresses
+	throttle *xds.Throttle // nil until there is a first snapshot
 }
 
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
-	if o.ConfigDir == "" {
-		return nil, errors.New("no source of configuration: give --configDir a directory of YAML")
-	}
 	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now())}
 	s.world = newWorld(o, newEventMetrics(s.metrics))
 
 	var err error
-	s.intake, s.source, s.meshFiles, err = s.sources()
+	s.from, err = s.newSources(s.take)
 	if err != nil {
 		return nil, err
 	}
@@ -74,12 +66,12 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.discovery = xds.New(xds.Options{
-		Translator: translator{t}, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, Limits: o.Limits, Identifier: string(identifier),
-		Translations: o.Limits.Generations * runtime.GOMAXPROCS(0),
+		Translator: newTranslator(t), Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, Limits: o.Limits, Identifier: string(identifier),
+		APIClients: o.APIClients, Translations: o.Limits.Generations * runtime.GOMAXPROCS(0),
 	})
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
-		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile,
+		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: s.from.clusters,
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
@@ -89,46 +81,17 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// sources makes those of configuration, which all hand on to one intake.
-func (s *Server) sources() (*intake, *file.Source, *meshFiles, error) {
-	files := &meshFiles{
-		logger: s.o.Logger.With("scope", "model"), mesh: s.o.MeshConfig, networks: s.o.MeshNetworks,
-		key: s.world.meshKey(), limit: s.o.Limits.MeshConfig, poll: cmp.Or(s.o.Poll, time.Second),
-	}
-	names := []string{"directory"}
-	var keep func(kinds.Key) bool
-	if files.present() {
-		names = append(names, "mesh files")
-		keep = func(k kinds.Key) bool { return k != files.key } // the files are the mesh's configuration, not a ConfigMap
-	} else {
-		files = nil
-	}
-	in := newIntake(names...)
-	source, err := file.New(file.Options{
-		Dir: s.o.ConfigDir, Handler: in.from("directory", keep), Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits,
-	})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if files != nil {
-		files.handler = in.from("mesh files", nil)
-	}
-	return in, source, files, nil
-}
-
 func (s *Server) findings() []diag.Diagnostic {
-	return slices.Concat(s.source.Findings(), s.world.Findings())
+	return append(s.from.findings(), s.world.Findings()...)
 }
 
 // register lists what runs, in the order of starting.
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
-	if s.meshFiles != nil {
-		s.components.background("mesh files", s.meshFiles.run)
+	for _, from := range s.from.list {
+		s.components.background(from.name, from.run)
 	}
-	s.components.background("configuration directory", s.source.Run)
-	s.components.start("sources synced", s.intake.wait)
-	s.components.start("first snapshot", s.firstSnapshot)
+	s.components.start("sources synced", s.from.Wait)
 	s.components.start("discovery listener", s.listenGRPC)
 	s.components.start("readiness", s.announce)
 }
@@ -207,16 +170,24 @@ func (s *Server) serve(name string, serve func() error) {
 	})
 }
 
-// firstSnapshot commits everything that the sources brought at once, publishes it, and lets later changes go through the throttle.
-func (s *Server) firstSnapshot(context.Context) error {
+// take commits everything that the sources bring at once, and lets later changes go through the throttle.
+func (s *Server) take(changes []kinds.Change) {
+	s.mu.Lock()
+	throttle := s.throttle
+	s.mu.Unlock()
+	if throttle != nil {
+		throttle.Add(changes)
+		return
+	}
 	began := time.Now()
-	s.throttle = xds.NewThrottle(xds.ThrottleOptions{
+	s.commit(changes, began)
+	throttle = xds.NewThrottle(xds.ThrottleOptions{
 		Commit: s.commit, Logger: s.o.Logger.With("scope", "ads"), Metrics: s.metrics, After: s.o.DebounceAfter, Max: s.o.DebounceMax,
 	})
-	s.intake.open(func(first []kinds.Change) { s.commit(first, began) }, s.throttle.Add)
-	snap := s.world.Snapshot()
-	s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", len(snap.Services()), "dur", time.Since(began))
-	return nil
+	s.mu.Lock()
+	s.throttle = throttle
+	s.mu.Unlock()
+	s.o.Logger.Info("configuration synced", "objects", len(changes), "services", len(s.world.Snapshot().Services()), "dur", time.Since(began))
 }
 
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
@@ -281,8 +252,11 @@ func (s *Server) drain() {
 	case <-ended:
 	case <-ctx.Done():
 	}
-	if s.throttle != nil {
-		s.throttle.Close()
+	s.mu.Lock()
+	throttle := s.throttle
+	s.mu.Unlock()
+	if throttle != nil {
+		throttle.Close()
 	}
 	s.discovery.Shutdown()
 	s.grpc.Stop()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,17 +222,17 @@ func TestNotReadyBeforeSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.intake.missing["late"] = true
+	late := s.from.Add("late")
 	run(t, s)
 	eventually(t, "http listens", func() bool { return s.Addresses().Monitoring != "" })
-	eventually(t, "the directory has synced", s.source.HasSynced)
+	eventually(t, "the directory has synced", func() bool { return slices.Equal(s.from.Awaited(), []string{"late"}) })
 	if code, _ := fetch(t, s.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || s.Addresses().GRPC != "" {
 		t.Errorf("before the last source synced: /ready %d, grpc %q", code, s.Addresses().GRPC)
 	}
 	if code, _ := fetch(t, s.Addresses().HTTP, "/debug/registryz"); code != http.StatusOK {
 		t.Errorf("debug does not answer before: %d", code)
 	}
-	s.intake.from("late", nil)(nil)
+	s.from.From(late)(nil)
 	eventually(t, "ready", func() bool { code, _ := fetch(t, s.Addresses().HTTP, "/ready"); return code == http.StatusOK })
 	if s.Addresses().GRPC == "" {
 		t.Error("ready, but ADS does not listen")

@@ -7,27 +7,52 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // idleResources is how many encoded resources that no proxy uses at present are kept for those that may come back.
 const idleResources = 60000
 
-// translator lets the DiscoveryServer, which does not know what a cohort is, use a translate.Translator, which does.
-type translator struct{ *translate.Translator }
+// translator lets the DiscoveryServer, which does not know what a cohort is, use a translate.Translator, which does. Clients that want objects get them
+// from a Generator.
+type translator struct {
+	*translate.Translator
+	objects *api.Generator
+}
+
+// readers is the cohort of those who are sent objects: all get the same.
+type readers struct{}
+
+func newTranslator(t *translate.Translator) translator { return translator{t, api.New()} }
 
 func (t translator) Join(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
+	if xds.OfObjects(p) {
+		return readers{}
+	}
 	return t.Translator.Join(s, p)
 }
 
 func (t translator) Wildcard(s *snapshot.Snapshot, c xds.Cohort, typeURL string) envoy.Union {
-	return t.Translator.Wildcard(s, c.(cohort.Proxy), typeURL)
+	proxies, ok := c.(cohort.Proxy)
+	if !ok {
+		return envoy.Union{Outbound: t.objects.Set(s, typeURL)}
+	}
+	return t.Translator.Wildcard(s, proxies, typeURL)
 }
 
 func (t translator) Named(s *snapshot.Snapshot, c xds.Cohort, typeURL, name string) *envoy.Resource {
-	return t.Translator.Named(s, c.(cohort.Proxy), typeURL, name)
+	proxies, ok := c.(cohort.Proxy)
+	if !ok {
+		return nil
+	}
+	return t.Translator.Named(s, proxies, typeURL, name)
 }
 
 func (t translator) Assignments(s *snapshot.Snapshot, c xds.Cohort, key registry.ServiceKey) []string {
-	return t.Translator.Assignments(s, c.(cohort.Proxy), key)
+	proxies, ok := c.(cohort.Proxy)
+	if !ok {
+		return nil
+	}
+	return t.Translator.Assignments(s, proxies, key)
 }

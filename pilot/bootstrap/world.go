@@ -3,14 +3,11 @@ package bootstrap
 import (
 	"cmp"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -30,11 +27,13 @@ type world struct {
 	logger   *slog.Logger
 	o        Options
 	events   func(kind *kinds.Kind, event string) // told of every change; may be nil
-	kube     *kube.Registry
 	services *aggregate.Registry
 	builder  *snapshot.Builder
 	mesh     *mesh.Config
 	networks *mesh.Networks
+	goodMesh map[string]string // the last text without an error, by file or ConfigMap
+	filter   *filter
+	reselect bool // the selectors have changed: every object has to be looked at
 
 	mu       sync.Mutex // guards what others read
 	last     *snapshot.Snapshot
@@ -48,57 +47,55 @@ type counts struct{ pending, withoutIP, notReady int }
 
 func newWorld(o Options, events func(*kinds.Kind, string)) *world {
 	w := &world{
-		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o),
+		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
 		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 	}
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Mesh: w.mesh})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh})
 	w.makeRegistries()
 	return w
 }
 
-// defaultMesh is the mesh configuration where nobody gave one: the root namespace is the server's.
-func defaultMesh(o Options) *mesh.Config {
-	c := mesh.Default()
-	c.RootNamespace = o.Namespace
-	return c
-}
-
 func (w *world) makeRegistries() {
-	network := networkOf(w.networks, w.o.ClusterID)
-	w.kube = kube.New(kube.Options{
-		Domain: w.o.Domain, Cluster: w.o.ClusterID, TrustDomain: w.mesh.GetTrustDomain(), SystemNamespace: w.o.Namespace, Network: network,
+	m, networks, o := w.mesh, w.networks, w.o
+	w.services = aggregate.New(aggregate.Options{
+		Kube: func(cluster string) *kube.Registry {
+			id := cmp.Or(cluster, o.ClusterID)
+			return kube.New(kube.Options{
+				Domain: o.Domain, Cluster: id, Remote: cluster != "", TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networkOf(networks, id),
+			})
+		},
+		Entries: serviceentry.New(serviceentry.Options{
+			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networkOf(networks, o.ClusterID),
+		}),
 	})
-	w.services = aggregate.New(w.kube, serviceentry.New(serviceentry.Options{
-		Cluster: w.o.ClusterID, TrustDomain: w.mesh.GetTrustDomain(), SystemNamespace: w.o.Namespace, Network: network,
-	}))
-}
-
-// meshKey is the ConfigMap that holds the mesh configuration and the networks.
-func (w *world) meshKey() kinds.Key {
-	return kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: "istio"}
 }
 
 // commit applies a batch and gives the snapshot that it makes. received is when the first change of it came in.
 func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
-	rebuild := false
+	remesh := false
 	for _, c := range batch {
 		w.count(c)
-		if c.Key == w.meshKey() {
-			rebuild = w.applyMesh(c.Object) || rebuild
-		}
+		remesh = remesh || w.isMesh(c.Key)
 	}
 	w.mu.Lock()
 	for _, c := range batch {
 		if c.Object == nil {
 			delete(w.objects, c.Key)
-		} else {
-			if d, ok := unread(c.Object); ok {
-				w.logger.Warn("finding", "finding", d.String())
-			}
-			w.objects[c.Key] = c.Object
+			continue
 		}
+		w.objects[c.Key] = c.Object
 	}
 	w.mu.Unlock()
+	rebuild := remesh && w.applyMesh()
+	batch = w.visible(batch)
+	for _, c := range batch {
+		if c.Object == nil {
+			continue
+		}
+		if d, ok := unread(c.Object); ok {
+			w.logger.Warn("finding", "finding", d.String())
+		}
+	}
 
 	w.builder.SetMesh(w.mesh)
 	w.builder.Apply(batch)
@@ -112,8 +109,37 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = s
-	w.counts = counts{w.kube.Pending(), w.kube.PodsWithoutIP(), w.kube.NotReady()}
+	w.counts = counts{w.services.Pending(), w.services.PodsWithoutIP(), w.services.NotReady()}
 	return s
+}
+
+// visible gives the changes that the filter lets through: what it hides counts as gone, and where a namespace begins or ceases to take part, all that is in
+// it changes.
+func (w *world) visible(batch []kinds.Change) []kinds.Change {
+	w.mu.Lock()
+	turned := w.filter.apply(batch)
+	w.mu.Unlock()
+	if w.reselect || len(turned) > 0 {
+		taken := map[kinds.Key]bool{}
+		for _, c := range batch {
+			taken[c.Key] = true
+		}
+		for key, o := range w.objects {
+			if (w.reselect || turned[placeOf(key)]) && !taken[key] {
+				batch = append(batch, kinds.Change{Key: key, Object: o})
+			}
+		}
+		w.reselect = false
+		config.Sort(batch)
+	}
+	out := make([]kinds.Change, 0, len(batch))
+	for _, c := range batch {
+		if c.Object != nil && !w.filter.shows(c.Object) {
+			c.Object = nil
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // registerAnew makes the registries again, for the trust domain or the networks have changed, and gives all that they hold now, and what is gone with batch.
@@ -122,7 +148,9 @@ func (w *world) registerAnew(batch []kinds.Change) registry.Changes {
 	w.makeRegistries()
 	all := make([]kinds.Change, 0, len(w.objects))
 	for key, o := range w.objects {
-		all = append(all, kinds.Change{Key: key, Object: o})
+		if w.filter.shows(o) {
+			all = append(all, kinds.Change{Key: key, Object: o})
+		}
 	}
 	config.Sort(all)
 	now := w.services.Apply(all)
@@ -142,51 +170,6 @@ func (w *world) registerAnew(batch []kinds.Change) registry.Changes {
 		}
 	}
 	return now
-}
-
-// applyMesh reads the mesh configuration and tells whether the registries depend on what is different. What is wrong keeps the last good one.
-func (w *world) applyMesh(o *kinds.Object) (rebuild bool) {
-	data := map[string]string{}
-	name := ""
-	if o != nil {
-		data, name = o.Spec.(*corev1.ConfigMap).Data, o.Position
-		if name == "" {
-			name = o.String()
-		}
-	}
-	c, found := defaultMesh(w.o), []diag.Diagnostic(nil)
-	if text, ok := data["mesh"]; ok {
-		c, found = mesh.ParseOver(c, name, []byte(text))
-	}
-	w.found("mesh", found)
-	if c != nil && !c.Equal(w.mesh) {
-		rebuild = c.GetTrustDomain() != w.mesh.GetTrustDomain()
-		w.mesh = c
-		w.logger.Info("mesh configuration in force", "from", cmp.Or(name, "defaults"))
-	}
-
-	n, found := (*mesh.Networks)(nil), []diag.Diagnostic(nil)
-	if text, ok := data["meshNetworks"]; ok {
-		n, found = mesh.ParseNetworks(name, []byte(text))
-		if n == nil {
-			n = w.networks // the last good ones
-		}
-	}
-	w.found("meshNetworks", found)
-	if same := n == w.networks || n != nil && w.networks != nil && n.Equal(w.networks); !same {
-		w.networks, rebuild = n, true
-		w.logger.Info("mesh networks in force", "from", cmp.Or(name, "none"))
-	}
-	return rebuild
-}
-
-func (w *world) found(key string, list []diag.Diagnostic) {
-	for _, d := range list {
-		w.logger.Warn("finding", "finding", d.String())
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.findings[key] = list
 }
 
 func (w *world) count(c kinds.Change) {
@@ -213,13 +196,15 @@ func (w *world) Snapshot() *snapshot.Snapshot {
 	return w.last
 }
 
-// Objects gives every object in force, in no order.
+// Objects gives every object that counts, in no order.
 func (w *world) Objects() []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := make([]*kinds.Object, 0, len(w.objects))
 	for _, o := range w.objects {
-		list = append(list, o)
+		if w.filter.shows(o) {
+			list = append(list, o)
+		}
 	}
 	return list
 }
@@ -230,7 +215,7 @@ func (w *world) Findings() []diag.Diagnostic {
 	defer w.mu.Unlock()
 	var objects []diag.Diagnostic
 	for _, o := range w.objects {
-		if d, ok := unread(o); ok {
+		if d, ok := unread(o); ok && w.filter.shows(o) {
 			objects = append(objects, d)
 		}
 	}
@@ -256,41 +241,4 @@ func (w *world) registryCounts() counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.counts
-}
-
-// networkOf gives the function that finds an address in the mesh's list of networks: by the longest range that holds it, else by the cluster; nil where
-// there is no list.
-func networkOf(n *mesh.Networks, cluster string) func(address string) string {
-	if n == nil {
-		return nil
-	}
-	type entry struct {
-		prefix  netip.Prefix
-		network string
-	}
-	var ranges []entry
-	ofCluster := ""
-	for name, network := range n.GetNetworks() {
-		for _, e := range network.GetEndpoints() {
-			if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil {
-				ranges = append(ranges, entry{p.Masked(), name})
-			}
-			if e.GetFromRegistry() == cluster && (ofCluster == "" || name < ofCluster) {
-				ofCluster = name
-			}
-		}
-	}
-	slices.SortFunc(ranges, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.prefix.Bits(), a.prefix.Bits()), cmp.Compare(a.network, b.network))
-	})
-	return func(address string) string {
-		if ip, err := netip.ParseAddr(address); err == nil {
-			for _, e := range ranges {
-				if e.prefix.Contains(ip.Unmap()) {
-					return e.network
-				}
-			}
-		}
-		return ofCluster
-	}
 }

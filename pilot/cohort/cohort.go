@@ -24,7 +24,14 @@ type Proxy struct {
 	Outbound Outbound
 	Inbound  Inbound
 	Address  string // its own primary address: a pod has no listener for itself among a headless service's
-	Node     string // where services are called on the proxy's own node alone; else empty
+	Node     string // where services prefer the proxy's own node, or are called there alone; else empty
+	Place    Place  // where services prefer what is close; else zero
+}
+
+// Place is where a proxy runs.
+type Place struct {
+	Locality registry.Locality
+	Network  string
 }
 
 // Scope is what clusters, endpoints and routes depend on.
@@ -32,7 +39,7 @@ type Scope struct {
 	Type         node.Type
 	Namespace    string
 	Sidecar      *kinds.Object // in force; nil for routers
-	Cluster      string
+	Cluster      string        // empty for the server's own
 	Network      string
 	Domain       string // <ns>.svc.<suffix>: which short names a virtual host answers to
 	Capabilities node.Capabilities
@@ -104,13 +111,16 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	}
 	k := Proxy{
 		Scope: Scope{
-			Type: p.Type, Namespace: p.Namespace, Cluster: p.Cluster, Network: p.Network, Domain: p.Domain,
+			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
 	}
-	if x.NodeLocal() {
+	if x.NodeLocal() || x.Distributed() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)
+	}
+	if x.Distributed() {
+		k.Place = Place{cmp.Or(w.Locality, claimed(p)), cmp.Or(w.Network, p.Network)}
 	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
@@ -146,23 +156,29 @@ func namesAddress(l *networkingv1alpha3.IstioIngressListener) bool {
 	return l.Bind == "" || strings.HasPrefix(l.DefaultEndpoint, "0.0.0.0:") || strings.HasPrefix(l.DefaultEndpoint, "[::]:")
 }
 
-// workload finds out whose proxy it is: the Pod by the name in its id, the WorkloadEntry of its name, whatever owns its address, and only
-// then what it says of itself.
+// workload finds out whose proxy it is: the Pod of its cluster by the name in its id, the WorkloadEntry of its name, whatever owns its address in its cluster,
+// and only then what it says of itself. The entry of a machine that belongs to a remote cluster may be registered in the server's own.
 func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
-	for _, kind := range []*kinds.Kind{kinds.Pod, kinds.WorkloadEntry} {
-		if w := x.Workload(registry.WorkloadKey{Kind: kind, Namespace: p.Namespace, Name: p.Name}); w != nil {
+	cluster := x.ClusterKey(p.Cluster)
+	for _, k := range []registry.WorkloadKey{{Kind: kinds.Pod, Cluster: cluster}, {Kind: kinds.WorkloadEntry, Cluster: cluster}, {Kind: kinds.WorkloadEntry}} {
+		k.Namespace, k.Name = p.Namespace, p.Name
+		if w := x.Workload(k); w != nil {
 			return w
 		}
 	}
 	for _, ip := range p.IPs {
-		if w := x.WorkloadByAddress(ip); w != nil && w.Namespace == p.Namespace {
+		if w := x.WorkloadByAddress(cluster, ip); w != nil && w.Namespace == p.Namespace {
 			return w
 		}
 	}
 	return &registry.Workload{
 		WorkloadKey: registry.WorkloadKey{Namespace: p.Namespace, Name: p.Name}, Labels: p.Labels, Addresses: p.IPs, Owner: p.Workload,
-		Locality: registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}, Cluster: p.Cluster, Network: p.Network,
+		Locality: claimed(p), Cluster: p.Cluster, Network: p.Network,
 	}
+}
+
+func claimed(p *node.Proxy) registry.Locality {
+	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }
 
 func tags(p *node.Proxy, w *registry.Workload) Tags {
@@ -173,12 +189,15 @@ func tags(p *node.Proxy, w *registry.Workload) Tags {
 	}
 }
 
-// targets finds the service ports that a workload serves: services whose selector matches its labels, and those that have an endpoint at
-// its address without selecting it.
+// targets finds the service ports that a workload serves, of the services as its cluster has them: those whose selector matches its labels, and those that
+// have an endpoint at its address without selecting it.
 func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
 	var found []Target
+	cluster := x.ClusterKey(w.Cluster)
 	for _, s := range x.Services() {
+		s = s.In(cluster)
 		switch {
+		case s == nil:
 		case s.Selector != nil && s.Namespace == w.Namespace && w.Kind != nil:
 			if len(s.Selector) == 0 || !scope.Selects(s.Selector, w.Labels) {
 				continue
@@ -190,7 +209,7 @@ func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.Li
 			}
 		case s.Selector == nil || w.Kind == nil:
 			for _, e := range x.Endpoints(s.Key()).List {
-				if slices.Contains(addresses, e.Address) {
+				if slices.Contains(addresses, e.Address) && (x.ClusterKey(e.Cluster) == cluster || s.Provider == registry.External && !e.HealthKnown) {
 					if i := slices.IndexFunc(s.Ports, func(q registry.Port) bool { return q.Name == e.ServicePort }); i >= 0 {
 						found = append(found, Target{s, s.Ports[i].Number, e.Port, frozen.List[*kinds.Object]{}})
 					}

@@ -20,7 +20,8 @@ type Options struct {
 	Objects  func() []*kinds.Object    // every configuration object in force
 	Findings func() []diag.Diagnostic  // what is wrong with configuration, of every source
 	Proxies  Proxies
-	Cluster  string // id of the cluster that the server runs in
+	Clusters func() any // the remote clusters, as JSON; nil: there are none
+	Cluster  string     // id of the cluster that the server runs in
 	Limits   limits.Limits
 	Profile  bool // serve pprof
 }
@@ -51,7 +52,7 @@ func New(o Options) *API {
 		{"ambientz", "ambient workloads", false, empty(list)},
 		{"authorizationz", "authorization policies by namespace", false, a.authorizationz},
 		{"cachez", "cached resources", false, empty(list)},
-		{"clusterz", "remote clusters", false, empty(list)},
+		{"clusterz", "remote clusters", false, a.clusterz},
 		{"config_dump", "what one proxy was sent, as Envoy's own dump", true, a.configDump},
 		{"configz", "configuration objects in force", false, a.configz},
 		{"connections", "connected proxies", false, a.connections},

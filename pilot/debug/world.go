@@ -356,6 +356,14 @@ func (a *API) mesh(url.Values) (any, error) {
 	return protoJSON(s.Mesh.MeshConfig)
 }
 
+// clusterz lists the remote clusters.
+func (a *API) clusterz(url.Values) (any, error) {
+	if a.o.Clusters == nil {
+		return []struct{}{}, nil
+	}
+	return a.o.Clusters(), nil
+}
+
 // pushStatus tells the revision in force, what it changed and why.
 func (a *API) pushStatus(url.Values) (any, error) {
 	s := a.o.Snapshot()

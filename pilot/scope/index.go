@@ -24,7 +24,8 @@ type Index struct {
 	gateways map[string][]*VirtualService
 	sourced  []*VirtualService // those with a match on source labels
 
-	nodeLocal bool
+	nodeLocal, distributed bool
+	clusterLocal           []locality
 
 	// whole are VirtualServices with the routes of those that they delegate to, by the objects that they are made of.
 	whole map[frozen.List[*kinds.Object]]*kinds.Object
@@ -49,6 +50,8 @@ type ruleTable struct {
 func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	x := &Index{Snapshot: s, rules: map[string]*ruleTable{}, gateways: map[string][]*VirtualService{}, scopes: map[scopeKey]*Scope{}, whole: map[frozen.List[*kinds.Object]]*kinds.Object{}}
 	x.nodeLocal = slices.ContainsFunc(s.Services(), func(svc *registry.Service) bool { return svc.NodeLocal })
+	x.distributed = slices.ContainsFunc(s.Services(), func(svc *registry.Service) bool { return svc.TrafficDist != "" })
+	x.clusterLocal = localities(s)
 	for _, o := range s.AllObjects(kinds.DestinationRule) {
 		x.addRule(o, o.Spec.(*networkingv1.DestinationRule))
 	}
@@ -185,6 +188,9 @@ func (x *Index) rulesIn(ns, client, host string, selected frozen.List[*kinds.Obj
 // NodeLocal tells that some service is called on the caller's own node alone.
 func (x *Index) NodeLocal() bool { return x.nodeLocal }
 
+// Distributed tells that some service prefers endpoints that are close to the caller.
+func (x *Index) Distributed() bool { return x.distributed }
+
 // Sourced gives the VirtualServices that have a match on source labels.
 func (x *Index) Sourced() []*VirtualService { return x.sourced }
 
@@ -231,7 +237,7 @@ func Foreign(v *networkingv1.VirtualService, labels map[string]string) string {
 
 // At gives the index of a later Snapshot in which nothing but endpoints and workloads changed. Scopes that were worked out stay.
 func (x *Index) At(s *snapshot.Snapshot) *Index {
-	next := &Index{Snapshot: s, rules: x.rules, mesh: x.mesh, gateways: x.gateways, sourced: x.sourced, whole: x.whole, nodeLocal: x.nodeLocal, scopes: map[scopeKey]*Scope{}}
+	next := &Index{Snapshot: s, rules: x.rules, mesh: x.mesh, gateways: x.gateways, sourced: x.sourced, whole: x.whole, nodeLocal: x.nodeLocal, distributed: x.distributed, clusterLocal: x.clusterLocal, scopes: map[scopeKey]*Scope{}}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for k, sc := range x.scopes {

@@ -14,26 +14,27 @@ import (
 
 // Builder makes one Snapshot after another. Called by one goroutine; what it commits is frozen.
 type Builder struct {
-	domain  string
 	last    *Snapshot
 	mesh    *mesh.Config
 	delta   Delta
 	touched map[string]*namespace // copies made since the last commit
 	seen    map[registry.ServiceKey]bool
-	arrived map[string]bool // addresses of workloads that came or changed since the last commit
+	arrived map[place]bool    // addresses of workloads that came or changed since the last commit
+	copied  map[*objects]bool // copies made since the last commit
 
 	servicesChanged, workloadsChanged bool
 }
 
 // Options of a Builder.
 type Options struct {
-	Domain string // cluster.local
-	Mesh   *mesh.Config
+	Domain  string // cluster.local
+	Cluster string // the ID of the server's own cluster; empty is Kubernetes
+	Mesh    *mesh.Config
 }
 
 // NewBuilder makes a Builder of an empty world.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{domain: o.Domain, mesh: o.Mesh, last: &Snapshot{Mesh: o.Mesh, Domain: o.Domain}}
+	b := &Builder{mesh: o.Mesh, last: &Snapshot{Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes")}}
 	b.reset()
 	return b
 }
@@ -42,7 +43,8 @@ func (b *Builder) reset() {
 	b.delta = Delta{Triggers: map[string]int{}}
 	b.touched = map[string]*namespace{}
 	b.seen = map[registry.ServiceKey]bool{}
-	b.arrived = map[string]bool{}
+	b.arrived = map[place]bool{}
+	b.copied = map[*objects]bool{}
 	b.servicesChanged, b.workloadsChanged = false, false
 }
 
@@ -54,39 +56,51 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 	}
 }
 
-// Apply takes changes of configuration objects. Objects that only registries read are for ApplyRegistry; they are ignored here, but for
-// namespaces. An object whose spec, labels and annotations are as before keeps its old pointer.
+// Apply takes changes of configuration objects. Objects that only registries read are for ApplyRegistry; of them only Istio's own are kept here, and a
+// change of one is no reason to translate anew. An object whose spec, labels and annotations are as before keeps its old pointer. The objects of remote
+// clusters are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
-		if !translated(c.Kind) {
+		if c.Cluster != "" || !c.Kind.Istio && !translated(c.Kind) {
 			continue
 		}
 		n := b.namespace(c.Namespace)
-		old := n.objects[c.Kind]
-		if old == nil {
-			old = &objects{}
+		o := n.objects[c.Kind]
+		if o == nil {
+			o = &objects{}
 		}
-		was := old.byName[c.Name]
+		was := o.byName[c.Name]
 		if was == c.Object || was != nil && c.Object != nil && config.Equal(was, c.Object) {
 			continue
 		}
-		next := &objects{byName: maps.Clone(old.byName), sorted: slices.Clone(old.sorted)}
-		if was != nil {
-			i, _ := slices.BinarySearchFunc(next.sorted, was, byPrecedence)
-			next.sorted = slices.Delete(next.sorted, i, i+1)
+		if !b.copied[o] {
+			o = &objects{byName: maps.Clone(o.byName), sorted: slices.Clone(o.sorted)}
+			b.copied[o] = true
+			n.objects[c.Kind] = o
 		}
-		if c.Object == nil {
-			delete(next.byName, c.Name)
+		o.replace(c.Name, was, c.Object)
+		if translated(c.Kind) {
+			b.full(trigger(c.Kind), c.Key.String())
 		} else {
-			if next.byName == nil {
-				next.byName = map[string]*kinds.Object{}
-			}
-			next.byName[c.Name] = c.Object
-			i, _ := slices.BinarySearchFunc(next.sorted, c.Object, byPrecedence)
-			next.sorted = slices.Insert(next.sorted, i, c.Object)
+			b.delta.Objects = true
 		}
-		n.objects[c.Kind] = next
-		b.full(trigger(c.Kind), c.Key.String())
+	}
+}
+
+// replace puts an object in the place of another. Either may be nil.
+func (o *objects) replace(name string, was, is *kinds.Object) {
+	if was != nil {
+		i, _ := slices.BinarySearchFunc(o.sorted, was, byPrecedence)
+		o.sorted = slices.Delete(o.sorted, i, i+1)
+		delete(o.byName, name)
+	}
+	if is != nil {
+		if o.byName == nil {
+			o.byName = map[string]*kinds.Object{}
+		}
+		o.byName[name] = is
+		i, _ := slices.BinarySearchFunc(o.sorted, is, byPrecedence)
+		o.sorted = slices.Insert(o.sorted, i, is)
 	}
 }
 
@@ -132,7 +146,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		}
 		if old != nil {
 			for _, a := range old.Addresses {
-				delete(b.arrived, a)
+				delete(b.arrived, place{k.Cluster, a})
 			}
 		}
 		if w == nil {
@@ -140,13 +154,13 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		} else {
 			n.workloads[k] = w
 			for _, a := range w.Addresses {
-				b.arrived[a] = !w.HostNetwork
+				b.arrived[place{k.Cluster, a}] = !w.HostNetwork
 			}
 		}
 		b.workloadsChanged = true
 		if !sameProxy(old, w) {
 			b.delta.Workloads = append(b.delta.Workloads, k)
-			b.cause("proxy", k.Kind.Name+" "+k.Namespace+"/"+k.Name)
+			b.cause("proxy", k.String())
 		}
 	}
 	for k, list := range c.Endpoints {
@@ -174,10 +188,11 @@ func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
 		n.endpoints[k.Host] = next
 	}
 	s := n.services[k.Host]
+	headless := headless(s)
 	switch {
-	case s != nil && s.Headless && !sameListeners(old.List, list):
+	case headless && !sameListeners(old.List, list):
 		b.full("headlessendpoint", "endpoints of "+k.Host)
-	case old.Identities != next.Identities, s != nil && s.Headless && old.TLS != next.TLS, s != nil && s.Resolution != registry.ClientSide && !s.Headless:
+	case old.Identities != next.Identities, headless && old.TLS != next.TLS, s != nil && s.Resolution != registry.ClientSide && !s.Headless:
 		b.full("endpoint", "endpoints of "+k.Host)
 	case b.moved(s, old.List, list):
 		b.full("proxy", "endpoints of "+k.Host)
@@ -188,6 +203,19 @@ func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
 		b.seen[k] = true
 		b.delta.Endpoints = append(b.delta.Endpoints, k)
 	}
+}
+
+// headless tells a service that is so in some cluster.
+func headless(s *registry.Service) bool {
+	if s == nil {
+		return false
+	}
+	for _, in := range s.Clusters {
+		if in.Headless {
+			return true
+		}
+	}
+	return s.Headless
 }
 
 // sameListeners tells that a headless service's listeners, one for each address, stay as they are.
@@ -204,31 +232,33 @@ func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) boo
 		return false
 	}
 	type serving struct {
-		address, servicePort string
-		port                 uint32
+		cluster, address, servicePort string
+		port                          uint32
 	}
 	stays := map[serving]bool{}
 	for _, e := range old {
-		stays[serving{e.Address, e.ServicePort, e.Port}] = false
+		stays[serving{e.Cluster, e.Address, e.ServicePort, e.Port}] = false
 	}
 	for _, e := range list {
-		at := serving{e.Address, e.ServicePort, e.Port}
+		at := serving{e.Cluster, e.Address, e.ServicePort, e.Port}
 		if _, ok := stays[at]; !ok && b.decides(s, e) {
 			return true
 		}
 		stays[at] = true
 	}
 	for _, e := range old {
-		if !stays[serving{e.Address, e.ServicePort, e.Port}] && b.decides(s, e) {
+		if !stays[serving{e.Cluster, e.Address, e.ServicePort, e.Port}] && b.decides(s, e) {
 			return true
 		}
 	}
 	return false
 }
 
-// decides tells that nothing but the endpoint says whom the service leads to. A workload that arrives together with its endpoint is known.
+// decides tells that nothing but the endpoint says whom the service of its cluster leads to. A workload that arrives together with its endpoint is known.
 func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
-	return s.Selector == nil || b.last.byAddress[e.Address] == nil && !b.arrived[e.Address]
+	at := place{b.last.ClusterKey(e.Cluster), e.Address}
+	in := s.In(at.cluster)
+	return in != nil && (in.Selector == nil || b.last.byAddress[at] == nil && !b.arrived[at])
 }
 
 func (b *Builder) full(trigger, cause string) {
@@ -277,7 +307,7 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	slices.SortFunc(s.Delta.Endpoints, func(a, b registry.ServiceKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Host, b.Host))
 	})
-	slices.SortFunc(s.Delta.Workloads, byKey)
+	slices.SortFunc(s.Delta.Workloads, registry.WorkloadKey.Compare)
 	b.last = &s
 	b.reset()
 	return &s
@@ -298,21 +328,18 @@ func (s *Snapshot) indexServices() {
 }
 
 func (s *Snapshot) indexWorkloads() {
-	s.byAddress = map[string]*registry.Workload{}
+	s.byAddress = map[place]*registry.Workload{}
 	for _, n := range s.namespaces {
 		for _, w := range n.workloads {
 			if w.HostNetwork {
 				continue
 			}
 			for _, a := range w.Addresses {
-				if old := s.byAddress[a]; old == nil || byKey(w.WorkloadKey, old.WorkloadKey) < 0 {
-					s.byAddress[a] = w
+				at := place{w.WorkloadKey.Cluster, a}
+				if old := s.byAddress[at]; old == nil || w.WorkloadKey.Compare(old.WorkloadKey) < 0 {
+					s.byAddress[at] = w
 				}
 			}
 		}
 	}
-}
-
-func byKey(a, b registry.WorkloadKey) int {
-	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

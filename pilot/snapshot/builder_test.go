@@ -148,13 +148,13 @@ func TestFrozen(t *testing.T) {
 	if got := first.Objects(kinds.VirtualService, "a"); !slices.Equal(got, []*kinds.Object{y, x}) {
 		t.Errorf("first: %v", got)
 	}
-	if first.Service(web) == nil || len(first.Services()) != 1 || len(first.ServicesByHost(web.Host)) != 1 || first.WorkloadByAddress("10.1.0.1") == nil || first.Workload(webPod) == nil {
+	if first.Service(web) == nil || len(first.Services()) != 1 || len(first.ServicesByHost(web.Host)) != 1 || first.WorkloadByAddress("", "10.1.0.1") == nil || first.Workload(webPod) == nil {
 		t.Error("the first Snapshot lost what the second has not")
 	}
 	if got := second.Objects(kinds.VirtualService, "a"); !slices.Equal(got, []*kinds.Object{x}) {
 		t.Errorf("second: %v", got)
 	}
-	if second.Service(web) != nil || len(second.Services()) != 0 || second.WorkloadByAddress("10.1.0.1") != nil || second.Workload(webPod) != nil || second.Object(y.Key) != nil {
+	if second.Service(web) != nil || len(second.Services()) != 0 || second.WorkloadByAddress("", "10.1.0.1") != nil || second.Workload(webPod) != nil || second.Object(y.Key) != nil {
 		t.Error("the second Snapshot has what is gone")
 	}
 	if second.Revision != 2 || second.Delta.Triggers["config"] != 2 {

@@ -11,6 +11,9 @@ type Delta struct {
 	// Full: more than endpoints and workloads changed. Every cohort has to be looked at anew.
 	Full bool
 
+	// Objects: an object changed that no translation reads. It concerns only those who are sent objects.
+	Objects bool
+
 	// Endpoints are the services whose endpoints changed, whether or not Full is set.
 	Endpoints []registry.ServiceKey
 

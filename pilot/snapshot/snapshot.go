@@ -15,14 +15,18 @@ type Snapshot struct {
 	Revision uint64 // counts commits, from 1
 	Delta    Delta
 
-	Mesh   *mesh.Config // replaced, never changed: comparable by pointer
-	Domain string       // cluster.local
+	Mesh    *mesh.Config // replaced, never changed: comparable by pointer
+	Domain  string       // cluster.local
+	Cluster string       // the ID of the server's own cluster
 
 	namespaces map[string]*namespace
 	services   []*registry.Service            // by precedence: oldest first
 	byHost     map[string][]*registry.Service // by precedence
-	byAddress  map[string]*registry.Workload
+	byAddress  map[place]*registry.Workload
 }
+
+// place is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
+type place struct{ cluster, address string }
 
 // namespace holds what lives in one namespace. A commit copies those that it touches.
 type namespace struct {
@@ -115,8 +119,18 @@ func (s *Snapshot) Workload(k registry.WorkloadKey) *registry.Workload {
 	return nil
 }
 
-// WorkloadByAddress gives the workload whose own address that is, or nil.
-func (s *Snapshot) WorkloadByAddress(ip string) *registry.Workload { return s.byAddress[ip] }
+// WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.
+func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
+	return s.byAddress[place{cluster, ip}]
+}
+
+// ClusterKey gives a cluster's ID as keys have it: the server's own is empty. Whoever names none is of the own.
+func (s *Snapshot) ClusterKey(id string) string {
+	if id == s.Cluster {
+		return ""
+	}
+	return id
+}
 
 // Object gives one configuration object, or nil.
 func (s *Snapshot) Object(k kinds.Key) *kinds.Object {

@@ -126,6 +126,11 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	}
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	destinationrule.Apply(c, options, policy, destinationrule.Target{Sniffed: port.Protocol.Sniffed()})
+	if distributes(k.service, policy) {
+		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
+		}
+	}
 	if _, ok := options.UpstreamProtocolOptions.(*httpv3.HttpProtocolOptions_ExplicitHttpConfig_); ok && options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
 		http2 = true
 	}

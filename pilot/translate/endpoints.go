@@ -34,6 +34,8 @@ type assignmentKey struct {
 	peers     frozen.List[peer]
 	sni       bool
 	node      string // of a service whose endpoints are called from their own node alone: the proxy's
+	cluster   string // of a service whose endpoints are called from their own cluster, or node, alone: the ID of the proxy's
+	near      nearness
 }
 
 // peer is the policies in force for the workload at one address.
@@ -62,6 +64,13 @@ func (v *view) assignment(c cohort.Proxy, name string) *envoy.Resource {
 	k.peers = v.peers(k.endpoints)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
+	}
+	cluster := cmp.Or(c.Scope.Cluster, v.Cluster)
+	if s.NodeLocal || v.index.ClusterLocal(s.Host) {
+		k.cluster = cluster
+	}
+	if distributes(s, destinationrule.Resolve(rules, n.Port, n.Subset)) {
+		k.near = nearTo(s.TrafficDist, c, cluster)
 	}
 	return v.t.assignments.Get(k)
 }
@@ -96,23 +105,17 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 		labels = s.Labels
 	}
 	tls := destinationrule.Resolve(k.rules, k.number, k.subset).TLS
-	groups := map[registry.Locality]*endpointv3.LocalityLbEndpoints{}
-	var order []registry.Locality
+	groups := map[group]*endpointv3.LocalityLbEndpoints{}
+	var order []group
 	for _, e := range k.endpoints.List {
 		if e.ServicePort != k.port || !scope.Selects(labels, e.Labels) || !sendable(e.Address) {
 			continue
 		}
-		if k.node != "" && e.NodeName != k.node {
+		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
 			continue
 		}
 		if e.Health == registry.Draining && !k.service.Unhealthy {
 			continue
-		}
-		g := groups[e.Locality]
-		if g == nil {
-			g = &endpointv3.LocalityLbEndpoints{Locality: locality(e.Locality)}
-			groups[e.Locality] = g
-			order = append(order, e.Locality)
 		}
 		secure := mtls.Takes(e, policies[e.Address])
 		if tls != nil {
@@ -121,11 +124,20 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 		if k.sni && !secure {
 			continue
 		}
+		at := group{e.Locality, k.near.distance(e)}
+		g := groups[at]
+		if g == nil {
+			g = &endpointv3.LocalityLbEndpoints{Locality: locality(e.Locality)}
+			groups[at] = g
+			order = append(order, at)
+		}
 		addEndpoint(g, e, secure)
 	}
-	slices.SortFunc(order, compareLocalities)
-	for _, l := range order {
-		a.Endpoints = append(a.Endpoints, groups[l])
+	slices.SortFunc(order, compareGroups)
+	priority := priorities(order)
+	for _, at := range order {
+		groups[at].Priority = priority[at.distance]
+		a.Endpoints = append(a.Endpoints, groups[at])
 	}
 	return envoy.NewResource(k.name, a)
 }
@@ -165,10 +177,6 @@ func telemetryName(e *registry.Endpoint) string {
 
 func locality(l registry.Locality) *corev3.Locality {
 	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.SubZone}
-}
-
-func compareLocalities(a, b registry.Locality) int {
-	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone))
 }
 
 // percent is of 100.

@@ -45,8 +45,10 @@ func people() map[string]*node.Proxy {
 	vm.DNSCapture, vm.DNSAutoAllocate = true, true
 	gw := sidecar("istio-system", "gw-0", "10.1.0.9")
 	gw.Type = node.Router
+	remote := sidecar("a", "web-0", "10.1.0.1")
+	remote.Cluster = "remote"
 	return map[string]*node.Proxy{
-		"web": sidecar("a", "web-0", "10.1.0.1"), "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock, "unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
+		"web": sidecar("a", "web-0", "10.1.0.1"), "remote": remote, "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock, "unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
 	}
 }
 
@@ -138,7 +140,15 @@ type pool struct {
 
 func readPool(t tb) *pool {
 	p := &pool{versions: map[kinds.Key][]*kinds.Object{}}
-	for _, c := range objects(t, "pool.yaml", read(t, "testdata", "pool.yaml")) {
+	all := objects(t, "pool.yaml", read(t, "testdata", "pool.yaml"))
+	// Another cluster holds the same names, in versions of its own.
+	for _, c := range of("remote", all) {
+		switch c.Kind {
+		case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.Namespace, kinds.WorkloadEntry:
+			all = append(all, c)
+		}
+	}
+	for _, c := range all {
 		if p.versions[c.Key] == nil {
 			p.keys = append(p.keys, c.Key)
 			if moving(c.Key) {
@@ -154,7 +164,8 @@ func readPool(t tb) *pool {
 	only.OutboundTrafficPolicy.Mode = meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 	plain := mesh.Default()
 	plain.EnableAutoMtls = wrapperspb.Bool(false)
-	p.meshes = []*mesh.Config{mesh.Default(), only, plain}
+	local, _ := mesh.ParseOver(mesh.Default(), "mesh", []byte(`serviceSettings: [{settings: {clusterLocal: true}, hosts: ["*.a.svc.cluster.local"]}]`))
+	p.meshes = []*mesh.Config{mesh.Default(), only, plain, local}
 	return p
 }
 

@@ -193,7 +193,8 @@ type opening struct {
 
 // add finds the places for one service port and puts it there.
 func (o opening) add(s *registry.Service, p registry.Port) {
-	if perEndpoint(s) && !p.Protocol.IsHTTP() && o.bind == "" {
+	at := s.As(o.cohort.Scope.Cluster)
+	if perEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
 		o.addHeadless(s, p)
 		return
 	}
@@ -209,9 +210,9 @@ func (o opening) add(s *registry.Service, p registry.Port) {
 		o.put(o.bind, s, p, netip.Prefix{})
 		return
 	}
-	addresses := s.Addresses
+	addresses := at.Addresses
 	if len(addresses) == 0 && o.cohort.Scope.AutoAddress {
-		addresses = s.AutoAddress
+		addresses = at.AutoAddress
 	}
 	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {

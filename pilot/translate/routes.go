@@ -234,7 +234,7 @@ func (b *hosts) key(name, domains string, port uint32) hostKey {
 func (b *hosts) addService(s *registry.Service, p *registry.Port, vs *scope.VirtualService, sniffed bool) {
 	domains := []string{"*"}
 	if !sniffed {
-		domains = names.Domains(names.Called{Host: s.Host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.Headless, Domain: b.cohort.Domain})
+		domains = names.Domains(names.Called{Host: s.Host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.As(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
 	}
 	claimed := b.claim(domains)
 	if claimed == "" {
@@ -255,10 +255,11 @@ func (b *hosts) addService(s *registry.Service, p *registry.Port, vs *scope.Virt
 }
 
 func (b *hosts) addresses(s *registry.Service) []string {
-	if len(s.Addresses) == 0 && b.cohort.AutoAddress {
-		return s.AutoAddress
+	at := s.As(b.cohort.Cluster)
+	if len(at.Addresses) == 0 && b.cohort.AutoAddress {
+		return at.AutoAddress
 	}
-	return s.Addresses
+	return at.Addresses
 }
 
 // aliases are the ExternalName services in scope that are other names for a service. They are looked up once, when it is known which are bound.

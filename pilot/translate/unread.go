@@ -35,7 +35,7 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 		if o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy().GetLoadBalancer().GetLocalityLbSetting() == nil {
 			return d, false
 		}
-		d.Field, d.Message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not prefer or share out by locality: all endpoints are equal"
+		d.Field, d.Message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not prefer or share out by locality as a rule says: all endpoints are equal"
 	case kinds.VirtualService:
 		spec := o.Spec.(*networkingv1.VirtualService)
 		switch {

@@ -46,7 +46,13 @@ type world struct {
 }
 
 func newWorld(t tb, m *mesh.Config) *world {
-	return &world{t, aggregate.New(kube.New(kube.Options{Cluster: "Kubernetes"}), serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"})), snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m})}
+	services := aggregate.New(aggregate.Options{
+		Kube: func(id string) *kube.Registry {
+			return kube.New(kube.Options{Cluster: cmp.Or(id, "Kubernetes"), Remote: id != ""})
+		},
+		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
+	})
+	return &world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m})}
 }
 
 func objects(t tb, name string, yaml []byte) []kinds.Change {

@@ -175,6 +175,10 @@ func (c *conn) run() error {
 	log := c.server.logger.With("conn", c.id)
 	log.Debug("stream started", "type", string(c.proxy.Type), "delta", c.delta)
 	defer log.Debug("stream ended")
+	if err := c.introduce(); err != nil {
+		return err
+	}
+	defer c.leave()
 	if err := c.request(first, log); err != nil {
 		return err
 	}
@@ -192,6 +196,9 @@ func (c *conn) greet() (proto.Message, error) {
 		proxy, err := node.Parse(r.(interface{ GetNode() *corev3.Node }).GetNode())
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+		if err := s.admit(proxy, c.remote); err != nil {
+			return nil, err
 		}
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
@@ -218,9 +225,10 @@ func (c *conn) loop(log *slog.Logger) error {
 	defer watchdog.Stop()
 	quiet := time.NewTimer(resumed)
 	defer quiet.Stop()
+	stranger := c.stranger()
 	for {
 		var slot chan<- struct{}
-		if c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
+		if stranger == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
 			slot = s.slots
 		}
 		select {
@@ -260,7 +268,14 @@ func (c *conn) loop(log *slog.Logger) error {
 			}
 		case <-quiet.C:
 			c.session.rest()
+		case <-stranger:
+			stranger = nil
+			s.metrics.waitsInVain.Inc()
 		case <-c.wake:
+			if stranger != nil && c.recognized() {
+				stranger = nil
+				s.metrics.waits.Inc()
+			}
 		case fn := <-c.inspect:
 			fn(c.session)
 		case err := <-c.ended:
@@ -334,6 +349,9 @@ func (c *conn) send(r *Response, watchdog *time.Timer) bool {
 func (c *conn) request(r proto.Message, log *slog.Logger) error {
 	s := c.server
 	s.metrics.request(proto.Size(r))
+	if c.report(r) {
+		return nil
+	}
 	var v verdict
 	var err error
 	switch r := r.(type) {

@@ -50,7 +50,7 @@ func (s *session) incremental(r *discoveryv3.DeltaDiscoveryRequest) (verdict, er
 func (s *session) begin(w *watch, r *discoveryv3.DeltaDiscoveryRequest) error {
 	names, versions := r.GetResourceNamesSubscribe(), r.GetInitialResourceVersions()
 	w.explicit = slices.Contains(names, star)
-	w.wildcard = w.explicit || len(names) == 0 && !isNamed(w.typeURL)
+	w.wildcard = w.explicit || len(names) == 0 && (w.complete || !isNamed(w.typeURL))
 	for _, name := range names {
 		if name == star {
 			continue
@@ -90,7 +90,7 @@ func (s *session) begin(w *watch, r *discoveryv3.DeltaDiscoveryRequest) error {
 		s.changed = nil
 	}
 	w.compare = !w.idle()
-	w.answer = w.compare && isWhole(w.typeURL)
+	w.answer = w.compare && w.complete
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (s *session) alter(w *watch, add, remove []string) error {
 		}
 	}
 	if slices.Contains(add, star) && !w.wildcard {
-		w.wildcard, w.compare, w.answer = true, true, isWhole(w.typeURL)
+		w.wildcard, w.compare, w.answer = true, true, w.complete
 	}
 	for _, name := range add {
 		if name == star {

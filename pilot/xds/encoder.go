@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"cmp"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -12,6 +14,7 @@ import (
 type Response struct {
 	Delta        bool
 	TypeURL      string
+	Message      string // type URL of the resources; empty: TypeURL
 	Version      string // a hash of the resources; only delta resources have versions of their own
 	Nonce        string
 	ControlPlane *corev3.ControlPlane
@@ -41,6 +44,7 @@ type Encoder interface {
 type messages struct{}
 
 func (messages) Encode(r *Response) any {
+	message := cmp.Or(r.Message, r.TypeURL)
 	if r.Delta {
 		list := make([]discoveryv3.Resource, len(r.Resources))
 		m := &discoveryv3.DeltaDiscoveryResponse{
@@ -52,7 +56,7 @@ func (messages) Encode(r *Response) any {
 			if r.Versions != nil {
 				list[i].Version = r.Versions[i]
 			}
-			list[i].Resource = &anypb.Any{TypeUrl: r.TypeURL, Value: x.Value()}
+			list[i].Resource = &anypb.Any{TypeUrl: message, Value: x.Value()}
 			m.Resources[i] = &list[i]
 		}
 		return m
@@ -61,7 +65,7 @@ func (messages) Encode(r *Response) any {
 		VersionInfo: r.Version, TypeUrl: r.TypeURL, Nonce: r.Nonce, ControlPlane: r.ControlPlane, Resources: make([]*anypb.Any, len(r.Resources)),
 	}
 	for i, x := range r.Resources {
-		m.Resources[i] = &anypb.Any{TypeUrl: r.TypeURL, Value: x.Value()}
+		m.Resources[i] = &anypb.Any{TypeUrl: message, Value: x.Value()}
 	}
 	return m
 }

@@ -300,7 +300,7 @@ func (c *modelClient) receive() bool {
 	}
 	r := c.in[0]
 	c.in = c.in[1:]
-	have, whole := c.have[r.TypeURL], isWhole(r.TypeURL)
+	have, whole := c.have[r.TypeURL], isComplete(r.TypeURL)
 	c.h.t.Logf("delta %v takes %s %s: %v -%v", c.delta, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 	fault := ""
 	present := map[string]bool{}
@@ -399,7 +399,7 @@ func (c *modelClient) check() {
 	for _, short := range []string{"cds", "eds", "lds", "rds"} {
 		t := longType(short)
 		want := map[string]string{}
-		if isWhole(t) {
+		if isComplete(t) {
 			want = maps.Clone(c.h.versions[short])
 		} else {
 			for name := range c.subs[t] {

@@ -16,6 +16,7 @@ type Client struct {
 	ID        string // <pod>.<namespace>-<number>
 	Proxy     *node.Proxy
 	Address   string // of the peer
+	Identity  string // SPIFFE ID that the peer proved to have; empty over plaintext
 	Connected time.Time
 	Delta     bool
 	Types     map[string]TypeStatus // by type URL

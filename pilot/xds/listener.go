@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// connections are the accepted connections of all listeners, by the addresses of both ends. Safe for concurrent use.
-type connections struct {
+// accepted are the accepted connections of all listeners, by the addresses of both ends. Safe for concurrent use.
+type accepted struct {
 	mu    sync.Mutex
 	conns map[ends]net.Conn
 }
 
 type ends struct{ remote, local string }
 
-func (c *connections) wrap(l net.Listener) net.Listener { return &trackingListener{l, c} }
+func (c *accepted) wrap(l net.Listener) net.Listener { return &trackingListener{l, c} }
 
 // cut closes the connection between two addresses. false: it came from no listener of ours.
-func (c *connections) cut(remote, local string) bool {
+func (c *accepted) cut(remote, local string) bool {
 	c.mu.Lock()
 	conn := c.conns[ends{remote, local}]
 	c.mu.Unlock()
@@ -32,7 +32,7 @@ func (c *connections) cut(remote, local string) bool {
 
 type trackingListener struct {
 	net.Listener
-	connections *connections
+	connections *accepted
 }
 
 func (l *trackingListener) Accept() (net.Conn, error) {
@@ -52,7 +52,7 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 
 type trackedConn struct {
 	net.Conn
-	connections *connections
+	connections *accepted
 	ends        ends
 }
 

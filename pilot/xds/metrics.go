@@ -37,6 +37,8 @@ type metrics struct {
 	suppressed     prometheus.Counter
 	internalErrors prometheus.Counter
 	writeTimeouts  prometheus.Counter
+	waits          prometheus.Counter // for a workload that was found
+	waitsInVain    prometheus.Counter
 	sendTime       prometheus.Observer
 	queueTime      prometheus.Observer
 	convergence    prometheus.Observer
@@ -88,6 +90,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		versions:       map[string]int{},
 		rejected:       map[string]map[[2]string]int64{},
 	}
+	waits := counter("pilot_xds_waits_for_pod", "Streams whose first answer waited for their workload.", "result")
+	m.waits, m.waitsInVain = waits.WithLabelValues("found"), waits.WithLabelValues("timeout")
 	pushes := counter("pilot_xds_pushes", "Responses by type, and sends that failed.", "type")
 	pushTime := histogram("pilot_xds_push_time", "Seconds in making one response.", seconds, "type")
 	size := histogram("pilot_xds_config_size_bytes", "Bytes of the resources in one response.", []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, "type")

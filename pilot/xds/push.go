@@ -14,6 +14,7 @@ import (
 type push struct {
 	snapshot  *snapshot.Snapshot
 	full      bool
+	objects   bool // objects changed that are no proxy's
 	endpoints []registry.ServiceKey
 	workloads []registry.WorkloadKey
 	triggers  map[string]int
@@ -26,7 +27,7 @@ const maxMerged = 4096
 
 func newPush(s *snapshot.Snapshot, now time.Time) *push {
 	d := &s.Delta
-	return &push{snapshot: s, full: d.Full, endpoints: d.Endpoints, workloads: d.Workloads, triggers: d.Triggers, received: d.Received, queued: now}
+	return &push{snapshot: s, full: d.Full, objects: d.Objects, endpoints: d.Endpoints, workloads: d.Workloads, triggers: d.Triggers, received: d.Received, queued: now}
 }
 
 // merge gives the one push that does for p, which was waiting, and for a newer one.
@@ -37,6 +38,7 @@ func (p *push) merge(newer *push) *push {
 	m := &push{
 		snapshot:  newer.snapshot,
 		full:      p.full || newer.full,
+		objects:   p.objects || newer.objects,
 		endpoints: union(p.endpoints, newer.endpoints),
 		workloads: union(p.workloads, newer.workloads),
 		triggers:  p.triggers,

@@ -154,7 +154,7 @@ func (s *session) wholeState(w *watch) *Response {
 			return nil // removals says it all
 		}
 	}
-	if !isWhole(w.typeURL) && len(diff.changed) == 0 {
+	if !w.complete && len(diff.changed) == 0 {
 		return nil // absence says nothing for such a type
 	}
 	r := s.deliverState(w)
@@ -216,6 +216,9 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		Nonce:     s.prefix + strconv.FormatUint(s.nonces, 36),
 		Resources: resources,
 		Removed:   removed,
+	}
+	if s.ofObjects() {
+		r.Message = objectMessage
 	}
 	if s.delta && w.typeURL == envoy.EndpointType {
 		r.Versions = make([]string, len(resources))

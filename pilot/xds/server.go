@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -29,11 +31,16 @@ type Options struct {
 	Translator   Translator
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
-	Limits       limits.Limits // the zero value stands for the defaults
-	Identifier   string        // control_plane.identifier of every response
-	Encoder      Encoder       // nil: protobuf messages
-	Translations int           // how many translations run at a time; 0: one for each CPU
-	Streams      int           // how many streams are served at a time, more wait; 0: no bound
+	Limits       limits.Limits  // the zero value stands for the defaults
+	Identifier   string         // control_plane.identifier of every response
+	Encoder      Encoder        // nil: protobuf messages
+	Translations int            // how many translations run at a time; 0: one for each CPU
+	Streams      int            // how many streams are served at a time, more wait; 0: no bound
+	Connections  Connections    // nil: nobody is told
+	APIClients   []netip.Prefix // whom objects of configuration are served; nil: peers on this host
+
+	// Known tells whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second for one that does. nil: no wait.
+	Known func(*snapshot.Snapshot, *node.Proxy) bool
 }
 
 // Server is the DiscoveryServer. Its methods may be called from any goroutine.
@@ -46,10 +53,13 @@ type Server struct {
 	limits       limits.Limits
 	controlPlane *corev3.ControlPlane
 	encoder      Encoder
+	connections  Connections
+	known        func(*snapshot.Snapshot, *node.Proxy) bool
+	apiClients   []netip.Prefix
 	differences  differences
 	slots        chan struct{} // one taken by each translation; senders on a channel are served in order
 	admission    chan struct{} // one taken by each stream; nil: no bound
-	listeners    connections
+	listeners    accepted
 	numbers      atomic.Uint64
 	running      sync.WaitGroup // goroutines of streams
 	closing      chan struct{}  // closed by Shutdown
@@ -70,6 +80,9 @@ func New(o Options) *Server {
 		limits:       o.Limits,
 		controlPlane: &corev3.ControlPlane{Identifier: o.Identifier},
 		encoder:      o.Encoder,
+		connections:  o.Connections,
+		known:        o.Known,
+		apiClients:   o.APIClients,
 		conns:        map[string]*conn{},
 		count:        map[string]int{},
 		closing:      make(chan struct{}),
@@ -79,6 +92,9 @@ func New(o Options) *Server {
 	}
 	if s.limits == (limits.Limits{}) {
 		s.limits = limits.Default()
+	}
+	if s.apiClients == nil {
+		s.apiClients = Loopback()
 	}
 	if s.encoder == nil {
 		s.encoder = messages{}

@@ -87,7 +87,7 @@ func (s *session) find(typeURL string) *watch {
 }
 
 func (s *session) open(typeURL string) *watch {
-	w := &watch{typeURL: strings.Clone(typeURL), names: map[string]*envoy.Resource{}}
+	w := &watch{typeURL: strings.Clone(typeURL), complete: isComplete(typeURL) || s.ofObjects(), names: map[string]*envoy.Resource{}}
 	s.watches = append(s.watches, w)
 	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(rank(a.typeURL), rank(b.typeURL)) })
 	return w
@@ -145,7 +145,7 @@ func (s *session) start(snap *snapshot.Snapshot) bool {
 
 // adopt takes a newer snapshot. To be called when next gives nothing, so that a pass belongs to one state of the world.
 func (s *session) adopt(p *push) {
-	if p.full || s.unjoined || s.concerns(p.workloads) {
+	if p.full || s.unjoined || p.objects && s.ofObjects() || s.concerns(p.workloads) {
 		if s.unjoined = !s.join(p.snapshot); s.unjoined {
 			return
 		}

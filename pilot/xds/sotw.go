@@ -75,7 +75,7 @@ func (s *session) replace(w *watch, names []string, first, anew bool) error {
 		w.wildcard = slices.Contains(names, star)
 		w.explicit = w.wildcard
 	case first:
-		w.wildcard = !isNamed(w.typeURL)
+		w.wildcard = w.complete || !isNamed(w.typeURL)
 	case w.explicit || !w.wildcard:
 		w.wildcard, w.explicit = false, false
 	}
@@ -97,12 +97,12 @@ func (s *session) replace(w *watch, names []string, first, anew bool) error {
 		}
 	}
 	switch {
-	case w.idle(), !isWhole(w.typeURL) && (anew || was != w.wildcard):
+	case w.idle(), !w.complete && (anew || was != w.wildcard):
 		w.reset()
 	case w.whole():
 		w.narrow()
 		if anew || len(added) > 0 || was != w.wildcard {
-			w.compare, w.answer = true, isWhole(w.typeURL)
+			w.compare, w.answer = true, w.complete
 		}
 	default:
 		for name := range w.due {

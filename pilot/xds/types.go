@@ -10,6 +10,7 @@ const (
 	extensionType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 	nameTableType = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 	proxyConfType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+	healthType    = "type.googleapis.com/istio.v1.HealthInformation" // only ever comes in
 )
 
 // star subscribes to everything of a type.
@@ -45,9 +46,9 @@ func removalRank(typeURL string) int {
 	return 1
 }
 
-// isWhole tells the types whose state-of-the-world responses have to hold every subscribed resource: absence means removal. Their first response is due
+// isComplete tells the types whose state-of-the-world responses have to hold every subscribed resource: absence means removal. Their first response is due
 // even when it is empty, for Envoy waits for it.
-func isWhole(typeURL string) bool {
+func isComplete(typeURL string) bool {
 	return typeURL == envoy.ClusterType || typeURL == envoy.ListenerType
 }
 

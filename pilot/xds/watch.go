@@ -15,6 +15,7 @@ import (
 // names holds what the client has of each.
 type watch struct {
 	typeURL  string
+	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
 	wildcard bool
 	explicit bool // the wildcard was asked for by "*", not by naming nothing
 
@@ -72,7 +73,7 @@ type TypeStatus struct {
 }
 
 // whole tells which way the watch works.
-func (w *watch) whole() bool { return w.wildcard || isWhole(w.typeURL) }
+func (w *watch) whole() bool { return w.wildcard || w.complete }
 
 // idle tells that the client wants nothing of the type at present.
 func (w *watch) idle() bool { return !w.wildcard && len(w.names) == 0 }
@@ -89,7 +90,7 @@ func (w *watch) reset() {
 		w.names[name] = nil
 	}
 	w.compare = !w.idle()
-	w.answer = w.compare && isWhole(w.typeURL)
+	w.answer = w.compare && w.complete
 }
 
 // want marks a name to be looked at. By name only.

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -9,42 +10,52 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// Registry is the union of its registries.
-type Registry struct {
-	kube      *kube.Registry
-	entries   *serviceentry.Registry
-	endpoints map[registry.ServiceKey][]*registry.Endpoint // as last handed on
+// Options of a Registry.
+type Options struct {
+	Kube    func(cluster string) *kube.Registry // makes the registry of a cluster, by its ID, empty for the server's own
+	Entries *serviceentry.Registry
 }
 
-// New gives a registry that owns k and e from now on.
-func New(k *kube.Registry, e *serviceentry.Registry) *Registry {
-	return &Registry{k, e, map[registry.ServiceKey][]*registry.Endpoint{}}
+// Registry is the union of its registries, which it owns.
+type Registry struct {
+	kube      func(string) *kube.Registry
+	clusters  map[string]*kube.Registry // by ID, the own always; of the others those that have anything
+	order     []string                  // of clusters: the own, then by ID
+	entries   *serviceentry.Registry
+	services  map[registry.ServiceKey]*registry.Service // as last handed on
+	endpoints map[registry.ServiceKey][]*registry.Endpoint
+}
+
+// New gives an empty registry.
+func New(o Options) *Registry {
+	return &Registry{
+		o.Kube, map[string]*kube.Registry{"": o.Kube("")}, []string{""}, o.Entries,
+		map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{},
+	}
 }
 
 // Apply takes a batch of changes and gives what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
-	out := r.kube.Apply(changes)
-	more := r.entries.Update(changes, out.Workloads)
+	found := r.dispatch(changes)
+	entries := r.entries.Update(changes, found.Workloads)
+	maps.Copy(found.Services, entries.Services)
+	maps.Copy(found.Endpoints, entries.Endpoints)
 
-	// A ServiceEntry's service shows only where Kubernetes has none; when that one goes, it comes forth.
-	for k, s := range out.Services {
-		if s == nil {
-			out.Services[k] = r.entries.Service(k)
+	// What the registries found different is where to look; what is handed on is what differs when they are put together.
+	out := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: found.Workloads}
+	for k := range found.Services {
+		old, next := r.services[k], r.merge(k)
+		if next.Equal(old) {
+			continue
+		}
+		out.Services[k] = next
+		if r.services[k] = next; next == nil {
+			delete(r.services, k)
 		}
 	}
-	for k, s := range more.Services {
-		if _, ok := out.Services[k]; !ok && r.kube.Service(k) == nil {
-			out.Services[k] = s
-		}
-	}
-	for k := range more.Endpoints {
-		out.Endpoints[k] = nil // to be looked at below
-	}
-	for k := range out.Endpoints {
-		old := r.endpoints[k]
-		next, same := registry.KeepEndpoints(old, merge(r.kube.Endpoints(k), r.entries.Endpoints(k)))
+	for k := range found.Endpoints {
+		next, same := registry.KeepEndpoints(r.endpoints[k], r.mergeEndpoints(k))
 		if same {
-			delete(out.Endpoints, k)
 			continue
 		}
 		out.Endpoints[k] = next
@@ -55,25 +66,123 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	return out
 }
 
-// Service gives the service of that key, or nil.
-func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
-	if s := r.kube.Service(k); s != nil {
-		return s
+// dispatch hands each cluster's changes to its registry. A cluster is there from its first object to its last.
+func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
+	batches := map[string][]kinds.Change{}
+	if slices.ContainsFunc(changes, func(c kinds.Change) bool { return c.Cluster != "" }) {
+		for _, c := range changes {
+			batches[c.Cluster] = append(batches[c.Cluster], c)
+		}
+	} else {
+		batches[""] = changes
 	}
-	return r.entries.Service(k)
+	found := registry.Changes{
+		Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: map[registry.WorkloadKey]*registry.Workload{},
+	}
+	for id, batch := range batches {
+		k := r.clusters[id]
+		if k == nil {
+			k = r.kube(id)
+			r.clusters[id] = k
+		}
+		c := k.Apply(batch)
+		maps.Copy(found.Services, c.Services)
+		maps.Copy(found.Endpoints, c.Endpoints)
+		maps.Copy(found.Workloads, c.Workloads)
+		if id != "" && k.Empty() {
+			delete(r.clusters, id)
+		}
+	}
+	if len(r.order) != len(r.clusters) || len(batches) > 1 {
+		r.order = slices.Sorted(maps.Keys(r.clusters))
+	}
+	return found
 }
 
-// Endpoints gives the endpoints of that service, sorted.
-func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint { return r.endpoints[k] }
+// merge gives the service of that key: as the first cluster that has it, else as the ServiceEntries say; nil where there is none. Where other clusters than
+// the own have it, it holds each version, and the accounts of all.
+func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
+	var first *registry.Service
+	var all map[string]*registry.Service
+	for _, id := range r.order {
+		s := r.clusters[id].Service(k)
+		if s == nil {
+			continue
+		}
+		if first == nil {
+			first = s
+		}
+		if all == nil && id != "" {
+			all = map[string]*registry.Service{}
+			if first != s {
+				all[""] = first
+			}
+		}
+		if all != nil {
+			all[id] = s
+		}
+	}
+	switch {
+	case first == nil:
+		return r.entries.Service(k)
+	case all == nil:
+		return first
+	}
+	merged := *first
+	merged.Clusters = all
+	merged.ServiceAccounts = slices.Clone(first.ServiceAccounts)
+	for _, id := range r.order {
+		if s := all[id]; s != nil {
+			for _, account := range s.ServiceAccounts {
+				if !slices.Contains(merged.ServiceAccounts, account) {
+					merged.ServiceAccounts = append(merged.ServiceAccounts, account)
+				}
+			}
+		}
+	}
+	return &merged
+}
 
-// merge gives the endpoints of both, in a list of its own. A pod that Kubernetes' service has already is not added again by a ServiceEntry that selects it.
-func merge(kube, entries []*registry.Endpoint) []*registry.Endpoint {
-	out := slices.Clone(kube)
-	for _, e := range entries {
-		if _, there := slices.BinarySearchFunc(kube, e, registry.CompareEndpoints); !there {
+// mergeEndpoints gives the endpoints of all clusters and of ServiceEntries, sorted, in a list of its own. A pod that a cluster's service has already is not
+// added again by a ServiceEntry that selects it.
+func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
+	var out []*registry.Endpoint
+	for _, id := range r.order {
+		out = append(out, r.clusters[id].Endpoints(k)...)
+	}
+	slices.SortStableFunc(out, registry.CompareEndpoints)
+	of := len(out)
+	for _, e := range r.entries.Endpoints(k) {
+		if _, there := slices.BinarySearchFunc(out[:of], e, registry.CompareEndpoints); !there {
 			out = append(out, e)
 		}
 	}
 	slices.SortStableFunc(out, registry.CompareEndpoints)
 	return out
+}
+
+// Service gives the service of that key, or nil.
+func (r *Registry) Service(k registry.ServiceKey) *registry.Service { return r.services[k] }
+
+// Endpoints gives the endpoints of that service, sorted.
+func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint { return r.endpoints[k] }
+
+// Clusters names the remote clusters that have anything, sorted.
+func (r *Registry) Clusters() []string { return r.order[1:] }
+
+// Pending is how many endpoints of all clusters wait for the pod that their slice names.
+func (r *Registry) Pending() int { return r.sum((*kube.Registry).Pending) }
+
+// PodsWithoutIP is how many pods of all clusters run, or are to run, and have no address yet.
+func (r *Registry) PodsWithoutIP() int { return r.sum((*kube.Registry).PodsWithoutIP) }
+
+// NotReady is how many endpoints of all clusters are handed on as unhealthy.
+func (r *Registry) NotReady() int { return r.sum((*kube.Registry).NotReady) }
+
+func (r *Registry) sum(of func(*kube.Registry) int) int {
+	n := 0
+	for _, k := range r.clusters {
+		n += of(k)
+	}
+	return n
 }

@@ -1,14 +1,17 @@
 package aggregate_test
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
@@ -19,8 +22,18 @@ import (
 var update = world.UpdateFlag()
 
 func start() (registry.Registry, func() string) {
-	r := aggregate.New(kube.New(kube.Options{Cluster: "Kubernetes"}), serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}))
-	return r, func() string { return "" }
+	r := aggregate.New(aggregate.Options{
+		Kube: func(id string) *kube.Registry {
+			return kube.New(kube.Options{Cluster: cmp.Or(id, "Kubernetes"), Remote: id != ""})
+		},
+		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
+	})
+	return r, func() string {
+		if len(r.Clusters()) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("clusters %v, pending %d\n", r.Clusters(), r.Pending())
+	}
 }
 
 func read(t *testing.T, path string) string {
@@ -34,7 +47,43 @@ func read(t *testing.T, path string) string {
 
 func TestTranscripts(t *testing.T) { world.Transcripts(t, "*.txtar", update, start) }
 
-func TestHistories(t *testing.T) { world.Histories(t, read(t, "testdata/versions.yaml"), start) }
+func TestHistories(t *testing.T) {
+	own := world.Parse(t, read(t, "testdata/versions.yaml"))
+	remote := world.Parse(t, read(t, "testdata/remote.yaml"))
+	world.Histories(t, slices.Concat(own, world.In("east", remote), world.In("west", own)), start)
+}
+
+// A cluster that came and went leaves the services, endpoints and workloads of the others as they were.
+func TestClusterComesAndGoes(t *testing.T) {
+	r, _ := start()
+	own := world.Parse(t, read(t, "testdata/versions.yaml"))
+	sum, err := world.Sum(r, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := sum.Dump()
+	was := maps.Clone(sum.Services)
+	remote := world.In("east", slices.Concat(world.Parse(t, read(t, "testdata/remote.yaml")), own))
+	for _, batch := range [][]kinds.Change{remote, world.Delete(remote)} {
+		if err := sum.Apply(r.Apply(batch)); err != nil {
+			t.Fatal(err)
+		}
+		if batch[0].Object != nil && (sum.Dump() == before || len(r.(*aggregate.Registry).Clusters()) != 1) {
+			t.Fatal("the cluster changed nothing")
+		}
+	}
+	if d := gocmp.Diff(before, sum.Dump()); d != "" {
+		t.Errorf("(-before +after):\n%s", d)
+	}
+	for k, s := range was {
+		if sum.Services[k] != s {
+			t.Errorf("%v has a new pointer", k)
+		}
+	}
+	if l := r.(*aggregate.Registry).Clusters(); len(l) != 0 {
+		t.Errorf("clusters %v are left", l)
+	}
+}
 
 // The facts are what a real istiod sent in the assignments and the DNS clusters of these ServiceEntries.
 func TestEndpointsOfServiceEntries(t *testing.T) {
@@ -59,7 +108,7 @@ func TestEndpointsOfServiceEntries(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if d := cmp.Diff(strings.Split(strings.TrimSpace(read(t, "testdata/case.facts")), "\n"), got); d != "" {
+	if d := gocmp.Diff(strings.Split(strings.TrimSpace(read(t, "testdata/case.facts")), "\n"), got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

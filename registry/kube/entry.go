@@ -9,11 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-const annotationGroup = "istio.io/autoRegistrationGroup"
-
-func entryKey(n name) registry.WorkloadKey {
-	return registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: n.namespace, Name: n.name}
-}
+const (
+	annotationGroup  = "istio.io/autoRegistrationGroup"
+	annotationHealth = "proxy.istio.io/health-checks-enabled" // its health is reported, and counts
+)
 
 // entry is what is kept of one WorkloadEntry.
 type entry struct {
@@ -25,7 +24,7 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 	if r.entries[n] == nil && o == nil {
 		return
 	}
-	r.touch(entryKey(n))
+	r.touch(r.key(kinds.WorkloadEntry, n))
 	r.entrySelectors.Selecting(n, r.mark)
 	if o == nil {
 		r.entrySelectors.RemoveMember(n)
@@ -41,7 +40,7 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 	spec := o.Spec.(*networkingv1.WorkloadEntry)
 	w := &registry.Workload{
-		WorkloadKey: entryKey(n), Labels: o.Labels, ServiceAccount: spec.ServiceAccount, Network: spec.Network, Cluster: r.opts.Cluster, Ready: true,
+		WorkloadKey: r.key(kinds.WorkloadEntry, n), Labels: o.Labels, ServiceAccount: spec.ServiceAccount, Network: spec.Network, Cluster: r.opts.Cluster, Ready: healthy(o),
 		Owner: n.name, Ports: spec.Ports, Weight: spec.Weight, Created: o.Created, Locality: registry.ParseLocality(spec.Locality),
 	}
 	if len(spec.Labels) > 0 {
@@ -65,4 +64,9 @@ func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 		w.Locality, _ = registry.LocalityOf(w.Labels)
 	}
 	return w
+}
+
+// healthy: where health is reported, an entry serves only once it was; elsewhere nothing is known against it.
+func healthy(o *kinds.Object) bool {
+	return o.Annotations[annotationHealth] != "true" || o.Annotations[kinds.AnnotationHealthy] == "true"
 }

@@ -27,15 +27,11 @@ func (p *pod) equal(o *pod) bool {
 // visible tells a pod that is handed on as a workload.
 func (p *pod) visible() bool { return p != nil && !p.ended && len(p.workload.Addresses) > 0 }
 
-func podKey(n name) registry.WorkloadKey {
-	return registry.WorkloadKey{Kind: kinds.Pod, Namespace: n.namespace, Name: n.name}
-}
-
 func (r *Registry) applyPod(n name, o *kinds.Object) {
 	old := r.pods[n]
 	if o == nil {
 		if old != nil {
-			r.touch(podKey(n))
+			r.touch(r.key(kinds.Pod, n))
 			r.markPod(n, old)
 			r.unindexPod(n, old)
 			delete(r.pods, n)
@@ -46,7 +42,7 @@ func (r *Registry) applyPod(n name, o *kinds.Object) {
 	if old != nil && old.equal(next) {
 		return
 	}
-	r.touch(podKey(n))
+	r.touch(r.key(kinds.Pod, n))
 	if old != nil {
 		r.markPod(n, old)
 		r.unindexPod(n, old)
@@ -105,7 +101,7 @@ func (r *Registry) replace(n name, p *pod) {
 	if r.place(&moved); moved.Equal(p.workload) {
 		return
 	}
-	r.touch(podKey(n))
+	r.touch(r.key(kinds.Pod, n))
 	next := *p
 	next.workload = &moved
 	r.pods[n] = &next
@@ -174,7 +170,7 @@ func (r *Registry) newPod(n name, o *kinds.Object) *pod {
 		ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 	}
 	w := &registry.Workload{
-		WorkloadKey: podKey(n), Labels: o.Labels, ServiceAccount: account, Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, account),
+		WorkloadKey: r.key(kinds.Pod, n), Labels: o.Labels, ServiceAccount: account, Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, account),
 		NodeName: p.Spec.NodeName, Cluster: r.opts.Cluster, HostNetwork: p.Spec.HostNetwork, Ready: ready(p) && !out.deleting && !out.ended,
 		TLSMode: tlsMode(o.Labels), Owner: owner(p, o.Labels), Created: o.Created,
 	}

@@ -13,6 +13,7 @@ import (
 type Options struct {
 	Domain          string                      // of service host names; empty is cluster.local
 	Cluster         string                      // the cluster's ID
+	Remote          bool                        // it is not the server's own: the keys of its workloads name it
 	TrustDomain     string                      // of identities; empty is cluster.local
 	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
 	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
@@ -119,6 +120,11 @@ func (r *Registry) lookup(k registry.ServiceKey) *service {
 		return nil
 	}
 	return r.services[name{k.Namespace, short}]
+}
+
+// Empty tells that nothing of the cluster is left.
+func (r *Registry) Empty() bool {
+	return len(r.services)+len(r.slices)+len(r.pods)+len(r.nodes)+len(r.entries) == 0 && r.namespaces.Empty()
 }
 
 // Pending is how many endpoints wait for the pod that their slice names.

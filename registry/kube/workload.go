@@ -7,6 +7,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
+func (r *Registry) key(kind *kinds.Kind, n name) registry.WorkloadKey {
+	k := registry.WorkloadKey{Kind: kind, Namespace: n.namespace, Name: n.name}
+	if r.opts.Remote {
+		k.Cluster = r.opts.Cluster
+	}
+	return k
+}
+
 // touch remembers what was handed on for a workload before the batch changed it.
 func (r *Registry) touch(k registry.WorkloadKey) {
 	if _, ok := r.touched[k]; !ok {
@@ -70,7 +78,7 @@ func (p *pod) endpoints(s *service) []*registry.Endpoint {
 }
 
 func entryEndpoints(w *registry.Workload, svc *registry.Service) []*registry.Endpoint {
-	if len(w.Addresses) == 0 {
+	if len(w.Addresses) == 0 || !w.Ready {
 		return nil
 	}
 	var out []*registry.Endpoint

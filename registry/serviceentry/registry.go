@@ -67,6 +67,9 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes { return r.Upd
 // Update takes a batch of changes and the changes of workloads that came of them, as a registry that knows workloads gave them; nil is one that is gone.
 func (r *Registry) Update(changes []kinds.Change, workloads map[registry.WorkloadKey]*registry.Workload) registry.Changes {
 	for _, c := range changes {
+		if c.Cluster != "" {
+			continue
+		}
 		switch c.Kind {
 		case kinds.ServiceEntry:
 			r.applyEntry(name{c.Namespace, c.Name}, c.Object)

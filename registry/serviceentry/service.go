@@ -136,9 +136,7 @@ func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Worklo
 	}
 	var keys []registry.WorkloadKey
 	r.selectors.Selected(name{e.object.Namespace, e.object.Name}, func(k registry.WorkloadKey) { keys = append(keys, k) })
-	slices.SortFunc(keys, func(a, b registry.WorkloadKey) int {
-		return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(keys, registry.WorkloadKey.Compare)
 	var out []*registry.Workload
 	for _, k := range keys {
 		out = append(out, r.workloads[k])

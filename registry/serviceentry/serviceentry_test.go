@@ -29,5 +29,5 @@ func TestHistories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world.Histories(t, string(text), start)
+	world.Histories(t, world.Parse(t, string(text)), start)
 }

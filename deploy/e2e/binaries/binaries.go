@@ -20,7 +20,7 @@ type Set struct {
 // opens the folder to all. It is to be called from within the module.
 func Gather(ctx context.Context, dir string) (Set, error) {
 	s := Set{Dir: dir, Envoy: filepath.Join(dir, "envoy"), Pilot: filepath.Join(dir, "pilot-discovery")}
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return s, err
 	}
@@ -42,7 +42,7 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 
 // Build builds a main package, named relative to the module, without cgo as releases are.
 func Build(ctx context.Context, to, pkg string) error {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func Copy(to, from string) error {
 	return nil
 }
 
-// moduleRoot finds the folder of go.mod, from where go test starts a package's tests.
-func moduleRoot() (string, error) {
+// ModuleRoot finds the folder of go.mod, from where go test starts a package's tests.
+func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

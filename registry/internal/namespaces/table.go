@@ -42,6 +42,9 @@ func (t *Table) Apply(c kinds.Change) (network, traffic bool) {
 	return network, traffic
 }
 
+// Empty tells that namespaces say nothing.
+func (t *Table) Empty() bool { return t.network == "" && len(t.traffic) == 0 }
+
 // Network gives the network of an address whose workload has these labels, or empty: by its own label, the cluster's network, or the mesh's list.
 func (t *Table) Network(address string, labels map[string]string) string {
 	if n := labels[registry.LabelNetwork]; n != "" {

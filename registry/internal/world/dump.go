@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -77,7 +78,10 @@ func (t *Tables) Dump() string {
 		if s, ok := t.Services[k]; ok && s == nil {
 			fmt.Fprintf(&b, "service %s/%s is gone\n", k.Namespace, k.Host)
 		} else if ok {
-			fmt.Fprintf(&b, "service %s/%s%s\n", k.Namespace, k.Host, fields(*s, "Host", "Namespace"))
+			fmt.Fprintf(&b, "service %s/%s%s\n", k.Namespace, k.Host, fields(*s, "Host", "Namespace", "Clusters"))
+			for _, id := range slices.Sorted(maps.Keys(s.Clusters)) {
+				fmt.Fprintf(&b, "  as in %q%s\n", id, fields(*s.Clusters[id], "Host", "Namespace", "Name", "Object", "Created"))
+			}
 		}
 		l, ok := t.Endpoints[k]
 		if ok && len(l) == 0 {
@@ -89,12 +93,12 @@ func (t *Tables) Dump() string {
 		}
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(t.Workloads), func(a, b registry.WorkloadKey) int {
-		return strings.Compare(a.Namespace+"/"+a.Name+a.Kind.Name, b.Namespace+"/"+b.Name+b.Kind.Name)
+		return cmp.Or(strings.Compare(a.Namespace+"/"+a.Name+a.Kind.Name, b.Namespace+"/"+b.Name+b.Kind.Name), strings.Compare(a.Cluster, b.Cluster))
 	}) {
 		if w := t.Workloads[k]; w != nil {
-			fmt.Fprintf(&b, "workload %s %s/%s%s\n", k.Kind.Name, k.Namespace, k.Name, fields(*w, "WorkloadKey"))
+			fmt.Fprintf(&b, "workload %s%s\n", k, fields(*w, "WorkloadKey"))
 		} else {
-			fmt.Fprintf(&b, "workload %s %s/%s is gone\n", k.Kind.Name, k.Namespace, k.Name)
+			fmt.Fprintf(&b, "workload %s is gone\n", k)
 		}
 	}
 	return b.String()

@@ -14,11 +14,11 @@ import (
 
 // Histories checks, over random histories of objects that come, go and take any of their versions in batches of any size, that only what is there in the end
 // counts: the changes add up to what one batch of the last versions gives; none says what was said before; and applying the last versions again says nothing.
-// versions holds documents, several for one object being its versions. state, beside the tables, must agree too.
-func Histories(t *testing.T, versions string, start func() (r registry.Registry, state func() string)) {
+// versions holds objects, several of one key being its versions. state, beside the tables, must agree too.
+func Histories(t *testing.T, versions []kinds.Change, start func() (r registry.Registry, state func() string)) {
 	pool := map[kinds.Key][]*kinds.Object{}
 	var keys []kinds.Key
-	for _, c := range Parse(t, versions) {
+	for _, c := range versions {
 		if pool[c.Key] == nil {
 			keys = append(keys, c.Key)
 		}

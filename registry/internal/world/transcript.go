@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Transcripts runs every testdata/*.txtar that matches glob as a test. Its files are steps: "apply" and "delete" hold documents, each file one batch, and "want"
-// what the steps since the last one changed, followed by state, when there is something to say. With update the wants are written anew.
+// Transcripts runs every testdata/*.txtar that matches glob as a test. Its files are steps: "apply" and "delete" hold documents, each file one batch, of a
+// remote cluster when its ID follows the word, and "want" what the steps since the last one changed, followed by state, when there is something to say. With update the wants are written anew.
 func Transcripts(t *testing.T, glob string, update *bool, start func() (r registry.Registry, state func() string)) {
 	paths, err := filepath.Glob(filepath.Join("testdata", glob))
 	if err != nil || len(paths) == 0 {
@@ -32,11 +33,12 @@ func Transcripts(t *testing.T, glob string, update *bool, start func() (r regist
 			for i := range a.Files {
 				f := &a.Files[i]
 				var batch []kinds.Change
-				switch f.Name {
+				step, cluster, _ := strings.Cut(f.Name, " ")
+				switch step {
 				case "apply":
-					batch = Parse(t, string(f.Data))
+					batch = In(cluster, Parse(t, string(f.Data)))
 				case "delete":
-					batch = Delete(Parse(t, string(f.Data)))
+					batch = Delete(In(cluster, Parse(t, string(f.Data))))
 				case "want":
 					got := since.Dump() + state()
 					if *update {

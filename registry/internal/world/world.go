@@ -56,6 +56,21 @@ func Parse(tb testing.TB, text string) []kinds.Change {
 	return changes
 }
 
+// In gives the changes as they come from a remote cluster; empty is the server's own.
+func In(cluster string, changes []kinds.Change) []kinds.Change {
+	var out []kinds.Change
+	for _, c := range changes {
+		c.Cluster = cluster
+		if c.Object != nil {
+			o := *c.Object
+			o.Cluster = cluster
+			c.Object = &o
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 // Delete gives a change that deletes each object that changes creates.
 func Delete(changes []kinds.Change) []kinds.Change {
 	var out []kinds.Change

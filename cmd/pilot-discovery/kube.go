@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+)
+
+// kubeFlags say which API server to read, and how.
+type kubeFlags struct {
+	registries string
+	kubeconfig string
+	atHome     string // the kubeconfig that kubectl would take, for a server that is told of no other source
+	client     crd.ClientOptions
+	qps        float64
+	timeout    time.Duration
+	revision   string
+	sharedMesh string
+}
+
+func (f *kubeFlags) register(flags *pflag.FlagSet, e *env) {
+	flags.StringVar(&f.registries, "registries", "Kubernetes", "where services come from: Kubernetes, or empty for none but those of the configuration")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server to read; in a pod its own cluster is the default, and without --configDir the kubeconfig that kubectl uses")
+	flags.Float64Var(&f.qps, "kubernetesApiQPS", crd.DefaultQPS, "requests a second to the API server at most")
+	flags.IntVar(&f.client.Burst, "kubernetesApiBurst", crd.DefaultBurst, "requests to the API server at once at most")
+	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of this control plane: objects labelled istio.io/rev for another do not count")
+	flags.StringVar(&f.sharedMesh, "sharedMeshConfig", e.text("SHARED_MESH_CONFIG", ""), "ConfigMap of the root namespace whose mesh configuration lies under this server's own")
+	flags.DurationVar(&f.timeout, "remoteClusterTimeout", e.duration("PILOT_REMOTE_CLUSTER_TIMEOUT", 30*time.Second), "how long readiness waits for remote clusters")
+	insecure := e.text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "")
+	flags.StringSliceVar(&f.client.Insecure, "insecureKubeconfigOptions", fields(insecure), "what kubeconfigs of remote clusters may use although it is not safe, such as exec")
+
+	f.client.Host, f.client.Port = e.text("KUBERNETES_SERVICE_HOST", ""), e.text("KUBERNETES_SERVICE_PORT", "")
+	f.atHome = e.text("KUBECONFIG", "")
+	if home := e.text("HOME", ""); f.atHome == "" && home != "" {
+		f.atHome = filepath.Join(home, ".kube", "config")
+	}
+}
+
+// fields takes a list with commas apart.
+func fields(list string) []string {
+	var out []string
+	for f := range strings.SplitSeq(list, ",") {
+		if f = strings.TrimSpace(f); f != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (f *kubeFlags) options(o *bootstrap.Options) error {
+	registries := fields(f.registries)
+	for _, r := range registries {
+		if r != "Kubernetes" {
+			return fmt.Errorf("service registry %s is not supported: --registries takes Kubernetes, or nothing", r)
+		}
+	}
+	o.NoServices = len(registries) == 0
+	o.Revision, o.SharedMesh, o.RemoteTimeout = f.revision, f.sharedMesh, f.timeout
+	f.client.QPS, f.client.Version = float32(f.qps), tag()
+	o.RemoteClient = f.client
+	var err error
+	o.Client, err = f.connect(o.ConfigDir != "", o.NoServices)
+	return err
+}
+
+// connect gives the API server to read, or nil: a directory is the whole world unless a cluster is named too, or the server runs in one.
+func (f *kubeFlags) connect(directory, noServices bool) (*rest.Config, error) {
+	inPod := f.client.Host != "" && f.client.Port != ""
+	if directory && (noServices || f.kubeconfig == "" && !inPod) {
+		return nil, nil
+	}
+	own := f.client
+	own.Kubeconfig = f.kubeconfig
+	if own.Kubeconfig == "" && !inPod {
+		if _, err := os.Stat(f.atHome); err != nil {
+			return nil, nil // no source at all, which New tells
+		}
+		own.Kubeconfig = f.atHome
+	}
+	return crd.Config(own)
+}

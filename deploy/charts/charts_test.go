@@ -1,0 +1,277 @@
+package charts
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func helms(t *testing.T) []Helm {
+	t.Helper()
+	all, err := Helms(t.TempDir(), os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func chart(t *testing.T, name string) string {
+	t.Helper()
+	path, err := Chart(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// template renders with one Helm.
+func template(t *testing.T, h Helm, args ...string) string {
+	t.Helper()
+	out, err := h.Run(t.Context(), append([]string{"template", "-n", "istio-system"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLint(t *testing.T) {
+	for _, h := range helms(t) {
+		out, err := h.Run(t.Context(), "lint", "--strict", chart(t, "base"), chart(t, "istiod"))
+		if err != nil || !strings.Contains(out, "2 chart(s) linted, 0 chart(s) failed") {
+			t.Errorf("%s: %v\n%s", h.Name, err, out)
+		}
+	}
+}
+
+// Each golden holds values, and what the chart istiod makes of them with either Helm.
+func TestGoldens(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no goldens", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := write(t, string(a.Files[0].Data))
+			for _, h := range helms(t) {
+				out := template(t, h, "istiod", chart(t, "istiod"), "-f", values)
+				got := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0], {Name: "manifests.yaml", Data: []byte(tidy(out))}}}
+				if *update && h.Name == "helm3" {
+					a = got
+					if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if d := cmp.Diff(string(txtar.Format(a)), string(txtar.Format(got))); d != "" {
+					t.Errorf("%s: %s", h.Name, d)
+				}
+				checkMesh(t, out)
+				if strings.Contains(out, "<no value>") || strings.Contains(out, "<nil>") {
+					t.Errorf("%s: something is missing:\n%s", h.Name, out)
+				}
+			}
+		})
+	}
+}
+
+// tidy takes away empty lines at the end of documents, in which releases of Helm differ.
+func tidy(manifests string) string {
+	return strings.TrimSpace(regexp.MustCompile(`\n\s*\n---\n`).ReplaceAllString(manifests, "\n---\n")) + "\n"
+}
+
+// checkMesh has the server's own parser find nothing wrong with the mesh configuration.
+func checkMesh(t *testing.T, manifests string) {
+	t.Helper()
+	found := false
+	for _, m := range objects[corev1.ConfigMap](t, manifests, "ConfigMap") {
+		found = true
+		_, findings := mesh.Parse("mesh", []byte(m.Data["mesh"]))
+		_, more := mesh.ParseNetworks("meshNetworks", []byte(m.Data["meshNetworks"]))
+		for _, f := range append(findings, more...) {
+			t.Errorf("ConfigMap %s: %s", m.Name, f)
+		}
+	}
+	if !found {
+		t.Error("no ConfigMap")
+	}
+}
+
+// What is no value of the chart is refused, and named.
+func TestTypos(t *testing.T) {
+	for set, want := range map[string]string{
+		"replicaCounts=3":                      "'replicaCounts' not allowed",
+		"pilot.envs.A=b":                       "at '/pilot': additional properties 'envs' not allowed",
+		"cpu.averageUtilization=50":            "at '/cpu': additional properties 'averageUtilization' not allowed",
+		"resources.request.cpu=1":              "at '/resources': additional properties 'request' not allowed",
+		"podDisruptionBudget.minAvailabel=1":   "'minAvailabel' not allowed",
+		"env.A.b=c":                            "at '/env/A'",
+		"autoscaleEnabled=yes":                 "at '/autoscaleEnabled': got string, want boolean",
+		"replicaCount=two":                     "at '/replicaCount': got string, want integer",
+		"global.imagePullPolicy=Sometimes":     "at '/global/imagePullPolicy'",
+		"global.logAsJson=yes":                 "at '/global/logAsJson': got string, want boolean",
+		"revision=Not_A_Label":                 "at '/revision'",
+		"keepaliveMaxServerConnectionAge=30":   "at '/keepaliveMaxServerConnectionAge'",
+		"meshConfig=text":                      "at '/meshConfig'",
+		"podAnnotations.a=true":                "at '/podAnnotations/a': got boolean, want string",
+		"ipFamilyPolicy=DualStack":             "at '/ipFamilyPolicy'",
+		"telemetry.v2.prometheus.enable=false": "'enable' not allowed",
+	} {
+		for _, h := range helms(t) {
+			out, err := h.Run(t.Context(), "template", chart(t, "istiod"), "--set", set)
+			if err == nil {
+				t.Errorf("%s takes %s:\n%s", h.Name, set, out)
+			} else if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of %s: got %v, want %s", h.Name, set, err, want)
+			}
+		}
+	}
+	for set, want := range map[string]string{"base.enableCRDs=false": "'enableCRDs' not allowed", "excludedCRDs={a}": "'excludedCRDs' not allowed"} {
+		for _, h := range helms(t) {
+			if _, err := h.Run(t.Context(), "template", chart(t, "base"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of %s: got %v, want %s", h.Name, set, err, want)
+			}
+		}
+	}
+}
+
+// A parent chart brings global values of its own, switches the charts by a condition, and passes values down.
+func TestUmbrella(t *testing.T) {
+	parent := t.TempDir()
+	for name, text := range map[string]string{
+		"Chart.yaml": `{apiVersion: v2, name: mesh, version: 1.0.0, dependencies: [
+			{name: base, version: ">0.0.0-0", condition: base.enabled}, {name: istiod, version: ">0.0.0-0", condition: istiod.enabled, tags: [mesh]}]}`,
+		"values.yaml": `{global: {domain: example.org, team: {name: a}, hub: registry.example.org/mesh}, tags: {mesh: true}, base: {enabled: true},
+			istiod: {enabled: true, hub: registry.example.org/mine, autoscaleEnabled: false, replicaCount: 2, global: {logAsJson: true}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(parent, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"base", "istiod"} {
+		if err := os.CopyFS(filepath.Join(parent, "charts", name), os.DirFS(chart(t, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, h := range helms(t) {
+		out := template(t, h, "mesh", parent)
+		for _, want := range []string{"replicas: 2", "image: \"registry.example.org/mine/istiod-lite:", "--log_as_json", "name: virtualservices.networking.istio.io"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: no %s", h.Name, want)
+			}
+		}
+		if out = template(t, h, "mesh", parent, "--set", "istiod.enabled=false"); strings.Contains(out, "kind: Deployment") {
+			t.Errorf("%s: the condition does not switch istiod off", h.Name)
+		}
+		if _, err := h.Run(t.Context(), "template", parent, "--set", "istiod.replicas=3"); err == nil || !strings.Contains(err.Error(), "'replicas' not allowed") {
+			t.Errorf("%s: a typo below the parent is taken: %v", h.Name, err)
+		}
+	}
+}
+
+// A value that users can set by either of two names is the same by both.
+func TestPilotIsTheTop(t *testing.T) {
+	for _, h := range helms(t) {
+		set := func(prefix string) string {
+			return template(t, h, "istiod", chart(t, "istiod"), "--set", prefix+"autoscaleEnabled=false,"+prefix+"env.A=b,"+prefix+"image=x,"+prefix+"revision=canary")
+		}
+		if d := cmp.Diff(set(""), set("pilot.")); d != "" {
+			t.Errorf("%s: %s", h.Name, d)
+		}
+	}
+}
+
+func TestCustomResourcesCanBeLeftOut(t *testing.T) {
+	for _, h := range helms(t) {
+		names := func(args ...string) int {
+			return strings.Count(template(t, h, append([]string{"base", chart(t, "base")}, args...)...), "kind: CustomResourceDefinition")
+		}
+		files, err := filepath.Glob(chart(t, "base") + "/files/crds/*.yaml")
+		if err != nil || len(files) == 0 || names() != len(files) {
+			t.Errorf("%s: %d of %d (%v)", h.Name, names(), len(files), err)
+		}
+		if n := names("--set", "base.excludedCRDs={wasmplugins.extensions.istio.io,sidecars.networking.istio.io}"); n != len(files)-2 {
+			t.Errorf("%s: %d of %d with two left out", h.Name, n, len(files))
+		}
+		if n := names("--set", "base.enableCRDTemplates=false"); n != 0 {
+			t.Errorf("%s: %d with all left out", h.Name, n)
+		}
+	}
+}
+
+// The notes name what is wrong, and only that.
+func TestNotes(t *testing.T) {
+	ha := "autoscaleMin=2"
+	for set, want := range map[string]string{
+		ha:                                      "",
+		"autoscaleEnabled=false,replicaCount=1": "One replica",
+		ha + ",podDisruptionBudget.minAvailable=2":                     "minAvailable 2 of 2 replicas",
+		ha + ",pdb.minAvailable=100%":                                  "minAvailable 100% of 2 replicas",
+		ha + ",resources.requests.cpu=null":                            "resources.requests.cpu",
+		ha + ",replicaCount=3":                                         "replicaCount has no effect",
+		ha + ",configMap=false,revision=canary":                        "ConfigMap istio-canary must come from elsewhere",
+		ha + ",global.istioNamespace=other":                            "The root namespace is other",
+		ha + ",cni.enabled=true,revisionTags={stable},profile=ambient": "no effect here: cni, profile, revisionTags.",
+		ha + ",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true": "no effect here: sidecarInjectorWebhook, _internal_defaults_do_not_set.",
+	} {
+		for _, h := range helms(t)[1:] { // Helm 3 wants a cluster even to pretend
+			out, err := h.Run(t.Context(), "install", "istiod", chart(t, "istiod"), "-n", "istio-system", "--dry-run=client", "--set", set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
+			_, problems, _ := strings.Cut(notes, "To look at:\n")
+			lines := strings.Split(strings.TrimSpace(problems), "\n")
+			// Without a cluster there are no custom resources: that is always the first.
+			if !strings.Contains(lines[0], "helm install base charts/base -n istio-system") {
+				t.Errorf("%s with %s: %q", h.Name, set, problems)
+			}
+			switch more := lines[1:]; {
+			case want == "" && len(more) > 0, want != "" && (len(more) != 1 || !strings.Contains(more[0], want)):
+				t.Errorf("%s with %s: got %q, want %q", h.Name, set, more, want)
+			}
+		}
+	}
+}
+
+// A chart is of the release that the binary says it is.
+func TestVersions(t *testing.T) {
+	text, err := os.ReadFile("../../cmd/pilot-discovery/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := regexp.MustCompile(`apiLevel = "(.*)"`).FindSubmatch(text)
+	if level == nil {
+		t.Fatal("no apiLevel")
+	}
+	for _, name := range []string{"base", "istiod"} {
+		for _, h := range helms(t) {
+			out, err := h.Run(t.Context(), "show", "chart", chart(t, name))
+			if err != nil || !strings.Contains(out, "\nversion: "+string(level[1])+"\n") || !strings.Contains(out, "appVersion: "+string(level[1])+"\n") {
+				t.Errorf("%s is not %s: %v\n%s", name, level[1], err, out)
+			}
+		}
+	}
+}

@@ -1,0 +1,4 @@
+// Package charts runs Helm on the charts of this tree, for their tests: the ones here (what the templates make of values) and those on a real API server.
+//
+// The programs are those that HELM3, HELM4 and KUBECONFORM name, else those that make has put into .tools. Nothing of the user's own Helm or cluster is read.
+package charts

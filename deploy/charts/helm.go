@@ -1,0 +1,84 @@
+package charts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Helm is one release of Helm.
+type Helm struct {
+	Name string // helm3, helm4
+	path string
+	env  []string
+}
+
+// Helms gives both releases. What they store goes to dir; the cluster, where one is needed, is that of the kubeconfig.
+func Helms(dir, kubeconfig string) ([]Helm, error) {
+	var all []Helm
+	for _, name := range []string{"helm3", "helm4"} {
+		path, err := Tool(name)
+		if err != nil {
+			return nil, err
+		}
+		home := filepath.Join(dir, name)
+		all = append(all, Helm{name, path, []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + home, "KUBECONFIG=" + kubeconfig,
+			"HELM_CACHE_HOME=" + home + "/cache", "HELM_CONFIG_HOME=" + home + "/config", "HELM_DATA_HOME=" + home + "/data",
+		}})
+	}
+	return all, nil
+}
+
+// Run gives what a command prints; what it says on standard error is in the error.
+func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, h.path, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr, cmd.Env = &stderr, h.env
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %w: %s", h.Name, strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out), nil
+}
+
+// Tool gives the path of a program by its name in .tools; the environment may name another, HELM3 for helm3.
+func Tool(name string) (string, error) {
+	if path := os.Getenv(strings.ToUpper(name)); path != "" {
+		return path, nil
+	}
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, ".tools", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: `make tools` builds it, or set %s to one of your own", err, strings.ToUpper(name))
+	}
+	return path, nil
+}
+
+// Root is the top of this tree, found from within it.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no go.mod above the working directory")
+}
+
+// Chart is the path of a chart.
+func Chart(name string) (string, error) {
+	root, err := Root()
+	return filepath.Join(root, "charts", name), err
+}

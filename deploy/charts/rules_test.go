@@ -1,0 +1,143 @@
+package charts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// objects gives those of a kind among manifests.
+func objects[T any](t *testing.T, manifests, kind string) []T {
+	t.Helper()
+	var all []T
+	for doc := range strings.SplitSeq("\n"+manifests, "\n---\n") {
+		var head struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
+			t.Fatal(err)
+		}
+		if head.Kind == kind {
+			var o T
+			if err := yaml.UnmarshalStrict([]byte(doc), &o); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// verbs gives, for each resource as "plural.group" with the names it is bound to, the verbs that rules allow.
+func verbs(rules []rbacv1.PolicyRule) map[string]string {
+	all := map[string][]string{}
+	for _, r := range rules {
+		for _, g := range r.APIGroups {
+			for _, resource := range r.Resources {
+				name := strings.TrimSuffix(resource+"."+g, ".")
+				if len(r.ResourceNames) > 0 {
+					name += " " + strings.Join(r.ResourceNames, ",")
+				}
+				all[name] = append(all[name], r.Verbs...)
+			}
+		}
+	}
+	out := map[string]string{}
+	for name, list := range all {
+		slices.Sort(list)
+		out[name] = strings.Join(list, " ")
+	}
+	return out
+}
+
+const read = "get list watch"
+
+// What the server may do is what it does: it reads every kind there is, no Secret or ConfigMap of the cluster's at large, and writes three things.
+func TestRules(t *testing.T) {
+	cluster := map[string]string{"customresourcedefinitions.apiextensions.k8s.io": read}
+	for _, k := range kinds.All() {
+		if k != kinds.Secret && k != kinds.ConfigMap {
+			cluster[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
+		}
+	}
+	entries, status := "workloadentries.networking.istio.io", "workloadentries/status.networking.istio.io"
+	with := func(more map[string]string) map[string]string {
+		all := maps.Clone(cluster)
+		maps.Copy(all, more)
+		return all
+	}
+	namespaced := func(suffix, mesh string) map[string]string {
+		return map[string]string{
+			"configmaps " + mesh:         read,
+			"secrets":                    read,
+			"leases.coordination.k8s.io": "create",
+			"leases.coordination.k8s.io istio-workloadentry-cleanup" + suffix: "get update",
+		}
+	}
+	for _, c := range []struct {
+		name, set, suffix string
+		cluster, role     map[string]string
+	}{
+		{"defaults", "", "", with(map[string]string{entries: "create delete get list patch update watch", status: "patch update"}), namespaced("", "istio")},
+		{
+			"revision, shared mesh configuration", "revision=canary,env.SHARED_MESH_CONFIG=shared", "-canary",
+			with(map[string]string{entries: "create delete get list patch update watch", status: "patch update"}), namespaced("-canary", "istio-canary,shared"),
+		},
+		{
+			"no registration", "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION=false", "",
+			with(map[string]string{status: "patch update"}), namespaced("", "istio"),
+		},
+		{
+			"no registration and no health", "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION=false,env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS=false", "",
+			cluster, namespaced("", "istio"),
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", c.set)
+			clusterRoles, roles := objects[rbacv1.ClusterRole](t, out, "ClusterRole"), objects[rbacv1.Role](t, out, "Role")
+			if len(clusterRoles) != 1 || len(roles) != 1 {
+				t.Fatalf("%d cluster roles, %d roles", len(clusterRoles), len(roles))
+			}
+			if d := cmp.Diff(c.cluster, verbs(clusterRoles[0].Rules)); d != "" {
+				t.Errorf("cluster role: %s", d)
+			}
+			if d := cmp.Diff(c.role, verbs(roles[0].Rules)); d != "" {
+				t.Errorf("role: %s", d)
+			}
+			if name := "istiod-clusterrole" + c.suffix + "-istio-system"; clusterRoles[0].Name != name || roles[0].Namespace != "istio-system" {
+				t.Errorf("cluster role %s, role of %s", clusterRoles[0].Name, roles[0].Namespace)
+			}
+			account := rbacv1.Subject{Kind: "ServiceAccount", Name: "istiod" + c.suffix, Namespace: "istio-system"}
+			for _, b := range objects[rbacv1.ClusterRoleBinding](t, out, "ClusterRoleBinding") {
+				if b.RoleRef.Name != clusterRoles[0].Name || !cmp.Equal(b.Subjects, []rbacv1.Subject{account}) {
+					t.Errorf("%+v", b)
+				}
+			}
+			for _, b := range objects[rbacv1.RoleBinding](t, out, "RoleBinding") {
+				if b.RoleRef.Name != roles[0].Name || !cmp.Equal(b.Subjects, []rbacv1.Subject{account}) {
+					t.Errorf("%+v", b)
+				}
+			}
+		})
+	}
+}
+
+// Another cluster's control plane reads what makes services, and nothing else.
+func TestRulesOfRemoteReaders(t *testing.T) {
+	want := map[string]string{}
+	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice} {
+		want[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
+	}
+	roles := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "base", chart(t, "base")), "ClusterRole")
+	if len(roles) != 1 {
+		t.Fatalf("%d cluster roles", len(roles))
+	}
+	if d := cmp.Diff(want, verbs(roles[0].Rules)); d != "" {
+		t.Error(d)
+	}
+}

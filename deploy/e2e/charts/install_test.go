@@ -1,0 +1,307 @@
+package charts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+)
+
+// world is what the parts of the test share.
+type world struct {
+	*cluster.Cluster
+	helms        []charts.Helm
+	base, istiod string // paths of the charts
+}
+
+const namespace = "istio-system"
+
+var (
+	crds            = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	virtualServices = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
+)
+
+// TestCharts has one API server for all its parts, one after the other, for a start costs seconds.
+func TestCharts(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	w := &world{Cluster: c}
+	if w.helms, err = charts.Helms(t.TempDir(), c.Kubeconfig()); err != nil {
+		t.Fatal(err)
+	}
+	if w.base, err = charts.Chart("base"); err != nil {
+		t.Fatal(err)
+	}
+	if w.istiod, err = charts.Chart("istiod"); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range w.helms {
+		if !t.Run(h.Name, func(t *testing.T) { w.lifecycle(t, ctx, h) }) {
+			return // what it left would be in the way of the next
+		}
+	}
+}
+
+// lifecycle is install, use, upgrade and uninstall. The second Helm finds the custom resources that the first one has left.
+func (w *world) lifecycle(t *testing.T, ctx context.Context, h charts.Helm) {
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := h.Run(ctx, append(args, "-n", namespace)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if out := run("install", "istiod", w.istiod, "--dry-run=server", "--create-namespace"); h.Name == "helm3" != strings.Contains(out, "no custom resources of Istio's") {
+		t.Errorf("notes before the custom resources are there: %s", out)
+	}
+	run("install", "base", w.base, "--create-namespace")
+	w.conform(t, ctx, h)
+	if out := run("install", "istiod", w.istiod, "--set", "autoscaleMin=2"); strings.Contains(out, "To look at") {
+		t.Errorf("notes find something wrong: %s", out)
+	}
+	w.rights(t, ctx)
+	w.runByHand(t, ctx, h, "istiod", "")
+	run("install", "canary", w.istiod, "--set", "revision=canary,env.SHARED_MESH_CONFIG=istio,global.logAsJson=true,resources.limits.memory=1Gi")
+	w.runByHand(t, ctx, h, "canary", "canary")
+
+	run("upgrade", "istiod", w.istiod, "--set", "autoscaleEnabled=false,replicaCount=3,meshConfig.accessLogFile=/dev/stdout,podDisruptionBudget.minAvailable=1,env.CLUSTER_ID=mine")
+	d, err := w.Client().AppsV1().Deployments(namespace).Get(ctx, "istiod", metav1.GetOptions{})
+	check(err)
+	if d.Spec.Replicas == nil || *d.Spec.Replicas != 3 {
+		t.Errorf("replicas after the upgrade: %v", d.Spec.Replicas)
+	}
+	m, err := w.Client().CoreV1().ConfigMaps(namespace).Get(ctx, "istio", metav1.GetOptions{})
+	check(err)
+	if !strings.Contains(m.Data["mesh"], "accessLogFile: /dev/stdout") {
+		t.Errorf("mesh after the upgrade: %s", m.Data["mesh"])
+	}
+	if _, err := w.Client().AutoscalingV2().HorizontalPodAutoscalers(namespace).Get(ctx, "istiod", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the autoscaler is still there: %v", err)
+	}
+	budget, err := w.Client().PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, "istiod", metav1.GetOptions{})
+	check(err)
+	if budget.Spec.MinAvailable == nil || budget.Spec.MaxUnavailable != nil {
+		t.Errorf("budget after the upgrade: %+v", budget.Spec)
+	}
+	run("upgrade", "base", w.base, "--reuse-values")
+	run("rollback", "istiod", "1")
+	if _, err := w.Client().AutoscalingV2().HorizontalPodAutoscalers(namespace).Get(ctx, "istiod", metav1.GetOptions{}); err != nil {
+		t.Errorf("the autoscaler after the rollback: %v", err)
+	}
+
+	check(w.Apply(ctx, []byte("apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: kept, namespace: default}\nspec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}\n")))
+	for _, release := range []string{"canary", "istiod", "base"} {
+		run("uninstall", release)
+	}
+	left, err := w.Dynamic().Resource(crds).List(ctx, metav1.ListOptions{})
+	check(err)
+	files, err := filepath.Glob(filepath.Join(w.base, "files/crds/*.yaml"))
+	check(err)
+	if len(left.Items) != len(files) {
+		t.Errorf("%d of %d custom resources are left", len(left.Items), len(files))
+	}
+	if _, err := w.Dynamic().Resource(virtualServices).Namespace("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("an object of the user's: %v", err)
+	}
+	w.nothingElseIsLeft(t, ctx)
+}
+
+// nothingElseIsLeft looks for what a chart had made besides custom resources.
+func (w *world) nothingElseIsLeft(t *testing.T, ctx context.Context) {
+	t.Helper()
+	of := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=istio"}
+	var names []string
+	add := func(kind string, items []metav1.ObjectMeta) {
+		for _, m := range items {
+			names = append(names, kind+" "+m.Name)
+		}
+	}
+	roles, err1 := w.Client().RbacV1().ClusterRoles().List(ctx, of)
+	bindings, err2 := w.Client().RbacV1().ClusterRoleBindings().List(ctx, of)
+	accounts, err3 := w.Client().CoreV1().ServiceAccounts(namespace).List(ctx, of)
+	services, err4 := w.Client().CoreV1().Services(namespace).List(ctx, of)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range roles.Items {
+		add("ClusterRole", []metav1.ObjectMeta{o.ObjectMeta})
+	}
+	for _, o := range bindings.Items {
+		add("ClusterRoleBinding", []metav1.ObjectMeta{o.ObjectMeta})
+	}
+	for _, o := range accounts.Items {
+		add("ServiceAccount", []metav1.ObjectMeta{o.ObjectMeta})
+	}
+	for _, o := range services.Items {
+		add("Service", []metav1.ObjectMeta{o.ObjectMeta})
+	}
+	if len(names) > 0 {
+		t.Errorf("left behind: %s", strings.Join(names, ", "))
+	}
+}
+
+// conform has kubeconform hold every manifest of the charts, for all the values of the goldens, against the schemas of this API server.
+func (w *world) conform(t *testing.T, ctx context.Context, h charts.Helm) {
+	dir := t.TempDir()
+	published := func() bool { // custom resources are, a moment after they are made
+		_, err := os.Stat(filepath.Join(dir, "networking.istio.io_v1_virtualservice.json"))
+		return err == nil
+	}
+	for !published() {
+		if err := writeSchemas(ctx, w.Client(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program, err := charts.Tool("kubeconform")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conform := func(manifests string) (string, error) {
+		cmd := exec.CommandContext(ctx, program, "-strict", "-summary", "-schema-location", schemaLocation(dir), "-")
+		cmd.Stdin = strings.NewReader(manifests)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	root, err := charts.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldens, err := filepath.Glob(filepath.Join(root, "deploy/charts/testdata/*.txtar"))
+	if err != nil || len(goldens) == 0 {
+		t.Fatal("no goldens", err)
+	}
+	all := map[string][]string{"base": {"template", "base", w.base, "-n", namespace}}
+	for _, path := range goldens {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(values, a.Files[0].Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(path)] = []string{"template", "istiod", w.istiod, "-n", namespace, "-f", values}
+	}
+	for name, args := range all {
+		manifests, err := h.Run(ctx, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := conform(manifests); err != nil || !strings.Contains(out, "Skipped: 0") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+	for planted, want := range map[string]string{
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replica: 1, selector: {}, template: {}}":                                                   "'replica'",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, readinesProbe: {}}]}":                                                           "'readinesProbe'",
+		"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\nspec: {hosts: [a], http: [{route: [{desination: {host: a}}]}]}":                "'desination'",
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{apiGroups: [a], resources: [b], verbs: [get], resourceName: [c]}]": "'resourceName'",
+	} {
+		if out, err := conform(planted); err == nil || !strings.Contains(out, want) {
+			t.Errorf("a planted mistake is not found: want %s, got %v\n%s", want, err, out)
+		}
+	}
+}
+
+// rights asks the API server itself what the ServiceAccount of the chart may do, by doing it.
+func (w *world) rights(t *testing.T, ctx context.Context) {
+	access, err := w.ServiceAccount(ctx, namespace, "istiod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(access.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=istio"}); err != nil {
+		t.Errorf("list the mesh configuration by name: %v", err)
+	}
+	watch, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=istio"})
+	if err != nil {
+		t.Errorf("watch the mesh configuration by name: %v", err)
+	} else {
+		watch.Stop()
+	}
+	for _, c := range []struct {
+		allowed bool
+		a       authorizationv1.ResourceAttributes
+	}{
+		{true, authorizationv1.ResourceAttributes{Verb: "watch", Group: "networking.istio.io", Resource: "virtualservices"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "workloadentries", Namespace: "default"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "networking.istio.io", Resource: "workloadentries", Subresource: "status", Namespace: "default"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: namespace}},
+		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-workloadentry-cleanup"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "another"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "default"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "default"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: namespace}},
+		{false, authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "default", Name: "istio"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps", Namespace: namespace, Name: "istio"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "virtualservices", Namespace: "default"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: namespace}},
+		{false, authorizationv1.ResourceAttributes{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}},
+	} {
+		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.a}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != c.allowed {
+			t.Errorf("%s %s.%s %s in %q: allowed is %v", c.a.Verb, c.a.Resource, c.a.Group, c.a.Name, c.a.Namespace, review.Status.Allowed)
+		}
+	}
+	// Nobody gets more than the roles say by another way.
+	bindings, err := w.Client().RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bound []string
+	for _, b := range bindings.Items {
+		for _, s := range b.Subjects {
+			if s == (rbacv1.Subject{Kind: "ServiceAccount", Name: "istiod", Namespace: namespace}) {
+				bound = append(bound, b.RoleRef.Name)
+			}
+		}
+	}
+	if len(bound) != 1 || bound[0] != "istiod-clusterrole-"+namespace {
+		t.Errorf("cluster roles of the account: %v", bound)
+	}
+}
+
+// tail is the end of what a process said.
+func tail(b *bytes.Buffer) string {
+	text := b.String()
+	return text[max(0, len(text)-4000):]
+}

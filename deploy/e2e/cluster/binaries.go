@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+)
+
+// Binaries are the paths of the two programs.
+type Binaries struct {
+	Etcd      string
+	APIServer string
+}
+
+// Find gives the programs that ETCD and KUBE_APISERVER name, else those that make has put into .tools. It is to be called from within the module.
+func Find() (Binaries, error) {
+	etcd, err := find("ETCD", "etcd")
+	if err != nil {
+		return Binaries{}, err
+	}
+	apiServer, err := find("KUBE_APISERVER", "kube-apiserver")
+	return Binaries{Etcd: etcd, APIServer: apiServer}, err
+}
+
+// CopyTo copies the programs into a folder, for users who cannot read where they are.
+func (b Binaries) CopyTo(dir string) (Binaries, error) {
+	to := Binaries{Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
+	return to, errors.Join(binaries.Copy(to.Etcd, b.Etcd), binaries.Copy(to.APIServer, b.APIServer))
+}
+
+// Environ is what makes Find give these programs in a process that is started elsewhere.
+func (b Binaries) Environ() []string {
+	return []string{"ETCD=" + b.Etcd, "KUBE_APISERVER=" + b.APIServer}
+}
+
+func find(variable, name string) (string, error) {
+	if path := os.Getenv(variable); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s of the environment: %w (`make tools` builds one in .tools)", variable, err)
+		}
+		return path, nil
+	}
+	root, err := binaries.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, ".tools", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: `make tools` builds it, or set %s to one of your own", err, variable)
+	}
+	return path, nil
+}

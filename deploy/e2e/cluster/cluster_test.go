@@ -1,0 +1,358 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+const manifests = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop, labels: {app: web}, uid: from-an-export, resourceVersion: "7"}
+spec:
+  serviceAccountName: web
+  nodeName: node-1
+  containers: [{name: app, image: "example.invalid/web"}]
+status: {phase: Running, podIP: 10.10.1.1, podIPs: [{ip: 10.10.1.1}]}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata: {name: web, namespace: shop}
+  spec: {type: LoadBalancer, clusterIP: 10.96.0.80, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}
+  status: {loadBalancer: {ingress: [{ip: 192.0.2.80}]}}
+- apiVersion: networking.istio.io/v1
+  kind: WorkloadEntry
+  metadata: {name: vm, namespace: machines}
+  spec: {address: 10.10.2.1, labels: {app: web}}
+  status: {conditions: [{type: Healthy, status: "True"}]}
+`
+
+var workloadEntries = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "workloadentries"}
+
+// TestCluster takes one cluster through its life: its parts are in order, for a start costs seconds.
+func TestCluster(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	c, err := Start(ctx, Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	part := func(name string, test func(context.Context, *testing.T, *Cluster)) {
+		if !t.Run(name, func(t *testing.T) { test(ctx, t, c) }) {
+			t.FailNow()
+		}
+	}
+	part("apply", testApply)
+	part("delete", testDelete)
+	part("identities", testIdentities)
+	part("etcd killed", testEtcdKilled)
+	part("frozen", testFrozen)
+	part("history forgotten", testForgetHistory)
+	part("stop", testStop)
+}
+
+func testApply(ctx context.Context, t *testing.T, c *Cluster) {
+	if err := c.InstallCRDs(ctx, os.Getenv(crdsVar)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second time changes nothing and is no error
+		if err := c.Apply(ctx, []byte(manifests)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod, err := c.Client().CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.Status.PodIP != "10.10.1.1" || pod.Status.Phase != "Running" || pod.Spec.ServiceAccountName != "web" || pod.UID == "from-an-export" {
+		t.Errorf("pod = %+v", pod)
+	}
+	service, err := c.Client().CoreV1().Services("shop").Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := service.Status.LoadBalancer.Ingress; service.Spec.ClusterIP != "10.96.0.80" || len(in) != 1 || in[0].IP != "192.0.2.80" {
+		t.Errorf("service = %+v", service)
+	}
+	entry, err := c.Dynamic().Resource(workloadEntries).Namespace("machines").Get(ctx, "vm", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conditions, _, _ := unstructured.NestedSlice(entry.Object, "status", "conditions"); len(conditions) != 1 {
+		t.Errorf("workload entry = %v, want its status too", entry.Object)
+	}
+	// Fields that a manifest has no more go.
+	if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {one: '1', two: '2'}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {two: '3'}")); err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.Client().CoreV1().ConfigMaps("shop").Get(ctx, "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Data) != 1 || a.Data["two"] != "3" {
+		t.Errorf("config map has %v", a.Data)
+	}
+	if err := c.Apply(ctx, []byte("apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}")); err == nil {
+		t.Error("a kind that nobody knows was applied")
+	}
+}
+
+func testDelete(ctx context.Context, t *testing.T, c *Cluster) {
+	const doomed = "apiVersion: v1\nkind: Namespace\nmetadata: {name: doomed}\n---\n" +
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: doomed}\nspec: {nodeName: node-1, containers: [{name: app, image: x}]}\n---\n" +
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: doomed}"
+	if err := c.Apply(ctx, []byte(doomed)); err != nil {
+		t.Fatal(err)
+	}
+	namespace, _, _ := strings.Cut(doomed, "---")
+	for range 2 {
+		if err := c.Delete(ctx, []byte(namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Client().CoreV1().Namespaces().Get(ctx, "doomed", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("namespace: %v, want it gone", err)
+	}
+	if pods, err := c.Client().CoreV1().Pods("doomed").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
+		t.Errorf("pods of a namespace that is gone: %v, %v", pods, err)
+	}
+	if err := c.Apply(ctx, []byte(doomed)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(ctx, []byte(doomed)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testIdentities(ctx context.Context, t *testing.T, c *Cluster) {
+	access, err := c.ServiceAccount(ctx, "istio-system", "istiod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(access.Config())
+	if _, err := client.CoreV1().Services("shop").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("without a binding: %v, want forbidden", err)
+	}
+	anonymous := access
+	anonymous.Token = ""
+	if _, err := kubernetes.NewForConfigOrDie(anonymous.Config()).CoreV1().Services("shop").List(ctx, metav1.ListOptions{}); err == nil {
+		t.Error("somebody without a token may read services")
+	}
+	stranger := access
+	stranger.CA = nil
+	if _, err := kubernetes.NewForConfigOrDie(stranger.Config()).Discovery().ServerVersion(); err == nil {
+		t.Error("a client that does not know the authority trusts the server")
+	}
+	const binding = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: shop}
+rules: [{apiGroups: [""], resources: [services], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
+`
+	if err := c.Apply(ctx, []byte(binding)); err != nil {
+		t.Fatal(err)
+	}
+	err = poll(ctx, func() error { // RBAC learns of bindings by watching
+		_, err := client.CoreV1().Services("shop").List(ctx, metav1.ListOptions{})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	review, err := c.Client().AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: access.Token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := review.Status; !s.Authenticated || s.User.Username != "system:serviceaccount:istio-system:istiod" {
+		t.Errorf("token review says %+v", s)
+	}
+}
+
+func testEtcdKilled(ctx context.Context, t *testing.T, c *Cluster) {
+	c.KillEtcd()
+	if err := c.StartEtcd(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err := poll(ctx, func() error { // the API server connects again by and by
+		return c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: after-etcd}"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client().CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{}); err != nil {
+		t.Errorf("after a crash of etcd: %v", err)
+	}
+}
+
+func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
+	get := func(wait time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		_, err := c.Client().CoreV1().ConfigMaps("default").Get(ctx, "after-etcd", metav1.GetOptions{})
+		return err
+	}
+	if err := c.FreezeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(300 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("frozen API server: %v, want no answer", err)
+	}
+	if err := c.ThawAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if err := c.FreezeEtcd(); err != nil {
+		t.Fatal(err)
+	}
+	write := func(wait time.Duration) error {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		return c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: after-freeze}"))
+	}
+	if err := write(300 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("frozen etcd: %v, want no answer", err)
+	}
+	if err := c.ThawEtcd(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+func testForgetHistory(ctx context.Context, t *testing.T, c *Cluster) {
+	configMaps := c.Client().CoreV1().ConfigMaps("default")
+	before, err := configMaps.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := func() error {
+		w, err := configMaps.Watch(ctx, metav1.ListOptions{ResourceVersion: before.ResourceVersion})
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		if e := <-w.ResultChan(); e.Type == watch.Error {
+			return apierrors.FromObject(e.Object)
+		}
+		return nil
+	}
+	gone := func(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+	write := func(name string) {
+		if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+"}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("next")
+	if err := since(); err != nil {
+		t.Errorf("watch since a version that is remembered: %v", err)
+	}
+	address, pid := c.Admin().Server, c.apiServer.pid()
+	if err := c.RestartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if c.Admin().Server != address || c.apiServer.pid() == pid {
+		t.Errorf("restarted at %s as process %d, was at %s as %d", c.Admin().Server, c.apiServer.pid(), address, pid)
+	}
+	if _, err := configMaps.Get(ctx, "next", metav1.GetOptions{}); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	if err := c.ForgetHistory(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := since(); !gone(err) {
+		t.Errorf("watch since a forgotten version: %v, want 410 Gone", err)
+	}
+	exact := metav1.ListOptions{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	if _, err := configMaps.List(ctx, exact); !gone(err) {
+		t.Errorf("list at a forgotten version: %v, want 410 Gone", err)
+	}
+}
+
+func testStop(_ context.Context, t *testing.T, c *Cluster) {
+	pids := []int{c.apiServer.pid(), c.etcd.pid()}
+	if err := c.FreezeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	c.Stop()
+	c.Stop()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("process %d: %v, want it gone", pid, err)
+		}
+	}
+	if err := c.ThawAPIServer(); err == nil {
+		t.Error("a process that has ended was signalled")
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir(), "kube-apiserver.log")); err != nil {
+		t.Errorf("a folder that is not the cluster's own was removed: %v", err)
+	}
+}
+
+// TestPortTaken has somebody else take the port first.
+func TestPortTaken(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := "http://" + l.Addr().String()
+	c := &Cluster{o: Options{Binaries: found, Dir: t.TempDir(), EtcdArgs: []string{"--listen-client-urls=" + taken}}}
+	tries := 0
+	err = onFreePorts(func() error {
+		if tries++; tries == 2 {
+			c.o.EtcdArgs = nil
+		}
+		return c.startEtcd(ctx)
+	})
+	if err != nil || tries != 2 {
+		t.Errorf("started after %d tries: %v; want the second to work", tries, err)
+	}
+	c.etcd.kill()
+}
+
+// TestMissingBinary names what builds it.
+func TestMissingBinary(t *testing.T) {
+	t.Setenv("ETCD", filepath.Join(t.TempDir(), "etcd"))
+	if _, err := Start(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "make tools") {
+		t.Errorf("err = %v, want one that names the make target", err)
+	}
+}

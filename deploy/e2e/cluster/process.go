@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errPortTaken says that somebody else took the port between its choice and its use.
+var errPortTaken = errors.New("port is taken")
+
+// process is a program that may be started anew.
+type process struct {
+	name    string
+	binary  string
+	args    []string
+	logFile string
+	// ready is asked until it gives no error.
+	ready func(ctx context.Context) error
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// start starts the program and waits until it is ready.
+func (p *process) start(ctx context.Context) error {
+	log, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", p.name, err)
+	}
+	defer log.Close()
+	from, err := log.Seek(0, 2)
+	if err != nil {
+		return fmt.Errorf("open log of %s: %w", p.name, err)
+	}
+	cmd := exec.CommandContext(context.Background(), p.binary, p.args...)
+	cmd.Dir = filepath.Dir(p.logFile)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the program runs.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+			close(ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.mu.Lock()
+	p.cmd, p.ended = cmd, ended
+	p.mu.Unlock()
+	return p.wait(ctx, from)
+}
+
+func (p *process) wait(ctx context.Context, logFrom int64) error {
+	for {
+		err := p.ready(ctx)
+		select {
+		case <-p.ended:
+			return p.whyEnded(logFrom)
+		default:
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+			p.kill()
+			return fmt.Errorf("%s is not ready: %w; %s", p.name, err, p.tail(logFrom))
+		case <-time.After(25 * time.Millisecond):
+		}
+	}
+}
+
+func (p *process) whyEnded(logFrom int64) error {
+	tail := p.tail(logFrom)
+	err := fmt.Errorf("%s ended: %s; %s", p.name, p.cmd.ProcessState, tail)
+	if strings.Contains(tail, "address already in use") {
+		return errors.Join(errPortTaken, err)
+	}
+	return err
+}
+
+// tail is the end of what was logged.
+func (p *process) tail(from int64) string {
+	const most = 4096
+	b, err := os.ReadFile(p.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("its log, %s, ends: %s", p.logFile, b[max(from, int64(len(b))-most):])
+}
+
+// kill ends the program as a crash would, and waits for it; a program that is stopped ends too.
+func (p *process) kill() {
+	if p.signal(syscall.SIGKILL) == nil {
+		<-p.ended
+	}
+}
+
+// signal gives an error if the program does not run.
+func (p *process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return fmt.Errorf("%s was never started", p.name)
+	}
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s does not run", p.name)
+	default:
+	}
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("signal %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// pid is that of the running program.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd.Process.Pid
+}
+
+// freePort picks a port below those that the kernel gives to outgoing connections and to listeners that ask for any, so that nobody gets it while its
+// process is down.
+func freePort(ctx context.Context, host string) (string, error) {
+	const lowest, highest = 20000, 32000
+	var err error
+	for range 100 {
+		port := strconv.Itoa(lowest + rand.IntN(highest-lowest))
+		var l net.Listener
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return "", fmt.Errorf("pick a free port: %w", err)
+}

@@ -1,0 +1,116 @@
+package validation
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// Metadata is what a message of another control plane says of an object.
+type Metadata struct {
+	Namespace, Name     string
+	Labels, Annotations map[string]string
+	Created             time.Time
+}
+
+// Message judges one object of an Istio kind that another control plane sent: its spec is a message of the kind's type. It is judged as Object does, and so
+// is its metadata, for nobody has yet. A field that is unknown here is a warning, in a security object an error.
+func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) Document {
+	f := &findings{}
+	key := kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
+	text, err := messageJSON(meta, spec)
+	var n *node
+	if err == nil {
+		n, err = parseJSON(text, l.YAMLDepth)
+	}
+	if err != nil {
+		f.errorAt(pos{}, "spec", "Syntax", "", "the object cannot be read: %v", err)
+		return Document{Key: key, Security: kind.Security, Findings: withoutPlace(f.finish(key.String()))}
+	}
+	d := &decoder{limits: l, stored: true}
+	d.key(n, f, &kinds.Object{Key: kinds.Key{Kind: kind}})
+	faults := f.failed()
+	if unknown(spec.ProtoReflect()) {
+		severity := diag.Warning
+		if kind.Security {
+			severity = diag.Error
+		}
+		f.add(severity, pos{}, "spec", "UnknownField", "update this control plane", "the object has fields that are not known here")
+	}
+	doc := d.decode(kind, n, f)
+	if doc.Key = key; faults {
+		doc.Object = nil
+	}
+	if doc.Object != nil {
+		doc.Object.Created = meta.Created // JSON has only seconds
+	}
+	return doc
+}
+
+func messageJSON(meta Metadata, spec proto.Message) ([]byte, error) {
+	body, err := protojson.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"name": meta.Name, "namespace": meta.Namespace, "labels": meta.Labels, "annotations": meta.Annotations},
+		"spec":     json.RawMessage(body),
+	})
+}
+
+// unknown tells whether a message, or one inside it, has fields that its type does not know.
+func unknown(m protoreflect.Message) bool {
+	found := len(m.GetUnknown()) > 0
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap() && f.MapValue().Message() != nil:
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				found = found || unknown(v.Message())
+				return !found
+			})
+		case f.IsList() && f.Message() != nil:
+			for i := range v.List().Len() {
+				found = found || unknown(v.List().Get(i).Message())
+			}
+		case !f.IsMap() && !f.IsList() && f.Message() != nil:
+			found = found || unknown(v.Message())
+		}
+		return !found
+	})
+	return found
+}
+
+// Closed gives the most closed object of a security kind, to stand in for one that cannot be used: an AuthorizationPolicy that allows nothing, a
+// PeerAuthentication that takes only mTLS, a RequestAuthentication that accepts no issuer. It selects what spec selects, if that is known and can be used,
+// else the whole namespace. It is nil only where namespace and name cannot be used.
+func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) *kinds.Object {
+	meta.Labels, meta.Annotations = nil, nil
+	partly, whole := kind.New().(proto.Message), kind.New().(proto.Message)
+	if spec != nil {
+		spec.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if slices.Contains([]protoreflect.Name{"selector", "targetRef", "targetRefs"}, f.Name()) {
+				partly.ProtoReflect().Set(f, v)
+			}
+			return true
+		})
+	}
+	for _, m := range []proto.Message{partly, whole} {
+		if p, ok := m.(*securityv1.PeerAuthentication); ok {
+			p.Mtls = &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}
+		}
+		if o := Message(l, kind, meta, m).Object; o != nil {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package validation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// Object reads one object of the given kind, as JSON of an API server or of another control plane. It is judged as a document of a file is, with these
+// differences:
+//
+//   - Findings have an object and a field, but no file and line.
+//   - The metadata is taken as it is: whoever stored the object has judged it.
+//   - A field that is unknown here was written by a newer release, and its author cannot be told to mend it: it is left out with a warning. In a security
+//     object it is an error, for without it the object might allow more than was meant.
+func Object(l limits.Limits, kind *kinds.Kind, data []byte) Document {
+	d := &decoder{limits: l, stored: true}
+	f := &findings{}
+	n, err := parseJSON(data, l.YAMLDepth)
+	if err == nil && n.shape != mapping {
+		err = fmt.Errorf("expected an object, found %s", n.shape)
+	}
+	if err != nil {
+		f.errorAt(pos{}, "", "Syntax", "", "the object cannot be read: %v", err)
+		return Document{Key: kinds.Key{Kind: kind}, Security: kind.Security, Findings: f.finish(kind.Name)}
+	}
+	return d.decode(kind, n, f)
+}
+
+// storedKey takes what is needed of the metadata of an object that an API server has judged.
+func (d *decoder) storedKey(n *node, f *findings, o *kinds.Object) {
+	meta := n.get("metadata")
+	o.Name, o.Namespace = meta.str("name"), meta.str("namespace")
+	if o.Name == "" {
+		f.errorAt(pos{}, "metadata.name", "MissingField", "", "the object has no name")
+	}
+	if o.Kind.Cluster {
+		o.Namespace = ""
+	}
+}
+
+// slim keeps of a stored object's metadata what anybody here reads.
+func (n *node) slim() {
+	if n == nil {
+		return
+	}
+	n.fields = slices.DeleteFunc(n.fields, func(f field) bool {
+		switch f.name {
+		case "name", "namespace", "uid", "labels", "annotations", "creationTimestamp", "deletionTimestamp", "generation":
+			return false
+		}
+		return true
+	})
+}
+
+// health hands on, as an annotation, what the status of a WorkloadEntry says of its health: objects have no status.
+func health(n *node, o *kinds.Object) {
+	for _, c := range n.get("status").get("conditions").list() {
+		if c.str("type") != "Healthy" {
+			continue
+		}
+		value := strings.ToLower(c.str("status"))
+		if value != "true" && value != "false" {
+			return
+		}
+		o.Annotations = maps.Clone(o.Annotations)
+		if o.Annotations == nil {
+			o.Annotations = map[string]string{}
+		}
+		o.Annotations[kinds.AnnotationHealthy] = value
+		return
+	}
+}
+
+func (n *node) list() []*node {
+	if n == nil {
+		return nil
+	}
+	return n.items
+}
+
+// withoutPlace removes the lines and columns of findings about an object that was not read from a file.
+func withoutPlace(list []diag.Diagnostic) []diag.Diagnostic {
+	for i := range list {
+		list[i].Line, list[i].Column = 0, 0
+	}
+	return list
+}
+
+// storedMeta reads the metadata that slim has left.
+func (d *decoder) storedMeta(n *node, f *findings) *metav1.ObjectMeta {
+	meta := &metav1.ObjectMeta{}
+	if n != nil {
+		d.strict(n, f, "metadata", meta)
+	}
+	return meta
+}

@@ -1,0 +1,118 @@
+package bootstrap
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Labels that decide whether an object counts here.
+const (
+	labelRevision = "istio.io/rev"
+	labelName     = "kubernetes.io/metadata.name" // which an API server puts on every Namespace
+)
+
+// filter tells which objects count: those that are meant for this revision, in namespaces that the mesh configuration's discoverySelectors select. It is
+// the same for all sources.
+type filter struct {
+	revision string // "default" where none is set
+	root     string // the root namespace: what holds for the whole mesh is never hidden, for hiding it would open what it closes
+
+	written    []*meshv1alpha1.LabelSelector // as in the mesh configuration
+	selectors  []labels.Selector             // none: every namespace
+	namespaces map[place]labels.Set
+}
+
+// place is a namespace of one cluster.
+type place struct{ cluster, namespace string }
+
+func placeOf(k kinds.Key) place { return place{k.Cluster, k.Namespace} }
+
+func newFilter(revision, root string) *filter {
+	if revision == "" {
+		revision = "default"
+	}
+	return &filter{revision: revision, root: root, namespaces: map[place]labels.Set{}}
+}
+
+// selectNamespaces takes the selectors of a mesh configuration and tells whether they are others than before. If one is wrong, those before stay.
+func (f *filter) selectNamespaces(written []*meshv1alpha1.LabelSelector) (changed bool, found []diag.Diagnostic) {
+	same := slices.EqualFunc(f.written, written, func(a, b *meshv1alpha1.LabelSelector) bool { return proto.Equal(a, b) })
+	if same {
+		return false, nil
+	}
+	next := make([]labels.Selector, 0, len(written))
+	for _, s := range written {
+		m := metav1.LabelSelector{MatchLabels: s.GetMatchLabels()}
+		for _, e := range s.GetMatchExpressions() {
+			m.MatchExpressions = append(m.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key: e.GetKey(), Operator: metav1.LabelSelectorOperator(e.GetOperator()), Values: e.GetValues(),
+			})
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&m)
+		if err != nil {
+			return false, []diag.Diagnostic{{
+				Severity: diag.Error, Code: "InvalidSelector", Object: "MeshConfig", Field: "discoverySelectors", Message: err.Error(),
+				Fix: "until it is mended, the selectors before stay in force",
+			}}
+		}
+		next = append(next, selector)
+	}
+	f.written, f.selectors = written, next
+	return true, nil
+}
+
+// apply takes in changes of Namespaces and gives those that are selected now and were not, or the reverse.
+func (f *filter) apply(batch []kinds.Change) map[place]bool {
+	var turned map[place]bool
+	for _, c := range batch {
+		if c.Kind != kinds.Namespace {
+			continue
+		}
+		p := place{c.Key.Cluster, c.Name}
+		was := f.selected(p)
+		if c.Object == nil {
+			delete(f.namespaces, p)
+		} else {
+			f.namespaces[p] = c.Object.Labels
+		}
+		if f.selected(p) != was {
+			if turned == nil {
+				turned = map[place]bool{}
+			}
+			turned[p] = true
+		}
+	}
+	return turned
+}
+
+// selected tells whether a namespace takes part. One that no source has told of yet has its name for a label.
+func (f *filter) selected(p place) bool {
+	if len(f.selectors) == 0 || p.namespace == "" || p.namespace == f.root {
+		return true
+	}
+	set, known := f.namespaces[p]
+	if !known || set[labelName] == "" {
+		named := labels.Set{labelName: p.namespace}
+		for k, v := range set {
+			named[k] = v
+		}
+		set = named
+	}
+	return slices.ContainsFunc(f.selectors, func(s labels.Selector) bool { return s.Matches(set) })
+}
+
+// shows tells whether an object counts.
+func (f *filter) shows(o *kinds.Object) bool {
+	if rev := o.Labels[labelRevision]; rev != "" && rev != f.revision && o.Kind.Istio {
+		return false
+	}
+	return f.selected(placeOf(o.Key))
+}

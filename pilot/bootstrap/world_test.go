@@ -1,0 +1,155 @@
+package bootstrap
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// stage is a world that a test changes by hand.
+type stage struct {
+	t *testing.T
+	*world
+}
+
+func newStage(t *testing.T, o Options) stage {
+	o.Logger, o.Namespace, o.Domain = slog.New(slog.DiscardHandler), "istio-system", "cluster.local"
+	return stage{t, newWorld(o, nil)}
+}
+
+func (s stage) apply(objects ...*kinds.Object) {
+	var batch []kinds.Change
+	for _, o := range objects {
+		batch = append(batch, kinds.Change{Key: o.Key, Object: o})
+	}
+	s.commit(batch, time.Time{})
+}
+
+// services wants exactly these hosts, without the domain.
+func (s stage) services(want ...string) {
+	s.t.Helper()
+	var got []string
+	for _, svc := range s.Snapshot().Services() {
+		got = append(got, strings.TrimSuffix(svc.Host, ".svc.cluster.local"))
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		s.t.Errorf("services %v, want %v", got, want)
+	}
+}
+
+func serviceIn(ns string) *kinds.Object {
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: ns}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}}
+	return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: ns, Name: "web"}, Spec: svc}
+}
+
+func namespaceWith(name string, labels map[string]string) *kinds.Object {
+	return &kinds.Object{
+		Key: kinds.Key{Kind: kinds.Namespace, Name: name}, Labels: labels, Spec: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+	}
+}
+
+func configMap(name string, data map[string]string) *kinds.Object {
+	return &kinds.Object{
+		Key:  kinds.Key{Kind: kinds.ConfigMap, Namespace: "istio-system", Name: name},
+		Spec: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "istio-system"}, Data: data},
+	}
+}
+
+func TestDiscoverySelectors(t *testing.T) {
+	in := map[string]string{"mesh": "yes"}
+	s := newStage(t, Options{})
+	s.apply(
+		configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {mesh: 'yes'}}]"}),
+		namespaceWith("a", in), namespaceWith("b", nil), serviceIn("a"), serviceIn("b"), serviceIn("istio-system"),
+	)
+	s.services("web.a", "web.istio-system") // what holds for the whole mesh is never hidden
+
+	s.apply(namespaceWith("b", in))
+	s.services("web.a", "web.b", "web.istio-system")
+	s.apply(namespaceWith("a", nil))
+	s.services("web.b", "web.istio-system")
+	s.apply(serviceIn("a"))
+	s.services("web.b", "web.istio-system")
+
+	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchExpressions: [{key: mesh, operator: Sometimes}]}]"}))
+	s.services("web.b", "web.istio-system") // a wrong selector keeps the good ones
+	if f := s.Findings(); len(f) != 1 || f[0].Field != "discoverySelectors" {
+		t.Errorf("findings %v", f)
+	}
+	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {kubernetes.io/metadata.name: a}}]"}))
+	s.services("web.a", "web.istio-system")
+	s.apply(configMap("istio", nil))
+	s.services("web.a", "web.b", "web.istio-system")
+}
+
+func TestRevision(t *testing.T) {
+	virtual := func(rev string) *kinds.Object {
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Spec: &networkingv1.VirtualService{Hosts: []string{"web"}}}
+		if rev != "" {
+			o.Labels = map[string]string{"istio.io/rev": rev}
+		}
+		return o
+	}
+	for _, x := range []struct {
+		server, object string
+		counts         bool
+	}{
+		{"", "", true}, {"", "default", true}, {"", "canary", false}, {"canary", "", true}, {"canary", "canary", true}, {"canary", "default", false},
+	} {
+		s := newStage(t, Options{Revision: x.server})
+		s.apply(virtual(x.object))
+		if got := s.Snapshot().Object(virtual("").Key) != nil; got != x.counts {
+			t.Errorf("object of revision %q on a server of %q counts: %v", x.object, x.server, got)
+		}
+		s.apply(virtual("other"))
+		if s.Snapshot().Object(virtual("").Key) != nil || len(s.Objects()) != 0 {
+			t.Errorf("server of %q: an object that went to another revision still counts", x.server)
+		}
+		s.apply(virtual(x.object))
+		if got := s.Snapshot().Object(virtual("").Key) != nil; got != x.counts {
+			t.Errorf("object of revision %q that came back to a server of %q counts: %v", x.object, x.server, got)
+		}
+	}
+}
+
+func TestMeshLayers(t *testing.T) {
+	s := newStage(t, Options{Revision: "canary", SharedMesh: "shared"})
+	s.apply(
+		configMap("shared", map[string]string{"mesh": "trustDomain: shared.example\nprotocolDetectionTimeout: 3s"}),
+		configMap("istio-canary", map[string]string{"mesh": "trustDomain: own.example"}),
+		configMap("istio", map[string]string{"mesh": "trustDomain: another.revision"}),
+	)
+	want := func(trust string, seconds int64) {
+		t.Helper()
+		if m := s.Snapshot().Mesh; m.GetTrustDomain() != trust || m.GetProtocolDetectionTimeout().GetSeconds() != seconds {
+			t.Errorf("trust domain %s, detection %s; want %s, %ds", m.GetTrustDomain(), m.GetProtocolDetectionTimeout().AsDuration(), trust, seconds)
+		}
+	}
+	want("own.example", 3)
+	s.apply(configMap("shared", map[string]string{"mesh": "protocolDetectionTimeout: 4s"}))
+	want("own.example", 4)
+	s.apply(configMap("istio-canary", map[string]string{"mesh": "trustDomain: [unclosed"}))
+	want("own.example", 4)
+	if len(s.Findings()) == 0 {
+		t.Error("no finding for YAML that cannot be read")
+	}
+	// The other layer still changes meanwhile.
+	s.apply(configMap("shared", map[string]string{"mesh": "protocolDetectionTimeout: 5s"}))
+	want("own.example", 5)
+	s.apply(configMap("istio-canary", map[string]string{"mesh": "trustDomain: mended.example"}))
+	want("mended.example", 5)
+	if f := s.Findings(); len(f) != 0 {
+		t.Errorf("findings that do not go: %v", f)
+	}
+	s.commit([]kinds.Change{{Key: configMap("shared", nil).Key}}, time.Time{})
+	want("mended.example", 0)
+}

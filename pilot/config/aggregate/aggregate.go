@@ -1,0 +1,230 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+)
+
+// Options say what to make one source of, and whom to tell. Findings may be nil.
+type Options struct {
+	Sources  []string // their names for logs and findings, the first in precedence first
+	Sink     config.Handler
+	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
+}
+
+// Source is one source made of several. Its getters may be called from anywhere, the sink included; From's handlers, Add and Forget not from the sink.
+type Source struct {
+	opts  Options
+	turn  sync.Mutex    // held from a call of a source to the return of the sink: one at a time, in order
+	whole chan struct{} // closed when the sink has returned from its first call
+
+	mu       sync.Mutex // guards what follows, for the getters
+	sources  []source
+	objects  map[kinds.Key]claim   // what counts
+	shared   map[kinds.Key][]claim // of keys that several sources have: all of them, the one that counts first
+	complete bool                  // no first call is awaited any more
+	dirty    bool                  // shared may have changed since the findings were told
+	told     []diag.Diagnostic     // the findings, as of then
+}
+
+type source struct {
+	name    string
+	awaited bool // its first call is
+}
+
+// claim is an object and the source that has it.
+type claim struct {
+	object *kinds.Object
+	source int
+}
+
+// New makes a Source whose sources are all awaited. Without any, the first that is added makes it whole.
+func New(opts Options) *Source {
+	s := &Source{opts: opts, whole: make(chan struct{}), objects: map[kinds.Key]claim{}, shared: map[kinds.Key][]claim{}}
+	for _, name := range opts.Sources {
+		s.sources = append(s.sources, source{name, true})
+	}
+	return s
+}
+
+// Add puts another source behind all that are there and gives its index. Before the first call of the sink it is awaited like the others, later not: what
+// it brings first are changes like any.
+func (s *Source) Add(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources = append(s.sources, source{name, !s.complete})
+	return len(s.sources) - 1
+}
+
+// From gives the handler of a source.
+func (s *Source) From(i int) config.Handler {
+	return func(changes []kinds.Change) {
+		s.take(func() []kinds.Change {
+			s.sources[i].awaited = false
+			return s.apply(i, changes)
+		})
+	}
+}
+
+// Forget takes away all that a source has and waits for it no longer. The source must have stopped, or what it hands on later counts again.
+func (s *Source) Forget(i int) {
+	s.take(func() []kinds.Change {
+		s.sources[i].awaited = false
+		var changes []kinds.Change
+		for key, c := range s.objects {
+			if c.source == i || slices.ContainsFunc(s.shared[key], func(c claim) bool { return c.source == i }) {
+				changes = append(changes, kinds.Change{Key: key})
+			}
+		}
+		config.Sort(changes)
+		return s.apply(i, changes)
+	})
+}
+
+// take lets update change the state and hands on what follows.
+func (s *Source) take(update func() []kinds.Change) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	changes, first, findings := s.update(update)
+	if len(changes) > 0 || first {
+		s.opts.Sink(changes)
+	}
+	if first {
+		close(s.whole)
+	}
+	if findings != nil {
+		s.opts.Findings(*findings)
+	}
+}
+
+func (s *Source) update(update func() []kinds.Change) (changes []kinds.Change, first bool, findings *[]diag.Diagnostic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changes = update()
+	if !s.complete {
+		if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
+			return nil, false, nil
+		}
+		s.complete, first = true, true
+		changes = make([]kinds.Change, 0, len(s.objects))
+		for key, c := range s.objects {
+			changes = append(changes, kinds.Change{Key: key, Object: c.object})
+		}
+		config.Sort(changes)
+	}
+	if s.dirty && s.opts.Findings != nil {
+		s.dirty = false
+		if now := s.findings(); !slices.Equal(now, s.told) {
+			s.told, findings = now, &now
+		}
+	}
+	return changes, first, findings
+}
+
+// apply gives what changes in what counts, in the order of changes. The slice is new, for the source may have given its own to others too.
+func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
+	var out []kinds.Change
+	if s.complete {
+		out = make([]kinds.Change, 0, len(changes))
+	}
+	for _, c := range changes {
+		before, had := s.objects[c.Key]
+		after := s.claim(i, c, before, had)
+		if after.object == before.object {
+			if had {
+				s.objects[c.Key] = after
+			}
+			continue
+		}
+		// Within one source, changes are real: it compares. Between two only this can.
+		if had && after.object != nil && after.source != before.source && config.Equal(before.object, after.object) {
+			s.objects[c.Key] = claim{before.object, after.source}
+			continue
+		}
+		if after.object == nil {
+			delete(s.objects, c.Key)
+		} else {
+			s.objects[c.Key] = after
+		}
+		if s.complete {
+			out = append(out, kinds.Change{Key: c.Key, Object: after.object})
+		}
+	}
+	return out
+}
+
+// claim notes what source i says of a key and gives what counts then; no object if nobody has it.
+func (s *Source) claim(i int, c kinds.Change, before claim, had bool) claim {
+	list := s.shared[c.Key]
+	if list == nil {
+		if !had || before.source == i {
+			return claim{c.Object, i}
+		}
+		if c.Object == nil {
+			return before
+		}
+		list = []claim{before}
+	}
+	s.dirty = true
+	at, found := slices.BinarySearchFunc(list, i, func(c claim, i int) int { return c.source - i })
+	switch {
+	case found && c.Object != nil:
+		list[at].object = c.Object
+	case found:
+		list = slices.Delete(list, at, at+1)
+	case c.Object != nil:
+		list = slices.Insert(list, at, claim{c.Object, i})
+	}
+	if len(list) > 1 {
+		s.shared[c.Key] = list
+	} else {
+		delete(s.shared, c.Key)
+	}
+	if list[0].source == before.source && before.source != i {
+		return before // nothing happened to what counts, whose pointer may be an older equal one
+	}
+	return list[0]
+}
+
+// Awaited names the sources whose first call is awaited, in order of precedence.
+func (s *Source) Awaited() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, source := range s.sources {
+		if source.awaited {
+			names = append(names, source.name)
+		}
+	}
+	return names
+}
+
+// HasSynced tells whether the sink has got, and handled, the whole.
+func (s *Source) HasSynced() bool {
+	select {
+	case <-s.whole:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait blocks until HasSynced, or until ctx ends: then the error names the sources that are awaited.
+func (s *Source) Wait(ctx context.Context) error {
+	select {
+	case <-s.whole:
+		return nil
+	case <-ctx.Done():
+		if s.HasSynced() {
+			return nil
+		}
+		return fmt.Errorf("wait for sources to sync (%s): %w", strings.Join(s.Awaited(), ", "), ctx.Err())
+	}
+}

@@ -1,0 +1,55 @@
+package aggregate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// Findings gives one warning for each key that several sources have, in the order of objects.
+func (s *Source) Findings() []diag.Diagnostic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.findings()
+}
+
+func (s *Source) findings() []diag.Diagnostic {
+	list := make([]diag.Diagnostic, 0, len(s.shared))
+	for key, claims := range s.shared {
+		d := diag.Diagnostic{Severity: diag.Warning, Code: "DuplicateObject", Object: key.String(), Fix: "keep it in one of them"}
+		var hidden []string
+		for _, c := range claims[1:] {
+			hidden = append(hidden, s.where(c))
+			if d.File == "" {
+				d.File, d.Line, d.Column = position(c.object.Position)
+			}
+		}
+		d.Message = fmt.Sprintf("several sources have this object: that of %s counts, not that of %s", s.where(claims[0]), strings.Join(hidden, ", nor that of "))
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b diag.Diagnostic) int { return cmp.Compare(a.Object, b.Object) })
+	return list
+}
+
+func (s *Source) where(c claim) string {
+	name := s.sources[c.source].name
+	if c.object.Position != "" {
+		name += " (" + c.object.Position + ")"
+	}
+	return name
+}
+
+// position takes file:line:column apart. The file's name may hold colons.
+func position(p string) (file string, line, column int) {
+	part := strings.Split(p, ":")
+	if n := len(part) - 2; n > 0 {
+		file = strings.Join(part[:n], ":")
+		line, _ = strconv.Atoi(part[n])
+		column, _ = strconv.Atoi(part[n+1])
+	}
+	return file, line, column
+}

@@ -1,0 +1,143 @@
+package crd
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// What an API server is asked at most, where Options do not say.
+const (
+	DefaultQPS   = 80
+	DefaultBurst = 160
+)
+
+// ClientOptions say how to reach an API server. What is empty has a default.
+type ClientOptions struct {
+	Kubeconfig string // path; empty is the cluster that the server runs in
+	Context    string // of the kubeconfig; empty is its current one
+
+	// Of the cluster that the server runs in.
+	Host      string // what KUBERNETES_SERVICE_HOST says
+	Port      string // what KUBERNETES_SERVICE_PORT says
+	TokenFile string
+	CAFile    string
+
+	QPS     float32
+	Burst   int
+	Version string // of this server, for the user agent
+
+	// Insecure names what a kubeconfig of Remote may use although it is read from a Secret: clientCertificate, clientKey, certificateAuthority, tokenFile,
+	// exec, authProvider, insecureSkipTLSVerify. They are those of Istio's PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS.
+	Insecure []string
+}
+
+// The files that a cluster gives its pods.
+const (
+	inClusterToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+	inClusterCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+)
+
+// Config gives the configuration of a client for a kubeconfig, or for the cluster that the server runs in.
+func Config(o ClientOptions) (*rest.Config, error) {
+	if o.Kubeconfig == "" {
+		return inCluster(o)
+	}
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig %s: %w", o.Kubeconfig, err)
+	}
+	return o.tune(c), nil
+}
+
+func inCluster(o ClientOptions) (*rest.Config, error) {
+	if o.Host == "" || o.Port == "" {
+		return nil, fmt.Errorf("neither a kubeconfig is given nor is this a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+	}
+	if o.TokenFile == "" {
+		o.TokenFile = inClusterToken
+	}
+	if o.CAFile == "" {
+		o.CAFile = inClusterCA
+	}
+	for _, path := range []string{o.TokenFile, o.CAFile} {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("use the pod's ServiceAccount: %w", err)
+		}
+	}
+	// The token is read from its file again and again: kubelets replace it.
+	return o.tune(&rest.Config{
+		Host: "https://" + net.JoinHostPort(o.Host, o.Port), BearerTokenFile: o.TokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: o.CAFile},
+	}), nil
+}
+
+// Remote gives the configuration of a client for a kubeconfig that came in a Secret. Whoever can write the Secret must not get this server to run a
+// program, to read its files for them, or to trust anybody: such options are refused unless o.Insecure names them.
+func Remote(kubeconfig []byte, o ClientOptions) (*rest.Config, error) {
+	raw, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if err := refuse(raw, o.Insecure); err != nil {
+		return nil, err
+	}
+	c, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return o.tune(c), nil
+}
+
+// refuse looks at every entry, used or not: which context is current is one field of the same text.
+func refuse(c *clientcmdapi.Config, allowed []string) error {
+	var bad []string
+	check := func(used bool, entry, field, option string) {
+		if used && !slices.Contains(allowed, option) {
+			bad = append(bad, fmt.Sprintf("%s has %s, which needs the option %s", entry, field, option))
+		}
+	}
+	for name, u := range c.AuthInfos {
+		entry := fmt.Sprintf("user %q", name)
+		check(u.Exec != nil, entry, "exec", "exec")
+		check(u.AuthProvider != nil, entry, "auth-provider", "authProvider")
+		check(u.TokenFile != "", entry, "tokenFile", "tokenFile")
+		check(u.ClientCertificate != "", entry, "client-certificate", "clientCertificate")
+		check(u.ClientKey != "", entry, "client-key", "clientKey")
+	}
+	for name, cl := range c.Clusters {
+		entry := fmt.Sprintf("cluster %q", name)
+		check(cl.InsecureSkipTLSVerify, entry, "insecure-skip-tls-verify", "insecureSkipTLSVerify")
+		check(cl.CertificateAuthority != "", entry, "certificate-authority", "certificateAuthority")
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	slices.Sort(bad)
+	return fmt.Errorf("the kubeconfig is refused: %s", strings.Join(bad, "; "))
+}
+
+func (o ClientOptions) tune(c *rest.Config) *rest.Config {
+	c.QPS, c.Burst = o.QPS, o.Burst
+	if c.QPS == 0 {
+		c.QPS = DefaultQPS
+	}
+	if c.Burst == 0 {
+		c.Burst = DefaultBurst
+	}
+	c.UserAgent = "pilot-discovery"
+	if o.Version != "" {
+		c.UserAgent += "/" + o.Version
+	}
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	c.Timeout = 0 // it would end watches; each request that is no watch has a deadline of the server's own
+	return c
+}

@@ -1,0 +1,286 @@
+package crd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+)
+
+// item is one object of an answer on its way to its feed, which decodes it if it differs from what it knows. Of metav1.Object it has what a reflector
+// calls.
+type item struct {
+	metav1.Object
+	name    name // an empty name is a bookmark
+	version string
+	end     bool   // of a bookmark: all that there was at first has come
+	data    []byte // what is kept of a core object, as protobuf; the text of another, as JSON
+	print   uint64 // differs where two versions of an object differ in what is read; 0: unknown
+	uid     string // of an object that is no core object
+}
+
+func (i *item) GetNamespace() string             { return i.name.namespace }
+func (i *item) GetName() string                  { return i.name.name }
+func (i *item) GetResourceVersion() string       { return i.version }
+func (i *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// GetAnnotations gives the one that ends the list of a stream.
+func (i *item) GetAnnotations() map[string]string {
+	if i.end {
+		return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return nil
+}
+
+// DeepCopyObject gives the item itself, for nobody modifies it.
+func (i *item) DeepCopyObject() runtime.Object { return i }
+
+// itemList is the answer to a list.
+type itemList struct {
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// GetObjectKind says nothing: a reflector knows what it asked for.
+func (l *itemList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject gives the list itself.
+func (l *itemList) DeepCopyObject() runtime.Object { return l }
+
+// itemFunc makes an item of the text of one object, of which it must not keep any part.
+type itemFunc func(data []byte, protobuf bool) (*item, error)
+
+// envelopePrefix begins every protobuf text of the Kubernetes API; an envelope follows, with the kind in field 1 and the object in field 2.
+const envelopePrefix = "k8s\x00"
+
+func openEnvelope(data []byte) (kind string, object []byte, protobuf bool) {
+	if envelope, ok := bytes.CutPrefix(data, []byte(envelopePrefix)); ok {
+		return string(fieldOf(fieldOf(envelope, 1), 2)), fieldOf(envelope, 2), true
+	}
+	return "", data, false
+}
+
+// readObject makes an item of an object in an event.
+func readObject(data []byte, f itemFunc) (*item, error) {
+	_, object, protobuf := openEnvelope(data)
+	return f(object, protobuf)
+}
+
+// readStatus reads why a stream ends.
+func readStatus(data []byte) (*metav1.Status, error) {
+	status := &metav1.Status{}
+	_, object, protobuf := openEnvelope(data)
+	if protobuf {
+		return status, status.Unmarshal(object)
+	}
+	return status, json.Unmarshal(object, status)
+}
+
+// readList makes items of the answer to a list.
+func readList(data []byte, f itemFunc) (*itemList, error) {
+	out := &itemList{}
+	add := func(object []byte, protobuf bool) error {
+		it, err := f(object, protobuf)
+		if err == nil {
+			out.Items = append(out.Items, it)
+		}
+		return err
+	}
+	_, list, protobuf := openEnvelope(data)
+	if protobuf {
+		// All lists have their metadata as field 1 and the items as field 2.
+		return out, eachField(list, func(number protowire.Number, _, value []byte) error {
+			switch number {
+			case 1:
+				return out.ListMeta.Unmarshal(value)
+			case 2:
+				return add(value, true)
+			}
+			return nil
+		})
+	}
+	var text struct {
+		Kind     string            `json:"kind"`
+		Metadata metav1.ListMeta   `json:"metadata"`
+		Items    []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(data, &text); err != nil {
+		return nil, fmt.Errorf("decode a list: %w", err)
+	}
+	if !strings.HasSuffix(text.Kind, "List") {
+		return nil, fmt.Errorf("decode a list: the answer is of kind %q", text.Kind)
+	}
+	out.ListMeta = text.Metadata
+	for _, object := range text.Items {
+		if err := add(object, false); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// readMetadata makes items that have nothing but a name.
+func readMetadata(data []byte, protobuf bool) (*item, error) {
+	if protobuf {
+		return readHead(data)
+	}
+	it, _, err := readJSONHead(data)
+	return it, err
+}
+
+// readHead takes from an object in protobuf what a reflector reads.
+func readHead(object []byte) (*item, error) {
+	it := &item{}
+	err := eachField(fieldOf(object, 1), func(number protowire.Number, _, value []byte) error {
+		switch number {
+		case 1:
+			it.name.name = string(value)
+		case 3:
+			it.name.namespace = string(value)
+		case 6:
+			it.version = string(value)
+		case 12:
+			it.end = it.end || string(fieldOf(value, 1)) == metav1.InitialEventsAnnotationKey && string(fieldOf(value, 2)) == "true"
+		}
+		return nil
+	})
+	return it, err
+}
+
+// customHead is what tells two versions of an object apart, if they differ in what is read.
+type customHead struct {
+	Metadata struct {
+		Name            string            `json:"name"`
+		Namespace       string            `json:"namespace"`
+		UID             string            `json:"uid"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Generation      int64             `json:"generation"`
+		Labels          map[string]string `json:"labels"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Status json.RawMessage `json:"status"`
+}
+
+func readJSONHead(data []byte) (*item, *customHead, error) {
+	head := &customHead{}
+	if err := json.Unmarshal(data, head); err != nil {
+		return nil, nil, fmt.Errorf("decode the metadata of an object: %w", err)
+	}
+	m := &head.Metadata
+	return &item{
+		name: name{m.Namespace, m.Name}, version: m.ResourceVersion, uid: m.UID, end: m.Annotations[metav1.InitialEventsAnnotationKey] == "true",
+	}, head, nil
+}
+
+// item is the itemFunc of a feed.
+func (f *feed) item(data []byte, protobuf bool) (*item, error) {
+	if f.core == nil {
+		if protobuf {
+			return nil, fmt.Errorf("%s came as protobuf, which was not asked for", f.kind.Name)
+		}
+		it, head, err := readJSONHead(data)
+		if err == nil && it.name.name != "" {
+			it.print, it.data = f.print(head), bytes.Clone(data)
+		}
+		return it, err
+	}
+	if !protobuf {
+		var err error
+		if data, err = f.core.protobuf(data); err != nil {
+			return nil, fmt.Errorf("decode a %s: %w", f.kind.Name, err)
+		}
+	}
+	it, err := readHead(data)
+	if err != nil || it.name.name == "" {
+		return it, err
+	}
+	it.data, err = f.core.mask.apply(make([]byte, 0, min(len(data), maskedSize)), data)
+	it.print = maphash.Bytes(f.seed, it.data)
+	return it, err
+}
+
+// maskedSize is about what is kept of an object.
+const maskedSize = 512
+
+// object decodes a core object.
+func (f *feed) object(it *item) (*kinds.Object, error) {
+	spec, err := f.core.decode(it.data, f.intern)
+	if err != nil {
+		return nil, fmt.Errorf("decode a %s: %w", f.kind.Name, err)
+	}
+	m := spec.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta)
+	return &kinds.Object{
+		Key: f.key(name{m.Namespace, m.Name}), UID: string(m.UID), Labels: m.Labels, Annotations: m.Annotations, Created: m.CreationTimestamp.Time, Spec: spec,
+	}, nil
+}
+
+// verdict is what became of one version of an object that is no core object.
+type verdict struct {
+	object   *kinds.Object // nil: it cannot be used
+	closed   *kinds.Object // of a security object that cannot be used: what may take its place
+	findings []diag.Diagnostic
+}
+
+// judge decodes an object. A panic is a fault of that object alone.
+func (f *feed) judge(it *item) verdict {
+	key, out := f.key(it.name), verdict{}
+	var doc validation.Document
+	if err := safe.Do("crd validation", func() { doc = validation.Object(f.s.opts.Limits, f.kind, it.data) }); err != nil {
+		f.s.opts.Logger.Error("recovered from a panic", "kind", f.kind.Name, "ns", key.Namespace, "name", key.Name, "err", err, "stack", string(err.(*safe.Panic).Stack))
+		doc = validation.Document{Findings: []diag.Diagnostic{{Severity: diag.Error, Code: "Internal", Message: "the object could not be judged: a fault of the server"}}}
+	}
+	if out.object = doc.Object; out.object != nil {
+		out.object.Key = key
+	} else if f.kind.Security {
+		out.closed = closed(f.s.opts.Limits, key, it.data)
+	}
+	out.findings = doc.Findings
+	for i := range out.findings {
+		out.findings[i].Object = key.String()
+	}
+	return out
+}
+
+// print sums up what of an object's metadata and status is read. The API server counts the versions of its spec; if it does not, the print is 0.
+func (f *feed) print(head *customHead) uint64 {
+	m := &head.Metadata
+	if m.Generation == 0 {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(f.seed)
+	word := func(words ...string) {
+		for _, w := range words {
+			_, _ = h.WriteString(w)
+			_ = h.WriteByte(0)
+		}
+	}
+	word(m.UID)
+	maphash.WriteComparable(&h, m.Generation)
+	for _, set := range []map[string]string{m.Labels, m.Annotations} {
+		maphash.WriteComparable(&h, len(set))
+		for _, k := range slices.Sorted(maps.Keys(set)) {
+			if k != corev1.LastAppliedConfigAnnotation {
+				word(k, set[k])
+			}
+		}
+	}
+	if f.kind == kinds.WorkloadEntry {
+		word(string(head.Status))
+	}
+	return h.Sum64()
+}

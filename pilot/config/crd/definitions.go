@@ -1,0 +1,106 @@
+package crd
+
+import "context"
+
+// definitions follows which CustomResourceDefinitions there are, by name alone, and starts and stops the feeds of their kinds.
+type definitions struct {
+	watched
+	s   *Source
+	ctx context.Context // of Run; set before the first event
+
+	// Guarded by s.mu.
+	synced    bool
+	forbidden bool
+}
+
+func newDefinitions(s *Source) *definitions {
+	d := &definitions{s: s}
+	d.watched = watched{
+		source: s, group: "apiextensions.k8s.io", plural: "customresourcedefinitions", versions: []string{"v1"}, item: readMetadata, store: d,
+		protobuf: true, as: ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+	}
+	return d
+}
+
+func (d *definitions) run(ctx context.Context) {
+	d.ctx = ctx
+	d.onForbidden = d.readBlindly
+	d.watched.run(ctx)
+}
+
+// decided tells that it is known which kinds to read. The caller holds s.mu.
+func (d *definitions) decided() bool { return d.synced || d.forbidden }
+
+// blind tells that definitions cannot be listed. Then every kind is asked for from time to time. The caller holds s.mu.
+func (d *definitions) blind() bool { return d.forbidden && !d.synced }
+
+func (d *definitions) readBlindly() {
+	d.s.mu.Lock()
+	before := d.decided()
+	d.forbidden = true
+	d.s.mu.Unlock()
+	if before {
+		return
+	}
+	for _, f := range d.s.feeds {
+		if f.core == nil {
+			f.start(d.ctx)
+		}
+	}
+	d.s.wake()
+}
+
+// set notes that a definition is there, or not, of which the feeds are started or stopped.
+func (d *definitions) set(definition string, there bool) {
+	for _, f := range d.s.feeds {
+		if f.core != nil || f.plural+"."+f.group != definition {
+			continue
+		}
+		d.s.mu.Lock()
+		running := f.running
+		d.s.mu.Unlock()
+		switch {
+		case there && !running:
+			f.start(d.ctx)
+		case !there && running:
+			f.stop()
+			d.s.opts.Logger.Info("the definition of a kind is gone", "kind", f.kind.Name)
+		}
+	}
+	d.s.wake()
+}
+
+// Add takes a definition, new or not.
+func (d *definitions) Add(obj any) error {
+	d.set(obj.(*item).name.name, true)
+	return nil
+}
+
+// Update is Add.
+func (d *definitions) Update(obj any) error { return d.Add(obj) }
+
+// Delete takes the word that a definition, and so every object of its kind, is gone.
+func (d *definitions) Delete(obj any) error {
+	d.set(obj.(*item).name.name, false)
+	return nil
+}
+
+// Replace takes all definitions there are.
+func (d *definitions) Replace(list []any, _ string) error {
+	there := make(map[string]bool, len(list))
+	for _, obj := range list {
+		there[obj.(*item).name.name] = true
+	}
+	for _, f := range d.s.feeds {
+		definition := f.plural + "." + f.group
+		d.set(definition, there[definition])
+	}
+	d.s.mu.Lock()
+	d.synced, d.forbidden = true, false
+	d.s.mu.Unlock()
+	d.s.wake()
+	return nil
+}
+
+// Resync does nothing.
+func (d *definitions) Resync() error { return nil }

@@ -1,0 +1,231 @@
+package crd
+
+import (
+	"context"
+	"hash/maphash"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+)
+
+// feed is what is read by one stream: the objects of a kind, or those of them that are selected.
+type feed struct {
+	watched
+	s         *Source
+	kind      *kinds.Kind
+	core      *core // nil: defined by a CustomResourceDefinition
+	selection Selection
+	intern    *interner
+	seed      maphash.Seed
+
+	// Of the goroutine that starts and stops the feed.
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// Guarded by s.mu.
+	running bool
+	synced  bool
+
+	// Of the feed's goroutine, and of whoever has seen that end.
+	entries map[name]entry
+}
+
+type name struct{ namespace, name string }
+
+// entry is one object: which version was last read, and what is in force. Objects of core kinds can always be used and are not kept.
+type entry struct {
+	print  uint64
+	uid    string
+	object *kinds.Object // nil: left out
+}
+
+func newFeed(s *Source, k *kinds.Kind, sel Selection) *feed {
+	f := &feed{s: s, kind: k, core: coreOf(k), selection: sel, intern: newInterner(), seed: maphash.MakeSeed(), entries: map[name]entry{}}
+	f.watched = watched{source: s, group: k.Group, plural: k.Plural, versions: k.Versions, item: f.item, store: f, selection: f.selectors()}
+	f.watched.protobuf = f.core != nil
+	return f
+}
+
+func (f *feed) String() string {
+	if len(f.selection.Names) == 1 {
+		return f.kind.Name + " " + f.selection.Namespace + "/" + f.selection.Names[0]
+	}
+	return f.kind.Name
+}
+
+// selectors are those of the requests: what is chosen, and what of a kind is worth reading at all.
+func (f *feed) selectors() selectors {
+	out := selectors{namespace: f.selection.Namespace, labels: f.selection.Labels}
+	if len(f.selection.Names) == 1 {
+		out.fields = "metadata.name=" + f.selection.Names[0]
+	}
+	switch f.kind {
+	case kinds.Pod:
+		out.fields = join(out.fields, "status.phase!=Failed")
+	case kinds.EndpointSlice:
+		out.labels = join(out.labels, "kubernetes.io/service-name")
+	}
+	return out
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "," + b
+}
+
+func (f *feed) key(n name) kinds.Key {
+	return kinds.Key{Kind: f.kind, Namespace: n.namespace, Name: n.name, Cluster: f.s.opts.Cluster}
+}
+
+// start begins to read. Whoever calls it is the one to call stop, from the same goroutine, if anybody does.
+func (f *feed) start(ctx context.Context) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.done = make(chan struct{})
+	f.s.mu.Lock()
+	f.running, f.synced = true, false
+	f.s.mu.Unlock()
+	done := f.done
+	f.s.spawn(f.plural, func() {
+		defer close(done)
+		f.run(ctx)
+	})
+}
+
+// stop ends the reading of a kind that is no more, and forgets its objects.
+func (f *feed) stop() {
+	f.cancel()
+	<-f.done
+	for n := range f.entries {
+		f.remove(n)
+	}
+	f.s.mu.Lock()
+	f.running = false
+	f.recovered()
+	f.s.mu.Unlock()
+	f.s.wake()
+}
+
+// absentPatience is how long the first load waits for a kind that is defined and yet not served.
+const absentPatience = 30 * time.Second
+
+// settled tells that the first load need not wait for the feed any longer. The caller holds s.mu.
+func (f *feed) settled() bool {
+	if !f.running {
+		return f.core == nil
+	}
+	return f.synced || f.absent() && (f.s.definitions == nil || f.s.definitions.blind() || f.absentFor() > absentPatience)
+}
+
+// Add takes an object as read, new or not.
+func (f *feed) Add(obj any) error {
+	f.apply(obj.(*item))
+	f.s.wake()
+	return nil
+}
+
+// Update is Add.
+func (f *feed) Update(obj any) error { return f.Add(obj) }
+
+// Delete takes the word of the API server that an object is gone.
+func (f *feed) Delete(obj any) error {
+	f.remove(obj.(*item).name)
+	f.s.wake()
+	return nil
+}
+
+// Replace takes everything there is.
+func (f *feed) Replace(list []any, _ string) error {
+	there := make(map[name]struct{}, len(list))
+	for i, obj := range list {
+		it := obj.(*item)
+		there[it.name] = struct{}{}
+		f.apply(it)
+		list[i] = nil
+	}
+	for n := range f.entries {
+		if _, ok := there[n]; !ok {
+			f.remove(n)
+		}
+	}
+	f.s.mu.Lock()
+	f.synced = true
+	f.s.mu.Unlock()
+	f.s.wake()
+	return nil
+}
+
+// Resync does nothing: nobody has forgotten anything.
+func (f *feed) Resync() error { return nil }
+
+var _ cache.ReflectorStore = (*feed)(nil)
+
+// apply puts a version of an object in force, if it can be used and says anything new.
+func (f *feed) apply(it *item) {
+	old, existed := f.entries[it.name]
+	if existed && it.print != 0 && it.print == old.print {
+		return
+	}
+	key := f.key(it.name)
+	if f.core != nil {
+		object, err := f.object(it)
+		if err != nil {
+			// No API server sends it. What was before stays in force.
+			f.note(key, transition{}, []diag.Diagnostic{unusable(key, err.Error())})
+			return
+		}
+		f.entries[it.name] = entry{print: it.print}
+		f.note(key, transition{existed: existed, now: object}, nil)
+		return
+	}
+	v, next := f.judge(it), entry{print: it.print, uid: it.uid}
+	switch {
+	case v.object != nil:
+		next.object = v.object
+		if old.object != nil && config.Equal(old.object, v.object) {
+			next.object = old.object
+		}
+	case old.object != nil && old.uid == it.uid:
+		next.object = old.object
+		v.findings = append(v.findings, unusable(key, "its last good version stays in force"))
+	case v.closed != nil:
+		next.object = v.closed
+		v.findings = append(v.findings, unusable(key, "until it can, the most closed one of its kind is in force for what it selects"))
+	default:
+		v.findings = append(v.findings, unusable(key, "it is left out"))
+	}
+	f.entries[it.name] = next
+	f.note(key, transition{old.object != nil, old.object, next.object}, v.findings)
+}
+
+func unusable(key kinds.Key, instead string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: key.String(), Message: "the object cannot be used: " + instead}
+}
+
+func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if t.was != t.now {
+		f.s.changed(key, t.existed, t.was, t.now)
+	}
+	f.s.complain(key, findings)
+}
+
+func (f *feed) remove(n name) {
+	old, ok := f.entries[n]
+	if !ok {
+		return
+	}
+	delete(f.entries, n)
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if key := f.key(n); f.core != nil || old.object != nil {
+		f.s.changed(key, true, old.object, nil)
+	}
+	f.s.complain(f.key(n), nil)
+}

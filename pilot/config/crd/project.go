@@ -1,0 +1,97 @@
+package crd
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// mask says which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most of a Pod, is never decoded.
+type mask struct {
+	fields map[protowire.Number]*mask // nil: every field, as it is
+	when   func(message []byte) bool  // nil: always; else whether a message in a list is kept at all
+}
+
+// whole keeps a field as it is.
+func whole() *mask { return &mask{} }
+
+// wholes keeps the fields of those numbers as they are.
+func wholes(numbers ...protowire.Number) map[protowire.Number]*mask {
+	out := map[protowire.Number]*mask{}
+	for _, n := range numbers {
+		out[n] = whole()
+	}
+	return out
+}
+
+// apply appends to dst what is kept of a message.
+func (m *mask) apply(dst, message []byte) ([]byte, error) {
+	if m.fields == nil {
+		return append(dst, message...), nil
+	}
+	err := eachField(message, func(number protowire.Number, text, value []byte) error {
+		sub := m.fields[number]
+		switch {
+		case sub == nil || sub.when != nil && !sub.when(value):
+			return nil
+		case sub.fields == nil:
+			dst = append(dst, text...)
+			return nil
+		}
+		dst = protowire.AppendTag(dst, number, protowire.BytesType)
+		begin := len(dst)
+		var err error
+		if dst, err = sub.apply(dst, value); err != nil {
+			return err
+		}
+		size := protowire.AppendVarint(nil, uint64(len(dst)-begin))
+		dst = slices.Insert(dst, begin, size...)
+		return nil
+	})
+	return dst, err
+}
+
+// eachField visits the fields of a message: text is the whole field, value what it holds if that is a message, string or bytes. It stops at an error.
+func eachField(message []byte, visit func(number protowire.Number, text, value []byte) error) error {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return fmt.Errorf("decode protobuf: %w", protowire.ParseError(n))
+		}
+		length := protowire.ConsumeFieldValue(number, kind, message[n:])
+		if length < 0 {
+			return fmt.Errorf("decode protobuf: %w", protowire.ParseError(length))
+		}
+		var value []byte
+		if kind == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(message[n:])
+		}
+		if err := visit(number, message[:n+length], value); err != nil {
+			return err
+		}
+		message = message[n+length:]
+	}
+	return nil
+}
+
+// fieldOf gives the last field of that number in a message, as the rules of protobuf want, or nil.
+func fieldOf(message []byte, number protowire.Number) (out []byte) {
+	_ = eachField(message, func(n protowire.Number, _, value []byte) error {
+		if n == number {
+			out = value
+		}
+		return nil
+	})
+	return out
+}
+
+// keyed keeps the entries of a map whose key is to be kept.
+func keyed(keep func(key []byte) bool) *mask {
+	return &mask{when: func(entry []byte) bool { return keep(fieldOf(entry, 1)) }}
+}
+
+func isKey(key string) func([]byte) bool {
+	return func(k []byte) bool { return bytes.Equal(k, []byte(key)) }
+}

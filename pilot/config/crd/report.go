@@ -1,0 +1,183 @@
+package crd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// report makes the findings known if they have changed, and logs what is new and what is gone.
+func (s *Source) report() {
+	list := s.gather()
+	before := s.Findings()
+	if slices.Equal(before, list) {
+		return
+	}
+	for _, d := range list {
+		if _, known := slices.BinarySearchFunc(before, d, compare); !known {
+			level := slog.LevelWarn
+			if d.Severity == diag.Error {
+				level = slog.LevelError
+			}
+			s.opts.Logger.Log(context.Background(), level, "config finding", "err", d.String())
+		}
+	}
+	for _, d := range before {
+		if _, still := slices.BinarySearchFunc(list, d, compare); !still {
+			s.opts.Logger.Info("config finding is gone", "err", d.String())
+		}
+	}
+	s.findings.Store(&list)
+	s.opts.Findings(list)
+}
+
+func (s *Source) gather() []diag.Diagnostic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []diag.Diagnostic
+	var away []string
+	var why error
+	var since time.Time
+	look := func(w *watched, what string) {
+		switch {
+		case w.trouble == nil:
+		case apierrors.IsForbidden(w.trouble):
+			list = append(list, s.forbidden(w))
+		default:
+			away = append(away, what)
+			if since.IsZero() || w.since.Before(since) {
+				why, since = w.trouble, w.since
+			}
+		}
+	}
+	if s.definitions != nil {
+		look(&s.definitions.watched, "CustomResourceDefinition")
+	}
+	for _, f := range s.feeds {
+		look(&f.watched, f.String())
+		if f.absent() && f.running && s.definitions != nil && !s.definitions.blind() && f.absentFor() > absentPatience {
+			list = append(list, diag.Diagnostic{
+				Severity: diag.Warning, Code: "NotServed", Object: "CustomResourceDefinition " + f.plural + "." + f.group,
+				Message: fmt.Sprintf("%s is defined, but the API server serves none of the versions %s%s", f.kind.Name, strings.Join(f.versions, ", "), s.where()),
+				Fix:     "look at the conditions of the definition",
+			})
+		}
+	}
+	if len(away) > 0 {
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: "APIServer", Message: fmt.Sprintf("the API server%s cannot be read: %s: %v", s.where(), scope(away), bare(why)), Fix: "what was read before stays in force",
+		})
+	}
+	for _, c := range s.complaints {
+		list = append(list, c...)
+	}
+	slices.SortFunc(list, compare)
+	return slices.Compact(list)
+}
+
+func (s *Source) where() string {
+	if s.opts.Cluster == "" {
+		return ""
+	}
+	return " of cluster " + s.opts.Cluster
+}
+
+// scope names the kinds that are away, without a number that goes up and down while an outage begins and ends.
+func scope(away []string) string {
+	if len(away) == 1 {
+		return away[0]
+	}
+	return "several kinds"
+}
+
+// forbidden names the permission that is missing.
+func (s *Source) forbidden(w *watched) diag.Diagnostic {
+	verb := "list and watch"
+	if m := regexp.MustCompile(`cannot (\w+) resource`).FindStringSubmatch(w.trouble.Error()); m != nil {
+		verb = m[1]
+	}
+	resource := w.plural
+	if w.group != "" {
+		resource += "." + w.group
+	}
+	if w.selection.namespace != "" {
+		resource += " in namespace " + w.selection.namespace
+	}
+	return diag.Diagnostic{
+		Severity: diag.Error, Code: "NoWatch", Object: resource, Message: fmt.Sprintf("the API server%s does not let this server %s %s: what was read before stays in force", s.where(), verb, resource),
+		Fix: fmt.Sprintf("grant the verb %s on it to this server's ServiceAccount", verb),
+	}
+}
+
+// bare is the cause of an error, without the address that changes from one attempt to the next.
+func bare(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+func compare(a, b diag.Diagnostic) int {
+	return cmp.Or(
+		cmp.Compare(a.Object, b.Object), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Message, b.Message), cmp.Compare(a.Fix, b.Fix),
+	)
+}
+
+// metrics of one source. Several share the collectors.
+type metrics struct {
+	cluster string
+	errors  prometheus.Counter
+	stalled *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
+	return &metrics{
+		cluster: cluster,
+		errors: registered(reg, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "controller_sync_errors_total", Help: "Failed attempts to list or watch a resource of an API server.",
+		})),
+		stalled: registered(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pilot_k8s_watch_stalled", Help: "1 while a resource of an API server cannot be read and keeps its last state.",
+		}, []string{"cluster", "resource"})),
+	}
+}
+
+// registered gives the collector of that name that is registered already, or registers this one.
+func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	err := reg.Register(c)
+	var twice prometheus.AlreadyRegisteredError
+	if errors.As(err, &twice) {
+		if have, ok := twice.ExistingCollector.(C); ok {
+			return have
+		}
+	}
+	return c
+}
+
+func (m *metrics) failed(resource string) {
+	m.errors.Inc()
+	m.stalled.WithLabelValues(m.cluster, resource).Set(1)
+}
+
+func (m *metrics) recovered(resource string) { m.stalled.WithLabelValues(m.cluster, resource).Set(0) }
+
+// forget removes the series of a source that has ended.
+func (m *metrics) forget() { m.stalled.DeletePartialMatch(prometheus.Labels{"cluster": m.cluster}) }

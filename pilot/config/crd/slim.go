@@ -1,0 +1,267 @@
+package crd
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those of the fields in the API's
+// generated.proto.
+type core struct {
+	mask     *mask
+	decode   func(masked []byte, in *interner) (any, error)
+	protobuf func(json []byte) ([]byte, error) // for an API server, or a proxy before it, that answers in JSON
+}
+
+// message is what the types of the API can do.
+type message[T any] interface {
+	*T
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+	metav1.ObjectMetaAccessor
+}
+
+// coreKind makes a core of the fields beside the metadata that are kept, and of what slim does to a decoded object.
+func coreKind[T any, P message[T]](meta *mask, fields map[protowire.Number]*mask, slim func(P, *interner)) *core {
+	fields[1] = meta
+	return &core{
+		mask: &mask{fields: fields},
+		decode: func(masked []byte, in *interner) (any, error) {
+			o := P(new(T))
+			if err := o.Unmarshal(masked); err != nil {
+				return nil, err
+			}
+			in.meta(o.GetObjectMeta().(*metav1.ObjectMeta))
+			slim(o, in)
+			return o, nil
+		},
+		protobuf: func(text []byte) ([]byte, error) {
+			o := P(new(T))
+			if err := json.Unmarshal(text, o); err != nil {
+				return nil, err
+			}
+			return o.Marshal()
+		},
+	}
+}
+
+// coreOf gives nil for a kind that is defined by a CustomResourceDefinition.
+func coreOf(k *kinds.Kind) *core {
+	switch k {
+	case kinds.Pod:
+		meta := metadata(ours)
+		meta.fields[9] = whole()                                                                      // deletionTimestamp
+		meta.fields[13] = &mask{wholes(1, 3, 6), func(owner []byte) bool { return isTrue(owner, 6) }} // ownerReferences: kind, name, controller
+		ports := &mask{wholes(1, 3, 4), func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}  // name, containerPort, protocol
+		containers := &mask{map[protowire.Number]*mask{6: ports, 24: whole()}, func(c []byte) bool { return fieldOf(c, 6) != nil }}
+		spec := wholes(8, 10, 11, 16, 17) // serviceAccountName, nodeName, hostNetwork, hostname, subdomain
+		spec[2], spec[20] = containers, containers
+		status := wholes(1, 6, 12)                                                                                       // phase, podIP, podIPs
+		status[2] = &mask{wholes(1, 2), func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }} // conditions: type, status
+		return coreKind(meta, map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: status}}, slimPod)
+	case kinds.Service:
+		spec := wholes(1, 2, 3, 18, 4, 5, 7, 8, 9, 9, 10, 11, 12, 13, 19, 17, 20, 21, 22, 23) // all but sessionAffinityConfig
+		return coreKind(metadata(notApplied), map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: wholes(1)}}, func(s *corev1.Service, in *interner) {
+			s.Spec.Selector = in.set(s.Spec.Selector)
+		})
+	case kinds.EndpointSlice:
+		meta := metadata(nil) // the labels are copies of the service's, the annotations times of changes
+		meta.fields[11] = keyed(isKey(discoveryv1.LabelServiceName))
+		endpoint := wholes(1, 2, 3, 6)               // addresses, conditions, hostname, nodeName
+		endpoint[4] = &mask{fields: wholes(1, 2, 3)} // targetRef: kind, namespace, name
+		fields := wholes(3, 4)                       // ports, addressType
+		fields[2] = &mask{fields: endpoint}
+		return coreKind(meta, fields, slimSlice)
+	case kinds.Node:
+		return coreKind(metadata(ours), map[protowire.Number]*mask{3: {fields: wholes(5)}}, func(*corev1.Node, *interner) {}) // addresses
+	case kinds.Namespace:
+		return coreKind(metadata(notApplied), map[protowire.Number]*mask{}, func(*corev1.Namespace, *interner) {})
+	case kinds.ConfigMap:
+		return coreKind(metadata(notApplied), wholes(2), func(*corev1.ConfigMap, *interner) {})
+	case kinds.Secret:
+		return coreKind(metadata(notApplied), wholes(2, 3), func(*corev1.Secret, *interner) {})
+	}
+	return nil
+}
+
+// metadata keeps name, namespace, uid, creationTimestamp, labels, and the annotations that keep says.
+func metadata(keep func(key []byte) bool) *mask {
+	out := &mask{fields: wholes(1, 3, 5, 8, 11)}
+	if keep != nil {
+		out.fields[12] = keyed(keep)
+	}
+	return out
+}
+
+// notApplied keeps every annotation but the one that repeats the object.
+func notApplied(key []byte) bool { return string(key) != corev1.LastAppliedConfigAnnotation }
+
+// ours keeps Istio's annotations, except what an injector noted for itself: a pod's or a node's many others are nothing to us and change often.
+func ours(key []byte) bool {
+	domain, _, _ := bytes.Cut(key, []byte("/"))
+	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != "sidecar.istio.io/status"
+}
+
+func isTrue(message []byte, number protowire.Number) bool {
+	set := false
+	_ = eachField(message, func(n protowire.Number, text, _ []byte) error {
+		if n == number {
+			set = text[len(text)-1] == 1
+		}
+		return nil
+	})
+	return set
+}
+
+func slimPod(p *corev1.Pod, in *interner) {
+	p.Spec.ServiceAccountName, p.Spec.NodeName, p.Spec.Subdomain = in.text(p.Spec.ServiceAccountName), in.text(p.Spec.NodeName), in.text(p.Spec.Subdomain)
+	p.Spec.Containers, p.Spec.InitContainers = in.containers(p.Spec.Containers), in.containers(p.Spec.InitContainers)
+	p.Status.Phase = corev1.PodPhase(in.text(string(p.Status.Phase)))
+	// Most pods have one address, which both fields hold.
+	if ips := p.Status.PodIPs; len(ips) == 1 && ips[0].IP == p.Status.PodIP {
+		p.Status.PodIPs = nil
+	}
+	in.locked(func() {
+		for i := range p.OwnerReferences {
+			o := &p.OwnerReferences[i]
+			o.Kind, o.Name = in.get(o.Kind), in.get(o.Name)
+		}
+		for i := range p.Status.Conditions {
+			c := &p.Status.Conditions[i]
+			c.Type, c.Status = corev1.PodReady, corev1.ConditionStatus(in.get(string(c.Status)))
+		}
+	})
+}
+
+func slimSlice(s *discoveryv1.EndpointSlice, in *interner) {
+	in.locked(func() {
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if e.NodeName != nil {
+				*e.NodeName = in.get(*e.NodeName)
+			}
+			if r := e.TargetRef; r != nil {
+				r.Kind, r.Namespace = in.get(r.Kind), in.get(r.Namespace)
+			}
+		}
+	})
+}
+
+// interner gives one copy of equal strings, of equal sets of labels and of equal lists of containers: those of the pods of one workload, mostly. What it
+// gives must not be modified.
+type interner struct {
+	mu             sync.Mutex
+	texts          map[string]string
+	sets           map[string]map[string]string // by a text of all their keys and values
+	containerLists map[string][]corev1.Container
+	buf            []byte
+}
+
+// internMax bounds what is remembered of each sort; at the bound all of it is forgotten, and what lives is met again.
+const internMax = 1 << 13
+
+func newInterner() *interner {
+	return &interner{texts: map[string]string{}, sets: map[string]map[string]string{}, containerLists: map[string][]corev1.Container{}}
+}
+
+func (in *interner) locked(fn func()) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	fn()
+}
+
+func (in *interner) text(s string) string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.get(s)
+}
+
+// get is text. The caller holds mu.
+func (in *interner) get(s string) string {
+	if s == "" {
+		return ""
+	}
+	if have, ok := in.texts[s]; ok {
+		return have
+	}
+	if len(in.texts) >= internMax {
+		clear(in.texts)
+	}
+	in.texts[s] = s
+	return s
+}
+
+func (in *interner) set(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.buf = in.buf[:0]
+	var room [16]string
+	keys := slices.AppendSeq(room[:0], maps.Keys(m))
+	slices.Sort(keys)
+	for _, k := range keys {
+		in.buf = append(append(append(append(in.buf, k...), 0), m[k]...), 0)
+	}
+	return intern(in.sets, in.buf, func() map[string]string {
+		out := make(map[string]string, len(m))
+		for k, v := range m {
+			out[in.get(k)] = in.get(v)
+		}
+		return out
+	})
+}
+
+// containers gives a list with the same ports, in the same order. A container has hundreds of bytes, of which nothing but the ports, and for init
+// containers the restart policy, is kept.
+func (in *interner) containers(list []corev1.Container) []corev1.Container {
+	if len(list) == 0 {
+		return nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.buf = in.buf[:0]
+	for i := range list {
+		in.buf = append(in.buf, '{')
+		if p := list[i].RestartPolicy; p != nil {
+			in.buf = append(in.buf, *p...)
+		}
+		for _, p := range list[i].Ports {
+			in.buf = append(append(append(append(in.buf, 0), p.Name...), 0), p.Protocol...)
+			in.buf = strconv.AppendInt(append(in.buf, 0), int64(p.ContainerPort), 10)
+		}
+	}
+	return intern(in.containerLists, in.buf, func() []corev1.Container { return slices.Clone(list) })
+}
+
+func intern[V any](table map[string]V, key []byte, make func() V) V {
+	if have, ok := table[string(key)]; ok {
+		return have
+	}
+	if len(table) >= internMax {
+		clear(table)
+	}
+	out := make()
+	table[string(key)] = out
+	return out
+}
+
+// meta interns what objects have in common.
+func (in *interner) meta(m *metav1.ObjectMeta) {
+	m.Namespace, m.Labels = in.text(m.Namespace), in.set(m.Labels)
+	if len(m.Annotations) == 0 {
+		m.Annotations = nil
+	}
+}

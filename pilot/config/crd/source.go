@@ -1,0 +1,265 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+)
+
+// Options say what to read and whom to tell. Handler, Findings, Logger and Metrics may be nil.
+type Options struct {
+	Client   *rest.Config
+	Cluster  string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
+	Kinds    []*kinds.Kind
+	Only     map[*kinds.Kind]Selection // kinds of which not everything is read
+	Handler  config.Handler
+	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
+	Logger   *slog.Logger
+	Metrics  prometheus.Registerer // several sources may share one
+	Limits   limits.Limits         // the zero Limits are limits.Default
+}
+
+// Selection names the objects of a kind that are read. What is empty does not restrict.
+type Selection struct {
+	Namespace string
+	Names     []string
+	Labels    string // a label selector as in kubectl
+}
+
+// Source reads one API server.
+type Source struct {
+	opts     Options
+	http     *http.Client
+	limiter  flowcontrol.RateLimiter
+	metrics  *metrics
+	signal   chan struct{} // holds one token while there may be something to hand on
+	synced   atomic.Bool
+	findings atomic.Pointer[[]diag.Diagnostic]
+	running  sync.WaitGroup
+
+	mu          sync.Mutex
+	feeds       []*feed
+	definitions *definitions                    // nil: no kind needs one
+	pending     map[kinds.Key]transition        // not handed on yet
+	complaints  map[kinds.Key][]diag.Diagnostic // by object
+}
+
+// transition is what an object was when last handed on, and what it is now. A nil object is absent; of core kinds, what was is not kept.
+type transition struct {
+	existed  bool
+	was, now *kinds.Object
+}
+
+// New makes a Source. It asks nothing of the API server.
+func New(opts Options) (*Source, error) {
+	if opts.Handler == nil {
+		opts.Handler = func([]kinds.Change) {}
+	}
+	if opts.Findings == nil {
+		opts.Findings = func([]diag.Diagnostic) {}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Limits == (limits.Limits{}) {
+		opts.Limits = limits.Default()
+	}
+	client, err := newHTTP(opts.Client)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server %s: %w", opts.Client.Host, err)
+	}
+	s := &Source{
+		opts: opts, http: client, metrics: newMetrics(opts.Metrics, opts.Cluster), signal: make(chan struct{}, 1),
+		pending: map[kinds.Key]transition{}, complaints: map[kinds.Key][]diag.Diagnostic{},
+	}
+	s.limiter = opts.Client.RateLimiter
+	if s.limiter == nil {
+		s.limiter = flowcontrol.NewTokenBucketRateLimiter(orDefault(opts.Client.QPS, DefaultQPS), int(orDefault(float32(opts.Client.Burst), DefaultBurst)))
+	}
+	s.findings.Store(new([]diag.Diagnostic))
+	for _, k := range opts.Kinds {
+		if slices.ContainsFunc(s.feeds, func(f *feed) bool { return f.kind == k }) {
+			return nil, fmt.Errorf("kind %s is listed twice", k.Name)
+		}
+		for _, sel := range split(opts.Only[k]) {
+			s.feeds = append(s.feeds, newFeed(s, k, sel))
+		}
+		if coreOf(k) == nil && s.definitions == nil {
+			s.definitions = newDefinitions(s)
+		}
+	}
+	return s, nil
+}
+
+func orDefault(v, otherwise float32) float32 {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+// split gives the selections that together are sel, each of one name at most: a field selector can name only one.
+func split(sel Selection) []Selection {
+	if len(sel.Names) < 2 {
+		return []Selection{sel}
+	}
+	var out []Selection
+	names := slices.Clone(sel.Names)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		one := sel
+		one.Names = []string{name}
+		out = append(out, one)
+	}
+	return out
+}
+
+// HasSynced tells whether the handler has got, and handled, everything that the API server had.
+func (s *Source) HasSynced() bool { return s.synced.Load() }
+
+// Findings gives what is wrong at present. The caller must not modify it.
+func (s *Source) Findings() []diag.Diagnostic { return *s.findings.Load() }
+
+// When the log says what the first load waits for: at first, and then again and again.
+const (
+	firstNotice = time.Second
+	waitNotice  = 30 * time.Second
+)
+
+// Run reads everything, hands it to the handler, and then follows changes until ctx ends, which is no error: an API server that cannot be reached is
+// asked again until it can. Run is called once.
+func (s *Source) Run(ctx context.Context) error {
+	if s.opts.Client == nil {
+		return errors.New("no API server is configured")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		s.running.Wait()
+		s.http.CloseIdleConnections()
+		s.metrics.forget()
+	}()
+	start := time.Now()
+	s.start(ctx)
+	notice := time.NewTimer(firstNotice)
+	defer notice.Stop()
+	for {
+		late := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.signal:
+		case <-notice.C:
+			late = true
+			notice.Reset(waitNotice)
+		}
+		if waiting := s.waiting(); s.synced.Load() || len(waiting) == 0 {
+			s.deliver(start)
+		} else if late {
+			s.opts.Logger.Info("waiting for the API server", "kind", strings.Join(waiting, ", "), "dur", time.Since(start).Round(time.Second))
+		}
+		s.report()
+	}
+}
+
+func (s *Source) start(ctx context.Context) {
+	if s.definitions != nil {
+		s.spawn("definitions", func() { s.definitions.run(ctx) })
+	}
+	for _, f := range s.feeds {
+		if f.core != nil {
+			f.start(ctx)
+		}
+	}
+}
+
+func (s *Source) spawn(name string, fn func()) {
+	s.running.Add(1)
+	safe.Go(s.opts.Logger, "crd "+name, func() {
+		defer s.running.Done()
+		fn()
+	})
+}
+
+// wake makes Run look for what there is to do.
+func (s *Source) wake() {
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+}
+
+// waiting names what has not been read yet.
+func (s *Source) waiting() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	if s.definitions != nil && !s.definitions.decided() {
+		return []string{"CustomResourceDefinition"}
+	}
+	for _, f := range s.feeds {
+		if !f.settled() {
+			out = append(out, f.String())
+		}
+	}
+	return out
+}
+
+// changed notes what became of an object. The caller holds mu.
+func (s *Source) changed(key kinds.Key, existed bool, was, now *kinds.Object) {
+	t, again := s.pending[key]
+	if !again {
+		t.existed, t.was = existed, was
+	}
+	t.now = now
+	s.pending[key] = t
+}
+
+// complain sets the findings about an object. The caller holds mu.
+func (s *Source) complain(key kinds.Key, list []diag.Diagnostic) {
+	if len(list) == 0 {
+		delete(s.complaints, key)
+		return
+	}
+	s.complaints[key] = list
+}
+
+// deliver hands on what has changed since the last time.
+func (s *Source) deliver(start time.Time) {
+	s.mu.Lock()
+	changes := make([]kinds.Change, 0, len(s.pending))
+	for key, t := range s.pending {
+		if t.now == nil && t.existed || t.now != nil && t.now != t.was {
+			changes = append(changes, kinds.Change{Key: key, Object: t.now})
+		}
+	}
+	s.pending = map[kinds.Key]transition{}
+	s.mu.Unlock()
+	first := !s.synced.Load()
+	if len(changes) == 0 && !first {
+		return
+	}
+	config.Sort(changes)
+	s.opts.Handler(changes)
+	if first {
+		s.synced.Store(true)
+		s.opts.Logger.Info("API server read", "objects", len(changes), "dur", time.Since(start))
+	}
+}

@@ -1,0 +1,164 @@
+package crd
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// Sizes of a stream: what is read at once, so that a connection need not say after every event that it can take more, and the largest event.
+const (
+	streamBuffer = 16 << 10
+	eventMax     = 16 << 20
+)
+
+// stream is the answer to a watch. client-go's decodes by a chain of serializers that copy every object three times.
+type stream struct {
+	body   io.ReadCloser
+	item   itemFunc
+	events chan watch.Event
+	done   chan struct{}
+	stop   sync.Once
+}
+
+// newStream reads events from body until it ends or Stop is called.
+func (w *watched) newStream(body io.ReadCloser) *stream {
+	s := &stream{body: body, item: w.item, events: make(chan watch.Event), done: make(chan struct{})}
+	w.source.spawn(w.plural+" stream", func() {
+		defer close(s.events)
+		defer s.Stop()
+		err := errors.New("the stream was ended by a panic")
+		defer func() { s.fail(err) }()
+		err = s.read()
+	})
+	return s
+}
+
+// ResultChan is closed when the stream ends.
+func (s *stream) ResultChan() <-chan watch.Event { return s.events }
+
+// Stop ends the stream.
+func (s *stream) Stop() {
+	s.stop.Do(func() {
+		close(s.done)
+		_ = s.body.Close() // what is left is not wanted
+	})
+}
+
+// fail tells why the stream ended, if not because it was stopped or the server had no more to say.
+func (s *stream) fail(err error) {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return
+	}
+	select {
+	case <-s.done:
+		return
+	default:
+	}
+	status := apierrors.NewGenericServerResponse(http.StatusInternalServerError, "watch", schema.GroupResource{}, "", err.Error(), 0, false).Status()
+	s.send(watch.Event{Type: watch.Error, Object: &status})
+}
+
+func (s *stream) send(e watch.Event) bool {
+	select {
+	case <-s.done:
+		return false
+	case s.events <- e:
+		return true
+	}
+}
+
+// read hands on events until there are no more. Protobuf comes in frames of four bytes that hold the length, and an event; JSON as one event after the
+// other.
+func (s *stream) read() error {
+	in := bufio.NewReaderSize(s.body, streamBuffer)
+	first, err := in.Peek(1)
+	if err != nil {
+		return err
+	}
+	if first[0] == '{' {
+		return s.readJSON(in)
+	}
+	var frame []byte
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return err
+		}
+		size := int(binary.BigEndian.Uint32(head[:]))
+		if size > eventMax {
+			return fmt.Errorf("an event has %d bytes, more than %d", size, eventMax)
+		}
+		if cap(frame) < size || cap(frame) > 1<<20 {
+			frame = make([]byte, size, max(size, 4<<10))
+		}
+		frame = frame[:size]
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return err
+		}
+		var kind string
+		var object []byte
+		if err := eachField(frame, func(number protowire.Number, _, value []byte) error {
+			switch number {
+			case 1:
+				kind = string(value)
+			case 2:
+				object = fieldOf(value, 1)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if ok, err := s.event(kind, object); !ok {
+			return err
+		}
+	}
+}
+
+func (s *stream) readJSON(in io.Reader) error {
+	events := json.NewDecoder(in)
+	for {
+		var e struct {
+			Type   string          `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := events.Decode(&e); err != nil {
+			return err
+		}
+		if ok, err := s.event(e.Type, e.Object); !ok {
+			return err
+		}
+	}
+}
+
+// event hands on one event, and tells whether to go on.
+func (s *stream) event(kind string, object []byte) (bool, error) {
+	if watch.EventType(kind) == watch.Error {
+		status, err := readStatus(object)
+		if err != nil {
+			return false, fmt.Errorf("decode a status: %w", err)
+		}
+		return s.send(watch.Event{Type: watch.Error, Object: status}), nil
+	}
+	var it *item
+	var err error
+	if panicked := safe.Do("crd decode", func() { it, err = readObject(object, s.item) }); panicked != nil {
+		return false, panicked
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.send(watch.Event{Type: watch.EventType(kind), Object: it}), nil
+}

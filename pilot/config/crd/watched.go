@@ -1,0 +1,215 @@
+package crd
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// How long is waited after a failure: at first, and at most. Both are stretched at random, up to twice. The sum of the longest and of the time that a
+// connection takes is how late the end of an outage can be noticed.
+const (
+	retryFirst = 500 * time.Millisecond
+	retryMax   = 4 * time.Second
+)
+
+// blindPause is how often a kind is asked for when nobody says whether it exists.
+const blindPause = 30 * time.Second
+
+// watched is one resource of the API server that is listed and watched into a store.
+type watched struct {
+	source    *Source
+	group     string
+	plural    string
+	versions  []string // tried in this order
+	selection selectors
+	protobuf  bool
+	as        string // parameters of the media types that are asked for
+	item      itemFunc
+	store     cache.ReflectorStore
+
+	onForbidden func() // called when it may not be read, or nil
+
+	trouble     error     // why it cannot be read at present; guarded by source.mu
+	since       time.Time // of trouble that goes on
+	absentSince time.Time // since when no version is served; zero: one is
+}
+
+type selectors struct{ namespace, fields, labels string }
+
+// run lists and watches until ctx ends.
+func (w *watched) run(ctx context.Context) {
+	version, pause := 0, wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: retryMax, Jitter: 1}
+	fresh := pause
+	reflector, err := w.reflector(ctx, w.versions[version])
+	for ctx.Err() == nil {
+		began := time.Now()
+		if err == nil {
+			if panicked := safe.Do("crd "+w.plural, func() { err = reflector.ListAndWatchWithContext(ctx) }); panicked != nil {
+				err = panicked
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			pause = fresh
+		}
+		delay := pause.Step()
+		if apierrors.IsNotFound(err) {
+			if version++; version < len(w.versions) {
+				delay = 0
+			} else {
+				version = 0
+				w.missing()
+				if w.blindly() {
+					delay = blindPause + rand.N(blindPause/3)
+				}
+			}
+			reflector, err = w.reflector(ctx, w.versions[version])
+		} else if err != nil {
+			w.failed(err)
+			err = nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+func (w *watched) blindly() bool {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	return w.source.definitions != nil && w.source.definitions.blind()
+}
+
+func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflector, error) {
+	client, err := w.client(version)
+	if err != nil {
+		return nil, err
+	}
+	request := func(o *metav1.ListOptions) *rest.Request {
+		o.FieldSelector, o.LabelSelector = w.selection.fields, w.selection.labels
+		return client.Get().NamespaceIfScoped(w.selection.namespace, w.selection.namespace != "").Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
+	}
+	return cache.NewReflectorWithOptions(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			data, err := request(&o).Do(ctx).Raw()
+			if err != nil {
+				return nil, err
+			}
+			return readList(data, w.item)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			body, err := request(&o).Stream(ctx)
+			if err == nil {
+				w.answered()
+				return w.newStream(body), nil
+			}
+			if ctx.Err() == nil && (o.SendInitialEvents == nil || utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) && !apierrors.IsNotFound(err) {
+				w.failed(err) // the reflector may go on by itself; after any other failure of a streamed list it lists in the old way
+			}
+			return nil, err
+		},
+	}, nil, w.store, cache.ReflectorOptions{
+		Name: "crd", TypeDescription: w.plural, Clock: mortalClock{clock.RealClock{}, ctx},
+		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: retryMax, Jitter: 1},
+	}), nil
+}
+
+func (w *watched) client(version string) (*rest.RESTClient, error) {
+	gv := schema.GroupVersion{Group: w.group, Version: version}
+	c := rest.CopyConfig(w.source.opts.Client)
+	c.GroupVersion, c.APIPath = &gv, "/apis"
+	if w.group == "" {
+		c.APIPath = "/api"
+	}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for what is wrong with a request; all else is decoded here
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	c.AcceptContentTypes = runtime.ContentTypeJSON + w.as
+	if w.protobuf {
+		c.AcceptContentTypes = runtime.ContentTypeProtobuf + w.as + "," + c.AcceptContentTypes
+	}
+	c.ContentType, c.RateLimiter = runtime.ContentTypeJSON, w.source.limiter
+	return rest.RESTClientForConfigAndClient(c, w.source.http)
+}
+
+// failed notes why the resource cannot be read. Until it can, what was read stays in force.
+func (w *watched) failed(err error) {
+	s := w.source
+	s.metrics.failed(w.plural)
+	s.mu.Lock()
+	if w.trouble == nil {
+		w.since = time.Now()
+	}
+	w.trouble = err
+	s.mu.Unlock()
+	if apierrors.IsForbidden(err) && w.onForbidden != nil {
+		w.onForbidden()
+	}
+	s.wake()
+}
+
+// answered notes that the API server accepted a request to watch.
+func (w *watched) answered() {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	w.recovered()
+	w.source.wake()
+}
+
+// recovered forgets the trouble. The caller holds source.mu.
+func (w *watched) recovered() {
+	w.trouble, w.absentSince = nil, time.Time{}
+	w.source.metrics.recovered(w.plural)
+}
+
+// missing notes that no version of the resource is served.
+func (w *watched) missing() {
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	if w.absentSince.IsZero() {
+		w.absentSince = time.Now()
+	}
+	w.source.wake()
+}
+
+// absent tells that no version is served. The caller holds source.mu.
+func (w *watched) absent() bool { return !w.absentSince.IsZero() }
+
+func (w *watched) absentFor() time.Duration { return time.Since(w.absentSince) }
+
+// mortalClock is the time of day, except that no wait outlasts ctx: a reflector's does not look at it.
+type mortalClock struct {
+	clock.RealClock
+	ctx context.Context
+}
+
+// After gives a channel that receives after d, or when ctx ends.
+func (c mortalClock) After(d time.Duration) <-chan time.Time {
+	out := make(chan time.Time, 2)
+	fire := func() { out <- time.Now() }
+	stop := context.AfterFunc(c.ctx, fire)
+	time.AfterFunc(d, func() {
+		stop()
+		fire()
+	})
+	return out
+}

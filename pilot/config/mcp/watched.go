@@ -1,0 +1,165 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	mcpv1alpha1 "istio.io/api/mcp/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+)
+
+// watched is what the server has of one kind.
+type watched struct {
+	kind     *kinds.Kind
+	url      string
+	version  string            // of the last response that was accepted
+	answered bool              // on the present stream
+	known    bool              // on any stream
+	entries  map[string]*entry // by namespace/name
+	findings []diag.Diagnostic // about responses as such
+}
+
+// entry is one object as the server sent it, and what is in force of it.
+type entry struct {
+	digest   [sha256.Size]byte // of the resource
+	object   *kinds.Object     // nil: left out
+	standIn  bool              // object is the most closed one of its kind
+	findings []diag.Diagnostic
+}
+
+// take takes the whole of the kind. An error rejects it: nothing changes. emptied tells that a new stream brought nothing where there was something.
+func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds.Change, emptied bool, err error) {
+	next := make(map[string]*entry, len(resources))
+	var findings []diag.Diagnostic
+	for i, r := range resources {
+		e, name, err := w.read(l, r)
+		switch {
+		case err != nil && w.kind.Security:
+			w.findings = []diag.Diagnostic{{
+				Severity: diag.Error, Code: "Rejected", Object: w.kind.Name, Message: fmt.Sprintf("resource %d of the response cannot be used: %v", i, err),
+				Fix: "the last good state of all objects of this kind stays in force until the server sends another response",
+			}}
+			return nil, false, fmt.Errorf("resource %d of %s: %w", i, w.url, err)
+		case err != nil:
+			findings = append(findings, diag.Diagnostic{
+				Severity: diag.Error, Code: "Unusable", Object: w.kind.Name, Message: fmt.Sprintf("resource %d of the response is left out: %v", i, err),
+			})
+		case next[name] != nil:
+			findings = append(findings, diag.Diagnostic{
+				Severity: diag.Error, Code: "DuplicateObject", Object: w.kind.Name + " " + name, Message: "the server sends the object twice: the first counts",
+			})
+		default:
+			next[name] = e
+		}
+	}
+	for name, e := range next {
+		if old := w.entries[name]; e.object != nil && (old == nil || old.object != e.object) {
+			changes = append(changes, kinds.Change{Key: e.object.Key, Object: e.object})
+		}
+	}
+	for name, old := range w.entries {
+		if e := next[name]; old.object != nil && (e == nil || e.object == nil) {
+			changes = append(changes, kinds.Change{Key: old.object.Key})
+		}
+	}
+	emptied = !w.answered && len(next) == 0 && len(w.entries) > 0
+	w.entries, w.findings = next, findings
+	return changes, emptied, nil
+}
+
+// read takes one resource apart and puts its object in force, or says what is in force instead. The error is that it cannot be told which object it is, or that
+// nothing can be in force for it where something has to.
+func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
+	m := &mcpv1alpha1.Resource{}
+	if err := r.UnmarshalTo(m); err != nil {
+		return nil, "", fmt.Errorf("it is no %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	name := m.GetMetadata().GetName()
+	ns, short, ok := strings.Cut(name, "/")
+	if !ok || ns == "" || short == "" || len(name) > l.NameLength {
+		return nil, "", fmt.Errorf("its name is %.100q, not namespace/name", name)
+	}
+	e, old := &entry{digest: sha256.Sum256(r.GetValue())}, w.entries[name]
+	if old != nil && old.digest == e.digest {
+		return old, name, nil
+	}
+	meta := validation.Metadata{Namespace: ns, Name: short, Labels: m.GetMetadata().GetLabels(), Annotations: m.GetMetadata().GetAnnotations()}
+	spec, err := w.open(l, m, len(r.GetValue()), &meta)
+	if err != nil {
+		e.findings = []diag.Diagnostic{{Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: err.Error()}}
+	} else {
+		doc := validation.Message(l, w.kind, meta, spec)
+		e.object, e.findings = doc.Object, doc.Findings
+	}
+	instead := ""
+	switch {
+	case e.object != nil:
+		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
+			e.object = old.object
+		}
+		return e, name, nil
+	case old != nil && old.object != nil && !old.standIn:
+		e.object, instead = old.object, "its last good version stays in force"
+	case w.kind.Security:
+		if e.object = validation.Closed(l, w.kind, meta, spec); e.object == nil {
+			return nil, "", fmt.Errorf("%s: %s", name, e.findings[0].Message)
+		}
+		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
+			e.object = old.object
+		}
+		e.standIn, instead = true, "until it can, the most closed one is in force for what it selects"
+	default:
+		instead = "it is left out"
+	}
+	e.findings = append(e.findings, diag.Diagnostic{
+		Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: "the object cannot be used: " + instead,
+	})
+	return e, name, nil
+}
+
+// open gives the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.
+func (w *watched) open(l limits.Limits, m *mcpv1alpha1.Resource, size int, meta *validation.Metadata) (proto.Message, error) {
+	if size > l.ConfigObject {
+		return nil, fmt.Errorf("the object has %d bytes, more than %d", size, l.ConfigObject)
+	}
+	if m.GetBody() == nil {
+		return nil, errors.New("the object has no body")
+	}
+	spec := w.kind.New().(proto.Message)
+	want := spec.ProtoReflect().Descriptor().FullName()
+	if got := m.GetBody().MessageName(); !sameMessage(string(want), string(got)) {
+		return nil, fmt.Errorf("its body is of type %q, not %s", got, want)
+	}
+	if err := proto.Unmarshal(m.GetBody().GetValue(), spec); err != nil {
+		return nil, fmt.Errorf("its body cannot be decoded: %w", err)
+	}
+	if t := m.GetMetadata().GetCreateTime(); t != nil {
+		if err := t.CheckValid(); err != nil {
+			return spec, fmt.Errorf("its time of creation is none: %w", err)
+		}
+		if created := t.AsTime(); !created.IsZero() {
+			meta.Created = created
+		}
+	}
+	return spec, nil
+}
+
+// sameMessage tells two names of one message: the versions of an API share their encoding, istio.networking.v1beta1.Gateway is istio.networking.v1alpha3.Gateway.
+func sameMessage(a, b string) bool {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	if len(x) == 4 && len(y) == 4 {
+		x[2], y[2] = "", ""
+	}
+	return slices.Equal(x, y)
+}

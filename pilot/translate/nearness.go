@@ -1,0 +1,87 @@
+package translate
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// nearness is where a client runs, as far as the traffic distribution of a service asks: the zero nearness finds all endpoints equally near.
+type nearness struct {
+	cohort.Place
+	any      bool   // it matters at all
+	sameNode bool   // below the zone, too
+	node     string // the client's, in its cluster: beyond that a node's name is not unique
+	cluster  string
+}
+
+// distributes tells that a service prefers endpoints close to the client, and that no rule says otherwise. Endpoints that Envoy resolves itself are the same to all
+// clients: they are part of the cluster, which clients everywhere share.
+func distributes(s *registry.Service, p destinationrule.Policy) bool {
+	return s.TrafficDist != "" && s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin && p.LoadBalancer.GetLocalityLbSetting() == nil
+}
+
+func nearTo(distribution string, c cohort.Proxy, cluster string) nearness {
+	n := nearness{Place: c.Place, any: true}
+	if distribution == corev1.ServiceTrafficDistributionPreferSameNode {
+		n.sameNode, n.node, n.cluster = true, c.Node, cluster
+		return n
+	}
+	n.Locality.SubZone = "" // closer than the zone does not matter
+	return n
+}
+
+// distance counts how many of network, region, zone, subzone and node the endpoint does not share with the client, from the first that differs on. An endpoint
+// that names no network may be in the client's: it is compared further, and comes after those that are.
+func (n nearness) distance(e *registry.Endpoint) int {
+	switch {
+	case !n.any:
+		return 0
+	case e.Network != "" && e.Network != n.Network:
+		return 5
+	}
+	d := 4
+	if e.Network != n.Network {
+		d = 5
+	}
+	shared := []bool{e.Locality.Region == n.Locality.Region, e.Locality.Zone == n.Locality.Zone}
+	if n.sameNode {
+		shared = append(shared, e.Locality.SubZone == n.Locality.SubZone, n.node != "" && e.NodeName == n.node && e.Cluster == n.cluster)
+	}
+	for _, same := range shared {
+		if !same {
+			break
+		}
+		d--
+	}
+	return d
+}
+
+// group is the endpoints of one locality at one distance.
+type group struct {
+	registry.Locality
+	distance int
+}
+
+func compareGroups(a, b group) int {
+	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone), cmp.Compare(a.distance, b.distance))
+}
+
+// priorities gives those of the distances that occur, without a gap: Envoy takes no other.
+func priorities(groups []group) map[int]uint32 {
+	var distances []int
+	for _, g := range groups {
+		distances = append(distances, g.distance)
+	}
+	slices.Sort(distances)
+	out := map[int]uint32{}
+	for i, d := range slices.Compact(distances) {
+		out[d] = uint32(i)
+	}
+	return out
+}

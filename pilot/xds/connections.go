@@ -1,0 +1,111 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Connections is told of streams, and what proxies report over them of their own health. It is told of a stream's end if and only if it took the stream.
+type Connections interface {
+	// Connected is called once for a stream, before its first answer. It may take its time, which no other stream waits for, but must return when ctx ends. An
+	// error, best one with a gRPC code, ends the stream.
+	Connected(ctx context.Context, c Client) error
+
+	// Disconnected is called when the stream has ended. It must not block.
+	Disconnected(c Client)
+
+	// Health is called between the two, in the order of the reports. It must not block. The message says what an unhealthy application suffers from.
+	Health(c Client, healthy bool, message string)
+}
+
+// workloadWait bounds how long a stream waits for a snapshot that knows its workload: the proxy of a new pod may come before the news of the pod.
+const workloadWait = time.Second
+
+// client is the stream as others see it.
+func (c *conn) client() Client {
+	return Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Connected: c.connected, Delta: c.delta}
+}
+
+// introduce asks Connections whether the stream may go on.
+func (c *conn) introduce() error {
+	s := c.server
+	if s.connections == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(c.stream.Context())
+	defer cancel()
+	answer := make(chan error, 1)
+	if !s.spawn("xds connections", func() {
+		err := errors.New("connecting failed")
+		defer func() { answer <- err }()
+		err = s.connections.Connected(ctx, c.client())
+	}) {
+		return errShutdown()
+	}
+	var ended error
+	closing := s.closing
+	for {
+		select {
+		case err := <-answer:
+			if ended == nil {
+				return err
+			}
+			if err == nil {
+				s.connections.Disconnected(c.client())
+			}
+			return ended
+		case err := <-c.stop:
+			ended = err
+			cancel()
+		case <-closing:
+			ended, closing = errShutdown(), nil
+			cancel()
+		case fn := <-c.inspect:
+			fn(c.session)
+		}
+	}
+}
+
+// leave says that the stream has ended.
+func (c *conn) leave() {
+	if c.server.connections != nil {
+		c.server.connections.Disconnected(c.client())
+	}
+}
+
+// report takes a request that only says how the proxy's application is. It is not answered.
+func (c *conn) report(r proto.Message) bool {
+	h, ok := r.(interface {
+		GetTypeUrl() string
+		GetErrorDetail() *status.Status
+	})
+	if !ok || h.GetTypeUrl() != healthType {
+		return false
+	}
+	if c.server.connections != nil {
+		c.server.connections.Health(c.client(), h.GetErrorDetail() == nil, h.GetErrorDetail().GetMessage())
+	}
+	return true
+}
+
+// stranger gives nil if the stream may be answered, else what ends its wait for a snapshot that knows its workload.
+func (c *conn) stranger() <-chan time.Time {
+	if known := c.server.known; known == nil || c.session.ofObjects() || known(c.session.snapshot, c.proxy) {
+		return nil
+	}
+	return time.After(workloadWait)
+}
+
+// recognized tells whether the newest snapshot knows the workload. Nothing was sent yet, so the snapshots before it need not be looked at.
+func (c *conn) recognized() bool {
+	p := c.take()
+	if p == nil {
+		return false
+	}
+	c.session.snapshot = p.snapshot
+	return c.server.known(p.snapshot, c.proxy)
+}
