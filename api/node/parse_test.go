@@ -77,6 +77,7 @@ func TestParse(t *testing.T) {
 		{"NONE", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"NONE"}}`, func(p *Proxy) bool { return p.Interception == None }},
 		{"unknown interception", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"x"}}`, func(p *Proxy) bool { return p.Interception == Redirect }},
 		{"proxy config without tracing", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{}}}`, func(p *Proxy) bool { return p.ProxyConfig && p.TracingSampling == "" }},
+		{"registers", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"AUTO_REGISTER_GROUP":"reviews","PROXY_CONFIG":{"readinessProbe":{"httpGet":{"port":80}}}}}`, func(p *Proxy) bool { return p.RegisterGroup == "reviews" && p.ReadinessProbe }},
 		{"sampling in quotes", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"50"}}}}`, func(p *Proxy) bool { return p.TracingSampling == "50" }},
 		{"port as a number", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"HTTP_PROXY_PORT":15007}}`, func(p *Proxy) bool { return p.HTTPProxyPort == 15007 }},
 		{"envoy 1.36", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":36}}}`, func(p *Proxy) bool { return p.Capabilities == 0 }},

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"slices"
@@ -23,11 +25,12 @@ import (
 // scripts need no change, and say so in their usage.
 type discoveryFlags struct {
 	worldFlags
-	kube      kubeFlags
-	o         bootstrap.Options
-	logLevels string
-	logJSON   bool
-	unused    []string
+	kube       kubeFlags
+	o          bootstrap.Options
+	logLevels  string
+	apiClients string
+	logJSON    bool
+	unused     []string
 }
 
 func discoveryCommand(e *env, args []string) *cobra.Command {
@@ -49,6 +52,14 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		f.options(&f.o)
 		if err := f.kube.options(&f.o); err != nil {
 			return err
+		}
+		f.o.APIClients = []netip.Prefix{}
+		for _, text := range fields(f.apiClients) {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				return fmt.Errorf("--apiClients: %w", err)
+			}
+			f.o.APIClients = append(f.o.APIClients, prefix)
 		}
 		f.o.Logger, f.o.Panics, f.o.Version = logger, log.Panics, tag()
 		server, err := bootstrap.New(f.o)
@@ -95,6 +106,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&o.HTTPS, "httpsAddr", ":15017", "webhooks; listens once there is a certificate")
 	flags.StringVar(&o.Monitoring, "monitoringAddr", ":15014", "metrics, version and debug")
 	flags.StringVar(&o.AddressFile, "addressFile", "", "file to write the bound addresses to, as JSON, once the server is ready")
+
+	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128", "addresses, as CIDRs, of those who may read the objects of configuration over xDS (MCP); empty for nobody")
 
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
 

@@ -71,31 +71,26 @@ func TestRules(t *testing.T) {
 		maps.Copy(all, more)
 		return all
 	}
-	namespaced := func(suffix, mesh string) map[string]string {
-		return map[string]string{
-			"configmaps " + mesh:         read,
-			"secrets":                    read,
-			"leases.coordination.k8s.io": "create",
-			"leases.coordination.k8s.io istio-workloadentry-cleanup" + suffix: "get update",
-		}
+	writes := with(map[string]string{entries: "create delete get list patch watch", status: "patch"})
+	reads := func(mesh string) map[string]string {
+		return map[string]string{"configmaps " + mesh: read, "secrets": read}
 	}
+	leads := func(mesh, lease string) map[string]string {
+		all := reads(mesh)
+		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+lease] = "create", "get update"
+		return all
+	}
+	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
 	}{
-		{"defaults", "", "", with(map[string]string{entries: "create delete get list patch update watch", status: "patch update"}), namespaced("", "istio")},
-		{
-			"revision, shared mesh configuration", "revision=canary,env.SHARED_MESH_CONFIG=shared", "-canary",
-			with(map[string]string{entries: "create delete get list patch update watch", status: "patch update"}), namespaced("-canary", "istio-canary,shared"),
-		},
-		{
-			"no registration", "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION=false", "",
-			with(map[string]string{status: "patch update"}), namespaced("", "istio"),
-		},
-		{
-			"no registration and no health", "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION=false,env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS=false", "",
-			cluster, namespaced("", "istio"),
-		},
+		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup")},
+		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary")},
+		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup")},
+		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup")},
+		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup")},
+		{"no registration", registration + "=false", "", cluster, reads("istio")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", c.set)

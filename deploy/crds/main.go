@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,15 +19,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: crds DIR")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(context.Background(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "crds:", err)
 		os.Exit(1)
 	}
 }
 
 // run writes the files of the pinned module to dir, and removes those of kinds that it no longer has.
-func run(dir string) error {
-	source, version, err := module()
+func run(ctx context.Context, dir string) error {
+	source, version, err := module(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,8 +55,8 @@ func run(dir string) error {
 }
 
 // module gives the definitions of the istio.io/api module that go.mod pins, and its version.
-func module() (text []byte, version string, err error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "istio.io/api").Output()
+func module(ctx context.Context) (text []byte, version string, err error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "istio.io/api").Output()
 	if err != nil {
 		return nil, "", fmt.Errorf("find the module istio.io/api: %w", err)
 	}

@@ -16,7 +16,7 @@ const chart = "../../charts/base/files/crds"
 
 // What is committed is what the generator makes of the module that go.mod pins.
 func TestChartIsUpToDate(t *testing.T) {
-	source, version, err := module()
+	source, version, err := module(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestChartIsUpToDate(t *testing.T) {
 
 // Nothing is lost but prose: read as Kubernetes reads them, the definitions are equal once the originals have no descriptions.
 func TestOnlyProseIsLeftOut(t *testing.T) {
-	source, version, err := module()
+	source, version, err := module(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -300,3 +300,30 @@ func TestForeign(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// The most specific host that the mesh configuration names decides, and what holds without it gives way to it.
+func TestClusterLocal(t *testing.T) {
+	for settings, want := range map[string]string{
+		"": "kubernetes.default dns.kube-system",
+		"[{settings: {clusterLocal: true}, hosts: ['*.a.svc.cluster.local']}, {settings: {clusterLocal: false}, hosts: [web.a.svc.cluster.local]}]": "kubernetes.default dns.kube-system api.a",
+		"[{settings: {clusterLocal: false}, hosts: [web.a.svc.cluster.local]}, {settings: {clusterLocal: true}, hosts: ['*.a.svc.cluster.local']}]": "kubernetes.default dns.kube-system api.a",
+		"[{settings: {clusterLocal: true}, hosts: ['*']}, {settings: {clusterLocal: false}, hosts: ['*.kube-system.svc.cluster.local']}]":           "kubernetes.default web.a api.a",
+		"[{settings: {clusterLocal: false}, hosts: ['*']}]": "kubernetes.default dns.kube-system",
+		"[{hosts: [kubernetes.default.svc.cluster.local]}]": "dns.kube-system",
+	} {
+		m, found := mesh.ParseOver(mesh.Default(), "mesh", []byte("serviceSettings: "+settings))
+		if m == nil || len(found) > 0 {
+			t.Fatal(found)
+		}
+		x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m}).Commit(time.Time{}), nil)
+		var got []string
+		for _, host := range []string{"kubernetes.default", "dns.kube-system", "web.a", "api.a"} {
+			if x.ClusterLocal(host + ".svc.cluster.local") {
+				got = append(got, host)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", settings, got, want)
+		}
+	}
+}

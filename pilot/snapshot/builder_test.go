@@ -204,6 +204,32 @@ func TestEqualObject(t *testing.T) {
 	}
 }
 
+// TestObjectsThatNobodyTranslates: what only registries read is kept for those who ask for objects, and changes nothing for proxies; what is of a remote
+// cluster is not this server's to hand on.
+func TestObjectsThatNobodyTranslates(t *testing.T) {
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+	key := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "a", Name: "x"}
+	group := func(k kinds.Key, address string) kinds.Change {
+		return change(&kinds.Object{Key: k, Spec: &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{Address: address}}})
+	}
+	first := b.Commit(time.Time{})
+	b.Apply([]kinds.Change{group(key, "10.0.0.1")})
+	s := b.Commit(time.Time{})
+	if s.Object(key) == nil || first.Object(key) != nil || s.Delta.Full || !s.Delta.Objects || len(s.Delta.Triggers) != 0 {
+		t.Errorf("%v, %+v", s.Object(key), s.Delta)
+	}
+	remote := key
+	remote.Cluster = "other"
+	b.Apply([]kinds.Change{group(key, "10.0.0.1"), group(remote, "10.0.0.2"), {Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "x"}}})
+	if same := b.Commit(time.Time{}); same.Object(key) != s.Object(key) || same.Delta.Objects || same.Delta.Full {
+		t.Errorf("nothing changed: %+v", same.Delta)
+	}
+	b.Apply([]kinds.Change{{Key: key}})
+	if gone := b.Commit(time.Time{}); gone.Object(key) != nil || !gone.Delta.Objects || gone.Delta.Full || s.Object(key) == nil {
+		t.Errorf("gone: %+v", gone.Delta)
+	}
+}
+
 func TestMesh(t *testing.T) {
 	m := mesh.Default()
 	b := snapshot.NewBuilder(snapshot.Options{Mesh: m})

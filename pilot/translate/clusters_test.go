@@ -197,3 +197,26 @@ func facts(t *testing.T, head string, c config) []string {
 	}
 	return out
 }
+
+// A service that is headless in one cluster alone has a listener for each address for the proxies there: a new endpoint concerns them, though not the others.
+func TestHeadlessInOneCluster(t *testing.T) {
+	service := func(ip string) []kinds.Change {
+		return objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: half, namespace: a}, spec: {clusterIP: "+ip+", ports: [{name: tcp, port: 93}]}}"))
+	}
+	slice := func(addresses string) []kinds.Change {
+		return of("remote", objects(t, "slice.yaml", []byte("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: half-x, namespace: a, labels: {kubernetes.io/service-name: half}}, "+
+			"addressType: IPv4, ports: [{name: tcp, port: 93}], endpoints: [{addresses: ["+addresses+"]}]}")))
+	}
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
+	w.apply(slices.Concat(service("10.64.0.9"), of("remote", service("None")), slice("10.2.0.7"))...)
+	s := w.apply(slice("10.2.0.7, 10.2.0.8")...)
+	if !s.Delta.Full || s.Delta.Triggers["headlessendpoint"] != 1 {
+		t.Errorf("the delta does not tell the proxies of that cluster: %+v", s.Delta)
+	}
+	for name, want := range map[string]string{"own": "10.64.0.9_93", "remote": "10.2.0.7_93 10.2.0.8_93"} {
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(sent(t, tr, s, twoClusters()[name])["lds"])), func(n string) bool { return strings.HasPrefix(n, "virtual") })
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s listens on %s, want %s", name, got, want)
+		}
+	}
+}

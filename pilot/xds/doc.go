@@ -14,4 +14,7 @@
 //
 // A pass is what one snapshot makes a stream send: types in their order, then what is to be removed. A stream finishes its pass before it takes the
 // newest snapshot, so the order on the wire always belongs to one state of the world, and a slow stream skips the states in between.
+//
+// A client whose node says GENERATOR=api is sent objects of configuration instead of a proxy's: every type is answered, as a whole, and only peers that
+// Options names are served (objects.go).
 package xds

@@ -67,7 +67,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* Whether the server may not do what env switches: "off" only where the value of that variable is false. */}}
-{{- define "istiod.off" -}}
-{{- if eq (toString (get (.values.env | default dict) .name)) "false" }}off{{ end }}
+{{- /* "on" unless env has that variable as false: what is switched off needs no rights. */}}
+{{- define "istiod.on" -}}
+{{- if ne (toString (get (.values.env | default dict) .name)) "false" }}on{{ end }}
 {{- end }}

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 // runByHand does what a kubelet would with the pod of a release: it runs the container's command in the container's environment, with the rights of the pod's
 // ServiceAccount, on ports that are free; and then the container of `helm test`.
-func (w *world) runByHand(t *testing.T, ctx context.Context, h charts.Helm, release, revision string) {
+func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, release, revision string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	binary, err := program()
@@ -117,7 +117,7 @@ func (w *world) runByHand(t *testing.T, ctx context.Context, h charts.Helm, rele
 		}
 	}
 
-	test := hook(t, ctx, h, release).Spec.Containers[0]
+	test := hook(ctx, t, h, release).Spec.Containers[0]
 	service := name + "." + namespace + ".svc:15014"
 	if !slices.Contains(test.Args, service) {
 		t.Fatalf("helm test asks %v, not %s", test.Args, service)
@@ -168,7 +168,7 @@ func environment(t *testing.T, c corev1.Container, pod, account string) []string
 }
 
 // hook gives the pod that `helm test` would start.
-func hook(t *testing.T, ctx context.Context, h charts.Helm, release string) *corev1.Pod {
+func hook(ctx context.Context, t *testing.T, h charts.Helm, release string) *corev1.Pod {
 	t.Helper()
 	out, err := h.Run(ctx, "get", "hooks", release, "-n", namespace)
 	if err != nil {

@@ -57,14 +57,14 @@ func TestCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range w.helms {
-		if !t.Run(h.Name, func(t *testing.T) { w.lifecycle(t, ctx, h) }) {
+		if !t.Run(h.Name, func(t *testing.T) { w.lifecycle(ctx, t, h) }) {
 			return // what it left would be in the way of the next
 		}
 	}
 }
 
 // lifecycle is install, use, upgrade and uninstall. The second Helm finds the custom resources that the first one has left.
-func (w *world) lifecycle(t *testing.T, ctx context.Context, h charts.Helm) {
+func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	run := func(args ...string) string {
 		t.Helper()
 		out, err := h.Run(ctx, append(args, "-n", namespace)...)
@@ -84,14 +84,14 @@ func (w *world) lifecycle(t *testing.T, ctx context.Context, h charts.Helm) {
 		t.Errorf("notes before the custom resources are there: %s", out)
 	}
 	run("install", "base", w.base, "--create-namespace")
-	w.conform(t, ctx, h)
+	w.conform(ctx, t, h)
 	if out := run("install", "istiod", w.istiod, "--set", "autoscaleMin=2"); strings.Contains(out, "To look at") {
 		t.Errorf("notes find something wrong: %s", out)
 	}
-	w.rights(t, ctx)
-	w.runByHand(t, ctx, h, "istiod", "")
+	w.rights(ctx, t)
+	w.runByHand(ctx, t, h, "istiod", "")
 	run("install", "canary", w.istiod, "--set", "revision=canary,env.SHARED_MESH_CONFIG=istio,global.logAsJson=true,resources.limits.memory=1Gi")
-	w.runByHand(t, ctx, h, "canary", "canary")
+	w.runByHand(ctx, t, h, "canary", "canary")
 
 	run("upgrade", "istiod", w.istiod, "--set", "autoscaleEnabled=false,replicaCount=3,meshConfig.accessLogFile=/dev/stdout,podDisruptionBudget.minAvailable=1,env.CLUSTER_ID=mine")
 	d, err := w.Client().AppsV1().Deployments(namespace).Get(ctx, "istiod", metav1.GetOptions{})
@@ -132,11 +132,11 @@ func (w *world) lifecycle(t *testing.T, ctx context.Context, h charts.Helm) {
 	if _, err := w.Dynamic().Resource(virtualServices).Namespace("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of the user's: %v", err)
 	}
-	w.nothingElseIsLeft(t, ctx)
+	w.nothingElseIsLeft(ctx, t)
 }
 
 // nothingElseIsLeft looks for what a chart had made besides custom resources.
-func (w *world) nothingElseIsLeft(t *testing.T, ctx context.Context) {
+func (w *world) nothingElseIsLeft(ctx context.Context, t *testing.T) {
 	t.Helper()
 	of := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=istio"}
 	var names []string
@@ -170,7 +170,7 @@ func (w *world) nothingElseIsLeft(t *testing.T, ctx context.Context) {
 }
 
 // conform has kubeconform hold every manifest of the charts, for all the values of the goldens, against the schemas of this API server.
-func (w *world) conform(t *testing.T, ctx context.Context, h charts.Helm) {
+func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 	dir := t.TempDir()
 	published := func() bool { // custom resources are, a moment after they are made
 		_, err := os.Stat(filepath.Join(dir, "networking.istio.io_v1_virtualservice.json"))
@@ -233,7 +233,7 @@ func (w *world) conform(t *testing.T, ctx context.Context, h charts.Helm) {
 }
 
 // rights asks the API server itself what the ServiceAccount of the chart may do, by doing it.
-func (w *world) rights(t *testing.T, ctx context.Context) {
+func (w *world) rights(ctx context.Context, t *testing.T) {
 	access, err := w.ServiceAccount(ctx, namespace, "istiod")
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +260,7 @@ func (w *world) rights(t *testing.T, ctx context.Context) {
 		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "networking.istio.io", Resource: "workloadentries", Subresource: "status", Namespace: "default"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: namespace}},
 		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-workloadentry-cleanup"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "networking.istio.io", Resource: "workloadentries", Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "another"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets"}},

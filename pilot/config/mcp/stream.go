@@ -148,12 +148,12 @@ func (s *Source) take(st *stream, r *discoveryv3.DiscoveryResponse) error {
 	}
 	w.answered = true
 	reply.VersionInfo = w.version
-	s.hand(changes)
 	if s.whole() {
 		s.trouble = nil
 		s.metrics.connected.Set(1)
 	}
 	s.report()
+	s.hand(changes)
 	return st.send(reply)
 }
 
