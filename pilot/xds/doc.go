@@ -12,6 +12,9 @@
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.
 //   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are a pure core.
 //
+// Two hooks stand before a stream's first answer: Options.Connections may take its time, or refuse the stream, and Options.Known makes it wait a little for news of its
+// workload. Neither holds up other streams, and the session knows of neither.
+//
 // A pass is what one snapshot makes a stream send: types in their order, then what is to be removed. A stream finishes its pass before it takes the
 // newest snapshot, so the order on the wire always belongs to one state of the world, and a slow stream skips the states in between.
 //

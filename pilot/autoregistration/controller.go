@@ -1,0 +1,290 @@
+package autoregistration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// Options of a Controller. Store, Instance, Object and Objects are needed.
+type Options struct {
+	Store    Store
+	Instance string // the name of this replica: the pod's
+
+	// The configuration in force: groups and entries. Each may be called from any goroutine.
+	Object  func(kinds.Key) *kinds.Object
+	Objects func() []*kinds.Object
+
+	Grace    time.Duration // from the end of a proxy's last stream to the end of its entry; 0: 10 s
+	NoHealth bool          // what proxies report of their health is not written
+
+	// AllowUnauthenticated lets proxies register that did not prove who they are: whoever reaches the port may then receive traffic meant for any group. Peers on
+	// the loopback interface may in any case.
+	AllowUnauthenticated bool
+
+	// Of the sweep.
+	OrphanAge time.Duration              // an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
+	Gone      func(instance string) bool // that instance does not run any more; nil: nobody knows
+
+	Wait    time.Duration // a stream waits as long for its entry to be written; 0: 5 s
+	Entries int           // of this instance at most; 0: 20000
+	Workers int           // writes at a time; 0: 8
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Controller registers the proxies of one instance. It is an xds.Connections.
+type Controller struct {
+	o       Options
+	metrics *metrics
+
+	mu      sync.Mutex
+	entries map[types.NamespacedName]*held
+	streams map[string]types.NamespacedName                            // by the stream's id
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil unless Run runs
+}
+
+// held is an entry that this instance has to do with: a proxy is connected, or has been until lately.
+type held struct {
+	client  xds.Client // the newest stream
+	streams int
+	since   time.Time // when the newest stream connected, or the last one ended
+	claimed bool      // the entry says so of the newest stream
+	waiting []chan error
+	health  *Condition // the newest report
+	wrote   time.Time  // the last one written
+}
+
+var _ xds.Connections = (*Controller)(nil)
+
+// Bounds that nobody has a reason to tune.
+const (
+	healthPace  = time.Second      // between two writes of one entry's health
+	requestTime = 10 * time.Second // for all requests of one step
+	drainTime   = 2 * time.Second  // after Run's context has ended, for the entries of streams that ended before
+	retryFirst  = 50 * time.Millisecond
+	retryMost   = 30 * time.Second
+)
+
+// New makes a Controller. Streams wait until Run runs.
+func New(o Options) *Controller {
+	o.Grace, o.Wait = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Wait, 5*time.Second)
+	o.Entries, o.Workers = cmp.Or(o.Entries, 20000), cmp.Or(o.Workers, 8)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Controller{o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{}}
+}
+
+// Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written. An API server that does not answer keeps no proxy away
+// whose entry is known.
+func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
+	p := client.Proxy
+	if p.RegisterGroup == "" {
+		return nil
+	}
+	group, err := c.admit(client)
+	if err != nil {
+		c.metrics.errors.Inc()
+		return err
+	}
+	key := keyOf(p)
+	written, err := c.join(key, client)
+	if err != nil {
+		c.metrics.errors.Inc()
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Wait)
+	defer cancel()
+	select {
+	case err = <-written:
+	case <-ctx.Done():
+		err = status.Errorf(codes.Unavailable, "the WorkloadEntry %s was not written in time", key)
+		if o := c.o.Object(objectKey(key)); o != nil && o.Annotations[annotationGroup] == group.Name {
+			c.o.Logger.Warn("a proxy goes on with the entry that it had: it was not written in time", "conn", client.ID, "ns", key.Namespace, "name", key.Name)
+			err = nil
+		}
+	}
+	if err != nil {
+		c.part(client.ID)
+	}
+	return err
+}
+
+// Disconnected implements xds.Connections.
+func (c *Controller) Disconnected(client xds.Client) { c.part(client.ID) }
+
+// Health implements xds.Connections. Of several reports that come before the first can be written, the newest counts.
+func (c *Controller) Health(client xds.Client, healthy bool, message string) {
+	if c.o.NoHealth {
+		return
+	}
+	if healthy {
+		message = ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, ok := c.streams[client.ID]
+	if !ok {
+		return
+	}
+	c.entries[key].health = &Condition{Healthy: healthy, Message: shorten(message), Probed: time.Now()}
+	c.add(key)
+}
+
+// shorten gives a copy that fits into a status.
+func shorten(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	for s = s[:maxMessage]; s != "" && s[len(s)-1]&0xc0 == 0x80; s = s[:len(s)-1] { // not within a character
+	}
+	return string([]byte(s[:max(0, len(s)-1)]))
+}
+
+// join counts a stream and gives where its entry's having been written will be told.
+func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan error, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.entries[key]
+	if h == nil {
+		if len(c.entries) >= c.o.Entries {
+			return nil, status.Errorf(codes.ResourceExhausted, "this instance holds %d registered workloads and takes no more", len(c.entries))
+		}
+		h = &held{}
+		c.entries[key] = h
+	}
+	written := make(chan error, 1)
+	h.client, h.since, h.claimed, h.waiting = client, time.Now(), false, append(h.waiting, written)
+	h.streams++
+	c.streams[client.ID] = key
+	if c.queue != nil {
+		c.queue.Forget(key) // somebody waits: what failed before is tried again soon
+	}
+	c.add(key)
+	return written, nil
+}
+
+func (c *Controller) part(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, ok := c.streams[id]
+	if !ok {
+		return
+	}
+	delete(c.streams, id)
+	h := c.entries[key]
+	if h.streams--; h.streams == 0 {
+		h.since, h.health = time.Now(), nil
+	}
+	c.add(key)
+}
+
+// add has a worker look at an entry. Called with the lock.
+func (c *Controller) add(key types.NamespacedName) {
+	if c.queue != nil {
+		c.queue.Add(key)
+	}
+}
+
+// Run writes entries until ctx ends, and then those whose streams have ended before.
+func (c *Controller) Run(ctx context.Context) error {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMost))
+	c.mu.Lock()
+	c.queue = queue
+	for key := range c.entries {
+		queue.Add(key)
+	}
+	c.mu.Unlock()
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var running sync.WaitGroup
+	for range c.o.Workers {
+		running.Add(1)
+		safe.Go(c.o.Logger, "autoregistration", func() {
+			defer running.Done()
+			for c.next(inner, queue) {
+			}
+		})
+	}
+	c.watch(ctx)
+	queue.ShutDown()
+	timer := time.AfterFunc(drainTime, cancel)
+	defer timer.Stop()
+	running.Wait()
+	c.mu.Lock()
+	c.queue = nil
+	c.mu.Unlock()
+	return nil
+}
+
+// watch looks whether the entries of connected proxies are still there and say so, until ctx ends.
+func (c *Controller) watch(ctx context.Context) {
+	tick := time.NewTicker(max(c.o.Grace/2, 100*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		var connected []types.NamespacedName
+		for key, h := range c.entries {
+			if h.streams > 0 && h.claimed {
+				connected = append(connected, key)
+			}
+		}
+		queue := c.queue
+		c.mu.Unlock()
+		for _, key := range connected {
+			if o := c.o.Object(objectKey(key)); o == nil || o.Annotations[annotationDisconnected] != "" {
+				queue.Add(key)
+			}
+		}
+	}
+}
+
+// next does the next step of the queue. false: there will be none.
+func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.NamespacedName]) bool {
+	key, end := queue.Get()
+	if end {
+		return false
+	}
+	defer queue.Done(key)
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	again, err := time.Duration(0), errors.New("internal error")
+	safe.Run(c.o.Logger, "autoregistration step", func() { again, err = c.step(ctx, key) })
+	switch {
+	case err == nil:
+		queue.Forget(key)
+		if again > 0 {
+			queue.AddAfter(key, again)
+		}
+	case errors.Is(err, ErrConflict):
+		queue.AddRateLimited(key) // it is read anew
+	default:
+		c.metrics.errors.Inc()
+		level := slog.LevelWarn
+		if queue.NumRequeues(key) > 0 {
+			level = slog.LevelDebug // it was told
+		}
+		c.o.Logger.Log(ctx, level, "an entry is not written yet", "ns", key.Namespace, "name", key.Name, "err", err)
+		queue.AddRateLimited(key)
+	}
+	return true
+}

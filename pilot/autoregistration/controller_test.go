@@ -1,0 +1,436 @@
+package autoregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "istiod-a")
+		a.connect(stream("1", func(c *xds.Client) { c.Proxy.ReadinessProbe = true }))
+		got := w.object(objectKey(vm()))
+		labels := map[string]string{"app": "nodeapp", "extra": "x", "version": "v1", "shared": "group", "tier": "t"}
+		want := &kinds.Object{
+			Key: objectKey(vm()), UID: "1", Created: time.Now(), Labels: labels,
+			Annotations: map[string]string{
+				annotationGroup: "reviews", annotationController: "istiod-a", annotationConnected: stamp(time.Now()), annotationHealth: "true", "note": "hello",
+			},
+			Spec: &networkingv1.WorkloadEntry{
+				Address: "10.9.0.1", Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Weight: 3, Network: "net-1", Locality: "r/z", Labels: labels,
+			},
+		}
+		if d := cmp.Diff(want, got, protocmp.Transform(), cmp.Comparer(func(a, b *kinds.Kind) bool { return a == b })); d != "" {
+			t.Errorf("want -, got +:\n%s", d)
+		}
+		a.metrics("success=1")
+		// Of what the proxy does not say, the template's counts.
+		a.connect(stream("2", func(c *xds.Client) { c.Proxy.Network, c.Proxy.Locality = "", [3]string{} }))
+		spec := w.object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: "reviews-10.9.0.1"}).Spec.(*networkingv1.WorkloadEntry)
+		if spec.GetNetwork() != "template-net" || spec.GetLocality() != "r1/z1/s1" {
+			t.Errorf("network %q, locality %q", spec.GetNetwork(), spec.GetLocality())
+		}
+		a.stop()
+	})
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("g", 230)
+	for _, x := range []struct{ group, ip, network, want string }{
+		{"g", "10.0.0.1", "", "g-10.0.0.1"},
+		{"g", "10.0.0.1", "net", "g-10.0.0.1-net"},
+		{"g", "fd00::5", "", "g-fd00--5"},
+		{"g", "fd00::", "", "g-fd00"},
+		{"g", "fd00::", "n.-x", "g-fd00---n.x"},
+		{"g", "10.0.0.1", "Net_X/y.", "g-10.0.0.1-net-x-y"},
+		{long, "10.0.0.1", "network-1", ""},
+		{long, "10.0.0.1", "network-2", ""},
+	} {
+		p := &node.Proxy{RegisterGroup: x.group, IPs: []string{x.ip}, Network: x.network, Namespace: "vm"}
+		got := keyOf(p).Name
+		if x.want != "" && got != x.want || len(got) > maxName || checkProxy(&node.Proxy{RegisterGroup: got, Namespace: "vm", IPs: p.IPs}) != nil {
+			t.Errorf("%s %s %s: %q of %d bytes, want %q", x.group, x.ip, x.network, got, len(got), x.want)
+		}
+	}
+	one, two := &node.Proxy{RegisterGroup: long, IPs: []string{"10.0.0.1"}, Network: "network-1"}, &node.Proxy{RegisterGroup: long, IPs: []string{"10.0.0.1"}, Network: "network-2"}
+	if keyOf(one) == keyOf(two) {
+		t.Error("two proxies share a name")
+	}
+}
+
+func TestDisconnectAndGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a")
+		a.connect(stream("1"))
+		w.want(t, "a connected")
+		time.Sleep(time.Hour)
+		w.want(t, "a connected")
+		a.Disconnected(stream("1"))
+		w.want(t, "a disconnected")
+		time.Sleep(9 * time.Second)
+		w.want(t, "a disconnected")
+		a.connect(stream("2")) // it came back
+		time.Sleep(time.Hour)
+		w.want(t, "a connected")
+		a.connect(stream("3")) // two streams of one proxy
+		a.Disconnected(stream("2"))
+		time.Sleep(time.Hour)
+		w.want(t, "a connected")
+		a.Disconnected(stream("3"))
+		time.Sleep(10*time.Second - time.Millisecond)
+		w.want(t, "a disconnected")
+		time.Sleep(time.Millisecond)
+		w.want(t, "none")
+		a.metrics("deletes=1 success=1 unregister=2 updates=2")
+		if a.known() != 0 {
+			t.Errorf("%d streams and entries are still known", a.known())
+		}
+		a.stop()
+	})
+}
+
+func TestTwoReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a, b := w.start(t, "a"), w.start(t, "b")
+		a.connect(stream("1"))
+		a.Disconnected(stream("1"))
+		time.Sleep(5 * time.Second)
+		b.connect(stream("1"))
+		time.Sleep(time.Hour)
+		w.want(t, "b connected")
+		// The new stream comes before the old one ends.
+		a.connect(stream("2"))
+		b.Disconnected(stream("1"))
+		time.Sleep(time.Hour)
+		w.want(t, "a connected")
+		// The newer of two streams ends: the other one is still there.
+		b.connect(stream("2"))
+		w.want(t, "b connected")
+		b.Disconnected(stream("2"))
+		time.Sleep(time.Hour)
+		w.want(t, "a connected")
+		a.Disconnected(stream("2"))
+		time.Sleep(10 * time.Second)
+		w.want(t, "none")
+		a.stop()
+		b.stop()
+	})
+}
+
+func TestHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a")
+		c := stream("1")
+		a.connect(c)
+		a.Health(c, true, "ignored")
+		w.want(t, "a connected healthy=true")
+		began := time.Now()
+		time.Sleep(time.Minute)
+		a.Health(c, false, strings.Repeat("é", 3000))
+		w.want(t, "a connected healthy=false")
+		e, err := w.Memory.Get(t.Context(), vm())
+		if err != nil || len(e.Health.Message) > maxMessage || !strings.HasPrefix(e.Health.Message, "éé") || strings.ToValidUTF8(e.Health.Message, "?") != e.Health.Message {
+			t.Errorf("message %q, %v", e.Health.Message, err)
+		}
+		turned := time.Now()
+		time.Sleep(time.Minute)
+		a.Health(c, false, "no database")
+		synctest.Wait()
+		e, _ = w.Memory.Get(t.Context(), vm())
+		if d := cmp.Diff(&Condition{Healthy: false, Message: "no database", Probed: time.Now(), Changed: turned}, e.Health); d != "" {
+			t.Error(d)
+		}
+		if !turned.After(began) {
+			t.Error("no time has passed")
+		}
+		// What says nothing new is not written, and a flapping application is written once a second.
+		calls := w.count(&w.calls)
+		a.Health(c, false, "no database")
+		synctest.Wait()
+		if w.count(&w.calls) != calls+1 {
+			t.Errorf("%d calls for nothing new, want one read", w.count(&w.calls)-calls)
+		}
+		batches := w.count(&w.batches)
+		for i := range 100 {
+			a.Health(c, i%2 == 0, fmt.Sprint(i))
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := w.count(&w.batches) - batches; n < 2 || n > 4 {
+			t.Errorf("%d writes in 3 s", n)
+		}
+		e, _ = w.Memory.Get(t.Context(), vm())
+		if e.Health.Message != "99" {
+			t.Errorf("the last written is %+v", e.Health)
+		}
+		// The report of a proxy that comes back after its entry has gone is written into the new one.
+		a.Disconnected(c)
+		time.Sleep(time.Minute)
+		w.want(t, "none")
+		a.connect(c)
+		w.want(t, "a connected")
+		a.Health(c, true, "")
+		w.want(t, "a connected healthy=true")
+		a.Health(stream("unknown"), false, "") // a stream that registered nothing
+		w.want(t, "a connected healthy=true")
+		a.stop()
+
+		b := w.start(t, "b", func(o *Options) { o.NoHealth = true })
+		b.connect(stream("2"))
+		b.Health(stream("2"), false, "x")
+		w.want(t, "b connected healthy=true")
+		b.stop()
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	for _, x := range []struct {
+		name string
+		edit func(*xds.Client)
+		code codes.Code
+		text string
+	}{
+		{"no group", func(c *xds.Client) { c.Proxy.RegisterGroup = "none" }, codes.FailedPrecondition, "no WorkloadGroup vm/none"},
+		{"no identity", func(c *xds.Client) { c.Identity = "" }, codes.PermissionDenied, "secure port"},
+		{"another namespace", func(c *xds.Client) { c.Identity = "spiffe://cluster.local/ns/other/sa/reviews-sa" }, codes.PermissionDenied, "may not register"},
+		{"another account", func(c *xds.Client) { c.Identity = "spiffe://cluster.local/ns/vm/sa/other" }, codes.PermissionDenied, "reviews-sa"},
+		{"no workload's identity", func(c *xds.Client) { c.Identity = "spiffe://cluster.local/ns/vm" }, codes.PermissionDenied, "may not register"},
+		{"no address", func(c *xds.Client) { c.Proxy.IPs = nil }, codes.InvalidArgument, "no address"},
+		{"group's name", func(c *xds.Client) { c.Proxy.RegisterGroup = "a/b" }, codes.InvalidArgument, "AUTO_REGISTER_GROUP"},
+		{"namespace's name", func(c *xds.Client) { c.Proxy.Namespace = "" }, codes.InvalidArgument, "NAMESPACE"},
+		{"label's key", func(c *xds.Client) { c.Proxy.Labels["a b"] = "c" }, codes.InvalidArgument, `"a b"`},
+		{"label's value", func(c *xds.Client) { c.Proxy.Labels["a"] = strings.Repeat("c", 64) }, codes.InvalidArgument, `"a"`},
+		{"labels", func(c *xds.Client) {
+			for i := range 100 {
+				c.Proxy.Labels[fmt.Sprint("l", i)] = ""
+			}
+		}, codes.InvalidArgument, "102 labels"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(reviews())
+				a := w.start(t, "a")
+				err := a.Connected(t.Context(), stream("1", x.edit))
+				if status.Code(err) != x.code || !strings.Contains(err.Error(), x.text) {
+					t.Errorf("refused with %v", err)
+				}
+				a.metrics("errors=1")
+				if w.count(&w.calls) != 0 || a.known() != 0 {
+					t.Errorf("%d calls, %d entries", w.count(&w.calls), a.known())
+				}
+				a.stop()
+			})
+		})
+	}
+}
+
+func TestWhoNeedsNoIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a", func(o *Options) { o.AllowUnauthenticated = true })
+		a.connect(stream("1", func(c *xds.Client) { c.Identity = "" }))
+		b := w.start(t, "b")
+		b.connect(stream("1", func(c *xds.Client) { c.Identity, c.Address = "", "[::ffff:127.0.0.1]:80" }))
+		b.connect(stream("2", func(c *xds.Client) { c.Identity, c.Proxy.RegisterGroup = "", "" })) // it does not register
+		a.stop()
+		b.stop()
+	})
+}
+
+func TestAnEntryWrittenByHandIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		if err := w.Memory.Create(t.Context(), &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{Address: "1.2.3.4"}}); err != nil {
+			t.Fatal(err)
+		}
+		a := w.start(t, "a")
+		if err := a.Connected(t.Context(), stream("1")); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("refused with %v", err)
+		}
+		time.Sleep(time.Hour)
+		if e, err := w.Memory.Get(t.Context(), vm()); err != nil || e.Version != "1" {
+			t.Errorf("the entry is %v, %v", e, err)
+		}
+		if a.known() != 0 {
+			t.Error("it is still known")
+		}
+		a.stop()
+	})
+}
+
+func TestManyEntriesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a", func(o *Options) { o.Entries = 1 })
+		a.connect(stream("1"))
+		other := stream("2", func(c *xds.Client) { c.Proxy.IPs = []string{"10.9.0.9"} })
+		if err := a.Connected(t.Context(), other); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("refused with %v", err)
+		}
+		a.connect(stream("3")) // the same workload
+		a.stop()
+	})
+}
+
+func TestTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a")
+		outage := errors.New("connection refused")
+		w.failing(func(string) error { return outage })
+		began := time.Now()
+		if err := a.Connected(t.Context(), stream("1")); status.Code(err) != codes.Unavailable || time.Since(began) != 5*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		// It is over before the proxy gives up.
+		go func() {
+			time.Sleep(2 * time.Second)
+			w.failing(nil)
+		}()
+		a.connect(stream("2"))
+		w.want(t, "a connected")
+		// A proxy whose entry is known is served through the outage, and what is to be written is written when it is over.
+		a.Disconnected(stream("2"))
+		w.want(t, "a disconnected")
+		w.failing(func(string) error { return outage })
+		a.connect(stream("3"))
+		a.Health(stream("3"), false, "sick")
+		w.want(t, "a disconnected")
+		time.Sleep(time.Minute)
+		w.failing(nil)
+		time.Sleep(time.Minute)
+		w.want(t, "a connected healthy=false")
+		// Conflicts are read anew, and none is an error.
+		n := 0
+		w.failing(func(what string) error {
+			if n++; what != "get" && n < 10 {
+				return ErrConflict
+			}
+			return nil
+		})
+		errs := a.failures()
+		a.Disconnected(stream("3"))
+		time.Sleep(10 * time.Second)
+		w.failing(nil)
+		time.Sleep(20 * time.Second)
+		w.want(t, "none")
+		if got := a.failures(); got != errs {
+			t.Errorf("%v conflicts count as errors", got-errs)
+		}
+		// A refusal is told at once and not tried again.
+		w.failing(func(what string) error {
+			if what == "create" {
+				return fmt.Errorf("%w: field is wrong", ErrRefused)
+			}
+			return nil
+		})
+		began = time.Now()
+		if err := a.Connected(t.Context(), stream("4")); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "field is wrong") || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		calls := w.count(&w.calls)
+		time.Sleep(time.Hour)
+		if w.count(&w.calls) > calls+2 {
+			t.Errorf("%d more calls", w.count(&w.calls)-calls)
+		}
+		// A panic costs one step.
+		w.failing(func(string) error { w.fail = nil; panic("of the store") })
+		a.connect(stream("5"))
+		a.stop()
+	})
+}
+
+func (r *replica) failures() float64 {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "auto_registration_errors_total" {
+			return f.Metric[0].GetCounter().GetValue()
+		}
+	}
+	return 0
+}
+
+func TestSomebodyDeletesTheEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a")
+		a.connect(stream("1"))
+		a.Health(stream("1"), true, "")
+		synctest.Wait()
+		e, _ := w.Memory.Get(t.Context(), vm())
+		if err := w.Memory.Delete(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		w.want(t, "a connected healthy=true")
+		// With its group it is gone for good, though its proxy stays.
+		w.take([]kinds.Change{{Key: groupKey}})
+		e, _ = w.Memory.Get(t.Context(), vm())
+		if err := w.Memory.Delete(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.want(t, "none")
+		a.Disconnected(stream("1"))
+		time.Sleep(time.Minute)
+		if a.known() != 0 {
+			t.Error("it is still known")
+		}
+		a.stop()
+	})
+}
+
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a")
+		a.connect(stream("1"))
+		a.Disconnected(stream("1")) // as a graceful stop does with every stream
+		a.stop()
+		w.want(t, "a disconnected")
+		time.Sleep(5 * time.Second)
+		again := w.start(t, "a")
+		again.connect(stream("1"))
+		time.Sleep(time.Hour)
+		w.want(t, "a connected")
+		again.metrics("updates=1")
+		again.stop()
+		early := New(Options{Store: w, Instance: "c", Object: w.object, Objects: w.list})
+		connected := make(chan error)
+		go func() { connected <- early.Connected(t.Context(), stream("1")) }() // before Run
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- early.Run(ctx) }()
+		if err := <-connected; err != nil {
+			t.Error(err)
+		}
+		w.want(t, "c connected")
+		cancel()
+		<-ended
+	})
+}

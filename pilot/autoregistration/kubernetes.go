@@ -1,0 +1,159 @@
+package autoregistration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	networkingv1 "istio.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Kubernetes is the Store of an API server. What others wrote into an object stays as it is: changes are patches.
+type Kubernetes struct {
+	client dynamic.NamespaceableResourceInterface
+}
+
+// NewKubernetes makes a Store of the API server of c.
+func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
+	client, err := dynamic.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("client of workload entries: %w", err)
+	}
+	k := kinds.WorkloadEntry
+	return &Kubernetes{client.Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural})}, nil
+}
+
+// entryStatus is what is read and written of the status: conditions of other types pass through.
+type entryStatus struct {
+	Conditions []map[string]any `json:"conditions"`
+}
+
+const conditionHealthy = "Healthy"
+
+// Get implements Store.
+func (k *Kubernetes) Get(ctx context.Context, key types.NamespacedName) (*Entry, error) {
+	u, err := k.client.Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, known(err)
+	}
+	e := &Entry{
+		NamespacedName: key, UID: string(u.GetUID()), Version: u.GetResourceVersion(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
+		Created: u.GetCreationTimestamp().Time, Spec: &networkingv1.WorkloadEntry{},
+	}
+	if e.Annotations == nil {
+		e.Annotations = map[string]string{}
+	}
+	for _, r := range u.GetOwnerReferences() {
+		if r.Kind == kinds.WorkloadGroup.Name {
+			e.Owner = Owner{r.Name, string(r.UID)}
+		}
+	}
+	conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == conditionHealthy {
+			text := func(field string) string { s, _ := m[field].(string); return s }
+			e.Health = &Condition{Healthy: text("status") == "True", Message: text("message"), Probed: readStamp(text("lastProbeTime")), Changed: readStamp(text("lastTransitionTime"))}
+		} else if ok {
+			e.conditions = append(e.conditions, m)
+		}
+	}
+	return e, nil
+}
+
+// Create implements Store.
+func (k *Kubernetes) Create(ctx context.Context, e *Entry) error {
+	b, err := protojson.Marshal(e.Spec)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", e.NamespacedName, err)
+	}
+	var spec map[string]any
+	if err := json.Unmarshal(b, &spec); err != nil {
+		return fmt.Errorf("encode %s: %w", e.NamespacedName, err)
+	}
+	kind, controller := kinds.WorkloadEntry, true
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetAPIVersion(kind.APIVersion(kind.Versions[0]))
+	u.SetKind(kind.Name)
+	u.SetNamespace(e.Namespace)
+	u.SetName(e.Name)
+	u.SetLabels(e.Labels)
+	u.SetAnnotations(e.Annotations)
+	u.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: u.GetAPIVersion(), Kind: kinds.WorkloadGroup.Name, Name: e.Owner.Name, UID: types.UID(e.Owner.UID), Controller: &controller,
+	}})
+	_, err = k.client.Namespace(e.Namespace).Create(ctx, u, metav1.CreateOptions{})
+	return known(err)
+}
+
+// Update implements Store.
+func (k *Kubernetes) Update(ctx context.Context, e *Entry) error {
+	annotations := map[string]any{}
+	for _, name := range []string{annotationController, annotationConnected, annotationDisconnected, annotationHealth} {
+		if v, ok := e.Annotations[name]; ok {
+			annotations[name] = v
+		} else if name != annotationHealth {
+			annotations[name] = nil
+		}
+	}
+	return k.patch(ctx, e, map[string]any{"metadata": map[string]any{"resourceVersion": e.Version, "uid": e.UID, "annotations": annotations}})
+}
+
+// UpdateStatus implements Store.
+func (k *Kubernetes) UpdateStatus(ctx context.Context, e *Entry) error {
+	s := entryStatus{e.conditions}
+	if h := e.Health; h != nil {
+		c := map[string]any{
+			"type": conditionHealthy, "status": "False", "lastProbeTime": h.Probed.UTC().Format(time.RFC3339Nano), "lastTransitionTime": h.Changed.UTC().Format(time.RFC3339Nano),
+		}
+		if h.Healthy {
+			c["status"] = "True"
+		}
+		if h.Message != "" {
+			c["message"] = h.Message
+		}
+		s.Conditions = append(s.Conditions[:len(s.Conditions):len(s.Conditions)], c)
+	}
+	return k.patch(ctx, e, map[string]any{"metadata": map[string]any{"resourceVersion": e.Version, "uid": e.UID}, "status": s}, "status")
+}
+
+func (k *Kubernetes) patch(ctx context.Context, e *Entry, patch map[string]any, subresource ...string) error {
+	b, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", e.NamespacedName, err)
+	}
+	_, err = k.client.Namespace(e.Namespace).Patch(ctx, e.Name, types.MergePatchType, b, metav1.PatchOptions{}, subresource...)
+	return known(err)
+}
+
+// Delete implements Store.
+func (k *Kubernetes) Delete(ctx context.Context, e *Entry) error {
+	uid := types.UID(e.UID)
+	return known(k.client.Namespace(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &e.Version}}))
+}
+
+// known gives the errors of a Store their names.
+func known(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
+}

@@ -1,0 +1,244 @@
+package autoregistration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	networkingv1 "istio.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// world is the configuration that controllers see, and a store that can fail. Its entries come from the store.
+type world struct {
+	*Memory
+	mu      sync.Mutex
+	objects map[kinds.Key]*kinds.Object
+	calls   int
+	batches int
+	fail    func(what string) error // nil: nothing fails
+}
+
+func newWorld(groups ...*kinds.Object) *world {
+	w := &world{objects: map[kinds.Key]*kinds.Object{}}
+	w.Memory = NewMemory(w.take)
+	for _, g := range groups {
+		w.objects[g.Key] = g
+	}
+	return w
+}
+
+func (w *world) take(changes []kinds.Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.batches++
+	for _, c := range changes {
+		if c.Object == nil {
+			delete(w.objects, c.Key)
+		} else {
+			w.objects[c.Key] = c.Object
+		}
+	}
+}
+
+// count reads a counter when all that was to happen now has happened.
+func (w *world) count(n *int) int {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return *n
+}
+
+func (w *world) object(k kinds.Key) *kinds.Object {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.objects[k]
+}
+
+func (w *world) list() []*kinds.Object {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*kinds.Object
+	for _, o := range w.objects {
+		out = append(out, o)
+	}
+	return out
+}
+
+func (w *world) failing(f func(string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = f
+}
+
+func (w *world) try(what string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls++
+	if w.fail != nil {
+		return w.fail(what)
+	}
+	return nil
+}
+
+func (w *world) Get(ctx context.Context, k types.NamespacedName) (*Entry, error) {
+	if err := w.try("get"); err != nil {
+		return nil, err
+	}
+	return w.Memory.Get(ctx, k)
+}
+
+func (w *world) Create(ctx context.Context, e *Entry) error {
+	if err := w.try("create"); err != nil {
+		return err
+	}
+	return w.Memory.Create(ctx, e)
+}
+
+func (w *world) Update(ctx context.Context, e *Entry) error {
+	if err := w.try("update"); err != nil {
+		return err
+	}
+	return w.Memory.Update(ctx, e)
+}
+
+func (w *world) UpdateStatus(ctx context.Context, e *Entry) error {
+	if err := w.try("status"); err != nil {
+		return err
+	}
+	return w.Memory.UpdateStatus(ctx, e)
+}
+
+func (w *world) Delete(ctx context.Context, e *Entry) error {
+	if err := w.try("delete"); err != nil {
+		return err
+	}
+	return w.Memory.Delete(ctx, e)
+}
+
+// replica is a running controller.
+type replica struct {
+	*Controller
+	t    *testing.T
+	reg  *prometheus.Registry
+	stop func()
+}
+
+func (w *world) start(t *testing.T, instance string, edit ...func(*Options)) *replica {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	o := Options{Store: w, Instance: instance, Object: w.object, Objects: w.list, Metrics: reg}
+	for _, e := range edit {
+		e(&o)
+	}
+	r := &replica{Controller: New(o), t: t, reg: reg}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.stop = func() { cancel(); <-ended }
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *replica) metrics(want string) {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		if v := f.Metric[0].GetCounter().GetValue(); v != 0 {
+			got = append(got, fmt.Sprintf("%s=%v", strings.TrimSuffix(strings.TrimPrefix(f.GetName(), "auto_registration_"), "_total"), v))
+		}
+	}
+	if s := strings.Join(got, " "); s != want {
+		r.t.Errorf("metrics are %q, want %q", s, want)
+	}
+}
+
+var groupKey = kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}
+
+func reviews() *kinds.Object {
+	return &kinds.Object{Key: groupKey, UID: "g1", Spec: &networkingv1.WorkloadGroup{
+		Metadata: &networkingv1.WorkloadGroup_ObjectMeta{
+			Labels:      map[string]string{"app": "reviews", "version": "v1", "shared": "group"},
+			Annotations: map[string]string{"note": "hello", annotationController: "somebody", annotationDisconnected: "now"},
+		},
+		Template: &networkingv1.WorkloadEntry{
+			Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Labels: map[string]string{"app": "reviews", "tier": "t", "shared": "template"}, Weight: 3,
+			Network: "template-net", Locality: "r1/z1/s1",
+		},
+	}}
+}
+
+// stream is what a proxy of the group brings.
+func stream(id string, edit ...func(*xds.Client)) xds.Client {
+	c := xds.Client{ID: id, Address: "10.1.2.3:4567", Identity: "spiffe://cluster.local/ns/vm/sa/reviews-sa", Proxy: &node.Proxy{
+		ID: "vm-1.vm", Namespace: "vm", RegisterGroup: "reviews", IPs: []string{"10.9.0.1", "10.9.0.2"}, Network: "net-1",
+		Labels: map[string]string{"app": "nodeapp", "extra": "x"}, Locality: [3]string{"r", "z", ""},
+	}}
+	for _, e := range edit {
+		e(&c)
+	}
+	return c
+}
+
+func vm() types.NamespacedName {
+	return types.NamespacedName{Namespace: "vm", Name: "reviews-10.9.0.1-net-1"}
+}
+
+// state says of the entry who holds it and how it is.
+func (w *world) state() string {
+	o := w.object(objectKey(vm()))
+	if o == nil {
+		return "none"
+	}
+	s := o.Annotations[annotationController]
+	switch {
+	case o.Annotations[annotationConnected] != "" && o.Annotations[annotationDisconnected] == "":
+		s += " connected"
+	case o.Annotations[annotationDisconnected] != "" && o.Annotations[annotationConnected] == "":
+		s += " disconnected"
+	}
+	if h := o.Annotations[kinds.AnnotationHealthy]; h != "" {
+		s += " healthy=" + h
+	}
+	return s
+}
+
+func (w *world) want(t *testing.T, want string) {
+	t.Helper()
+	synctest.Wait()
+	if got := w.state(); got != want {
+		t.Errorf("the entry is %q, want %q", got, want)
+	}
+}
+
+func (r *replica) connect(c xds.Client) {
+	r.t.Helper()
+	if err := r.Connected(r.t.Context(), c); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// known is how many streams and entries the controller remembers.
+func (r *replica) known() int {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.entries) + len(r.streams)
+}

@@ -1,0 +1,222 @@
+package autoregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	networkingv1 "istio.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// admit tells whether a stream may register what it asks for, and gives the group.
+func (c *Controller) admit(client xds.Client) (*kinds.Object, error) {
+	p := client.Proxy
+	if err := checkProxy(p); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if client.Identity == "" && !c.o.AllowUnauthenticated && !loopback(client.Address) {
+		return nil, status.Error(codes.PermissionDenied, "a workload is registered only for a proxy that proves its identity: it must connect to the secure port")
+	}
+	group := c.group(p)
+	if group == nil {
+		return nil, noGroup(p)
+	}
+	if client.Identity == "" {
+		return group, nil
+	}
+	namespace, account, ok := workloadIdentity(client.Identity)
+	want := group.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()
+	if !ok || namespace != p.Namespace || want != "" && account != want {
+		return nil, status.Errorf(codes.PermissionDenied, "%s may not register a workload in namespace %s for service account %q of WorkloadGroup %s",
+			client.Identity, p.Namespace, want, p.RegisterGroup)
+	}
+	return group, nil
+}
+
+func (c *Controller) group(p *node.Proxy) *kinds.Object {
+	return c.o.Object(kinds.Key{Kind: kinds.WorkloadGroup, Namespace: p.Namespace, Name: p.RegisterGroup})
+}
+
+func noGroup(p *node.Proxy) error {
+	return status.Errorf(codes.FailedPrecondition, "there is no WorkloadGroup %s/%s to register %s with", p.Namespace, p.RegisterGroup, p.ID)
+}
+
+func loopback(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().Unmap().IsLoopback()
+}
+
+// workloadIdentity takes spiffe://<trust domain>/ns/<namespace>/sa/<service account> apart.
+func workloadIdentity(id string) (namespace, account string, ok bool) {
+	rest, ok := strings.CutPrefix(id, "spiffe://")
+	part := strings.Split(rest, "/")
+	if !ok || len(part) != 5 || part[1] != "ns" || part[3] != "sa" {
+		return "", "", false
+	}
+	return part[2], part[4], true
+}
+
+// step brings one entry nearer to what it should be, and says after how long to look at it again; 0: when something happens.
+func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	c.mu.Lock()
+	h := c.entries[key]
+	if h == nil {
+		c.mu.Unlock()
+		return 0, nil
+	}
+	now := *h // waiting is not used of it
+	c.mu.Unlock()
+	e, err := c.o.Store.Get(ctx, key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return 0, err
+	}
+	if now.streams == 0 {
+		return c.retire(ctx, key, now, e)
+	}
+	again, err := c.uphold(ctx, key, now, e)
+	var refusal error
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrRefused):
+		refusal = status.Errorf(codes.FailedPrecondition, "the WorkloadEntry %s was not taken: %v", key, err)
+	case status.Code(err) != codes.Unknown: // a refusal of our own
+		refusal = err
+	default:
+		return 0, err
+	}
+	if refusal != nil {
+		c.metrics.errors.Inc()
+		c.o.Logger.Warn("a workload is not registered", "conn", now.client.ID, "ns", key.Namespace, "name", key.Name, "err", refusal)
+	}
+	c.told(key, now, refusal)
+	return again, nil
+}
+
+// told lets the streams know that wait for what was written for the newest of them.
+func (c *Controller) told(key types.NamespacedName, done held, refusal error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.entries[key]
+	if h == nil || !h.since.Equal(done.since) {
+		return // there is a newer stream, and a step for it to come
+	}
+	h.claimed = refusal == nil
+	for _, w := range h.waiting {
+		w <- refusal
+	}
+	h.waiting = nil
+}
+
+// uphold keeps the entry of a proxy that is connected; e is nil where there is none.
+func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
+	p := h.client.Proxy
+	if e == nil {
+		group, err := c.admit(h.client) // it may have changed since
+		if err != nil {
+			return 0, err
+		}
+		e := newEntry(key, group, p)
+		e.claim(c.o.Instance, h.since)
+		if err := c.o.Store.Create(ctx, e); err != nil {
+			return 0, err
+		}
+		c.metrics.success.Inc()
+		c.o.Logger.Info("workload registered", "conn", h.client.ID, "ns", key.Namespace, "name", key.Name)
+		return soonIf(h.health != nil), nil
+	}
+	if g := e.Annotations[annotationGroup]; g != p.RegisterGroup {
+		return 0, status.Errorf(codes.FailedPrecondition, "the WorkloadEntry %s was not registered for group %s: delete or rename it", key, p.RegisterGroup)
+	}
+	mine := e.Annotations[annotationController] == c.o.Instance
+	current := mine && e.Annotations[annotationConnected] == stamp(h.since) && (!p.ReadinessProbe || e.Annotations[annotationHealth] == "true")
+	if !current && (!h.claimed || mine || e.Annotations[annotationDisconnected] != "") {
+		e.claim(c.o.Instance, h.since)
+		if p.ReadinessProbe {
+			e.Annotations[annotationHealth] = "true"
+		}
+		if err := c.o.Store.Update(ctx, e); err != nil {
+			return 0, err
+		}
+		c.metrics.updates.Inc()
+		return soonIf(h.health != nil), nil
+	}
+	if h.health == nil || !mine || h.health.same(e.Health) {
+		return 0, nil
+	}
+	if wait := time.Until(h.wrote.Add(healthPace)); wait > 0 {
+		return wait, nil
+	}
+	return 0, c.writeHealth(ctx, key, h.health, e)
+}
+
+func soonIf(more bool) time.Duration {
+	if more {
+		return time.Nanosecond
+	}
+	return 0
+}
+
+func (c *Controller) writeHealth(ctx context.Context, key types.NamespacedName, report *Condition, e *Entry) error {
+	written := *report
+	written.Changed = report.Probed
+	if e.Health != nil && e.Health.Healthy == report.Healthy && !e.Health.Changed.IsZero() {
+		written.Changed = e.Health.Changed
+	}
+	e.Health = &written
+	if err := c.o.Store.UpdateStatus(ctx, e); err != nil {
+		return fmt.Errorf("write health: %w", err)
+	}
+	c.o.Logger.Info("workload health", "ns", key.Namespace, "name", key.Name, "healthy", written.Healthy, "message", written.Message)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.entries[key]; h != nil {
+		h.wrote = time.Now()
+	}
+	return nil
+}
+
+// retire marks the entry of a proxy that has gone, and after the grace period deletes it. Another instance's is none of ours.
+func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
+	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[annotationController] != c.o.Instance {
+		c.forget(key)
+		return 0, nil
+	}
+	gone := readStamp(e.Annotations[annotationDisconnected])
+	if gone.IsZero() {
+		e.release(h.since)
+		if err := c.o.Store.Update(ctx, e); err != nil {
+			return 0, err
+		}
+		c.metrics.unregister.Inc()
+		return max(time.Until(h.since.Add(c.o.Grace)), time.Nanosecond), nil
+	}
+	if wait := time.Until(gone.Add(c.o.Grace)); wait > 0 {
+		return wait, nil
+	}
+	if err := c.o.Store.Delete(ctx, e); err != nil && !errors.Is(err, ErrNotFound) {
+		return 0, err
+	}
+	c.metrics.deletes.Inc()
+	c.o.Logger.Info("workload deleted: its proxy has not come back", "ns", key.Namespace, "name", key.Name)
+	c.forget(key)
+	return 0, nil
+}
+
+// forget drops what is known of an entry, unless its proxy is connected again.
+func (c *Controller) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.entries[key]; h != nil && h.streams == 0 {
+		delete(c.entries, key)
+	}
+}

@@ -1,0 +1,101 @@
+package autoregistration
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		gone := map[string]bool{}
+		var mu sync.Mutex
+		may := true
+		a := w.start(t, "a", func(o *Options) {
+			o.OrphanAge = time.Hour
+			o.Gone = func(i string) bool { mu.Lock(); defer mu.Unlock(); return gone[i] }
+		})
+		set := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
+		ctx, stop := context.WithCancel(t.Context())
+		swept := make(chan struct{})
+		go func() {
+			a.Sweep(ctx, func() bool { mu.Lock(); defer mu.Unlock(); return may })
+			close(swept)
+		}()
+		left := func(controller string, connected, disconnected time.Time) {
+			t.Helper()
+			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{annotationGroup: "reviews", annotationController: controller}}
+			if !connected.IsZero() {
+				e.Annotations[annotationConnected] = stamp(connected)
+			} else {
+				e.Annotations[annotationDisconnected] = stamp(disconnected)
+			}
+			if err := w.Memory.Create(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		none := time.Time{}
+		// Disconnected, and nobody deleted it.
+		left("b", none, time.Now())
+		time.Sleep(19 * time.Second)
+		w.want(t, "b disconnected")
+		time.Sleep(12 * time.Second)
+		w.want(t, "none")
+		// Its instance lives.
+		left("b", time.Now(), none)
+		time.Sleep(59 * time.Minute)
+		w.want(t, "b connected")
+		time.Sleep(2 * time.Minute)
+		w.want(t, "none") // by age
+		// Its instance is gone.
+		left("b", time.Now(), none)
+		set(func() { gone["b"] = true })
+		time.Sleep(time.Minute)
+		w.want(t, "b connected")
+		time.Sleep(31 * time.Second)
+		w.want(t, "none")
+		// Its instance is gone, but the proxy comes back elsewhere.
+		left("b", time.Now(), none)
+		time.Sleep(30 * time.Second)
+		set(func() { gone["b"] = true })
+		c := w.start(t, "c")
+		c.connect(stream("1"))
+		time.Sleep(30 * time.Minute)
+		w.want(t, "c connected")
+		c.Disconnected(stream("1"))
+		time.Sleep(time.Minute)
+		w.want(t, "none")
+		c.stop()
+		// This instance was restarted and knows nothing of it.
+		left("a", time.Now(), none)
+		time.Sleep(2 * time.Minute)
+		w.want(t, "none")
+		// Not while another is the leader; nor what others wrote.
+		set(func() { may = false })
+		left("b", time.Now(), none)
+		time.Sleep(10 * time.Minute)
+		w.want(t, "b connected")
+		set(func() { may = true })
+		w.take([]kinds.Change{{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}, Object: &kinds.Object{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}}}})
+		// The view is behind: the entry was claimed meanwhile.
+		stale := w.object(objectKey(vm()))
+		e, _ := w.Memory.Get(t.Context(), vm())
+		e.claim("d", time.Now())
+		if err := w.Memory.Update(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		a.remove(t.Context(), stale, nil)
+		w.want(t, "d connected")
+		a.metrics("deletes=4")
+		stop()
+		<-swept
+		a.stop()
+	})
+}
