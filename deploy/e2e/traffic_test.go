@@ -152,9 +152,7 @@ func testEndpoints(t *testing.T, m *mesh) {
 		tr.silent(t, "echo-3", soon)
 		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
 		tr.answers(t, "echo-3", soon)
-		m.remove(t, "echo-3.yaml")
-		tr.silent(t, "echo-3", soon)
-		m.world.Remove("echo-3")
+		m.drainPod(t, tr, "echo-3", soon)
 		tr.answers(t, "echo-1", soon)
 	}
 	m.healthy(t)
@@ -183,6 +181,16 @@ func (m *mesh) addPod(t *testing.T, name string) {
 		return
 	}
 	t.Fatalf("no pod %s in the directory", name)
+}
+
+// drainPod takes a server away as a cluster does: first it is no endpoint any more, then its pod goes. A pod that goes while it is sent requests may lose
+// those that are under way: its Envoy drops a cluster before the routes that lead there.
+func (m *mesh) drainPod(t *testing.T, tr traffic, name string, limit time.Duration) {
+	t.Helper()
+	m.write(t, name+".yaml", podYAML(name, "10.10.0.23", "v1", false))
+	tr.silent(t, name, limit)
+	m.remove(t, name+".yaml")
+	m.world.Remove(name)
 }
 
 // testBrokenFile tears a file under load: what it last said holds until it is mended.
@@ -243,9 +251,7 @@ func testRestart(t *testing.T, m *mesh) {
 
 	m.write(t, "pods.yaml", pods)
 	tr.answers(t, "echo-1", reconnect)
-	m.remove(t, "echo-3.yaml")
 	m.remove(t, "weights.yaml")
-	tr.silent(t, "echo-3", reconnect)
-	m.world.Remove("echo-3")
+	m.drainPod(t, tr, "echo-3", reconnect)
 	m.healthy(t)
 }
