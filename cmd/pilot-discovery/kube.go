@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,7 +82,7 @@ func (f *kubeFlags) connect(directory, noServices bool) (*rest.Config, error) {
 	own := f.client
 	own.Kubeconfig = f.kubeconfig
 	if own.Kubeconfig == "" && !inPod {
-		if _, err := os.Stat(f.atHome); err != nil {
+		if _, err := os.Stat(f.atHome); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil // no source at all, which New tells
 		}
 		own.Kubeconfig = f.atHome

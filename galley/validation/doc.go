@@ -9,6 +9,8 @@
 //   - document.go: the tree, now known to fit, is decoded by protojson or by a strict JSON decoder, which have the last word.
 //   - one file a kind or family: what the schema cannot say (ranges, formats, fields that exclude each other).
 //
+// Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is judged differently.
+//
 // An object with an error is not used, one with only warnings is. The package is pure: it reads no file, no clock and no network, keeps no state and
 // runs no goroutine. It does not compare objects with each other: whether a host exists is for those who see the whole mesh.
 package validation

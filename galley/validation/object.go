@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -92,13 +90,4 @@ func withoutPlace(list []diag.Diagnostic) []diag.Diagnostic {
 		list[i].Line, list[i].Column = 0, 0
 	}
 	return list
-}
-
-// storedMeta reads the metadata that slim has left.
-func (d *decoder) storedMeta(n *node, f *findings) *metav1.ObjectMeta {
-	meta := &metav1.ObjectMeta{}
-	if n != nil {
-		d.strict(n, f, "metadata", meta)
-	}
-	return meta
 }

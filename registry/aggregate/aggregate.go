@@ -29,8 +29,12 @@ type Registry struct {
 // New gives an empty registry.
 func New(o Options) *Registry {
 	return &Registry{
-		o.Kube, map[string]*kube.Registry{"": o.Kube("")}, []string{""}, o.Entries,
-		map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{},
+		o.Kube,
+		map[string]*kube.Registry{"": o.Kube("")},
+		[]string{""},
+		o.Entries,
+		map[registry.ServiceKey]*registry.Service{},
+		map[registry.ServiceKey][]*registry.Endpoint{},
 	}
 }
 

@@ -115,6 +115,7 @@ func refuse(c *clientcmdapi.Config, allowed []string) error {
 	for name, cl := range c.Clusters {
 		entry := fmt.Sprintf("cluster %q", name)
 		check(cl.InsecureSkipTLSVerify, entry, "insecure-skip-tls-verify", "insecureSkipTLSVerify")
+		check(!strings.HasPrefix(cl.Server, "https://"), entry, "a server without https", "insecureSkipTLSVerify")
 		check(cl.CertificateAuthority != "", entry, "certificate-authority", "certificateAuthority")
 	}
 	if len(bad) == 0 {

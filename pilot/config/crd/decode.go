@@ -67,23 +67,23 @@ type itemFunc func(data []byte, protobuf bool) (*item, error)
 // envelopePrefix begins every protobuf text of the Kubernetes API; an envelope follows, with the kind in field 1 and the object in field 2.
 const envelopePrefix = "k8s\x00"
 
-func openEnvelope(data []byte) (kind string, object []byte, protobuf bool) {
+func openEnvelope(data []byte) (object []byte, protobuf bool) {
 	if envelope, ok := bytes.CutPrefix(data, []byte(envelopePrefix)); ok {
-		return string(fieldOf(fieldOf(envelope, 1), 2)), fieldOf(envelope, 2), true
+		return fieldOf(envelope, 2), true
 	}
-	return "", data, false
+	return data, false
 }
 
 // readObject makes an item of an object in an event.
 func readObject(data []byte, f itemFunc) (*item, error) {
-	_, object, protobuf := openEnvelope(data)
+	object, protobuf := openEnvelope(data)
 	return f(object, protobuf)
 }
 
 // readStatus reads why a stream ends.
 func readStatus(data []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
-	_, object, protobuf := openEnvelope(data)
+	object, protobuf := openEnvelope(data)
 	if protobuf {
 		return status, status.Unmarshal(object)
 	}
@@ -100,7 +100,7 @@ func readList(data []byte, f itemFunc) (*itemList, error) {
 		}
 		return err
 	}
-	_, list, protobuf := openEnvelope(data)
+	list, protobuf := openEnvelope(data)
 	if protobuf {
 		// All lists have their metadata as field 1 and the items as field 2.
 		return out, eachField(list, func(number protowire.Number, _, value []byte) error {

@@ -2,7 +2,7 @@ package crd
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -58,11 +58,11 @@ func eachField(message []byte, visit func(number protowire.Number, text, value [
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
-			return fmt.Errorf("decode protobuf: %w", protowire.ParseError(n))
+			return undecodable(n)
 		}
 		length := protowire.ConsumeFieldValue(number, kind, message[n:])
 		if length < 0 {
-			return fmt.Errorf("decode protobuf: %w", protowire.ParseError(length))
+			return undecodable(length)
 		}
 		var value []byte
 		if kind == protowire.BytesType {
@@ -74,6 +74,11 @@ func eachField(message []byte, visit func(number protowire.Number, text, value [
 		message = message[n+length:]
 	}
 	return nil
+}
+
+// undecodable is the error that protowire names by a number. It does not wrap it: a message that ends too soon is not a stream that did.
+func undecodable(n int) error {
+	return errors.New("decode protobuf: " + protowire.ParseError(n).Error())
 }
 
 // fieldOf gives the last field of that number in a message, as the rules of protobuf want, or nil.

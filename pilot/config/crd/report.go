@@ -42,6 +42,9 @@ func (s *Source) report() {
 	s.opts.Findings(list)
 }
 
+// outagePatience is how long an API server is away before that is a finding: a restart, or a failure now and then, is none.
+const outagePatience = 3 * time.Second
+
 func (s *Source) gather() []diag.Diagnostic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +57,7 @@ func (s *Source) gather() []diag.Diagnostic {
 		case w.trouble == nil:
 		case apierrors.IsForbidden(w.trouble):
 			list = append(list, s.forbidden(w))
-		default:
+		case time.Since(w.since) > outagePatience:
 			away = append(away, what)
 			if since.IsZero() || w.since.Before(since) {
 				why, since = w.trouble, w.since

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,9 @@ func New(opts Options) (*Source, error) {
 	if opts.Limits == (limits.Limits{}) {
 		opts.Limits = limits.Default()
 	}
+	if opts.Client == nil {
+		return nil, errors.New("no API server is configured")
+	}
 	client, err := newHTTP(opts.Client)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server %s: %w", opts.Client.Host, err)
@@ -146,9 +150,6 @@ const (
 // Run reads everything, hands it to the handler, and then follows changes until ctx ends, which is no error: an API server that cannot be reached is
 // asked again until it can. Run is called once.
 func (s *Source) Run(ctx context.Context) error {
-	if s.opts.Client == nil {
-		return errors.New("no API server is configured")
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
@@ -170,10 +171,10 @@ func (s *Source) Run(ctx context.Context) error {
 			late = true
 			notice.Reset(waitNotice)
 		}
-		if waiting := s.waiting(); s.synced.Load() || len(waiting) == 0 {
+		if waiting, why := s.waiting(); s.synced.Load() || len(waiting) == 0 {
 			s.deliver(start)
 		} else if late {
-			s.opts.Logger.Info("waiting for the API server", "kind", strings.Join(waiting, ", "), "dur", time.Since(start).Round(time.Second))
+			s.opts.Logger.Info("waiting for the API server", "kind", strings.Join(waiting, ", "), "dur", time.Since(start).Round(time.Second), "err", why)
 		}
 		s.report()
 	}
@@ -206,20 +207,19 @@ func (s *Source) wake() {
 	}
 }
 
-// waiting names what has not been read yet.
-func (s *Source) waiting() []string {
+// waiting names what has not been read yet, and what is in the way of the first of it, if anything is.
+func (s *Source) waiting() (kinds []string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []string
-	if s.definitions != nil && !s.definitions.decided() {
-		return []string{"CustomResourceDefinition"}
+	if d := s.definitions; d != nil && !d.decided() {
+		return []string{"CustomResourceDefinition"}, d.trouble
 	}
 	for _, f := range s.feeds {
 		if !f.settled() {
-			out = append(out, f.String())
+			kinds, why = append(kinds, f.String()), cmp.Or(why, f.trouble)
 		}
 	}
-	return out
+	return kinds, why
 }
 
 // changed notes what became of an object. The caller holds mu.

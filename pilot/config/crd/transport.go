@@ -1,7 +1,6 @@
 package crd
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -73,7 +72,7 @@ type brake struct {
 func (b *brake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if last := b.failed.Load(); last != 0 && time.Now().UnixNano()-last < int64(brakeHold) {
 		if err := b.limit.Wait(r.Context()); err != nil {
-			return nil, context.Cause(r.Context())
+			return nil, fmt.Errorf("wait for an API server in trouble: %w", err)
 		}
 	}
 	resp, err := b.next.RoundTrip(r)

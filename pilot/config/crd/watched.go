@@ -109,7 +109,11 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 	}
 	return cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			data, err := request(&o).Do(ctx).Raw()
+			result := request(&o).Do(ctx)
+			if err := result.Error(); err != nil { // other than Raw, it reads the API server's own words
+				return nil, err
+			}
+			data, err := result.Raw()
 			if err != nil {
 				return nil, err
 			}
@@ -122,8 +126,8 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 				w.answered()
 				return w.newStream(body), nil
 			}
-			if ctx.Err() == nil && (o.SendInitialEvents == nil || utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) && !apierrors.IsNotFound(err) {
-				w.failed(err) // the reflector may go on by itself; after any other failure of a streamed list it lists in the old way
+			if ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+				w.failed(err) // the reflector tries again by itself; it returns all other errors
 			}
 			return nil, err
 		},

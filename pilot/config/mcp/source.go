@@ -121,7 +121,7 @@ func (s *Source) Run(ctx context.Context) error {
 		err := s.follow(ctx)
 		s.metrics.connected.Set(0)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to stop
 		}
 		if s.whole() { // a server that rolls, or a connection that has grown old, is no trouble
 			wait = s.opts.Retry

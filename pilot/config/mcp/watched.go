@@ -102,7 +102,7 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 		doc := validation.Message(l, w.kind, meta, spec)
 		e.object, e.findings = doc.Object, doc.Findings
 	}
-	instead := ""
+	var instead string
 	switch {
 	case e.object != nil:
 		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
