@@ -61,7 +61,7 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			}
 			f.o.APIClients = append(f.o.APIClients, prefix)
 		}
-		f.o.Logger, f.o.Panics, f.o.Version = logger, log.Panics, tag()
+		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, tag(), process()
 		server, err := bootstrap.New(f.o)
 		if err != nil {
 			return err
@@ -73,6 +73,15 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		return server.Run(ctx)
 	}
 	return c
+}
+
+// process names this process among all that may write to the same API server.
+func process() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
 // warn tells what was given and has no effect.
@@ -110,6 +119,12 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128", "addresses, as CIDRs, of those who may read the objects of configuration over xDS (MCP); empty for nobody")
 
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
+
+	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
+	o.NoRegistration = !e.boolean("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", true)
+	o.NoHealth = !e.boolean("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS", true)
+	o.RegistrationGrace = e.duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)
+	o.NoElection = !e.boolean("ENABLE_LEADER_ELECTION", true)
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
 	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")

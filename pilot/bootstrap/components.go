@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
@@ -16,6 +17,9 @@ type startFunc struct {
 	async bool
 	run   func(context.Context) error
 }
+
+// stopPatience bounds the wait for background components once they were told to stop.
+const stopPatience = 15 * time.Second
 
 // components are what the server runs, in the order of starting.
 type components struct {
@@ -28,13 +32,13 @@ func (c *components) start(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, false, run})
 }
 
-// background registers a component that runs until its context ends. If it returns an error, or panics, the server stops.
+// background registers a component that runs until its context ends. If it returns before, or panics, the server stops.
 func (c *components) background(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, true, run})
 }
 
 // run starts all components in order and waits until ctx ends or one of them fails, which is the error. Before the components' own context ends, stop is
-// called; background components have returned when run returns.
+// called; background components have returned when run returns, but for one that does not heed its context for long.
 func (c *components) run(ctx context.Context, stop func()) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	// A start that waits, for a source to sync, must outlast neither the stop nor the failure of another component.
@@ -54,7 +58,11 @@ func (c *components) run(ctx context.Context, stop func()) error {
 		wg.Add(1)
 		safe.Go(c.logger, s.name, func() {
 			defer wg.Done()
-			if err := s.guarded(inner); err != nil {
+			err := s.guarded(inner)
+			if err == nil && inner.Err() == nil {
+				err = fmt.Errorf("%s: ended by itself", s.name)
+			}
+			if err != nil {
 				broken(err)
 			}
 		})
@@ -62,7 +70,16 @@ func (c *components) run(ctx context.Context, stop func()) error {
 	<-starting.Done()
 	stop()
 	cancel()
-	wg.Wait()
+	ended := make(chan struct{})
+	safe.Go(c.logger, "components stop", func() {
+		defer close(ended)
+		wg.Wait()
+	})
+	select {
+	case <-ended:
+	case <-time.After(stopPatience):
+		c.logger.Error("not everything has stopped: it is left behind", "after", stopPatience)
+	}
 	if ctx.Err() != nil && errors.Is(context.Cause(starting), ctx.Err()) {
 		return nil // asked to stop
 	}

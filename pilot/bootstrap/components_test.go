@@ -17,6 +17,7 @@ func TestComponents(t *testing.T) {
 	for name, test := range map[string]struct {
 		cancelled bool
 		fail      string // the component that fails
+		ends      string // the component that returns too soon
 		panics    string
 		log       string // what happened, in order
 		err       string
@@ -24,6 +25,7 @@ func TestComponents(t *testing.T) {
 		"stopped":          {cancelled: true, log: "one two stop background"},
 		"sync failure":     {fail: "two", log: "one stop", err: "two: broken"},
 		"async failure":    {fail: "background", log: "one two stop", err: "background: broken"},
+		"async end":        {ends: "background", log: "one two stop", err: "background: ended by itself"},
 		"a panic in sync":  {panics: "one", log: "stop", err: "panic in one: oh"},
 		"a panic in async": {panics: "background", log: "one two stop", err: "panic in background: oh"},
 	} {
@@ -38,6 +40,8 @@ func TestComponents(t *testing.T) {
 						return errors.New("broken")
 					case test.panics:
 						panic("oh")
+					case test.ends:
+						return nil
 					}
 					if wait {
 						<-ctx.Done()

@@ -101,10 +101,14 @@ func (s *httpServing) close(ctx context.Context) {
 }
 
 // readyHandler answers the readiness probe.
-func readyHandler(ready func() bool) http.HandlerFunc {
+func readyHandler(ready func() bool, awaited func() []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			text := "not ready"
+			if names := awaited(); len(names) > 0 {
+				text += ": waiting for " + strings.Join(names, ", ")
+			}
+			http.Error(w, text, http.StatusServiceUnavailable)
 			return
 		}
 		w.WriteHeader(http.StatusOK)

@@ -41,41 +41,48 @@ func (w *world) isMesh(k kinds.Key) bool {
 type meshLayer struct{ data, file string }
 
 // layers gives the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it.
-func (w *world) layers(key string) []meshLayer {
-	names := []string{meshName(w.o)}
-	if w.o.SharedMesh != "" && w.o.SharedMesh != names[0] {
-		names = []string{w.o.SharedMesh, names[0]}
+func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshLayer {
+	names := []string{meshName(o)}
+	if o.SharedMesh != "" && o.SharedMesh != names[0] {
+		names = []string{o.SharedMesh, names[0]}
 	}
 	var out []meshLayer
 	for _, name := range names {
-		o := w.objects[kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: name}]
-		if o == nil {
+		cm := object(kinds.Key{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: name})
+		if cm == nil {
 			continue
 		}
-		if text, ok := o.Spec.(*corev1.ConfigMap).Data[key]; ok {
-			out = append(out, meshLayer{text, cmp.Or(o.Position, o.String())})
+		if text, ok := cm.Spec.(*corev1.ConfigMap).Data[key]; ok {
+			out = append(out, meshLayer{text, cmp.Or(cm.Position, cm.String())})
 		}
 	}
 	return out
 }
 
-// applyMesh reads the mesh configuration and tells whether the registries depend on what is different. A text that is wrong counts as the last good one of
-// that file.
-func (w *world) applyMesh() (rebuild bool) {
-	c, found, from := defaultMesh(w.o), []diag.Diagnostic(nil), "defaults"
-	for _, l := range w.layers("mesh") {
+// readMesh reads the mesh configuration that the ConfigMaps make up, and tells which one it is from. A text that is wrong counts as the last good one of that
+// file, which good holds.
+func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]string) (c *mesh.Config, found []diag.Diagnostic, from string) {
+	c, from = defaultMesh(o), "defaults"
+	for _, l := range layers(o, object, "mesh") {
 		from = l.file
 		next, wrong := mesh.ParseOver(c, l.file, []byte(l.data))
 		found = append(found, wrong...)
 		if next == nil {
-			if next, _ = mesh.ParseOver(c, l.file, []byte(w.goodMesh[l.file])); next == nil {
+			if next, _ = mesh.ParseOver(c, l.file, []byte(good[l.file])); next == nil {
 				next = c
 			}
 		} else {
-			w.goodMesh[l.file] = l.data
+			good[l.file] = l.data
 		}
 		c = next
 	}
+	return c, found, from
+}
+
+// applyMesh puts the mesh configuration in force and tells whether the registries depend on what is different.
+func (w *world) applyMesh() (rebuild bool) {
+	object := func(k kinds.Key) *kinds.Object { return w.objects[k] }
+	c, found, from := readMesh(w.o, object, w.goodMesh)
 	w.mu.Lock()
 	changed, wrong := w.filter.selectNamespaces(c.GetDiscoverySelectors())
 	w.mu.Unlock()
@@ -89,7 +96,7 @@ func (w *world) applyMesh() (rebuild bool) {
 	}
 
 	n, found, from := (*mesh.Networks)(nil), []diag.Diagnostic(nil), "none"
-	for _, l := range w.layers("meshNetworks") { // the last counts: networks are not merged
+	for _, l := range layers(w.o, object, "meshNetworks") { // the last counts: networks are not merged
 		from = l.file
 		if n, found = mesh.ParseNetworks(l.file, []byte(l.data)); n == nil {
 			n = w.networks // the last good ones

@@ -38,9 +38,17 @@ type Options struct {
 	Domain    string // cluster.local
 	ClusterID string
 	PodName   string
+	Process   string // what to call this process where it has no PodName; no two that run at a time may share it
 	Revision  string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
 
 	APIClients []netip.Prefix // whom the objects of configuration themselves are served; nil: peers on this host
+
+	// Registration of workloads that name a WorkloadGroup.
+	NoRegistration    bool
+	NoHealth          bool          // what they report of their health is not written
+	RegistrationGrace time.Duration // from the end of a proxy's last stream to the end of its WorkloadEntry; 0 is 10 s
+	RegisterAnyone    bool          // peers on other hosts need not prove who they are; without Client nobody has to
+	NoElection        bool          // this is the only replica: it cleans up without being elected
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age

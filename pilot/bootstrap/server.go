@@ -56,6 +56,14 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	ads := xds.Options{}
+	if !o.NoRegistration {
+		c, err := s.newRegistration(s.from)
+		if err != nil {
+			return nil, err
+		}
+		ads.Connections, ads.Known = c, c.Known
+	}
 	memo := idleResources
 	if o.NoMemo {
 		memo = 0
@@ -65,10 +73,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.discovery = xds.New(xds.Options{
-		Translator: newTranslator(t), Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, Limits: o.Limits, Identifier: string(identifier),
-		APIClients: o.APIClients, Translations: o.Limits.Generations * runtime.GOMAXPROCS(0),
-	})
+	ads.Translator, ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = newTranslator(t), o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
+	ads.APIClients, ads.Translations = o.APIClients, o.Limits.Generations*runtime.GOMAXPROCS(0)
+	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
 		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: s.from.clusters,
@@ -112,7 +119,7 @@ func (s *Server) Addresses() Addresses {
 func (s *Server) listenHTTP(ctx context.Context) error {
 	pages := s.debug.Handler()
 	front := http.NewServeMux()
-	front.HandleFunc("GET /ready", readyHandler(s.ready.Load))
+	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.from.awaited))
 	front.Handle("/debug", pages)
 	front.Handle("/debug/", pages)
 	front.HandleFunc("GET /version", versionHandler(s.o.Version))

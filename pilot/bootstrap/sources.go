@@ -19,7 +19,9 @@ import (
 // sources are the places that changes come from, merged into one.
 type sources struct {
 	*aggregate.Source
+	first  *aggregate.Source // of those that the mesh configuration may come from: it says which others there are
 	list   []source
+	later  *configSources
 	remote *multicluster.Controller // nil: there is no API server to name remote clusters
 }
 
@@ -31,26 +33,26 @@ type source struct {
 
 // newSources makes them; nothing runs yet. What they bring goes to sink, the whole of it first.
 func (s *Server) newSources(sink config.Handler) (*sources, error) {
-	files := &meshFiles{
-		logger: s.o.Logger.With("scope", "model"), mesh: s.o.MeshConfig, networks: s.o.MeshNetworks,
-		key: s.world.meshKey(), limit: s.o.Limits.MeshConfig, poll: cmp.Or(s.o.Poll, time.Second),
-	}
 	if s.o.ConfigDir == "" && s.o.Client == nil {
 		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, or --kubeconfig a cluster")
 	}
 	all := &sources{Source: aggregate.New(aggregate.Options{Sink: sink})}
+	all.later = &configSources{server: s, to: all.Source, known: make(chan struct{})}
+	all.first = aggregate.New(aggregate.Options{Sink: all.later.after(all.From(all.Add("mesh configuration")))})
+
 	// Those that are added first take precedence.
+	files := &meshFiles{
+		logger: s.o.Logger.With("scope", "model"), mesh: s.o.MeshConfig, networks: s.o.MeshNetworks,
+		key: s.world.meshKey(), limit: s.o.Limits.MeshConfig, poll: cmp.Or(s.o.Poll, time.Second),
+	}
 	hidden := kinds.Key{}
 	if files.present() {
-		files.handler = all.From(all.Add("mesh files"))
+		files.handler = all.first.From(all.first.Add("mesh files"))
 		all.list = append(all.list, source{name: "mesh files", run: files.run})
 		hidden = files.key // the files are the mesh's configuration, not a ConfigMap
 	}
 	if s.o.ConfigDir != "" {
-		d, err := file.New(file.Options{
-			Dir: s.o.ConfigDir, Handler: without(hidden, all.From(all.Add("configuration directory"))), Logger: s.o.Logger.With("scope", "config"),
-			Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits,
-		})
+		d, err := s.directory(s.o.ConfigDir, without(hidden, all.first.From(all.first.Add("configuration directory"))))
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +63,12 @@ func (s *Server) newSources(sink config.Handler) (*sources, error) {
 			return nil, err
 		}
 	}
+	all.list = append(all.list, source{"configuration sources", all.later.run, all.later.findings})
 	return all, nil
+}
+
+func (s *Server) directory(dir string, h config.Handler) (*file.Source, error) {
+	return file.New(file.Options{Dir: dir, Handler: h, Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits})
 }
 
 // without leaves the changes of one object out.
@@ -76,35 +83,49 @@ func serviceKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice}
 }
 
-// addCluster adds the own cluster: its services, the mesh configuration, where no directory holds it the configuration, and the remote clusters that its
-// Secrets name.
+// configKinds are those of configuration.
+func configKinds() []*kinds.Kind {
+	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
+		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // of Secrets nothing that is translated names one
+	})
+}
+
+// cluster makes a source of the own API server.
+func (s *Server) cluster(o crd.Options) (*crd.Source, error) {
+	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
+	return crd.New(o)
+}
+
+// addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name. Its configuration is one of the
+// configSources.
 func (s *Server) addCluster(all *sources, hidden kinds.Key) error {
-	logger := s.o.Logger.With("scope", "kube")
 	add := func(name string, o crd.Options) error {
-		o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, logger, s.metrics, s.o.Limits
-		k, err := crd.New(o)
+		k, err := s.cluster(o)
 		if err == nil {
 			all.list = append(all.list, source{name, k.Run, k.Findings})
 		}
 		return err
 	}
-	read := slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
-		service := slices.Contains(serviceKinds(), k)
-		return k == kinds.Secret || // nothing that is translated names one
-			s.o.NoServices && service && k != kinds.Namespace || s.o.ConfigDir != "" && !service && k != kinds.ConfigMap
-	})
 	maps := []string{meshName(s.o)}
 	if s.o.SharedMesh != "" {
 		maps = append(maps, s.o.SharedMesh)
 	}
-	err := add("API server", crd.Options{
-		Kinds: read, Handler: without(hidden, all.From(all.Add("API server"))),
+	err := add("mesh configuration", crd.Options{
+		Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: without(hidden, all.first.From(all.first.Add("API server"))),
 		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: maps}},
 	})
 	if err != nil {
 		return err
 	}
+	services := serviceKinds()
+	if s.o.NoServices {
+		services = []*kinds.Kind{kinds.Namespace}
+	}
+	if err := add("services", crd.Options{Kinds: services, Handler: all.From(all.Add("services"))}); err != nil {
+		return err
+	}
 
+	logger := s.o.Logger.With("scope", "kube")
 	secrets := crd.Selection{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
 	all.remote = multicluster.New(multicluster.Options{
 		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: all.From(all.Add("remote clusters")), Timeout: s.o.RemoteTimeout,
@@ -123,9 +144,17 @@ func (s *Server) addCluster(all *sources, hidden kinds.Key) error {
 	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: all.remote.Handle, Only: map[*kinds.Kind]crd.Selection{kinds.Secret: secrets}})
 }
 
+// awaited names the sources that have not brought all they have yet.
+func (a *sources) awaited() []string {
+	if names := a.first.Awaited(); len(names) > 0 {
+		return names // the others wait for them
+	}
+	return a.Awaited()
+}
+
 // findings gives what all of them say is wrong.
 func (a *sources) findings() []diag.Diagnostic {
-	list := a.Findings()
+	list := append(a.first.Findings(), a.Findings()...)
 	for _, s := range a.list {
 		if s.findings != nil {
 			list = append(list, s.findings()...)

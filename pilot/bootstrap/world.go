@@ -196,6 +196,16 @@ func (w *world) Snapshot() *snapshot.Snapshot {
 	return w.last
 }
 
+// Object gives the object of that key if it counts, else nil.
+func (w *world) Object(k kinds.Key) *kinds.Object {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.objects[k]; o != nil && w.filter.shows(o) {
+		return o
+	}
+	return nil
+}
+
 // Objects gives every object that counts, in no order.
 func (w *world) Objects() []*kinds.Object {
 	w.mu.Lock()

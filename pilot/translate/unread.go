@@ -15,7 +15,7 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 	switch o.Kind {
 	case kinds.AuthorizationPolicy, kinds.RequestAuthentication:
 		d.Message, d.Fix = "this version cannot enforce it, so every request to the workloads that it selects is refused", "remove it to let requests through without it"
-	case kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig, kinds.WorkloadGroup,
+	case kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig,
 		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy:
 		d.Message = "this version reads it and does nothing with it"
 	case kinds.Gateway:

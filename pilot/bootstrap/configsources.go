@@ -1,0 +1,167 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/config/aggregate"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
+)
+
+// Where MeshConfig's configSources may be, beside mcp.Scheme.
+const (
+	filesScheme      = "fs://"
+	kubernetesScheme = "k8s://"
+)
+
+// workloadToken is where a pod has the token of its ServiceAccount that is meant for control planes.
+const workloadToken = "/var/run/secrets/tokens/istio-token"
+
+// configSources are the sources of configuration that the mesh configuration names; where it names none, the own cluster's, unless a directory is given.
+// They are made once the mesh configuration is known, and stay as they are: a list that changes takes effect when the server starts again.
+type configSources struct {
+	server *Server
+	to     *aggregate.Source
+	known  chan struct{} // closed when list and err are final
+
+	list []source
+	err  error
+
+	mu      sync.Mutex
+	objects map[kinds.Key]*kinds.Object // the ConfigMaps that make up the mesh configuration
+	inForce []*meshv1alpha1.ConfigSource
+	changed bool
+}
+
+// after gives a handler for the source that the mesh configuration is in: it makes the sources that it names, and hands on.
+func (c *configSources) after(next config.Handler) config.Handler {
+	return func(changes []kinds.Change) {
+		c.look(changes)
+		next(changes)
+	}
+}
+
+func (c *configSources) look(changes []kinds.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := c.objects == nil
+	if first {
+		c.objects = map[kinds.Key]*kinds.Object{}
+	}
+	touched := false
+	for _, ch := range changes {
+		if c.server.world.isMesh(ch.Key) {
+			c.objects[ch.Key], touched = ch.Object, true
+		}
+	}
+	if !first && !touched {
+		return
+	}
+	mesh, _, _ := readMesh(c.server.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, map[string]string{})
+	named := mesh.GetConfigSources()
+	if !first {
+		c.changed = !slices.EqualFunc(c.inForce, named, func(a, b *meshv1alpha1.ConfigSource) bool { return proto.Equal(a, b) })
+		return
+	}
+	c.inForce = named
+	c.err = c.make()
+	close(c.known)
+}
+
+func (c *configSources) make() error {
+	if len(c.inForce) == 0 && c.server.o.ConfigDir == "" {
+		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: kubernetesScheme})
+	}
+	for i, s := range c.inForce {
+		if err := c.add(fmt.Sprintf("MeshConfig configSources[%d]", i), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add makes one source.
+func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error {
+	s, address := c.server, from.GetAddress()
+	name := "configuration of " + address
+	handler := c.to.From(c.to.Add(name))
+	scheme, rest, _ := strings.Cut(address, "://")
+	switch scheme += "://"; {
+	case scheme == filesScheme && rest != "":
+		d, err := s.directory(rest, without(s.world.meshKey(), handler)) // the mesh configuration is known
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		c.list = append(c.list, source{name, d.Run, d.Findings})
+	case scheme == kubernetesScheme && rest == "" && s.o.Client != nil:
+		k, err := s.cluster(crd.Options{Kinds: configKinds(), Handler: handler})
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		c.list = append(c.list, source{name, k.Run, k.Findings})
+	case scheme == kubernetesScheme && rest == "":
+		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
+	case scheme == mcp.Scheme:
+		m, err := mcp.New(mcp.Options{
+			Address: rest, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: handler, Logger: s.o.Logger.With("scope", "mcp"),
+			Metrics: s.metrics, Limits: s.o.Limits,
+			Node: mcp.Node{Name: s.instance(), Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		c.list = append(c.list, source{name, m.Run, m.Findings})
+	default:
+		return fmt.Errorf("%s: address %q is none of fs:///directory, k8s:// and xds://host:port", what, address)
+	}
+	return nil
+}
+
+// run waits for the mesh configuration and runs the sources that it names.
+func (c *configSources) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.known:
+	}
+	if c.err != nil {
+		return c.err
+	}
+	parts := components{logger: c.server.o.Logger}
+	for _, s := range c.list {
+		parts.background(s.name, s.run)
+	}
+	return parts.run(ctx, func() {})
+}
+
+func (c *configSources) findings() []diag.Diagnostic {
+	select {
+	case <-c.known:
+	default:
+		return nil
+	}
+	var list []diag.Diagnostic
+	c.mu.Lock()
+	if c.changed {
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: "ConfigSource", Object: "MeshConfig", Field: "configSources", Message: "the list has changed: the one before stays in force",
+			Fix: "start the server again",
+		})
+	}
+	c.mu.Unlock()
+	for _, s := range c.list {
+		list = append(list, s.findings()...)
+	}
+	return list
+}

@@ -1,0 +1,179 @@
+package bootstrap
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+const machines = `apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: vm, namespace: a}
+spec:
+  metadata: {labels: {app: vm}}
+  template: {serviceAccount: vm, ports: {http: 8080}}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: vm, namespace: a}
+spec:
+  hosts: [vm.example.com]
+  ports: [{name: http, number: 80, protocol: HTTP}]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  workloadSelector: {labels: {app: vm}}
+`
+
+// stream is a machine's connection: what it sends, and that it ends.
+type stream struct {
+	t    *testing.T
+	ads  discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	stop context.CancelFunc
+	got  chan *discoveryv3.DiscoveryResponse
+}
+
+// machine opens a stream of a workload that registers, or of one that only looks.
+func machine(t *testing.T, address, ip, group string) *stream {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := map[string]any{"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": ip}
+	if group != "" {
+		meta["AUTO_REGISTER_GROUP"], meta["PROXY_CONFIG"] = group, map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}
+	}
+	fields, err := structpb.NewStruct(meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stream{t, ads, cancel, make(chan *discoveryv3.DiscoveryResponse, 100)}
+	s.send(&discoveryv3.DiscoveryRequest{
+		Node: &corev3.Node{Id: "sidecar~" + ip + "~m.a~a.svc.cluster.local", Metadata: fields}, TypeUrl: envoy.EndpointType,
+		ResourceNames: []string{"outbound|80||vm.example.com"},
+	})
+	go func() {
+		defer close(s.got)
+		for {
+			r, err := ads.Recv()
+			if err != nil {
+				return
+			}
+			s.got <- r
+		}
+	}()
+	return s
+}
+
+func (s *stream) send(r *discoveryv3.DiscoveryRequest) {
+	s.t.Helper()
+	if err := s.ads.Send(r); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// health reports as the agent on the machine does.
+func (s *stream) health(message string) {
+	s.t.Helper()
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: "type.googleapis.com/istio.v1.HealthInformation"}
+	if message != "" {
+		r.ErrorDetail = &status.Status{Code: 500, Message: message}
+	}
+	s.send(r)
+}
+
+// endpoints waits for a response whose one assignment has as many endpoints.
+func (s *stream) endpoints(n int) {
+	s.t.Helper()
+	for end := time.After(deadline); ; {
+		select {
+		case r := <-s.got:
+			a := &endpointv3.ClusterLoadAssignment{}
+			if r == nil || len(r.GetResources()) != 1 || r.GetResources()[0].UnmarshalTo(a) != nil {
+				s.t.Fatalf("got %v", r)
+			}
+			s.send(&discoveryv3.DiscoveryRequest{TypeUrl: r.GetTypeUrl(), VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce(), ResourceNames: []string{a.GetClusterName()}})
+			got := 0
+			for _, l := range a.GetEndpoints() {
+				got += len(l.GetLbEndpoints())
+			}
+			if got == n {
+				return
+			}
+		case <-end:
+			s.t.Fatalf("never %d endpoints", n)
+		}
+	}
+}
+
+// A machine that connects becomes an endpoint, is none while it is unwell, and is gone a while after it has left.
+func TestRegistration(t *testing.T) {
+	o := testOptions(t)
+	o.RegistrationGrace = 200 * time.Millisecond
+	write(t, filepath.Join(o.ConfigDir, "vm.yaml"), machines)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "ready", s.ready.Load)
+	address := s.Addresses().GRPC
+	looker := machine(t, address, "10.0.0.1", "")
+	looker.endpoints(0)
+	a := machine(t, address, "10.0.0.2", "vm")
+	a.health("")
+	a.endpoints(1) // of itself
+	looker.endpoints(1)
+	b := machine(t, address, "10.0.0.3", "vm")
+	b.health("")
+	looker.endpoints(2)
+	b.health("the disk is full")
+	looker.endpoints(1)
+	b.health("")
+	looker.endpoints(2)
+	b.stop()
+	looker.endpoints(1)
+	a.stop()
+	looker.endpoints(0)
+
+	refused := machine(t, address, "10.0.0.4", "nobody")
+	select {
+	case r := <-refused.got:
+		if r != nil {
+			t.Errorf("answered %v", r)
+		}
+	case <-time.After(deadline):
+		t.Error("a workload of no group is let in")
+	}
+}
+
+func TestRegistrationOff(t *testing.T) {
+	o := testOptions(t)
+	o.NoRegistration = true
+	write(t, filepath.Join(o.ConfigDir, "vm.yaml"), machines)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "ready", s.ready.Load)
+	machine(t, s.Addresses().GRPC, "10.0.0.2", "vm").endpoints(0)
+}
