@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -48,6 +49,7 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			return err
 		}
 		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
+		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
 		f.warn(logger, c.Flags(), args, rest)
 		f.options(&f.o)
 		if err := f.kube.options(&f.o); err != nil {

@@ -125,9 +125,10 @@ func TestRules(t *testing.T) {
 // Another cluster's control plane reads what makes services, and nothing else.
 func TestRulesOfRemoteReaders(t *testing.T) {
 	want := map[string]string{}
-	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice} {
+	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry} {
 		want[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 	}
+	want["customresourcedefinitions.apiextensions.k8s.io"] = read
 	roles := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "base", chart(t, "base")), "ClusterRole")
 	if len(roles) != 1 {
 		t.Fatalf("%d cluster roles", len(roles))

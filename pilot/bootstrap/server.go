@@ -78,7 +78,7 @@ func New(o Options) (*Server, error) {
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
-		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: s.from.clusters,
+		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: s.clusters,
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)

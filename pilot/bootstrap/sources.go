@@ -83,6 +83,9 @@ func serviceKinds() []*kinds.Kind {
 	return []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice}
 }
 
+// remoteKinds are what other clusters contribute to the mesh.
+func remoteKinds() []*kinds.Kind { return append(serviceKinds(), kinds.WorkloadEntry) }
+
 // configKinds are those of configuration.
 func configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
@@ -136,7 +139,7 @@ func (s *Server) addCluster(all *sources, hidden kinds.Key) error {
 				return nil, err
 			}
 			return crd.New(crd.Options{
-				Client: client, Cluster: cluster, Kinds: serviceKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics, Limits: s.o.Limits,
+				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics, Limits: s.o.Limits,
 			})
 		},
 	})
@@ -163,10 +166,14 @@ func (a *sources) findings() []diag.Diagnostic {
 	return list
 }
 
-// clusters lists the remote clusters and how they stand.
-func (a *sources) clusters() any {
-	if a.remote == nil {
+// clusters lists the clusters that are read, the own first, and how they stand.
+func (s *Server) clusters() any {
+	if s.from.remote == nil {
 		return []multicluster.Cluster{}
 	}
-	return a.remote.Clusters()
+	own := multicluster.Cluster{ID: s.o.ClusterID, SyncStatus: multicluster.Syncing}
+	if s.from.HasSynced() {
+		own.SyncStatus = multicluster.Synced
+	}
+	return append([]multicluster.Cluster{own}, s.from.remote.Clusters()...)
 }

@@ -13,6 +13,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // stage is a world that a test changes by hand.
@@ -152,4 +153,24 @@ func TestMeshLayers(t *testing.T) {
 	}
 	s.commit([]kinds.Change{{Key: configMap("shared", nil).Key}}, time.Time{})
 	want("mended.example", 0)
+}
+
+// A machine that another cluster knows is an endpoint of the Services that select it there, and of no other cluster's.
+func TestMachinesOfRemoteClusters(t *testing.T) {
+	s := newStage(t, Options{ClusterID: "Kubernetes"})
+	in := func(cluster string) *kinds.Object {
+		o := serviceIn("a")
+		o.Cluster = cluster
+		o.Spec.(*corev1.Service).Spec.Selector = map[string]string{"app": "web"}
+		return o
+	}
+	machine := &kinds.Object{
+		Key: kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "m", Cluster: "far"}, Labels: map[string]string{"app": "web"},
+		Spec: &networkingv1.WorkloadEntry{Address: "10.9.0.1", Labels: map[string]string{"app": "web"}},
+	}
+	s.apply(in(""), in("far"), machine)
+	got := s.Snapshot().Endpoints(registry.ServiceKey{Host: "web.a.svc.cluster.local", Namespace: "a"})
+	if got == nil || len(got.List) != 1 || got.List[0].Cluster != "far" || got.List[0].Address != "10.9.0.1" {
+		t.Errorf("endpoints %+v", got)
+	}
 }

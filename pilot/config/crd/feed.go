@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -119,7 +120,9 @@ func (f *feed) settled() bool {
 	if !f.running {
 		return f.core == nil
 	}
-	return f.synced || f.absent() && (f.s.definitions == nil || f.s.definitions.blind() || f.absentFor() > absentPatience)
+	// A remote cluster's kubeconfig may be older than the rights to read such kinds: its services count without them.
+	lesser := f.core == nil && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.trouble)
+	return f.synced || lesser || f.absent() && (f.s.definitions == nil || f.s.definitions.blind() || f.absentFor() > absentPatience)
 }
 
 // Add takes an object as read, new or not.

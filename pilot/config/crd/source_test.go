@@ -434,6 +434,31 @@ func TestForbiddenDefinitions(t *testing.T) {
 	until(t, "read", func() bool { return r.get(kinds.VirtualService, "a", "v") != nil })
 }
 
+// The services of a remote cluster count although its kubeconfig may not read what Istio defines.
+func TestRemoteClusterWithFewRights(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t, kinds.WorkloadEntry)
+	a.refuse = func(res string, r *http.Request) (int, string) {
+		for _, custom := range []string{definitionsResource, "workloadentries.networking.istio.io"} {
+			if status, text := deny(custom, "list")(res, r); status != 0 {
+				return status, text
+			}
+		}
+		return 0, ""
+	}
+	a.put("configmaps", "a", "m", configMap("1"))
+	r := read(t, a, Options{Cluster: "far", Kinds: []*kinds.Kind{kinds.ConfigMap, kinds.WorkloadEntry}})
+	r.synced()
+	if r.get(kinds.ConfigMap, "a", "m") == nil {
+		t.Error("not read")
+	}
+	r.finding("NoWatch")
+	a.with(func() { a.refuse = nil })
+	a.put("workloadentries.networking.istio.io", "a", "w", object{"spec": object{"address": "1.2.3.4"}})
+	until(t, "read once it may be", func() bool { return r.get(kinds.WorkloadEntry, "a", "w") != nil })
+	r.noFindings()
+}
+
 // An API server in trouble is asked seldom, and answers again in the end.
 func TestOutage(t *testing.T) {
 	t.Parallel()
