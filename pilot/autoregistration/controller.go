@@ -15,9 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
-	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -124,11 +122,6 @@ func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 		c.part(client.ID)
 	}
 	return err
-}
-
-// Known tells whether a snapshot has the entry of a proxy, if it is one that registers: what it is sent first is then whole.
-func (c *Controller) Known(s *snapshot.Snapshot, p *node.Proxy) bool {
-	return p.RegisterGroup == "" || s.Object(objectKey(keyOf(p))) != nil
 }
 
 // Disconnected implements xds.Connections.

@@ -20,8 +20,11 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -56,13 +59,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ads := xds.Options{}
+	ads := xds.Options{Known: s.known}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
 		if err != nil {
 			return nil, err
 		}
-		ads.Connections, ads.Known = c, c.Known
+		ads.Connections = c
 	}
 	memo := idleResources
 	if o.NoMemo {
@@ -86,6 +89,12 @@ func New(o Options) (*Server, error) {
 	s.discovery.Register(s.grpc)
 	s.register()
 	return s, nil
+}
+
+// known tells whether a snapshot has the workload of a proxy, where news of it may come after the proxy: from an API server, or because it registers.
+func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
+	late := s.o.Client != nil && !s.o.NoServices || !s.o.NoRegistration && p.RegisterGroup != ""
+	return !late || cohort.Workload(snap, p) != nil
 }
 
 func (s *Server) findings() []diag.Diagnostic {

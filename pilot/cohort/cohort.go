@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -156,9 +157,20 @@ func namesAddress(l *networkingv1alpha3.IstioIngressListener) bool {
 	return l.Bind == "" || strings.HasPrefix(l.DefaultEndpoint, "0.0.0.0:") || strings.HasPrefix(l.DefaultEndpoint, "[::]:")
 }
 
-// workload finds out whose proxy it is: the Pod of its cluster by the name in its id, the WorkloadEntry of its name, whatever owns its address in its cluster,
-// and only then what it says of itself. The entry of a machine that belongs to a remote cluster may be registered in the server's own.
+// workload finds out whose proxy it is. Where nobody knows, what it says of itself counts.
 func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
+	if w := Workload(x.Snapshot, p); w != nil {
+		return w
+	}
+	return &registry.Workload{
+		WorkloadKey: registry.WorkloadKey{Namespace: p.Namespace, Name: p.Name}, Labels: p.Labels, Addresses: p.IPs, Owner: p.Workload,
+		Locality: claimed(p), Cluster: p.Cluster, Network: p.Network,
+	}
+}
+
+// Workload gives whose proxy it is: the Pod of its cluster by the name in its id, the WorkloadEntry of its name, whatever owns its address in its cluster; nil
+// where the snapshot has none. The entry of a machine that belongs to a remote cluster may be registered in the server's own.
+func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	cluster := x.ClusterKey(p.Cluster)
 	for _, k := range []registry.WorkloadKey{{Kind: kinds.Pod, Cluster: cluster}, {Kind: kinds.WorkloadEntry, Cluster: cluster}, {Kind: kinds.WorkloadEntry}} {
 		k.Namespace, k.Name = p.Namespace, p.Name
@@ -171,10 +183,7 @@ func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
 			return w
 		}
 	}
-	return &registry.Workload{
-		WorkloadKey: registry.WorkloadKey{Namespace: p.Namespace, Name: p.Name}, Labels: p.Labels, Addresses: p.IPs, Owner: p.Workload,
-		Locality: claimed(p), Cluster: p.Cluster, Network: p.Network,
-	}
+	return nil
 }
 
 func claimed(p *node.Proxy) registry.Locality {
