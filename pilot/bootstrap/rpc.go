@@ -13,11 +13,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
 // newGRPC makes a gRPC server with the limits, the metrics and the guards that every service of it needs.
 func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 	s := grpc.NewServer(
+		grpc.ForceServerCodecV2(xds.Codec()),
 		grpc.ConnectionTimeout(o.Limits.HandshakeTimeout),
 		grpc.MaxHeaderListSize(o.Limits.HeaderListSize),
 		grpc.MaxConcurrentStreams(o.Limits.StreamsPerConn),

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// idleResources is how many encoded resources that no proxy uses at present are kept for those that may come back.
-const idleResources = 60000
+// idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come back.
+const idleResources = 32 << 20
 
 // translator lets the DiscoveryServer, which does not know what a cohort is, use a translate.Translator, which does. Clients that want objects get them
 // from a Generator.

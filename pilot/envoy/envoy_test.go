@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -133,6 +134,27 @@ func TestMemo(t *testing.T) {
 	}
 	if hits, misses := m.Stats(); hits != 1 || misses != 2 {
 		t.Errorf("%d hits, %d misses", hits, misses)
+	}
+}
+
+// What is kept of unused resources is bounded in bytes: a few large ones push out many small ones.
+func TestMemoIsBounded(t *testing.T) {
+	m := envoy.NewMemo(1 << 20)
+	built := map[int]int{}
+	table := envoy.NewTable(m, func(k key) *envoy.Resource {
+		built[k.n]++
+		return envoy.NewResource(fmt.Sprint(k.n), wrapperspb.Bytes(make([]byte, 100<<10)))
+	})
+	for n := range 50 {
+		table.Get(key{n})
+	}
+	for range 3 { // the weak pointers of what was pushed out are cleared by the collector
+		runtime.GC()
+	}
+	table.Get(key{49})
+	table.Get(key{0})
+	if built[49] != 1 || built[0] != 2 {
+		t.Errorf("the newest was built %d times, the oldest %d times", built[49], built[0])
 	}
 }
 

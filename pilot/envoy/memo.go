@@ -1,29 +1,42 @@
 package envoy
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"weak"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // Memo makes each resource once: builders get one comparable value that holds everything the resource depends on, and equal values give the same
 // *Resource. Whoever uses a resource owns it; the memo holds it weakly, so it forgets what nobody uses, but for the newest of those that
 // are idle, kept for configuration that flips back and forth. Safe for concurrent use.
 type Memo struct {
-	idle         *lru.Cache[*Resource, struct{}] // nil: the memo is off
+	most         int // bytes that are kept of idle ones; 0: the memo is off
 	hits, misses atomic.Uint64
+
+	mu    sync.Mutex
+	idle  *simplelru.LRU[*Resource, struct{}]
+	bytes int
 }
 
-// NewMemo makes a memo that keeps up to idle unused resources; with idle 0 it is off and every resource is built anew.
+// NewMemo makes a memo that keeps up to idle bytes of unused resources; with idle 0 it is off and every resource is built anew.
 func NewMemo(idle int) *Memo {
-	m := &Memo{}
-	if idle > 0 {
-		m.idle, _ = lru.New[*Resource, struct{}](idle) // fails only for sizes below 1
-	}
+	m := &Memo{most: idle}
+	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ struct{}) { m.bytes -= len(r.Body) }) // fails only for sizes below 1
 	return m
+}
+
+// keep holds the newest resources for a while, whether or not anybody else does.
+func (m *Memo) keep(r *Resource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.idle.Add(r, struct{}{})
+	for m.bytes += len(r.Body); m.bytes > m.most; {
+		m.idle.RemoveOldest()
+	}
 }
 
 // Stats gives the hits and misses since the start.
@@ -45,7 +58,7 @@ func NewTable[K comparable](m *Memo, build func(K) *Resource) *Table[K] {
 
 // Get gives the resource for k, building it if nobody holds it.
 func (t *Table[K]) Get(k K) *Resource {
-	if t.memo.idle == nil {
+	if t.memo.most == 0 {
 		t.memo.misses.Add(1)
 		return t.build(k)
 	}
@@ -63,7 +76,7 @@ func (t *Table[K]) Get(k K) *Resource {
 	p := weak.Make(built)
 	t.made[k] = p
 	runtime.AddCleanup(built, t.forget, entry[K]{k, p})
-	t.memo.idle.Add(built, struct{}{})
+	t.memo.keep(built)
 	return built
 }
 

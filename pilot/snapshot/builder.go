@@ -19,7 +19,7 @@ type Builder struct {
 	delta   Delta
 	touched map[string]*namespace // copies made since the last commit
 	seen    map[registry.ServiceKey]bool
-	arrived map[place]bool    // addresses of workloads that came or changed since the last commit
+	arrived map[Place]bool    // addresses of workloads that came or changed since the last commit
 	copied  map[*objects]bool // copies made since the last commit
 
 	servicesChanged, workloadsChanged bool
@@ -43,7 +43,7 @@ func (b *Builder) reset() {
 	b.delta = Delta{Triggers: map[string]int{}}
 	b.touched = map[string]*namespace{}
 	b.seen = map[registry.ServiceKey]bool{}
-	b.arrived = map[place]bool{}
+	b.arrived = map[Place]bool{}
 	b.copied = map[*objects]bool{}
 	b.servicesChanged, b.workloadsChanged = false, false
 }
@@ -146,7 +146,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		}
 		if old != nil {
 			for _, a := range old.Addresses {
-				delete(b.arrived, place{k.Cluster, a})
+				delete(b.arrived, Place{k.Cluster, a})
 			}
 		}
 		if w == nil {
@@ -154,7 +154,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		} else {
 			n.workloads[k] = w
 			for _, a := range w.Addresses {
-				b.arrived[place{k.Cluster, a}] = !w.HostNetwork
+				b.arrived[Place{k.Cluster, a}] = !w.HostNetwork
 			}
 		}
 		b.workloadsChanged = true
@@ -194,10 +194,13 @@ func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
 		b.full("headlessendpoint", "endpoints of "+k.Host)
 	case old.Identities != next.Identities, headless && old.TLS != next.TLS, s != nil && s.Resolution != registry.ClientSide && !s.Headless:
 		b.full("endpoint", "endpoints of "+k.Host)
-	case b.moved(s, old.List, list):
-		b.full("proxy", "endpoints of "+k.Host)
 	default:
-		b.cause("endpoint", "endpoints of "+k.Host)
+		trigger := "endpoint"
+		if moved := b.moved(s, old.List, list); len(moved) > 0 {
+			trigger = "proxy"
+			b.delta.Addresses = append(b.delta.Addresses, moved...)
+		}
+		b.cause(trigger, "endpoints of "+k.Host)
 	}
 	if !b.seen[k] {
 		b.seen[k] = true
@@ -225,39 +228,41 @@ func sameListeners(a, b []*registry.Endpoint) bool {
 	})
 }
 
-// moved tells that an address began or ceased to serve a port of the service by the word of its endpoints alone: then the inbound half of the proxy there
-// changes. Where a selector names known workloads, their labels decide, and no endpoint does.
-func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) bool {
+// moved gives the addresses that began or ceased to serve a port of the service by the word of its endpoints alone: there the inbound half of a proxy changes.
+// Where a selector names known workloads, their labels decide, and no endpoint does.
+func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []Place {
 	if s == nil {
-		return false
+		return nil
 	}
 	type serving struct {
 		cluster, address, servicePort string
 		port                          uint32
 	}
-	stays := map[serving]bool{}
+	of := func(e *registry.Endpoint) serving { return serving{e.Cluster, e.Address, e.ServicePort, e.Port} }
+	had, has := make(map[serving]bool, len(old)), make(map[serving]bool, len(list))
 	for _, e := range old {
-		stays[serving{e.Cluster, e.Address, e.ServicePort, e.Port}] = false
+		had[of(e)] = true
+	}
+	var out []Place
+	look := func(e *registry.Endpoint, other map[serving]bool) {
+		if !other[of(e)] && b.decides(s, e) {
+			out = append(out, Place{b.last.ClusterKey(e.Cluster), e.Address})
+		}
 	}
 	for _, e := range list {
-		at := serving{e.Cluster, e.Address, e.ServicePort, e.Port}
-		if _, ok := stays[at]; !ok && b.decides(s, e) {
-			return true
-		}
-		stays[at] = true
+		has[of(e)] = true
+		look(e, had)
 	}
 	for _, e := range old {
-		if !stays[serving{e.Cluster, e.Address, e.ServicePort, e.Port}] && b.decides(s, e) {
-			return true
-		}
+		look(e, has)
 	}
-	return false
+	return out
 }
 
 // decides tells that nothing but the endpoint says whom the service of its cluster leads to. A workload that arrives together with its endpoint is known.
 func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
-	at := place{b.last.ClusterKey(e.Cluster), e.Address}
-	in := s.In(at.cluster)
+	at := Place{b.last.ClusterKey(e.Cluster), e.Address}
+	in := s.In(at.Cluster)
 	return in != nil && (in.Selector == nil || b.last.byAddress[at] == nil && !b.arrived[at])
 }
 
@@ -328,14 +333,14 @@ func (s *Snapshot) indexServices() {
 }
 
 func (s *Snapshot) indexWorkloads() {
-	s.byAddress = map[place]*registry.Workload{}
+	s.byAddress = map[Place]*registry.Workload{}
 	for _, n := range s.namespaces {
 		for _, w := range n.workloads {
 			if w.HostNetwork {
 				continue
 			}
 			for _, a := range w.Addresses {
-				at := place{w.WorkloadKey.Cluster, a}
+				at := Place{w.WorkloadKey.Cluster, a}
 				if old := s.byAddress[at]; old == nil || w.WorkloadKey.Compare(old.WorkloadKey) < 0 {
 					s.byAddress[at] = w
 				}

@@ -60,14 +60,15 @@ func TestDelta(t *testing.T) {
 		full      bool
 		endpoints bool
 		workloads bool
+		addresses bool
 		trigger   string
 	}{
 		{name: "nothing", service: service()},
 		{name: "health", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Health = registry.Unhealthy })), endpoints: true, trigger: "endpoint"},
 		{name: "weight", service: service(), changes: eps(one, endpoint("10.1.0.2", func(e *registry.Endpoint) { e.Weight = 5 })), endpoints: true, trigger: "endpoint"},
 		{name: "a known workload stays away", service: service(), changes: eps(two), endpoints: true, trigger: "endpoint"},
-		{name: "an unknown address goes", service: service(), changes: eps(one), full: true, endpoints: true, trigger: "proxy"},
-		{name: "an unknown address comes", service: service(), changes: eps(one, two, endpoint("10.1.0.3")), full: true, endpoints: true, trigger: "proxy"},
+		{name: "an unknown address goes", service: service(), changes: eps(one), endpoints: true, addresses: true, trigger: "proxy"},
+		{name: "an unknown address comes", service: service(), changes: eps(one, two, endpoint("10.1.0.3")), endpoints: true, addresses: true, trigger: "proxy"},
 		{
 			name: "an address comes together with its workload", service: service(), endpoints: true, workloads: true, trigger: "endpoint",
 			changes: registry.Changes{
@@ -77,11 +78,11 @@ func TestDelta(t *testing.T) {
 		},
 		{
 			name: "without selector an address comes", service: service(func(s *registry.Service) { s.Selector = nil }),
-			changes: eps(one, two, endpoint("10.1.0.1", func(e *registry.Endpoint) { e.ServicePort = "more" })), full: true, endpoints: true, trigger: "proxy",
+			changes: eps(one, two, endpoint("10.1.0.1", func(e *registry.Endpoint) { e.ServicePort = "more" })), endpoints: true, addresses: true, trigger: "proxy",
 		},
 		{
 			name: "without selector a port moves", service: service(func(s *registry.Service) { s.Selector = nil }),
-			changes: eps(endpoint("10.1.0.1", func(e *registry.Endpoint) { e.Port = 9090 }), two), full: true, endpoints: true, trigger: "proxy",
+			changes: eps(endpoint("10.1.0.1", func(e *registry.Endpoint) { e.Port = 9090 }), two), endpoints: true, addresses: true, trigger: "proxy",
 		},
 		{
 			name: "a service account comes", service: service(), full: true, endpoints: true, trigger: "endpoint",
@@ -111,7 +112,7 @@ func TestDelta(t *testing.T) {
 			b.ApplyRegistry(c.changes)
 			received := time.Unix(7, 0)
 			d := b.Commit(received).Delta
-			if d.Full != c.full || (len(d.Endpoints) > 0) != c.endpoints || (len(d.Workloads) > 0) != c.workloads || !d.Received.Equal(received) {
+			if d.Full != c.full || (len(d.Endpoints) > 0) != c.endpoints || (len(d.Workloads) > 0) != c.workloads || (len(d.Addresses) > 0) != c.addresses || !d.Received.Equal(received) {
 				t.Errorf("delta %+v", d)
 			}
 			if c.trigger == "" && len(d.Triggers) != 0 || c.trigger != "" && d.Triggers[c.trigger] == 0 {

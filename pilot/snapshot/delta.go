@@ -20,6 +20,9 @@ type Delta struct {
 	// Workloads are those whose proxy, if it is connected, may have to be sent something else: its labels, addresses or identity changed.
 	Workloads []registry.WorkloadKey
 
+	// Addresses are those at which a proxy may have to be sent something else: they began or ceased to serve a port by the word of endpoints alone.
+	Addresses []Place
+
 	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, secret, namespace.
 	Triggers map[string]int
 

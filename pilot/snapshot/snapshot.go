@@ -22,11 +22,11 @@ type Snapshot struct {
 	namespaces map[string]*namespace
 	services   []*registry.Service            // by precedence: oldest first
 	byHost     map[string][]*registry.Service // by precedence
-	byAddress  map[place]*registry.Workload
+	byAddress  map[Place]*registry.Workload
 }
 
-// place is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
-type place struct{ cluster, address string }
+// Place is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
+type Place struct{ Cluster, Address string }
 
 // namespace holds what lives in one namespace. A commit copies those that it touches.
 type namespace struct {
@@ -121,7 +121,7 @@ func (s *Snapshot) Workload(k registry.WorkloadKey) *registry.Workload {
 
 // WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.
 func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
-	return s.byAddress[place{cluster, ip}]
+	return s.byAddress[Place{cluster, ip}]
 }
 
 // ClusterKey gives a cluster's ID as keys have it: the server's own is empty. Whoever names none is of the own.

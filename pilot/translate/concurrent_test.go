@@ -29,7 +29,7 @@ func TestConcurrent(t *testing.T) {
 			}
 		}
 	}
-	tr := translate.New(translate.Options{Idle: 50})
+	tr := translate.New(translate.Options{Idle: 50 << 10})
 	proxies := people()
 	for i := 1; i < len(snapshots); i++ {
 		var wg sync.WaitGroup
@@ -102,7 +102,7 @@ func BenchmarkCold(b *testing.B) {
 	who := people()["web"]
 	b.ReportAllocs()
 	for b.Loop() {
-		ask(translate.New(translate.Options{Idle: 60000}), s, who)
+		ask(translate.New(translate.Options{Idle: 64 << 20}), s, who)
 	}
 }
 
@@ -114,7 +114,7 @@ func BenchmarkWarm(b *testing.B) {
 	for i := range 2 {
 		versions = append(versions, objects(b, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: n0}\nspec: {hosts: [s0], http: [{timeout: %ds, route: [{destination: {host: s0}}]}]}\n", i+1))...)
 	}
-	tr, who := translate.New(translate.Options{Idle: 60000}), people()["web"]
+	tr, who := translate.New(translate.Options{Idle: 64 << 20}), people()["web"]
 	ask(tr, w.apply(), who)
 	b.ReportAllocs()
 	i := 0
@@ -129,7 +129,7 @@ func BenchmarkEndpoint(b *testing.B) {
 	w := newWorld(b, mesh.Default())
 	all := services(b, 1000)
 	w.apply(all...)
-	tr, who := translate.New(translate.Options{Idle: 60000}), people()["web"]
+	tr, who := translate.New(translate.Options{Idle: 64 << 20}), people()["web"]
 	ask(tr, w.apply(), who)
 	slice := all[2]
 	b.ReportAllocs()

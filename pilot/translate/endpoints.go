@@ -44,20 +44,20 @@ type peer struct {
 	policies frozen.List[*kinds.Object]
 }
 
-// assignment makes the endpoints of one cluster as a cohort sees them.
-func (v *view) assignment(c cohort.Proxy, name string) *envoy.Resource {
+// assignment makes the endpoints of one cluster as a cohort sees them: empty ones where there is no such cluster.
+func (v *view) assignment(c cohort.Proxy, name string) (r *envoy.Resource, exists bool) {
 	k := assignmentKey{name: name}
 	n, ok := names.ParseCluster(name)
 	if !ok || n.Direction != names.Outbound {
-		return v.t.assignments.Get(k)
+		return v.t.assignments.Get(k), false
 	}
 	s := v.index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
 	if s == nil || s.Port(n.Port) == nil {
-		return v.t.assignments.Get(k)
+		return v.t.assignments.Get(k), false
 	}
 	rules := v.rules(c.Scope, s)
 	if n.Subset != "" && destinationrule.Subset(rules, n.Subset) == nil {
-		return v.t.assignments.Get(k)
+		return v.t.assignments.Get(k), false
 	}
 	k.service, k.endpoints, k.rules = s, v.Endpoints(s.Key()), rules
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
@@ -72,7 +72,7 @@ func (v *view) assignment(c cohort.Proxy, name string) *envoy.Resource {
 	if distributes(s, destinationrule.Resolve(rules, n.Port, n.Subset)) {
 		k.near = nearTo(s.TrafficDist, c, cluster)
 	}
-	return v.t.assignments.Get(k)
+	return v.t.assignments.Get(k), true
 }
 
 // peers finds the policies for those endpoints that take mTLS. Without any PeerAuthentication, as in most meshes, the list is empty.

@@ -123,9 +123,12 @@ func differences(a, b picture) []string {
 }
 
 // concerned tells, as a stream does, that a proxy has to be looked at anew.
-func concerned(d *snapshot.Delta, p *node.Proxy) bool {
+func concerned(s *snapshot.Snapshot, p *node.Proxy) bool {
+	d := &s.Delta
 	return d.Full || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
 		return p.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == p.Namespace
+	}) || slices.ContainsFunc(d.Addresses, func(a snapshot.Place) bool {
+		return a.Cluster == s.ClusterKey(p.Cluster) && slices.Contains(p.IPs, a.Address)
 	})
 }
 
@@ -213,7 +216,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := p.meshes[0]
 		w, present := newWorld(t, m), map[kinds.Key]*kinds.Object{}
-		on, off := translate.New(translate.Options{Idle: 100}), translate.New(translate.Options{})
+		on, off := translate.New(translate.Options{Idle: 100 << 10}), translate.New(translate.Options{})
 		before := map[string]picture{}
 		sets := map[string][4]*envoy.Set{}
 
@@ -258,7 +261,7 @@ func TestHistories(t *testing.T) {
 				c := on.Join(s, proxy)
 				cds, lds := on.Wildcard(s, c, envoy.ClusterType), on.Wildcard(s, c, envoy.ListenerType)
 				now := [4]*envoy.Set{cds.Outbound, cds.Inbound, lds.Outbound, lds.Inbound}
-				if i > 0 && !concerned(&s.Delta, proxy) {
+				if i > 0 && !concerned(s, proxy) {
 					shown := map[string]bool{}
 					for _, k := range s.Delta.Endpoints {
 						for _, a := range on.Assignments(s, c, k) {
@@ -270,7 +273,7 @@ func TestHistories(t *testing.T) {
 							t.Fatalf("step %d, %s: %s differs, of which the delta does not speak: %+v", i, name, d, s.Delta)
 						}
 					}
-					if len(s.Delta.Workloads) == 0 && now != sets[name] {
+					if len(s.Delta.Workloads) == 0 && len(s.Delta.Addresses) == 0 && now != sets[name] {
 						t.Fatalf("step %d, %s: only endpoints changed, yet Sets are other pointers", i, name)
 					}
 				}

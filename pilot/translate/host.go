@@ -48,6 +48,14 @@ func buildHost(k hostKey) *envoy.Resource {
 	return envoy.NewResource(k.route+"/"+k.name, h)
 }
 
+// host makes a virtual host. Only VirtualServices ask where the proxy is.
+func (v *view) host(k hostKey) *envoy.Resource {
+	if k.virtual.Empty() {
+		k.proxy = ""
+	}
+	return v.t.hosts.Get(k)
+}
+
 // nothing tells the virtual host of a gateway that has no other.
 func (k hostKey) nothing() bool {
 	return k.fallback == "" && k.service == nil && k.virtual.Empty() && !k.gateway

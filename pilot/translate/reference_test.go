@@ -48,7 +48,7 @@ func TestReference(t *testing.T) {
 			}
 			w := newWorld(t, m)
 			s := w.apply(append(objects(t, "world.yaml", read(t, dir, "world.yaml")), objects(t, name+".yaml", read(t, dir, name+".yaml"))...)...)
-			tr := translate.New(translate.Options{Idle: 1000})
+			tr := translate.New(translate.Options{Idle: 1 << 20})
 			over := recorded(t, file)
 			for _, n := range nodes {
 				who := strings.TrimSuffix(filepath.Base(n), ".json")

@@ -59,15 +59,15 @@ type destination struct {
 }
 
 // route makes a route configuration as a cohort sees it.
-func (v *view) route(c cohort.Proxy, name string) *envoy.Resource {
+func (v *view) route(c cohort.Scope, name string) (r *envoy.Resource, exists bool) {
 	header := v.t.headers.Get(headerKey{name})
 	var hosts []*envoy.Resource
-	if c.Scope.Type == node.Router {
-		hosts = v.gatewayHosts(c.Scope, name)
+	if c.Type == node.Router {
+		hosts = v.gatewayHosts(c, name)
 	} else {
-		hosts = v.sidecarHosts(c.Scope, name)
+		hosts = v.sidecarHosts(c, name)
 	}
-	return v.t.routes.Get(routeKey{header, frozen.Of(hosts...)})
+	return v.t.routes.Get(routeKey{header, frozen.Of(hosts...)}), len(hosts) > 0
 }
 
 func buildHeader(k headerKey) *envoy.Resource {
@@ -251,7 +251,7 @@ func (b *hosts) addService(s *registry.Service, p *registry.Port, vs *scope.Virt
 	if k.service == nil && !routes(k) {
 		return
 	}
-	b.made = append(b.made, b.view.t.hosts.Get(k))
+	b.made = append(b.made, b.view.host(k))
 }
 
 func (b *hosts) addresses(s *registry.Service) []string {
@@ -295,7 +295,7 @@ func (b *hosts) addVirtual(host string, vs *scope.VirtualService) {
 	b.bind(&k, "mesh", vs)
 	k.reached = b.reach(k, nil)
 	if routes(k) && b.claim([]string{host}) != "" { // no route, no host: requests go where they would without it
-		b.made = append(b.made, b.view.t.hosts.Get(k))
+		b.made = append(b.made, b.view.host(k))
 	}
 }
 
@@ -344,7 +344,7 @@ func (b *hosts) last(fallback string) *envoy.Resource {
 	if k.fallback = fallback; fallback == names.BlackHoleCluster {
 		k.name = names.BlockAll
 	}
-	return b.view.t.hosts.Get(k)
+	return b.view.host(k)
 }
 
 // gatewayHosts makes the virtual hosts of a gateway's route configuration.
@@ -396,10 +396,10 @@ func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
 		out = append(out, k)
 	}
 	for _, k := range merged(out) {
-		b.made = append(b.made, v.t.hosts.Get(*k))
+		b.made = append(b.made, v.host(*k))
 	}
 	if len(b.made) == 0 && port != 0 {
-		return []*envoy.Resource{v.t.hosts.Get(b.key(names.VirtualHost("blackhole", port), "*", port))}
+		return []*envoy.Resource{v.host(b.key(names.VirtualHost("blackhole", port), "*", port))}
 	}
 	return b.sorted()
 }

@@ -229,7 +229,7 @@ func TestStockEnvoy(t *testing.T) {
 		changes = append(changes, kinds.Change{Key: k, Object: p.versions[k][0]})
 	}
 	s := newWorld(t, mesh.Default()).apply(changes...)
-	tr := translate.New(translate.Options{Idle: 1000})
+	tr := translate.New(translate.Options{Idle: 1 << 20})
 	istio := map[string]bool{} // what Istio's proxies are told, so that the test sees what it looks for
 	for name, who := range people() {
 		for _, capabilities := range []node.Capabilities{0, everything} {

@@ -17,7 +17,7 @@ import (
 
 // Options of a Translator.
 type Options struct {
-	Idle int // unused resources that the memo keeps; 0 turns the memo off
+	Idle int // bytes of unused resources that the memo keeps; 0 turns the memo off
 }
 
 // Translator makes resources of Snapshots. Safe for concurrent use.
@@ -71,14 +71,16 @@ type view struct {
 
 	hasPeerAuthentication bool
 
-	sets *sets
+	sets        *sets
+	assignments named[assignmentsKey]
 }
 
-// sets are those worked out so far, shared by the views of Snapshots that differ in endpoints and workloads alone.
+// sets are those worked out so far, and the routes, shared by the views of Snapshots that differ in endpoints and workloads alone.
 type sets struct {
-	mu   sync.Mutex
-	made map[setKey]*setEntry
-	last map[setKey]*envoy.Set // of the Snapshot before: a Set that comes out the same keeps its pointer
+	mu     sync.Mutex
+	made   map[setKey]*setEntry
+	last   map[setKey]*envoy.Set // of the Snapshot before: a Set that comes out the same keeps its pointer
+	routes named[cohort.Scope]
 
 	problems map[Problem]map[string]struct{}
 }
@@ -191,9 +193,9 @@ func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Proxy, typeURL, name s
 	v := t.view(s)
 	switch typeURL {
 	case envoy.EndpointType:
-		return v.assignment(c, name)
+		return v.assignments.get(assignmentsKey{c.Scope, c.Node, c.Place}, name, func() (*envoy.Resource, bool) { return v.assignment(c, name) })
 	case envoy.RouteType:
-		return v.route(c, name)
+		return v.sets.routes.get(c.Scope, name, func() (*envoy.Resource, bool) { return v.route(c.Scope, name) })
 	}
 	return nil
 }

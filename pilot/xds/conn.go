@@ -330,7 +330,6 @@ func (c *conn) settle() {
 // send starts the Send of one response and its watchdog. false: the server is shutting down.
 func (c *conn) send(r *Response, watchdog *time.Timer) bool {
 	s := c.server
-	r.ControlPlane = s.controlPlane
 	c.sending, c.began = r, time.Now()
 	c.pass.responses++
 	if w := c.session.find(r.TypeURL); w != nil {
@@ -339,7 +338,7 @@ func (c *conn) send(r *Response, watchdog *time.Timer) bool {
 	ok := s.spawn("xds sender", func() {
 		err := errors.New("sending failed")
 		defer func() { c.sent <- err }()
-		err = c.stream.SendMsg(s.encoder.Encode(r))
+		err = c.stream.SendMsg(s.encoder.encode(r))
 	})
 	watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
 	return ok

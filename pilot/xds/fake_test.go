@@ -32,7 +32,7 @@ func newFakeTranslator() *fakeTranslator {
 }
 
 func fakeResource(name, version string) *envoy.Resource {
-	return &envoy.Resource{Name: name, Version: version, Body: []byte(name + "=" + version)}
+	return &envoy.Resource{Name: name, Version: version, Body: appendText(nil, 2, name+"="+version)} // an Any of no type
 }
 
 // publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or "<type> !<name>" (poisoned).

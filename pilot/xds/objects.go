@@ -12,9 +12,6 @@ import (
 // objectGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not what a proxy makes of them.
 const objectGenerator = "api"
 
-// objectMessage is what such a client is sent, whatever kind the type that it asks for names.
-const objectMessage = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
-
 // OfObjects tells a client that is sent objects of configuration, of every type that it asks for.
 func OfObjects(p *node.Proxy) bool { return p != nil && p.Generator == objectGenerator }
 

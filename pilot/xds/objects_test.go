@@ -31,9 +31,6 @@ func objectsOf(t *testing.T, f *fakeTranslator, delta bool) *session {
 
 func sizes(s *session) (out []int) {
 	for r := s.next(); r != nil; r = s.next() {
-		if r.Message != objectMessage {
-			out = append(out, -1)
-		}
 		out = append(out, len(r.Resources), len(r.Removed))
 	}
 	return out

@@ -17,6 +17,7 @@ type push struct {
 	objects   bool // objects changed that are no proxy's
 	endpoints []registry.ServiceKey
 	workloads []registry.WorkloadKey
+	addresses []snapshot.Place
 	triggers  map[string]int
 	received  time.Time // when the first of the changes came in; zero where there is none
 	queued    time.Time // when the first of the pushes was published
@@ -27,7 +28,7 @@ const maxMerged = 4096
 
 func newPush(s *snapshot.Snapshot, now time.Time) *push {
 	d := &s.Delta
-	return &push{snapshot: s, full: d.Full, objects: d.Objects, endpoints: d.Endpoints, workloads: d.Workloads, triggers: d.Triggers, received: d.Received, queued: now}
+	return &push{snapshot: s, full: d.Full, objects: d.Objects, endpoints: d.Endpoints, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
 }
 
 // merge gives the one push that does for p, which was waiting, and for a newer one.
@@ -41,6 +42,7 @@ func (p *push) merge(newer *push) *push {
 		objects:   p.objects || newer.objects,
 		endpoints: union(p.endpoints, newer.endpoints),
 		workloads: union(p.workloads, newer.workloads),
+		addresses: union(p.addresses, newer.addresses),
 		triggers:  p.triggers,
 		received:  p.received,
 		queued:    p.queued,
@@ -54,11 +56,11 @@ func (p *push) merge(newer *push) *push {
 			m.triggers[reason] += n
 		}
 	}
-	if len(m.endpoints) > maxMerged || len(m.workloads) > maxMerged {
+	if len(m.endpoints) > maxMerged || len(m.workloads)+len(m.addresses) > maxMerged {
 		m.full = true
 	}
 	if m.full {
-		m.endpoints, m.workloads = nil, nil
+		m.endpoints, m.workloads, m.addresses = nil, nil, nil
 	}
 	return m
 }

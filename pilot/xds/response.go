@@ -217,9 +217,6 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		Resources: resources,
 		Removed:   removed,
 	}
-	if s.ofObjects() {
-		r.Message = objectMessage
-	}
 	if s.delta && w.typeURL == envoy.EndpointType {
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {

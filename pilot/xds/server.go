@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -33,7 +32,6 @@ type Options struct {
 	Metrics      prometheus.Registerer
 	Limits       limits.Limits  // the zero value stands for the defaults
 	Identifier   string         // control_plane.identifier of every response
-	Encoder      Encoder        // nil: protobuf messages
 	Translations int            // how many translations run at a time; 0: one for each CPU
 	Streams      int            // how many streams are served at a time, more wait; 0: no bound
 	Connections  Connections    // nil: nobody is told
@@ -47,22 +45,21 @@ type Options struct {
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
-	translator   Translator
-	logger       *slog.Logger
-	metrics      *metrics
-	limits       limits.Limits
-	controlPlane *corev3.ControlPlane
-	encoder      Encoder
-	connections  Connections
-	known        func(*snapshot.Snapshot, *node.Proxy) bool
-	apiClients   []netip.Prefix
-	differences  differences
-	slots        chan struct{} // one taken by each translation; senders on a channel are served in order
-	admission    chan struct{} // one taken by each stream; nil: no bound
-	listeners    accepted
-	numbers      atomic.Uint64
-	running      sync.WaitGroup // goroutines of streams
-	closing      chan struct{}  // closed by Shutdown
+	translator  Translator
+	logger      *slog.Logger
+	metrics     *metrics
+	limits      limits.Limits
+	encoder     *encoder
+	connections Connections
+	known       func(*snapshot.Snapshot, *node.Proxy) bool
+	apiClients  []netip.Prefix
+	differences differences
+	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
+	admission   chan struct{} // one taken by each stream; nil: no bound
+	listeners   accepted
+	numbers     atomic.Uint64
+	running     sync.WaitGroup // goroutines of streams
+	closing     chan struct{}  // closed by Shutdown
 
 	mu     sync.Mutex
 	latest *snapshot.Snapshot // nil before the first Publish
@@ -74,18 +71,17 @@ type Server struct {
 // New makes a Server that answers Unavailable until the first Publish.
 func New(o Options) *Server {
 	s := &Server{
-		translator:   o.Translator,
-		logger:       o.Logger,
-		metrics:      newMetrics(o.Metrics),
-		limits:       o.Limits,
-		controlPlane: &corev3.ControlPlane{Identifier: o.Identifier},
-		encoder:      o.Encoder,
-		connections:  o.Connections,
-		known:        o.Known,
-		apiClients:   o.APIClients,
-		conns:        map[string]*conn{},
-		count:        map[string]int{},
-		closing:      make(chan struct{}),
+		translator:  o.Translator,
+		logger:      o.Logger,
+		metrics:     newMetrics(o.Metrics),
+		limits:      o.Limits,
+		encoder:     newEncoder(appendText(nil, 1, o.Identifier)), // ControlPlane.identifier
+		connections: o.Connections,
+		known:       o.Known,
+		apiClients:  o.APIClients,
+		conns:       map[string]*conn{},
+		count:       map[string]int{},
+		closing:     make(chan struct{}),
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -95,9 +91,6 @@ func New(o Options) *Server {
 	}
 	if s.apiClients == nil {
 		s.apiClients = Loopback()
-	}
-	if s.encoder == nil {
-		s.encoder = messages{}
 	}
 	if o.Translations <= 0 {
 		o.Translations = runtime.GOMAXPROCS(0)

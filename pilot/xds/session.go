@@ -145,7 +145,7 @@ func (s *session) start(snap *snapshot.Snapshot) bool {
 
 // adopt takes a newer snapshot. To be called when next gives nothing, so that a pass belongs to one state of the world.
 func (s *session) adopt(p *push) {
-	if p.full || s.unjoined || p.objects && s.ofObjects() || s.concerns(p.workloads) {
+	if p.full || s.unjoined || p.objects && s.ofObjects() || s.concerns(p) {
 		if s.unjoined = !s.join(p.snapshot); s.unjoined {
 			return
 		}
@@ -173,10 +173,13 @@ func (s *session) adopt(p *push) {
 	}
 }
 
-// concerns tells that the proxy may run beside one of these workloads. A pod is known by the proxy's id; of other workloads only the namespace is.
-func (s *session) concerns(workloads []registry.WorkloadKey) bool {
-	return slices.ContainsFunc(workloads, func(k registry.WorkloadKey) bool {
+// concerns tells that the proxy may run beside one of the workloads that changed, or at one of the addresses. A pod is known by the proxy's id; of other
+// workloads only the namespace is.
+func (s *session) concerns(p *push) bool {
+	return slices.ContainsFunc(p.workloads, func(k registry.WorkloadKey) bool {
 		return s.proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == s.proxy.Namespace
+	}) || slices.ContainsFunc(p.addresses, func(a snapshot.Place) bool {
+		return a.Cluster == p.snapshot.ClusterKey(s.proxy.Cluster) && slices.Contains(s.proxy.IPs, a.Address)
 	})
 }
 
