@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -59,7 +61,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ads := xds.Options{Known: s.known}
+	ads := xds.Options{Known: s.known, Late: s.late}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
 		if err != nil {
@@ -95,6 +97,13 @@ func New(o Options) (*Server, error) {
 func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	late := s.o.Client != nil && !s.o.NoServices || !s.o.NoRegistration && p.RegisterGroup != ""
 	return !late || cohort.Workload(snap, p) != nil
+}
+
+// late tells whether a Secret names the proxy's cluster and the cluster has not been read yet.
+func (s *Server) late(p *node.Proxy) bool {
+	return s.from.remote != nil && slices.ContainsFunc(s.from.remote.Clusters(), func(c multicluster.Cluster) bool {
+		return c.ID == p.Cluster && c.SyncStatus != multicluster.Synced
+	})
 }
 
 func (s *Server) findings() []diag.Diagnostic {

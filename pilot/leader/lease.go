@@ -177,13 +177,15 @@ type term struct {
 	lose     context.CancelFunc
 	watchdog *time.Timer
 	acquired bool
+	another  bool          // holds the lease, when last read
 	ended    chan struct{} // closed when fn has returned; only if acquired
 }
 
 // Get notices that another instance has taken over.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := t.Interface.Get(ctx)
-	if err == nil && t.acquired && record.HolderIdentity != t.Identity() {
+	t.another = err == nil && record.HolderIdentity != t.Identity()
+	if t.acquired && t.another {
 		t.lease.lost()
 		t.lose()
 	}
@@ -204,6 +206,9 @@ func (t *term) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	t.lose()
 	select {
 	case <-t.ended:
+		if t.another { // the elector goes by what it believed before it was stopped, and would release what another holds by now
+			return nil
+		}
 		return t.Interface.Update(ctx, r)
 	case <-ctx.Done():
 		return ctx.Err()

@@ -269,6 +269,10 @@ func (c *conn) loop(log *slog.Logger) error {
 		case <-quiet.C:
 			c.session.rest()
 		case <-stranger:
+			if c.patient() {
+				stranger = time.After(workloadWait)
+				break
+			}
 			stranger = nil
 			s.metrics.waitsInVain.Inc()
 		case <-c.wake:

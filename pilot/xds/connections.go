@@ -100,6 +100,11 @@ func (c *conn) stranger() <-chan time.Time {
 	return time.After(workloadWait)
 }
 
+// patient tells that the proxy goes on waiting for its workload: it has what it was sent before, and its cluster is yet to be read.
+func (c *conn) patient() bool {
+	return c.session.resumed && c.server.late != nil && c.server.late(c.proxy)
+}
+
 // recognized tells whether the newest snapshot knows the workload. Nothing was sent yet, so the snapshots before it need not be looked at.
 func (c *conn) recognized() bool {
 	p := c.take()

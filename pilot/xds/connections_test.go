@@ -193,3 +193,26 @@ func TestFirstAnswerWaitsForTheWorkload(t *testing.T) {
 		c.expect("cds a=3")
 	}
 }
+
+// While the cluster of a proxy is yet to be read, the proxy keeps what it brings; one that brings nothing is answered.
+func TestWhoResumesWaitsForItsCluster(t *testing.T) {
+	var late, asked atomic.Int64
+	late.Store(1)
+	r := newRig(t, func(o *Options) {
+		o.Known = func(*snapshot.Snapshot, *node.Proxy) bool { return false }
+		o.Late = func(*node.Proxy) bool {
+			asked.Add(1)
+			return late.Load() != 0
+		}
+	})
+	r.publish(true, "cds a=1")
+	old, fresh := r.resumed("old.a", map[string]string{"a": "0"}), r.delta("fresh.a")
+	fresh.expect("cds a=1")
+	for asked.Load() < 2 { // it was asked again
+		time.Sleep(time.Millisecond)
+	}
+	r.publish(true, "cds a=2")
+	fresh.expect("cds a=2")
+	late.Store(0)
+	old.expect("cds a=2")
+}

@@ -50,6 +50,7 @@ func (s *session) incremental(r *discoveryv3.DeltaDiscoveryRequest) (verdict, er
 func (s *session) begin(w *watch, r *discoveryv3.DeltaDiscoveryRequest) error {
 	names, versions := r.GetResourceNamesSubscribe(), r.GetInitialResourceVersions()
 	w.explicit = slices.Contains(names, star)
+	s.resumed = s.resumed || len(versions) > 0
 	w.wildcard = w.explicit || len(names) == 0 && (w.complete || !isNamed(w.typeURL))
 	for _, name := range names {
 		if name == star {

@@ -39,6 +39,9 @@ type Options struct {
 
 	// Known tells whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second for one that does. nil: no wait.
 	Known func(*snapshot.Snapshot, *node.Proxy) bool
+	// Late tells that news of the proxy's workload is still to come, for its cluster is known by name and has not been read. A proxy that brings what it was
+	// sent before is not answered as long as that is so, and keeps it. nil: never.
+	Late func(*node.Proxy) bool
 }
 
 // Server is the DiscoveryServer. Its methods may be called from any goroutine.
@@ -52,6 +55,7 @@ type Server struct {
 	encoder     *encoder
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
+	late        func(*node.Proxy) bool
 	apiClients  []netip.Prefix
 	differences differences
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
@@ -78,6 +82,7 @@ func New(o Options) *Server {
 		encoder:     newEncoder(appendText(nil, 1, o.Identifier)), // ControlPlane.identifier
 		connections: o.Connections,
 		known:       o.Known,
+		late:        o.Late,
 		apiClients:  o.APIClients,
 		conns:       map[string]*conn{},
 		count:       map[string]int{},

@@ -122,6 +122,12 @@ type deltaClient struct {
 
 func (r *rig) delta(pod string) *deltaClient {
 	r.t.Helper()
+	return r.resumed(pod, nil)
+}
+
+// resumed is the stream of a client that brings clusters from an earlier one.
+func (r *rig) resumed(pod string, versions map[string]string) *deltaClient {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
@@ -129,7 +135,7 @@ func (r *rig) delta(pod string) *deltaClient {
 		r.t.Fatal(err)
 	}
 	c := &deltaClient{r.t, stream, cancel}
-	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(pod), TypeUrl: envoy.ClusterType})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(pod), TypeUrl: envoy.ClusterType, InitialResourceVersions: versions})
 	return c
 }
 

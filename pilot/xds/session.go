@@ -46,6 +46,7 @@ type session struct {
 
 	// resuming: the client brought clusters from an earlier stream, and what it asks for on this one may still name them. None is removed before rest.
 	resuming bool
+	resumed  bool // the client brought something from an earlier stream
 
 	watches []*watch // in the order of sending
 	nonces  uint64

@@ -24,6 +24,7 @@ func (s *session) stateOfTheWorld(r *discoveryv3.DiscoveryRequest) (verdict, err
 	if first {
 		w = s.open(r.GetTypeUrl())
 	}
+	s.resumed = s.resumed || first && r.GetVersionInfo() != ""
 	nonce, sent := r.GetResponseNonce(), w.status.Sent
 	current := nonce != "" && nonce == sent
 	switch detail := r.GetErrorDetail(); {

@@ -190,7 +190,7 @@ func onFreePorts(start func() error) error {
 }
 
 func (c *Cluster) startAPIServer(ctx context.Context) error {
-	port, err := freePort(ctx, c.o.Host)
+	port, err := FreePort(ctx, c.o.Host)
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 const etcdHost = "127.0.0.1"
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	client, err := freePort(ctx, etcdHost)
+	client, err := FreePort(ctx, etcdHost)
 	if err != nil {
 		return err
 	}
-	peer, err := freePort(ctx, etcdHost)
+	peer, err := FreePort(ctx, etcdHost)
 	if err != nil {
 		return err
 	}

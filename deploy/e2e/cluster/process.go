@@ -142,9 +142,9 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// freePort picks a port below those that the kernel gives to outgoing connections and to listeners that ask for any, so that nobody gets it while its
+// FreePort picks a port below those that the kernel gives to outgoing connections and to listeners that ask for any, so that nobody gets it while its
 // process is down.
-func freePort(ctx context.Context, host string) (string, error) {
+func FreePort(ctx context.Context, host string) (string, error) {
 	const lowest, highest = 20000, 32000
 	var err error
 	for range 100 {

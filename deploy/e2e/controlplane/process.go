@@ -20,8 +20,9 @@ import (
 // Options say what to run.
 type Options struct {
 	Binary string
-	// ConfigDir is the directory of YAML that is served.
-	ConfigDir string
+	// ConfigDir is the directory of YAML that is served, Kubeconfig the API server. With both, services and endpoints are the API server's.
+	ConfigDir  string
+	Kubeconfig string
 	// Host is the address that proxies reach; the ports for people, who need no credentials there, are on loopback.
 	Host string
 	// Args are added to the command line.
@@ -55,6 +56,12 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 
 // Restart starts it again at the addresses it had, and waits until it is ready.
 func (p *Process) Restart(ctx context.Context) error { return p.start(ctx) }
+
+// RestartFrom is Restart with other sources.
+func (p *Process) RestartFrom(ctx context.Context, configDir, kubeconfig string) error {
+	p.o.ConfigDir, p.o.Kubeconfig = configDir, kubeconfig
+	return p.start(ctx)
+}
 
 // Kill ends it as a crash would.
 func (p *Process) Kill() {
@@ -125,10 +132,16 @@ func (p *Process) start(ctx context.Context) error {
 	if err := os.Remove(addressFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove old address file: %w", err)
 	}
-	p.cmd = exec.CommandContext(context.Background(), p.o.Binary, append([]string{
-		"discovery", "--configDir", p.o.ConfigDir, "--registries=", "--grpcAddr", p.GRPC,
+	args := []string{
+		"discovery", "--configDir", p.o.ConfigDir, "--grpcAddr", p.GRPC,
 		"--httpAddr", p.HTTP, "--monitoringAddr", p.Monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--addressFile", addressFile,
-	}, p.o.Args...)...)
+	}
+	if p.o.Kubeconfig == "" {
+		args = append(args, "--registries=")
+	} else {
+		args = append(args, "--kubeconfig", p.o.Kubeconfig)
+	}
+	p.cmd = exec.CommandContext(context.Background(), p.o.Binary, append(args, p.o.Args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

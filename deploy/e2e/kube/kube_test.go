@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +24,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
@@ -78,6 +75,7 @@ func options(t *testing.T) bootstrap.Options {
 // TestSameAsFiles: the worlds whose translation is held against the real istiod's, once on an API server and once exported from it as a directory, give
 // every proxy the same bytes.
 func TestSameAsFiles(t *testing.T) {
+	t.Parallel()
 	ctx, c := start(t)
 	dir := filepath.Join("..", "..", "..", "pilot", "translate", "testdata", "reference")
 	if err := c.ApplyPath(ctx, filepath.Join(dir, "world.yaml")); err != nil {
@@ -190,171 +188,4 @@ func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) ma
 		}
 	}
 	return out
-}
-
-// running is a server, and what was seen of it.
-type running struct {
-	t *testing.T
-	s *bootstrap.Server
-}
-
-func run(t *testing.T, o bootstrap.Options) running {
-	t.Helper()
-	s, err := bootstrap.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	r := running{t, s}
-	r.eventually("http listens", func() bool { return s.Addresses().Monitoring != "" })
-	return r
-}
-
-func (r running) eventually(what string, ok func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("not within %s: %s", within, what)
-		}
-	}
-}
-
-func (r running) get(path string) (int, string) {
-	r.t.Helper()
-	resp, err := http.Get("http://" + r.s.Addresses().HTTP + path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
-func (r running) ready() bool { code, _ := r.get("/ready"); return code == http.StatusOK }
-
-// has tells whether the service is in the snapshot in force.
-func (r running) has(service string) bool {
-	_, body := r.get("/debug/registryz")
-	return strings.Contains(body, service+".svc.cluster.local")
-}
-
-func (r running) finding(text string) bool {
-	_, body := r.get("/debug/findings")
-	return strings.Contains(body, text)
-}
-
-func service(name string) []byte {
-	return fmt.Appendf(nil, "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\nspec: {ports: [{name: http, port: 80}]}\n", name)
-}
-
-// TestOutages takes one server through what API servers do to it.
-func TestOutages(t *testing.T) {
-	ctx, c := start(t)
-	apply := func(yaml []byte) {
-		t.Helper()
-		if err := c.Apply(ctx, yaml); err != nil {
-			t.Fatal(err)
-		}
-	}
-	apply(service("first"))
-	between, err := faults.Start(ctx, c, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(between.Close)
-	o := options(t)
-	o.Client = client(t, between.Access(c.Admin()))
-
-	// The API server is down when the server starts, then one list is late: until everything is read, nothing is served.
-	between.Refuse()
-	r := run(t, o)
-	r.eventually("the trouble is told", func() bool { return r.finding("API server") || r.finding("list") || r.finding("watch") })
-	if r.ready() || r.s.Addresses().GRPC != "" {
-		t.Error("ready without having read anything")
-	}
-	late := faults.Rule{Match: faults.Match{Verbs: []string{"list", "watch"}, Resource: "sidecars"}, Delay: 5 * time.Second}
-	between.Set(late)
-	between.Heal()
-	r.eventually("services are read", func() bool { return between.Count(faults.Match{Resource: "services"}) > 0 })
-	if r.ready() || r.s.Addresses().GRPC != "" {
-		t.Error("ready before one kind was read")
-	}
-	r.eventually("ready", r.ready)
-	between.Set()
-	if !r.has("first.shop") {
-		t.Fatal("the service is not there")
-	}
-
-	// keeps runs a fault and wants the services never to go meanwhile, and a new one to come after it.
-	keeps := func(what, name string, fault func()) {
-		t.Helper()
-		gone := make(chan bool)
-		stop := make(chan struct{})
-		go func() {
-			missed := false
-			for {
-				select {
-				case <-stop:
-					gone <- missed
-					return
-				case <-time.After(20 * time.Millisecond):
-					missed = missed || !r.has("first.shop") || !r.ready()
-				}
-			}
-		}()
-		fault()
-		apply(service(name))
-		r.eventually(what+": a new service comes", func() bool { return r.has(name + ".shop") })
-		close(stop)
-		if <-gone {
-			t.Errorf("%s: a service went, or readiness", what)
-		}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	keeps("killed", "after-kill", func() {
-		c.KillAPIServer()
-		time.Sleep(time.Second)
-		must(c.StartAPIServer(ctx))
-	})
-	keeps("history forgotten", "after-compaction", func() { must(c.ForgetHistory(ctx)) })
-	keeps("partition", "after-partition", func() {
-		between.Lose()
-		time.Sleep(time.Second)
-		between.Heal()
-	})
-	keeps("watches cut", "after-cuts", func() {
-		for range 5 {
-			between.CutWatches(faults.Match{})
-			time.Sleep(200 * time.Millisecond)
-		}
-	})
-	keeps("failing", "after-failures", func() {
-		between.Set(faults.Rule{Share: 0.2, Status: http.StatusInternalServerError}, faults.Rule{Share: 0.2, Status: http.StatusTooManyRequests})
-		between.CutWatches(faults.Match{})
-		time.Sleep(2 * time.Second)
-		between.Set()
-	})
-	keeps("one kind forbidden", "while-forbidden", func() {
-		between.Set(faults.Rule{Match: faults.Match{Resource: "virtualservices"}, Status: http.StatusForbidden})
-		between.CutWatches(faults.Match{Resource: "virtualservices"})
-		r.eventually("it is a finding", func() bool { return r.finding("irtual") })
-	})
-	between.Set()
-	r.eventually("the finding goes", func() bool { return !r.finding("irtual") })
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -21,6 +22,8 @@ type Node struct {
 	Labels         map[string]string
 	// Interception is REDIRECT, NONE or, on a router, empty.
 	Interception string
+	// Cluster is the ID of the cluster; Kubernetes without it.
+	Cluster string
 }
 
 // object is a JSON object.
@@ -28,7 +31,7 @@ type object = map[string]any
 
 func (n Node) json() object {
 	metadata := object{
-		"NAMESPACE": n.Namespace, "NAME": n.Name, "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0", "INSTANCE_IPS": n.Addr.String(),
+		"NAMESPACE": n.Namespace, "NAME": n.Name, "CLUSTER_ID": cmp.Or(n.Cluster, "Kubernetes"), "ISTIO_VERSION": "1.31.0", "INSTANCE_IPS": n.Addr.String(),
 		"SERVICE_ACCOUNT": n.ServiceAccount, "WORKLOAD_NAME": n.Workload, "MESH_ID": "cluster.local", "NODE_NAME": n.NodeName, "LABELS": n.Labels,
 		"PROXY_CONFIG": object{"discoveryAddress": "istiod.istio-system.svc:15012", "proxyAdminPort": 15000, "statusPort": 15020},
 	}

@@ -159,6 +159,17 @@ func (w *World) all() []*Running {
 	return all
 }
 
+// Proxies is the number of pods with a proxy.
+func (w *World) Proxies() int {
+	n := 0
+	for _, r := range w.all() {
+		if r.Proxy != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // Ready waits until every proxy has taken its configuration.
 func (w *World) Ready(ctx context.Context) error {
 	return w.each(func(r *Running) error { return r.Proxy.Ready(ctx) })

@@ -8,6 +8,7 @@
 //     not waited for, and is read as soon as there is one. When the definition goes, so do its objects.
 //   - A kind that cannot be read keeps the objects that it had, and so do all of them while the API server is away; lists that are read again hand on
 //     only true differences. What is wrong is a finding that names the kind, and a metric. The other kinds go on.
+//   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given up by the clock and asked anew.
 //   - An object that cannot be used keeps its last good version. Without one it is left out; a security object is then replaced by the most closed one
 //     of its kind (closed.go), so that the server can start and serve the rest.
 //   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded again.

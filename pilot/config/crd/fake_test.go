@@ -34,6 +34,7 @@ type apiServer struct {
 
 	// Faults. They are asked with mu held.
 	refuse func(resource string, r *http.Request) (status int, text string) // 0: no
+	mute   string                                                           // the resource whose requests are taken and not answered
 	cut    int                                                              // raised to cut all streams
 	asJSON bool
 	oldAPI bool // no streamed lists
@@ -161,7 +162,12 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status, text = http.StatusNotFound, "not found"
 		}
 	}
+	mute := a.mute == res
 	a.mu.Unlock()
+	if mute {
+		<-r.Context().Done()
+		return
+	}
 	if status != 0 {
 		writeStatus(w, status, text)
 		return

@@ -13,9 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -54,6 +56,7 @@ type Source struct {
 	synced   atomic.Bool
 	findings atomic.Pointer[[]diag.Diagnostic]
 	running  sync.WaitGroup
+	patience patience
 
 	mu          sync.Mutex
 	feeds       []*feed
@@ -92,6 +95,7 @@ func New(opts Options) (*Source, error) {
 	s := &Source{
 		opts: opts, http: client, metrics: newMetrics(opts.Metrics, opts.Cluster), signal: make(chan struct{}, 1),
 		pending: map[kinds.Key]transition{}, complaints: map[kinds.Key][]diag.Diagnostic{},
+		patience: defaultPatience(),
 	}
 	s.limiter = opts.Client.RateLimiter
 	if s.limiter == nil {
@@ -150,7 +154,8 @@ const (
 // Run reads everything, hands it to the handler, and then follows changes until ctx ends, which is no error: an API server that cannot be reached is
 // asked again until it can. Run is called once.
 func (s *Source) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	// What a reflector has to say of each attempt is of interest only to who looks for it: level debug. Findings tell the rest.
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(s.opts.Logger.Handler()).V(4)))
 	defer func() {
 		cancel()
 		s.running.Wait()
@@ -174,7 +179,11 @@ func (s *Source) Run(ctx context.Context) error {
 		if waiting, why := s.waiting(); s.synced.Load() || len(waiting) == 0 {
 			s.deliver(start)
 		} else if late {
-			s.opts.Logger.Info("waiting for the API server", "kind", strings.Join(waiting, ", "), "dur", time.Since(start).Round(time.Second), "err", why)
+			log := s.opts.Logger.With("kind", strings.Join(waiting, ", "), "dur", time.Since(start).Round(time.Second))
+			if why != nil {
+				log = log.With("err", why)
+			}
+			log.Info("waiting for the API server")
 		}
 		s.report()
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,14 +32,20 @@ type stream struct {
 	events chan watch.Event
 	done   chan struct{}
 	stop   sync.Once
+	ended  func()
+
+	silence time.Duration
+	mute    *time.Timer // stops a stream that was silent for so long
 }
 
-// newStream reads events from body until it ends or Stop is called.
-func (w *watched) newStream(body io.ReadCloser) *stream {
-	s := &stream{body: body, item: w.item, events: make(chan watch.Event), done: make(chan struct{})}
+// newStream reads events from body until it ends, Stop is called, or nothing came for the time of silence. Then it calls ended.
+func (w *watched) newStream(body io.ReadCloser, silence time.Duration, ended func()) *stream {
+	s := &stream{body: body, item: w.item, events: make(chan watch.Event), done: make(chan struct{}), ended: ended, silence: silence}
+	s.mute = time.AfterFunc(silence, s.Stop)
 	w.source.spawn(w.plural+" stream", func() {
 		defer close(s.events)
 		defer s.Stop()
+		defer s.mute.Stop()
 		err := errors.New("the stream was ended by a panic")
 		defer func() { s.fail(err) }()
 		err = s.read()
@@ -54,6 +61,7 @@ func (s *stream) Stop() {
 	s.stop.Do(func() {
 		close(s.done)
 		_ = s.body.Close() // what is left is not wanted
+		s.ended()
 	})
 }
 
@@ -145,6 +153,7 @@ func (s *stream) readJSON(in io.Reader) error {
 
 // event hands on one event, and tells whether to go on.
 func (s *stream) event(kind string, object []byte) (bool, error) {
+	s.mute.Reset(s.silence)
 	if watch.EventType(kind) == watch.Error {
 		status, err := readStatus(object)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +34,7 @@ func marshal(t testing.TB, m interface{ Marshal() ([]byte, error) }) []byte {
 
 // follow gives the events of a stream until it ends.
 func follow(body []byte, f itemFunc) []watch.Event {
-	s := (&watched{source: &Source{opts: Options{Logger: slog.New(slog.DiscardHandler)}}, item: f}).newStream(io.NopCloser(bytes.NewReader(body)))
+	s := (&watched{source: &Source{opts: Options{Logger: slog.New(slog.DiscardHandler)}}, item: f}).newStream(io.NopCloser(bytes.NewReader(body)), time.Hour, func() {})
 	defer s.Stop()
 	var out []watch.Event
 	for e := range s.ResultChan() {
@@ -108,4 +109,15 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A stream on which nothing comes any more is ended, and that is no error.
+func TestSilentStream(t *testing.T) {
+	body, _ := io.Pipe()
+	ended := make(chan struct{})
+	s := (&watched{source: &Source{opts: Options{Logger: slog.New(slog.DiscardHandler)}}}).newStream(body, time.Millisecond, func() { close(ended) })
+	for e := range s.ResultChan() {
+		t.Errorf("got %v", e)
+	}
+	<-ended
 }

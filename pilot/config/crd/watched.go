@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -26,6 +27,19 @@ const (
 	retryFirst = 500 * time.Millisecond
 	retryMax   = 4 * time.Second
 )
+
+// patience is how long an API server may be silent.
+type patience struct {
+	mute   time.Duration // until that no answer came is a finding
+	answer time.Duration // until it is asked anew: as long as an API server itself gives a request that is no watch
+	silent time.Duration // until a stream is given up: an API server says every minute up to which version it has told all
+}
+
+func defaultPatience() patience {
+	return patience{mute: 10 * time.Second, answer: time.Minute, silent: 150 * time.Second}
+}
+
+var errMute = errors.New("it takes requests and does not answer")
 
 // blindPause is how often a kind is asked for when nobody says whether it exists.
 const blindPause = 30 * time.Second
@@ -105,12 +119,16 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 	}
 	request := func(o *metav1.ListOptions) *rest.Request {
 		o.FieldSelector, o.LabelSelector = w.selection.fields, w.selection.labels
-		return client.Get().NamespaceIfScoped(w.selection.namespace, w.selection.namespace != "").Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
+		// One backoff is enough, and knows of every failure: by itself, a request would hide ten of them.
+		return client.Get().MaxRetries(0).NamespaceIfScoped(w.selection.namespace, w.selection.namespace != "").Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
 	}
 	return cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			result := request(&o).Do(ctx)
+			result := request(&o).Timeout(w.source.patience.answer).Do(ctx)
 			if err := result.Error(); err != nil { // other than Raw, it reads the API server's own words
+				if errors.Is(err, context.DeadlineExceeded) {
+					err = errMute
+				}
 				return nil, err
 			}
 			data, err := result.Raw()
@@ -121,20 +139,45 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			body, err := request(&o).Stream(ctx)
-			if err == nil {
-				w.answered()
-				return w.newStream(body), nil
-			}
-			if ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-				w.failed(err) // the reflector tries again by itself; it returns all other errors
-			}
-			return nil, err
+			return w.watch(ctx, request(&o))
 		},
 	}, nil, w.store, cache.ReflectorOptions{
 		Name: "crd", TypeDescription: w.plural, Clock: mortalClock{clock.RealClock{}, ctx},
 		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: retryMax, Jitter: 1},
 	}), nil
+}
+
+// watch asks for a stream. Pings tell a connection that leads nowhere, but not an API server, or something in front of it, that keeps the connection alive and
+// says nothing: that is told by the clock.
+func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Interface, error) {
+	asking, giveUp := context.WithCancel(ctx)
+	asked, answered := time.Now(), false // answered is guarded by source.mu
+	mute := time.AfterFunc(w.source.patience.mute, func() {
+		w.source.mu.Lock()
+		defer w.source.mu.Unlock()
+		if !answered {
+			w.troubled(errMute, asked)
+		}
+	})
+	late := time.AfterFunc(w.source.patience.answer, giveUp)
+	body, err := request.Stream(asking)
+	mute.Stop()
+	late.Stop()
+	w.source.mu.Lock()
+	answered = true
+	w.source.mu.Unlock()
+	if err != nil {
+		if asking.Err() != nil && ctx.Err() == nil {
+			err = errMute
+		}
+		giveUp()
+		if ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
+			w.failed(err) // the reflector tries again by itself; it returns all other errors
+		}
+		return nil, err
+	}
+	w.answered()
+	return w.newStream(body, w.source.patience.silent, giveUp), nil
 }
 
 func (w *watched) client(version string) (*rest.RESTClient, error) {
@@ -158,17 +201,22 @@ func (w *watched) client(version string) (*rest.RESTClient, error) {
 // failed notes why the resource cannot be read. Until it can, what was read stays in force.
 func (w *watched) failed(err error) {
 	s := w.source
-	s.metrics.failed(w.plural)
 	s.mu.Lock()
-	if w.trouble == nil {
-		w.since = time.Now()
-	}
-	w.trouble = err
+	w.troubled(err, time.Now())
 	s.mu.Unlock()
 	if apierrors.IsForbidden(err) && w.onForbidden != nil {
 		w.onForbidden()
 	}
-	s.wake()
+}
+
+// troubled notes what is wrong, and since when unless something was before. The caller holds source.mu.
+func (w *watched) troubled(err error, since time.Time) {
+	if w.trouble == nil {
+		w.since = since
+	}
+	w.trouble = err
+	w.source.metrics.failed(w.plural)
+	w.source.wake()
 }
 
 // answered notes that the API server accepted a request to watch.

@@ -1,0 +1,87 @@
+package clusters
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+// testChanges changes the first cluster by its API under load: what traffic does follows.
+func testChanges(t *testing.T, m *mesh) {
+	clients := []*world.Running{m.own.Pod("client"), m.sotw.Pod("client-sotw")}
+	t.Run("readiness", func(t *testing.T) {
+		tr := begin(t, echoAddr, "echo", clients...)
+		for range 2 {
+			apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", unready))
+			tr.silent(t, "echo-2", soon)
+			apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", ready))
+			tr.answers(t, "echo-2", soon)
+		}
+	})
+	t.Run("a pod comes and goes", func(t *testing.T) {
+		tr := begin(t, echoAddr, "echo", clients...)
+		const name, addr = "echo-5", "10.10.0.25"
+		pod := fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: mesh, labels: {app: echo, version: v1}}
+spec:
+  serviceAccountName: echo
+  containers:
+  - {name: app, image: echo, args: ["-http=8080"]}
+status:
+  phase: Running
+  podIP: %[2]s
+  podIPs: [{ip: %[2]s}]
+  conditions: [{type: Ready, status: "True"}]
+`, name, addr)
+		// The slice comes first, as it may in a cluster: the endpoint waits for its pod.
+		apply(t, m.one, slice("echo", name, addr, unready))
+		apply(t, m.one, pod)
+		running := m.run(t.Context(), t, pod, "", true, func(string) bool { return true })
+		apply(t, m.one, slice("echo", name, addr, ready))
+		tr.answers(t, name, soon)
+		apply(t, m.one, slice("echo", name, addr, stopping))
+		tr.silent(t, name, soon)
+		running.Remove(name)
+		if err := m.one.Delete(t.Context(), []byte(pod+slice("echo", name, addr, ready))); err != nil {
+			t.Fatal(err)
+		}
+		tr.answers(t, "echo-1", soon)
+	})
+	t.Run("weights", func(t *testing.T) {
+		tr := begin(t, splitAddr, "split", clients...)
+		tr.silent(t, "echo-2", soon)
+		for _, second := range []int{25, 75} {
+			apply(t, m.one, weights(second))
+			tr.share(t, "echo-2", float64(second)/100)
+		}
+		apply(t, m.one, weights(100))
+		tr.silent(t, "echo-1", soon)
+		apply(t, m.one, weights(0))
+		tr.silent(t, "echo-2", soon)
+	})
+	m.healthy(t)
+}
+
+// away is how long an API server is down at least.
+const away = 2 * time.Second
+
+// testKilled ends the first cluster's API server as a crash would, under load, and starts it again.
+func testKilled(t *testing.T, m *mesh) {
+	tr := begin(t, echoAddr, "echo", m.own.Pod("client"), m.sotw.Pod("client-sotw"))
+	tr.answers(t, "echo-2", soon)
+	m.still(t, func() {
+		m.one.KillAPIServer()
+		time.Sleep(away)
+		if err := m.one.StartAPIServer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", unready))
+	tr.silent(t, "echo-2", later)
+	apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", ready))
+	tr.answers(t, "echo-2", soon)
+}

@@ -1,0 +1,275 @@
+package clusters
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+var (
+	//go:embed testdata/one.yaml
+	firstCluster string
+	//go:embed testdata/two.yaml
+	secondCluster string
+)
+
+const (
+	// startTimeout is for all processes together on a busy machine of two cores.
+	startTimeout = 3 * time.Minute
+	// soon bounds what takes no more than a push, later what takes a client of an API server, or Envoy, to connect again.
+	soon  = 20 * time.Second
+	later = time.Minute
+	// remoteTimeout is what the server is told.
+	remoteTimeout = 2 * time.Second
+)
+
+// mesh is two clusters, the control plane of both, and their pods.
+type mesh struct {
+	t        *testing.T // at whose end all ends
+	work     string
+	one, two *cluster.Cluster
+	pilot    *controlplane.Process
+	// own are the pods of the first cluster but one, sotw is that one, remote those of the second cluster.
+	own, sotw, remote *world.World
+}
+
+// newMesh starts both clusters and a control plane that serves what is in the first, exported as files. No pod runs yet.
+func newMesh(ctx context.Context, t *testing.T) *mesh {
+	t.Helper()
+	began := time.Now()
+	m := &mesh{t: t, work: t.TempDir()}
+	t.Cleanup(func() {
+		if t.Failed() {
+			logTails(t, m.work)
+		}
+	})
+	start := func(ctx context.Context, to **cluster.Cluster, yaml string) error {
+		c, err := cluster.Start(ctx, cluster.Options{})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(c.Stop)
+		*to = c
+		return c.Apply(ctx, []byte(yaml))
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		return start(ctx, &m.two, secondCluster+slice("echo", "echo-3", "10.10.2.23", ready)+slice("echo", "echo-4", "10.10.2.24", ready))
+	})
+	all.Go(func() error {
+		if err := start(ctx, &m.one, ""); err != nil {
+			return err
+		}
+		if err := m.one.InstallCRDs(ctx, os.Getenv(crdsVar)); err != nil {
+			return err
+		}
+		yaml := firstCluster
+		for _, service := range []string{"echo", "split"} {
+			yaml += slice(service, "echo-1", "10.10.0.21", ready) + slice(service, "echo-2", "10.10.0.22", ready)
+		}
+		return m.one.Apply(ctx, []byte(yaml+weights(0)))
+	})
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("two clusters after %s", time.Since(began).Round(time.Millisecond))
+	return m
+}
+
+// serve starts the control plane.
+func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig string) {
+	t.Helper()
+	var err error
+	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
+		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work,
+		Args: []string{"--remoteClusterTimeout", remoteTimeout.String()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.t.Cleanup(m.pilot.Stop)
+}
+
+// run brings to life those pods of a cluster that are chosen, and waits for their Envoys.
+func (m *mesh) run(ctx context.Context, t *testing.T, yaml, clusterID string, delta bool, chosen func(name string) bool) *world.World {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(yaml), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	directory, err := world.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory.Pods = slices.DeleteFunc(directory.Pods, func(p world.Pod) bool { return !chosen(p.Node.Name) })
+	for i := range directory.Pods {
+		directory.Pods[i].Node.Cluster = clusterID
+	}
+	w, err := world.Start(world.Options{
+		Directory: directory,
+		Place: func(p world.Pod) (world.Place, error) {
+			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		},
+		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, Delta: delta, Mark: pods.Mark, WorkDir: m.work,
+		Admin: func(world.Pod) (string, error) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.t.Cleanup(w.Stop)
+	if err := w.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// healthy fails the test unless every Envoy has taken what it was sent.
+func (m *mesh) healthy(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	for _, w := range []*world.World{m.own, m.sotw, m.remote} {
+		if w == nil {
+			continue
+		}
+		if err := w.Ready(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func apply(t *testing.T, c *cluster.Cluster, yaml string) {
+	t.Helper()
+	if err := c.Apply(t.Context(), []byte(yaml)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get reads a page of the control plane.
+func (m *mesh) get(t *testing.T, path string) []byte {
+	t.Helper()
+	resp, err := m.pilot.Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s says %s", path, resp.Status)
+	}
+	return body
+}
+
+// page reads a page of JSON.
+func page[T any](t *testing.T, m *mesh, path string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(m.get(t, path), &v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return v
+}
+
+// finding tells whether the control plane says that something is wrong.
+func (m *mesh) finding(t *testing.T, code string) bool {
+	t.Helper()
+	return strings.Contains(string(m.get(t, "/debug/findings")), code)
+}
+
+// eventually waits until ok says yes, and tells how long that took.
+func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > limit {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
+}
+
+// logTails shows the last lines of every log.
+func logTails(t *testing.T, dir string) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+}
+
+// The conditions of an endpoint, as a cluster's controllers write them.
+const (
+	ready    = "{ready: true, serving: true, terminating: false}"
+	unready  = "{ready: false, serving: false, terminating: false}"
+	stopping = "{ready: false, serving: true, terminating: true}"
+)
+
+// slice is one pod's EndpointSlice for a service.
+func slice(service, pod, addr, conditions string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: %[1]s-%[2]s
+  namespace: mesh
+  labels: {kubernetes.io/service-name: %[1]s}
+addressType: IPv4
+ports:
+- {name: http, port: 8080, protocol: TCP}
+endpoints:
+- addresses: [%[3]s]
+  conditions: %[4]s
+  targetRef: {kind: Pod, name: %[2]s, namespace: mesh}
+`, service, pod, addr, conditions)
+}
+
+// weights sends so many percent of the split service's requests to its second version.
+func weights(second int) string {
+	return fmt.Sprintf(`
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: split, namespace: mesh}
+spec:
+  hosts: [split]
+  http:
+  - route:
+    - destination: {host: split, subset: v1}
+      weight: %d
+    - destination: {host: split, subset: v2}
+      weight: %d
+`, 100-second, second)
+}

@@ -1,0 +1,52 @@
+package kube
+
+import (
+	"net/http"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
+)
+
+// replicas has two replicas of which one writes: a leader that is stopped is followed, and writes nothing when it goes on; one that is killed is followed.
+func (w *world) replicas() {
+	one, two := w, &world{Cluster: w.Cluster, t: w.t, ctx: w.ctx}
+	one.eventually("the first leads", func() bool { return one.leads("istiod-0") })
+	two.interpose()
+	two.launch("istiod-1")
+	two.eventually("the second is ready", two.ready)
+
+	one.must(one.process.Signal(syscall.SIGSTOP))
+	began := time.Now()
+	two.eventually("the second leads", func() bool { return two.leads("istiod-1") })
+	w.t.Logf("the leader was stopped: followed after %.1f s", time.Since(began).Seconds())
+	one.between.Forget()
+	one.must(one.process.Signal(syscall.SIGCONT))
+	one.eventually("the first asks who leads, and knows that it does not", func() bool {
+		return one.between.Count(faults.Match{Verbs: []string{"get"}, Resource: "leases"}) >= 3
+	})
+	for _, r := range one.between.Requests(faults.Match{Writes: true}) {
+		if r.Code < http.StatusBadRequest {
+			w.t.Errorf("the resumed leader writes: %s %s", r.Verb, r.Path)
+		}
+	}
+	if !two.leads("istiod-1") {
+		w.t.Error("the resumed leader has taken the lead back")
+	}
+	one.eventually("the resumed leader is ready", one.ready)
+	one.unready.Store(0) // nobody could ask it meanwhile
+
+	two.killed = true
+	two.must(two.process.Kill())
+	began = time.Now()
+	one.eventually("the first leads again", func() bool { return one.leads("istiod-0") })
+	w.t.Logf("the leader was killed: followed after %.1f s", time.Since(began).Seconds())
+}
+
+// leads tells whether that replica holds the Lease.
+func (w *world) leads(name string) bool {
+	lease, err := w.Client().CoordinationV1().Leases(root).Get(w.ctx, "istio-workloadentry-cleanup", metav1.GetOptions{})
+	return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == name
+}

@@ -1,0 +1,367 @@
+package kube
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+const (
+	root         = "istio-system"
+	firstCluster = "outbound|80||first.shop.svc.cluster.local"
+	firstSubset  = "outbound|80|v1|first.shop.svc.cluster.local"
+)
+
+// shop is the world that proxies have from the beginning.
+const shop = `
+apiVersion: v1
+kind: Pod
+metadata: {name: probe, namespace: shop, labels: {app: probe}}
+spec: {nodeName: n1, containers: [{name: app, image: app}]}
+status: {phase: Running, podIP: 10.20.0.9, podIPs: [{ip: 10.20.0.9}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: first, namespace: shop}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: first, namespace: shop, labels: {kubernetes.io/service-name: first}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.20.0.1], conditions: {ready: true}}]
+---
+` + firstVirtualService + `---
+` + destinationRule
+
+const firstVirtualService = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: first, namespace: shop}
+spec: {hosts: [first.shop.svc.cluster.local], http: [{match: [{uri: {prefix: /marker}}], route: [{destination: {host: first.shop.svc.cluster.local}}]}, {route: [{destination: {host: first.shop.svc.cluster.local}}]}]}
+`
+
+const destinationRule = `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: first, namespace: shop}
+spec: {host: first.shop.svc.cluster.local, subsets: [{name: v1, labels: {version: v1}}]}
+`
+
+// shopGuards are what every proxy has of it from its first response on, whatever happens.
+var shopGuards = []guard{
+	{envoy.ClusterType, firstCluster, "first"},
+	{envoy.ClusterType, firstSubset, "first"},
+	{envoy.EndpointType, firstCluster, "10.20.0.1"},
+	{envoy.ListenerType, "0.0.0.0_80", "80"},
+	{envoy.RouteType, "80", "/marker"},
+}
+
+// program gives the binary under test.
+var program = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
+		return path, nil
+	}
+	dir, err := os.MkdirTemp("", "istiod-lite-kube-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "pilot-discovery")
+	return path, binaries.Build(context.Background(), path, "./cmd/pilot-discovery")
+})
+
+// TestMain lets all tests run at a time, unless the command line says otherwise, for they wait more than they compute; and takes the binary away.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if path, err := program(); err == nil && os.Getenv("PILOT_DISCOVERY") == "" {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// world is a cluster with the charts installed, the server of the chart as a process with the rights that the chart gives it, two proxies'
+// streams, and, between the server and its cluster, what does as bad days do.
+type world struct {
+	*cluster.Cluster
+	t       *testing.T
+	ctx     context.Context
+	between *faults.Proxy
+
+	http, grpc, monitoring string
+	log                    string // path
+	process                *os.Process
+	killed                 bool
+	clients                []*adsClient
+	gone                   []string     // what was taken from the clients on purpose
+	unready                atomic.Int64 // how often, once ready, the server was not
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	c, err := cluster.Start(ctx, cluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	w := &world{Cluster: c, t: t, ctx: ctx}
+	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
+	w.must(err)
+	for _, release := range []string{"base", "istiod"} {
+		chart, err := charts.Chart(release)
+		w.must(err)
+		_, err = helms[0].Run(ctx, "install", release, chart, "-n", root, "--create-namespace")
+		w.must(err)
+	}
+	w.apply(shop)
+	return w
+}
+
+// interpose puts a proxy between the API server and the server that is started next.
+func (w *world) interpose() {
+	w.t.Helper()
+	var err error
+	w.between, err = faults.Start(w.ctx, w.Cluster, "127.0.0.1")
+	w.must(err)
+	w.t.Cleanup(w.between.Close)
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) apply(yaml string)  { w.t.Helper(); w.must(w.Apply(w.ctx, []byte(yaml))) }
+func (w *world) remove(yaml string) { w.t.Helper(); w.must(w.Delete(w.ctx, []byte(yaml))) }
+
+// serve starts the server and the two clients, without waiting for anything.
+func (w *world) serve() {
+	w.t.Helper()
+	w.launch("istiod-0")
+	for _, protocol := range []string{"delta", "sotw"} {
+		w.clients = append(w.clients, connect(w.t, protocol, w.grpc, shopGuards))
+	}
+}
+
+// launch starts the server as the chart's Deployment would start that pod.
+func (w *world) launch(name string) {
+	w.t.Helper()
+	binary, err := program()
+	w.must(err)
+	d, err := w.Client().AppsV1().Deployments(root).Get(w.ctx, "istiod", metav1.GetOptions{})
+	w.must(err)
+	pod := d.Spec.Template.Spec
+	access, err := w.ServiceAccount(w.ctx, root, pod.ServiceAccountName)
+	w.must(err)
+	dir := w.t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if w.between != nil {
+		access = w.between.Access(access)
+	}
+	w.must(access.WriteFile(kubeconfig))
+	for _, at := range []*string{&w.http, &w.grpc, &w.monitoring} {
+		port, err := cluster.FreePort(w.ctx, "127.0.0.1")
+		w.must(err)
+		*at = net.JoinHostPort("127.0.0.1", port)
+	}
+	args := slices.Concat(pod.Containers[0].Args, []string{
+		"--kubeconfig", kubeconfig, "--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring, "--secureGRPCAddr=", "--httpsAddr=",
+	})
+	w.log = filepath.Join(dir, "pilot-discovery.log")
+	out, err := os.Create(w.log)
+	w.must(err)
+	defer out.Close()
+	cmd := exec.CommandContext(context.Background(), binary, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "POD_NAME=" + name, "POD_NAMESPACE=" + root, "SERVICE_ACCOUNT=" + pod.ServiceAccountName}
+	for _, e := range pod.Containers[0].Env {
+		if e.ValueFrom == nil {
+			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	w.must(cmd.Start())
+	w.process = cmd.Process
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	w.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			if err != nil && !w.killed {
+				w.t.Errorf("the server ended with %v", err)
+			}
+		case <-time.After(within):
+			w.t.Error("the server does not end")
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		if w.t.Failed() {
+			w.t.Logf("%s said:\n%s", name, w.said())
+		}
+	})
+}
+
+// settled waits until the server is ready, and from there on looks that it stays so.
+func (w *world) settled() {
+	w.t.Helper()
+	w.eventually("ready", w.ready)
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if !w.ready() {
+				w.unready.Add(1)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	w.eventually("the clients have everything", func() bool {
+		return !slices.ContainsFunc(w.clients, func(c *adsClient) bool { return !c.complete() })
+	})
+	w.steady("start")
+}
+
+// steady wants nothing to have gone but what was taken away on purpose, and the server to have been ready all the time.
+func (w *world) steady(what string) {
+	w.t.Helper()
+	for _, c := range w.clients {
+		c.check(w.t, what, w.gone)
+	}
+	if n := w.unready.Swap(0); n > 0 {
+		w.t.Errorf("%s: %d times not ready", what, n)
+	}
+}
+
+// through runs a fault. What is new after it arrives, and nothing has gone.
+func (w *world) through(what string, fault func()) {
+	w.t.Helper()
+	began := time.Now()
+	fault()
+	w.comes(what)
+	w.steady(what)
+	w.eventually(what+" is over: nothing is found any more", w.well)
+	w.t.Logf("%s: %.1f s", what, time.Since(began).Seconds())
+}
+
+// comes has a new service arrive at both clients.
+func (w *world) comes(what string) {
+	w.t.Helper()
+	name := "after-" + strings.ReplaceAll(what, " ", "-")
+	w.apply(service(name))
+	w.arrives(envoy.ClusterType, clusterOf(name), "")
+	w.arrives(envoy.RouteType, "80", name+".shop.svc.cluster.local")
+}
+
+func service(name string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: shop}\nspec: {ports: [{name: http, port: 80}]}\n", name)
+}
+
+func clusterOf(service string) string { return "outbound|80||" + service + ".shop.svc.cluster.local" }
+
+func (w *world) arrives(typ, name, text string) {
+	w.t.Helper()
+	for _, c := range w.clients {
+		w.eventually(fmt.Sprintf("%s with %q comes to the %s client", name, text, c.protocol), func() bool { return c.has(typ, name, text) })
+	}
+}
+
+func (w *world) goes(typ, name string) {
+	w.t.Helper()
+	for _, c := range w.clients {
+		w.eventually(name+" goes from the "+c.protocol+" client", func() bool { return !c.has(typ, name, "") })
+	}
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("not within %s: %s; findings: %s", within, what, w.get(w.http, "/debug/findings"))
+		}
+	}
+}
+
+// get gives the text of a page, or nothing if it cannot be had.
+func (w *world) get(address, path string) string {
+	body, _ := w.fetch(address, path)
+	return body
+}
+
+func (w *world) fetch(address, path string) (string, int) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	resp, err := client.Get("http://" + address + path)
+	if err != nil {
+		return "", 0
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", 0
+	}
+	return string(body), resp.StatusCode
+}
+
+func (w *world) ready() bool {
+	_, code := w.fetch(w.http, "/ready")
+	return code == http.StatusOK
+}
+
+func (w *world) finding(text string) bool {
+	return strings.Contains(w.get(w.http, "/debug/findings"), text)
+}
+
+// away tells whether it is told that the API server cannot be read.
+func (w *world) away() bool { return w.finding(`"APIServer"`) }
+
+// well tells whether there is nothing to tell, and nothing that will be told unless it ends soon.
+func (w *world) well() bool {
+	body, code := w.fetch(w.http, "/debug/findings")
+	return code == http.StatusOK && strings.TrimSpace(body) == "[]" && !anyStalled.MatchString(w.get(w.monitoring, "/metrics"))
+}
+
+var anyStalled = regexp.MustCompile(`(?m)^pilot_k8s_watch_stalled\{.*\} 1$`)
+
+// stalled tells whether the metric says that the resource cannot be read.
+func (w *world) stalled(resource string) bool {
+	return strings.Contains(w.get(w.monitoring, "/metrics"), fmt.Sprintf("pilot_k8s_watch_stalled{cluster=\"\",resource=%q} 1", resource))
+}
+
+// said is the log of the server.
+func (w *world) said() string {
+	text, err := os.ReadFile(w.log)
+	w.must(err)
+	return string(text)
+}

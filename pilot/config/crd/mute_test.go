@@ -1,0 +1,53 @@
+package crd
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// A kind whose requests are taken and never answered is told, keeps what it had, and is asked anew; the others go on.
+func TestMute(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t)
+	a.put("configmaps", "a", "m", configMap("1"))
+	a.put("secrets", "a", "s", object{"type": "Opaque", "data": object{"k": "dg=="}})
+	o := Options{Kinds: []*kinds.Kind{kinds.ConfigMap, kinds.Secret}, Client: a.config()}
+	r := &reader{t: t, objects: map[kinds.Key]*kinds.Object{}}
+	o.Handler = r.handle
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Source = s
+	s.patience = patience{mute: outagePatience + 100*time.Millisecond, answer: 4 * time.Second, silent: time.Minute}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	r.synced()
+
+	a.with(func() { a.mute = "secrets" })
+	before := a.count("secrets")
+	a.cutStreams(false)
+	d := r.finding("APIServer")
+	if !strings.Contains(d.Message, "Secret") || !strings.Contains(d.Message, errMute.Error()) {
+		t.Errorf("%+v", d)
+	}
+	a.put("configmaps", "a", "m", configMap("2"))
+	until(t, "others go on", func() bool { return valueOf(r.get(kinds.ConfigMap, "a", "m")) == "2" })
+	until(t, "asked anew", func() bool { return a.count("secrets") > before+1 })
+	if r.get(kinds.Secret, "a", "s") == nil {
+		t.Error("the secret is gone")
+	}
+	a.with(func() { a.mute = "" })
+	r.noFindings()
+	a.put("secrets", "a", "t", object{"type": "Opaque", "data": object{"k": "dg=="}})
+	until(t, "what is new comes", func() bool { return r.get(kinds.Secret, "a", "t") != nil })
+}
