@@ -123,10 +123,10 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
 
 	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
-	o.NoRegistration = !e.boolean("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", true)
-	o.NoHealth = !e.boolean("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS", true)
+	o.NoRegistration = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
+	o.NoHealth = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
 	o.RegistrationGrace = e.duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)
-	o.NoElection = !e.boolean("ENABLE_LEADER_ELECTION", true)
+	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
 	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")
@@ -136,7 +136,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.DurationVar(&o.DebounceMax, "debounceMax", e.duration("PILOT_DEBOUNCE_MAX", 10*time.Second), "most time that a change waits")
 	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage), "bytes of one message from a client")
 	flags.BoolVar(&o.NoWatch, "noWatch", false, "look through --configDir every second only, without file events")
-	flags.BoolVar(&o.NoMemo, "noMemo", !e.boolean("PILOT_ENABLE_XDS_CACHE", true), "encode every resource anew, sharing nothing")
+	flags.BoolVar(&o.NoMemo, "noMemo", !e.enabled("PILOT_ENABLE_XDS_CACHE"), "encode every resource anew, sharing nothing")
 	flags.BoolVar(&o.Profile, "profile", true, "serve /debug/pprof to loopback peers")
 
 	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "level, or scope:level with commas between: none, fatal, error, warn, info, debug")

@@ -23,8 +23,9 @@ func (e *env) duration(key string, otherwise time.Duration) time.Duration {
 	return parsed(e, key, otherwise, time.ParseDuration)
 }
 
-func (e *env) boolean(key string, otherwise bool) bool {
-	return parsed(e, key, otherwise, strconv.ParseBool)
+// enabled tells what is on unless it says otherwise.
+func (e *env) enabled(key string) bool {
+	return parsed(e, key, true, strconv.ParseBool)
 }
 
 func (e *env) number(key string, otherwise int) int {
