@@ -27,7 +27,7 @@ export ENVOY ETCD KUBE_APISERVER HELM3 HELM4 KUBECONFORM
 # One setting for the binaries, vet and the end-to-end tests, so that they share what is compiled.
 export CGO_ENABLED := 0
 
-.PHONY: help all build run demo test unit e2e bench lint fmt gen image tools clean
+.PHONY: help all build run demo test unit e2e bench lint fmt gen image tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +55,11 @@ unit: $(ENVOY) $(HELM3) $(HELM4)
 e2e: build $(ENVOY) $(CLUSTER) $(CHARTS) ## Test end to end only.
 	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
 
-bench: ## Run the benchmarks.
+bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5.
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \
+		$(if $(PROXIES),-proxies $(PROXIES)) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+micro: ## Run the micro-benchmarks.
 	go test -p 1 -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /deploy/)
 
 lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +81,11 @@ func (f *kubeFlags) connect(directory, noServices bool) (*rest.Config, error) {
 	own := f.client
 	own.Kubeconfig = f.kubeconfig
 	if own.Kubeconfig == "" && !inPod {
-		if _, err := os.Stat(f.atHome); errors.Is(err, fs.ErrNotExist) {
+		exists := func(path string) bool {
+			_, err := os.Stat(path)
+			return err == nil
+		}
+		if !slices.ContainsFunc(filepath.SplitList(f.atHome), exists) {
 			return nil, nil // no source at all, which New tells
 		}
 		own.Kubeconfig = f.atHome

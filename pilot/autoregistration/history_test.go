@@ -95,7 +95,7 @@ func history(t *testing.T, seed uint64) {
 	w.failing(nil)
 	ctx, stop := context.WithCancel(t.Context())
 	var swept sync.WaitGroup
-	swept.Go(func() { replicas["a"].Sweep(ctx, nil) })
+	swept.Go(func() { replicas["a"].Sweep(ctx, replicas["a"].o.Store) })
 	time.Sleep(10 * time.Minute)
 	want, got := map[string]bool{}, map[string]bool{}
 	for p, list := range connected {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
 // The sweep's times: how often it looks, and how long a proxy whose instance is gone has to come back before its entry counts as left behind. An Envoy tries anew at
@@ -17,13 +18,13 @@ const (
 	sweepReturn = time.Minute
 )
 
-// Sweep deletes the entries that were left behind by instances which do not run any more, until ctx ends. One instance may do so at a time: valid says right before each
-// write whether this one still is it; nil: always. An entry is left behind when
+// Sweep deletes the entries that were left behind by instances which do not run any more, until ctx ends. One instance may do so at a time: what it deletes by refuses
+// when this one is not it any more. An entry is left behind when
 //
 //   - its proxy disconnected and the grace period has passed twice: the instance that should have deleted it did not;
 //   - its instance is gone, or is this one and knows nothing of it, and the proxy did not come back for a minute and the grace period;
 //   - it has been connected for longer than any stream lasts.
-func (c *Controller) Sweep(ctx context.Context, valid func() bool) {
+func (c *Controller) Sweep(ctx context.Context, by Store) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	abandoned := map[kinds.Key]time.Time{} // since when its instance is seen to be gone
@@ -46,7 +47,7 @@ func (c *Controller) Sweep(ctx context.Context, valid func() bool) {
 				seen[o.Key] = since
 			}
 			if c.left(o, seen[o.Key], now) {
-				c.remove(ctx, o, valid)
+				c.remove(ctx, o, by)
 			}
 		}
 		abandoned = seen
@@ -81,7 +82,7 @@ func (c *Controller) left(o *kinds.Object, alone, now time.Time) bool {
 	return !alone.IsZero() && now.Sub(alone) >= sweepReturn+c.o.Grace
 }
 
-func (c *Controller) remove(ctx context.Context, o *kinds.Object, valid func() bool) {
+func (c *Controller) remove(ctx context.Context, o *kinds.Object, by Store) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	e, err := c.o.Store.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
@@ -91,16 +92,13 @@ func (c *Controller) remove(ctx context.Context, o *kinds.Object, valid func() b
 				return // somebody has come back to it
 			}
 		}
-		if valid != nil && !valid() {
-			return
-		}
-		err = c.o.Store.Delete(ctx, e)
+		err = by.Delete(ctx, e)
 	}
 	switch {
 	case err == nil:
 		c.metrics.deletes.Inc()
 		c.o.Logger.Info("workload deleted: it was left behind", "ns", o.Namespace, "name", o.Name, "instance", o.Annotations[annotationController])
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrConflict):
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrConflict), errors.Is(err, leader.ErrNotLeader):
 	default:
 		c.metrics.errors.Inc()
 		c.o.Logger.Warn("an entry that was left behind is not deleted", "ns", o.Namespace, "name", o.Name, "err", err)

@@ -10,7 +10,21 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
+
+// guarded deletes only while it may.
+type guarded struct {
+	Store
+	may func() bool
+}
+
+func (g guarded) Delete(ctx context.Context, e *Entry) error {
+	if !g.may() {
+		return leader.ErrNotLeader
+	}
+	return g.Store.Delete(ctx, e)
+}
 
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +40,7 @@ func TestSweep(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		swept := make(chan struct{})
 		go func() {
-			a.Sweep(ctx, func() bool { mu.Lock(); defer mu.Unlock(); return may })
+			a.Sweep(ctx, guarded{w.Memory, func() bool { mu.Lock(); defer mu.Unlock(); return may }})
 			close(swept)
 		}()
 		left := func(controller string, connected, disconnected time.Time) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/autoregistration"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
@@ -29,16 +31,17 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 		AllowUnauthenticated: s.o.RegisterAnyone || s.o.Client == nil, OrphanAge: s.o.MaxConnectionAge * 3 / 2, Logger: logger, Metrics: s.metrics,
 	}
 	var lease *leader.Lease
+	var guarded autoregistration.Store // what the leader alone may write by
 	if s.o.Client == nil {
 		memory := autoregistration.NewMemory(all.From(all.Add("registered workloads")))
 		all.list = append(all.list, source{name: "registered workloads", run: memory.Run})
-		o.Store = memory
+		o.Store, guarded = memory, memory
 	} else {
 		store, err := autoregistration.NewKubernetes(s.o.Client)
 		if err != nil {
 			return nil, err
 		}
-		o.Store = store
+		o.Store, guarded = store, store
 		if !s.o.NoServices {
 			o.Gone = s.gone
 		}
@@ -49,6 +52,11 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 			if err != nil {
 				return nil, fmt.Errorf("leader election: %w", err)
 			}
+			client := rest.CopyConfig(s.o.Client)
+			client.Wrap(lease.Guard)
+			if guarded, err = autoregistration.NewKubernetes(client); err != nil {
+				return nil, err
+			}
 		}
 	}
 	c := autoregistration.New(o)
@@ -58,9 +66,9 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 			return nil //nolint:nilerr // it was told to stop
 		}
 		if lease == nil {
-			c.Sweep(ctx, nil)
+			c.Sweep(ctx, guarded)
 		} else {
-			lease.Run(ctx, func(ctx context.Context) { c.Sweep(ctx, lease.Valid) })
+			lease.Run(ctx, func(ctx context.Context) { c.Sweep(ctx, guarded) })
 		}
 		return nil
 	})

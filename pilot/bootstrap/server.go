@@ -40,6 +40,7 @@ type Server struct {
 	commitTime prometheus.Histogram
 	world      *world
 	from       *sources
+	prepare    func(*snapshot.Snapshot)
 	discovery  *xds.Server
 	debug      *debug.API
 	grpc       *grpc.Server
@@ -74,6 +75,7 @@ func New(o Options) (*Server, error) {
 		memo = 0
 	}
 	t := translate.New(translate.Options{Idle: memo})
+	s.prepare = t.Prepare
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {
 		return nil, err
@@ -219,6 +221,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began := time.Now()
 	snap := s.world.commit(batch, received)
 	s.commitTime.Observe(time.Since(began).Seconds())
+	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
 	s.discovery.Publish(snap)
 	if snap.Delta.Full && s.ready.Load() {
 		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Delta.Causes, ", "))

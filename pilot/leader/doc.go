@@ -7,5 +7,8 @@
 // That a function's context ends when leadership is lost is not enough: a process that was stopped, or starved, goes on where it was. So Valid looks at the clock, and
 // Guard looks at it for each request that writes, right before it is sent. Such writes should also carry a resourceVersion, for what no clock can rule out.
 //
-// State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of client-go's elector, one at a time.
+// The election is written here, over two requests, and not client-go's: that one brings every type of the Kubernetes API into the process, and releases by what it
+// believed before it was stopped.
+//
+// State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of its own, one at a time.
 package leader

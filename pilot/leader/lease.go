@@ -6,17 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
@@ -42,7 +43,7 @@ type Options struct {
 type Lease struct {
 	o      Options
 	name   string
-	leases coordinationv1.LeasesGetter
+	leases dynamic.ResourceInterface
 
 	mu      sync.Mutex
 	renewed time.Time // when the request was begun that renewed it last; zero: it is not held
@@ -62,13 +63,13 @@ func New(o Options) (*Lease, error) {
 		l.name += "-" + o.Revision
 	}
 	c := rest.CopyConfig(o.Client)
-	c.Timeout = o.Deadline / 2 // a request that hangs leaves time for another
-	c.QPS, c.Burst = -1, 0     // renewals wait for nothing else
-	client, err := coordinationv1.NewForConfig(c)
+	c.Timeout = o.Deadline / 2                 // a request that hangs leaves time for another
+	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil // renewals wait for nothing else
+	client, err := dynamic.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("client of lease %s: %w", l.name, err)
 	}
-	l.leases = client
+	l.leases = client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace)
 	return l, nil
 }
 
@@ -107,59 +108,125 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 // after, for until then this instance stands for no election. When fn returns by itself, or panics, leadership is given up. Run returns after fn has, and after the
 // lease was released.
 func (l *Lease) Run(ctx context.Context, fn func(context.Context)) {
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(quieter{l.o.Logger.Handler()}))
+	var seen sighting
 	for ctx.Err() == nil {
-		if err := l.term(ctx, fn); err != nil {
-			l.o.Logger.Error("no election is possible", "name", l.name, "err", err)
+		if lease, renewed := l.acquire(ctx, &seen); lease != nil {
+			l.lead(ctx, lease, renewed, fn)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(l.o.Retry):
-		}
+		l.pause(ctx)
 	}
 }
 
-// term stands for election and leads once.
-func (l *Lease) term(ctx context.Context, fn func(context.Context)) error {
+// pause waits until the next try, not all replicas at once.
+func (l *Lease) pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(l.o.Retry + rand.N(l.o.Retry/5)):
+	}
+}
+
+// sighting is a version of another's lease and when it was first seen, by this instance's clock: the times in it are by the other's.
+type sighting struct {
+	version string
+	at      time.Time
+}
+
+// acquire takes the lease if nobody holds it, or its holder has not renewed it for as long as it said. It gives nil if it does not.
+func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Lease, time.Time) {
+	began := time.Now()
+	lease, err := l.get(ctx)
+	if apierrors.IsNotFound(err) {
+		lease = &coordinationv1.Lease{}
+		lease.Namespace, lease.Name = l.o.Namespace, l.name
+	} else if err != nil {
+		l.o.Logger.Debug("the lease cannot be read", "name", l.name, "err", err)
+		return nil, began
+	}
+	spec := &lease.Spec
+	holder := deref(spec.HolderIdentity)
+	if holder != "" && holder != l.o.Identity {
+		if seen.version != lease.ResourceVersion {
+			*seen = sighting{lease.ResourceVersion, time.Now()}
+		}
+		if time.Since(seen.at) < time.Duration(deref(spec.LeaseDurationSeconds))*time.Second {
+			return nil, began
+		}
+	}
+	now := metav1.NewMicroTime(time.Now())
+	if holder != l.o.Identity {
+		spec.AcquireTime, spec.LeaseTransitions = &now, new(deref(spec.LeaseTransitions)+1)
+	}
+	spec.HolderIdentity = &l.o.Identity
+	if lease, err = l.write(ctx, lease, l.o.Duration); err != nil {
+		l.o.Logger.Debug("the lease cannot be taken", "name", l.name, "err", err)
+		return nil, began
+	}
+	return lease, began
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// lead calls fn and renews the lease, until ctx ends, fn has returned or the lease is lost. renewed is when the request was begun that took it: the others count from
+// its end, or later.
+func (l *Lease) lead(ctx context.Context, lease *coordinationv1.Lease, renewed time.Time, fn func(context.Context)) {
 	ctx, lose := context.WithCancel(ctx)
 	defer lose()
-	t := &term{lease: l, lose: lose, ended: make(chan struct{})}
-	t.Interface = &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: l.o.Namespace, Name: l.name}, Client: l.leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: l.o.Identity},
-	}
-	t.watchdog = time.AfterFunc(l.o.Deadline, func() {
-		l.lost()
+	lost := func() {
+		l.held(time.Time{})
 		lose()
-	})
-	t.watchdog.Stop()
-	defer t.watchdog.Stop()
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: t, LeaseDuration: l.o.Duration, RenewDeadline: l.o.Deadline, RetryPeriod: l.o.Retry, ReleaseOnCancel: true, Name: l.name,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStoppedLeading: func() {},
-			OnStartedLeading: func(context.Context) {
-				defer close(t.ended)
-				defer lose()
-				if ctx.Err() != nil {
-					return
-				}
-				l.o.Logger.Info("leading", "name", l.name)
-				safe.Run(l.o.Logger, "leader", func() { fn(ctx) })
-				l.o.Logger.Info("no longer leading", "name", l.name)
-			},
-		},
-	})
-	if err != nil {
-		return err
 	}
-	elector.Run(ctx)
-	l.lost()
-	lose()
-	if t.acquired {
-		<-t.ended
+	watchdog := time.AfterFunc(l.o.Deadline, lost)
+	defer watchdog.Stop()
+	hold := func(since time.Time) {
+		l.held(since)
+		watchdog.Reset(time.Until(since.Add(l.o.Deadline)))
 	}
-	return nil
+	hold(renewed)
+	l.o.Logger.Info("leading", "name", l.name)
+	ended := make(chan struct{})
+	safe.Go(l.o.Logger, "leader", func() {
+		defer close(ended)
+		defer lose()
+		fn(ctx)
+	})
+	for {
+		l.pause(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		began := time.Now()
+		next, err := l.write(ctx, lease, l.o.Duration)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			if next, err = l.get(ctx); err == nil && deref(next.Spec.HolderIdentity) != l.o.Identity || apierrors.IsNotFound(err) {
+				break // another has taken over
+			}
+			if err == nil {
+				lease = next // somebody has edited it
+			}
+			continue
+		}
+		if err == nil {
+			lease = next
+			hold(began)
+		}
+	}
+	lost()
+	<-ended
+	l.o.Logger.Info("no longer leading", "name", l.name)
+	l.release(context.WithoutCancel(ctx), lease)
+}
+
+// release lets others take over at once. What another has written since is newer than lease, and stays.
+func (l *Lease) release(ctx context.Context, lease *coordinationv1.Lease) {
+	lease.Spec.HolderIdentity = new("")
+	if _, err := l.write(ctx, lease, time.Second); err != nil {
+		l.o.Logger.Debug("the lease is not released", "name", l.name, "err", err)
+	}
 }
 
 func (l *Lease) held(since time.Time) {
@@ -168,76 +235,34 @@ func (l *Lease) held(since time.Time) {
 	l.renewed = since
 }
 
-func (l *Lease) lost() { l.held(time.Time{}) }
-
-// term is the lock as the elector sees it. Its methods are called by one goroutine at a time.
-type term struct {
-	resourcelock.Interface
-	lease    *Lease
-	lose     context.CancelFunc
-	watchdog *time.Timer
-	acquired bool
-	another  bool          // holds the lease, when last read
-	ended    chan struct{} // closed when fn has returned; only if acquired
-}
-
-// Get notices that another instance has taken over.
-func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := t.Interface.Get(ctx)
-	t.another = err == nil && record.HolderIdentity != t.Identity()
-	if t.acquired && t.another {
-		t.lease.lost()
-		t.lose()
+func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	u, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
 	}
-	return record, raw, err
+	lease := &coordinationv1.Lease{}
+	return lease, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, lease)
 }
 
-// Create acquires a lease that nobody ever held.
-func (t *term) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return t.write(func() error { return t.Interface.Create(ctx, r) })
-}
-
-// Update acquires, renews or releases. A release waits until fn has returned.
-func (t *term) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	if r.HolderIdentity == t.Identity() {
-		return t.write(func() error { return t.Interface.Update(ctx, r) })
+// write creates the lease, or puts it in the place of the version that it was read as.
+func (l *Lease) write(ctx context.Context, lease *coordinationv1.Lease, lasts time.Duration) (*coordinationv1.Lease, error) {
+	lease = lease.DeepCopy()
+	lease.APIVersion, lease.Kind = "coordination.k8s.io/v1", "Lease"
+	now := metav1.NewMicroTime(time.Now())
+	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &now, new(int32(lasts/time.Second))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(lease)
+	if err != nil {
+		return nil, err
 	}
-	t.lease.lost()
-	t.lose()
-	select {
-	case <-t.ended:
-		if t.another { // the elector goes by what it believed before it was stopped, and would release what another holds by now
-			return nil
-		}
-		return t.Interface.Update(ctx, r)
-	case <-ctx.Done():
-		return ctx.Err()
+	u := &unstructured.Unstructured{Object: object}
+	if lease.ResourceVersion == "" {
+		u, err = l.leases.Create(ctx, u, metav1.CreateOptions{})
+	} else {
+		u, err = l.leases.Update(ctx, u, metav1.UpdateOptions{})
 	}
-}
-
-// write counts the lease from the beginning of the request: the others count from its end, or later.
-func (t *term) write(request func() error) error {
-	began := time.Now()
-	if err := request(); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	t.acquired = true
-	t.lease.held(began)
-	t.watchdog.Reset(time.Until(began.Add(t.lease.o.Deadline)))
-	return nil
+	lease = &coordinationv1.Lease{}
+	return lease, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, lease)
 }
-
-// quieter takes the elector's words down to Debug: what it tells as news is routine.
-type quieter struct{ slog.Handler }
-
-func (q quieter) Enabled(ctx context.Context, _ slog.Level) bool {
-	return q.Handler.Enabled(ctx, slog.LevelDebug)
-}
-
-func (q quieter) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = slog.LevelDebug
-	return q.Handler.Handle(ctx, r)
-}
-
-func (q quieter) WithAttrs(a []slog.Attr) slog.Handler { return quieter{q.Handler.WithAttrs(a)} }
-func (q quieter) WithGroup(name string) slog.Handler   { return quieter{q.Handler.WithGroup(name)} }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -34,7 +35,7 @@ type Options struct {
 
 // NewBuilder makes a Builder of an empty world.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{mesh: o.Mesh, last: &Snapshot{Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes")}}
+	b := &Builder{mesh: o.Mesh, last: &Snapshot{derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes")}}
 	b.reset()
 	return b
 }
@@ -295,6 +296,7 @@ func (b *Builder) namespace(name string) *namespace {
 func (b *Builder) Commit(received time.Time) *Snapshot {
 	s := *b.last
 	s.Revision++
+	s.derived = &sync.Map{}
 	s.Delta = b.delta
 	s.Delta.Received = received
 	s.Mesh = b.mesh

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -23,6 +24,7 @@ type Snapshot struct {
 	services   []*registry.Service            // by precedence: oldest first
 	byHost     map[string][]*registry.Service // by precedence
 	byAddress  map[Place]*registry.Workload
+	derived    *sync.Map // by who worked it out
 }
 
 // Place is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
@@ -86,6 +88,15 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 }
 
 var noEndpoints = &Endpoints{}
+
+// Derived gives what owner worked out of this Snapshot, by make if it did not yet: it lives as long as the Snapshot does. Safe for concurrent use.
+func (s *Snapshot) Derived(owner any, make func() any) any {
+	once, ok := s.derived.Load(owner)
+	if !ok {
+		once, _ = s.derived.LoadOrStore(owner, sync.OnceValue(make))
+	}
+	return once.(func() any)()
+}
 
 // Services gives all services by precedence: oldest first, ties by name and namespace. The caller must not change the slice.
 func (s *Snapshot) Services() []*registry.Service { return s.services }

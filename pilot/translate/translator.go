@@ -37,8 +37,7 @@ type Translator struct {
 	routes          *envoy.Table[routeKey]
 
 	mu     sync.Mutex
-	newest *view // of the newest Snapshot that was asked for
-	before *view // of the one before it
+	newest *view // of the newest Snapshot that was asked for: the next one is made from it
 }
 
 // New makes a Translator.
@@ -99,15 +98,17 @@ type setEntry struct {
 	done atomic.Pointer[envoy.Set]
 }
 
-// view gives that of a Snapshot. Streams that work on the one before the newest still find theirs.
+// Prepare makes ready to translate a Snapshot. To be called with each, in their order, before it is published: what is the same as in the one before is then kept.
+func (t *Translator) Prepare(s *snapshot.Snapshot) { t.view(s) }
+
+// view gives that of a Snapshot, with which it lives: a stream that is slow finds the one that it works on.
 func (t *Translator) view(s *snapshot.Snapshot) *view {
+	return s.Derived(t, func() any { return t.newView(s) }).(*view)
+}
+
+func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, v := range []*view{t.newest, t.before} {
-		if v != nil && v.Snapshot == s {
-			return v
-		}
-	}
 	v := t.newest
 	next := &view{Snapshot: s, t: t}
 	if v != nil && s.Revision == v.Revision+1 && !s.Delta.Full {
@@ -123,7 +124,7 @@ func (t *Translator) view(s *snapshot.Snapshot) *view {
 		}
 	}
 	if v == nil || s.Revision > v.Revision {
-		t.before, t.newest = v, next
+		t.newest = next
 	}
 	return next
 }

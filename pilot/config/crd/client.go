@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"k8s.io/client-go/util/flowcontrol"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -21,7 +24,7 @@ const (
 
 // ClientOptions say how to reach an API server. What is empty has a default.
 type ClientOptions struct {
-	Kubeconfig string // path; empty is the cluster that the server runs in
+	Kubeconfig string // a path, or several with colons between; empty is the cluster that the server runs in
 	Context    string // of the kubeconfig; empty is its current one
 
 	// Of the cluster that the server runs in.
@@ -51,7 +54,11 @@ func Config(o ClientOptions) (*rest.Config, error) {
 		return inCluster(o)
 	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
-	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}, overrides).ClientConfig()
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
+	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: paths}
+	}
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig %s: %w", o.Kubeconfig, err)
 	}
@@ -133,6 +140,7 @@ func (o ClientOptions) tune(c *rest.Config) *rest.Config {
 	if c.Burst == 0 {
 		c.Burst = DefaultBurst
 	}
+	c.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(c.QPS, c.Burst) // one for all clients that are made of it
 	c.UserAgent = "pilot-discovery"
 	if o.Version != "" {
 		c.UserAgent += "/" + o.Version

@@ -218,11 +218,10 @@ const maskedSize = 512
 
 // object decodes a core object.
 func (f *feed) object(it *item) (*kinds.Object, error) {
-	spec, err := f.core.decode(it.data, f.intern)
+	m, spec, err := f.core.decode(it.data, f.intern)
 	if err != nil {
 		return nil, fmt.Errorf("decode a %s: %w", f.kind.Name, err)
 	}
-	m := spec.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta)
 	return &kinds.Object{
 		Key: f.key(name{m.Namespace, m.Name}), UID: string(m.UID), Labels: m.Labels, Annotations: m.Annotations, Created: m.CreationTimestamp.Time, Spec: spec,
 	}, nil

@@ -42,6 +42,7 @@ type entry struct {
 	print  uint64
 	uid    string
 	object *kinds.Object // nil: left out
+	closed bool          // object only stands in for one that could not be used
 }
 
 func newFeed(s *Source, k *kinds.Kind, sel Selection) *feed {
@@ -193,11 +194,11 @@ func (f *feed) apply(it *item) {
 		if old.object != nil && config.Equal(old.object, v.object) {
 			next.object = old.object
 		}
-	case old.object != nil && old.uid == it.uid:
+	case old.object != nil && !old.closed && old.uid == it.uid:
 		next.object = old.object
 		v.findings = append(v.findings, unusable(key, "its last good version stays in force"))
 	case v.closed != nil:
-		next.object = v.closed
+		next.object, next.closed = v.closed, true
 		v.findings = append(v.findings, unusable(key, "until it can, the most closed one of its kind is in force for what it selects"))
 	default:
 		v.findings = append(v.findings, unusable(key, "it is left out"))

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -145,7 +146,48 @@ func compare(a, b diag.Diagnostic) int {
 type metrics struct {
 	cluster string
 	errors  prometheus.Counter
-	stalled *prometheus.GaugeVec
+	stalls  *stalls
+}
+
+// stalls is the metric of resources that cannot be read. Several readers may have one resource of one cluster: of two names, or the reader of a link that ends and that
+// of its successor.
+type stalls struct {
+	desc *prometheus.Desc
+
+	mu      sync.Mutex
+	readers map[[2]string]int // by cluster and resource
+	stalled map[[2]string]int
+}
+
+func newStalls() *stalls {
+	return &stalls{
+		desc: prometheus.NewDesc("pilot_k8s_watch_stalled", "1 while a resource of an API server cannot be read and keeps its last state.",
+			[]string{"cluster", "resource"}, nil),
+		readers: map[[2]string]int{}, stalled: map[[2]string]int{},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *stalls) Describe(c chan<- *prometheus.Desc) { c <- s.desc }
+
+// Collect implements prometheus.Collector.
+func (s *stalls) Collect(c chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.readers {
+		c <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(min(s.stalled[k], 1)), k[0], k[1])
+	}
+}
+
+func (s *stalls) add(cluster, resource string, readers, stalled int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := [2]string{cluster, resource}
+	s.stalled[k] += stalled
+	if s.readers[k] += readers; s.readers[k] == 0 {
+		delete(s.readers, k)
+		delete(s.stalled, k)
+	}
 }
 
 func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
@@ -154,9 +196,7 @@ func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
 		errors: registered(reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "controller_sync_errors_total", Help: "Failed attempts to list or watch a resource of an API server.",
 		})),
-		stalled: registered(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "pilot_k8s_watch_stalled", Help: "1 while a resource of an API server cannot be read and keeps its last state.",
-		}, []string{"cluster", "resource"})),
+		stalls: registered(reg, newStalls()),
 	}
 }
 
@@ -175,12 +215,7 @@ func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	return c
 }
 
-func (m *metrics) failed(resource string) {
-	m.errors.Inc()
-	m.stalled.WithLabelValues(m.cluster, resource).Set(1)
+// count notes readers of a resource that come or go, and those of them that stall.
+func (m *metrics) count(resource string, readers, stalled int) {
+	m.stalls.add(m.cluster, resource, readers, stalled)
 }
-
-func (m *metrics) recovered(resource string) { m.stalled.WithLabelValues(m.cluster, resource).Set(0) }
-
-// forget removes the series of a source that has ended.
-func (m *metrics) forget() { m.stalled.DeletePartialMatch(prometheus.Labels{"cluster": m.cluster}) }

@@ -14,13 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those of the fields in the API's
 // generated.proto.
 type core struct {
 	mask     *mask
-	decode   func(masked []byte, in *interner) (any, error)
+	decode   func(masked []byte, in *interner) (*metav1.ObjectMeta, any, error)
 	protobuf func(json []byte) ([]byte, error) // for an API server, or a proxy before it, that answers in JSON
 }
 
@@ -32,19 +33,19 @@ type message[T any] interface {
 	metav1.ObjectMetaAccessor
 }
 
-// coreKind makes a core of the fields beside the metadata that are kept, and of what slim does to a decoded object.
-func coreKind[T any, P message[T]](meta *mask, fields map[protowire.Number]*mask, slim func(P, *interner)) *core {
+// coreKind makes a core of the fields beside the metadata that are kept, and of what slim makes of a decoded object.
+func coreKind[T any, P message[T]](meta *mask, fields map[protowire.Number]*mask, slim func(P, *interner) any) *core {
 	fields[1] = meta
 	return &core{
 		mask: &mask{fields: fields},
-		decode: func(masked []byte, in *interner) (any, error) {
+		decode: func(masked []byte, in *interner) (*metav1.ObjectMeta, any, error) {
 			o := P(new(T))
 			if err := o.Unmarshal(masked); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			in.meta(o.GetObjectMeta().(*metav1.ObjectMeta))
-			slim(o, in)
-			return o, nil
+			m := o.GetObjectMeta().(*metav1.ObjectMeta)
+			in.meta(m)
+			return m, slim(o, in), nil
 		},
 		protobuf: func(text []byte) ([]byte, error) {
 			o := P(new(T))
@@ -72,8 +73,9 @@ func coreOf(k *kinds.Kind) *core {
 		return coreKind(meta, map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: status}}, slimPod)
 	case kinds.Service:
 		spec := wholes(1, 2, 3, 18, 4, 5, 7, 8, 9, 9, 10, 11, 12, 13, 19, 17, 20, 21, 22, 23) // all but sessionAffinityConfig
-		return coreKind(metadata(notApplied), map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: wholes(1)}}, func(s *corev1.Service, in *interner) {
+		return coreKind(metadata(notApplied), map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: wholes(1)}}, func(s *corev1.Service, in *interner) any {
 			s.Spec.Selector = in.set(s.Spec.Selector)
+			return s
 		})
 	case kinds.EndpointSlice:
 		meta := metadata(nil) // the labels are copies of the service's, the annotations times of changes
@@ -84,13 +86,13 @@ func coreOf(k *kinds.Kind) *core {
 		fields[2] = &mask{fields: endpoint}
 		return coreKind(meta, fields, slimSlice)
 	case kinds.Node:
-		return coreKind(metadata(ours), map[protowire.Number]*mask{3: {fields: wholes(5)}}, func(*corev1.Node, *interner) {}) // addresses
+		return coreKind(metadata(ours), map[protowire.Number]*mask{3: {fields: wholes(5)}}, asIs[*corev1.Node]) // addresses
 	case kinds.Namespace:
-		return coreKind(metadata(notApplied), map[protowire.Number]*mask{}, func(*corev1.Namespace, *interner) {})
+		return coreKind(metadata(notApplied), map[protowire.Number]*mask{}, asIs[*corev1.Namespace])
 	case kinds.ConfigMap:
-		return coreKind(metadata(notApplied), wholes(2), func(*corev1.ConfigMap, *interner) {})
+		return coreKind(metadata(notApplied), wholes(2), asIs[*corev1.ConfigMap])
 	case kinds.Secret:
-		return coreKind(metadata(notApplied), wholes(2, 3), func(*corev1.Secret, *interner) {})
+		return coreKind(metadata(notApplied), wholes(2, 3), asIs[*corev1.Secret])
 	}
 	return nil
 }
@@ -124,27 +126,19 @@ func isTrue(message []byte, number protowire.Number) bool {
 	return set
 }
 
-func slimPod(p *corev1.Pod, in *interner) {
-	p.Spec.ServiceAccountName, p.Spec.NodeName, p.Spec.Subdomain = in.text(p.Spec.ServiceAccountName), in.text(p.Spec.NodeName), in.text(p.Spec.Subdomain)
-	p.Spec.Containers, p.Spec.InitContainers = in.containers(p.Spec.Containers), in.containers(p.Spec.InitContainers)
-	p.Status.Phase = corev1.PodPhase(in.text(string(p.Status.Phase)))
-	// Most pods have one address, which both fields hold.
-	if ips := p.Status.PodIPs; len(ips) == 1 && ips[0].IP == p.Status.PodIP {
-		p.Status.PodIPs = nil
-	}
+// slimPod gives the facts of a pod; what pods of one workload have in common they share.
+func slimPod(p *corev1.Pod, in *interner) any {
+	f := kube.FactsOf(p, p.Labels)
 	in.locked(func() {
-		for i := range p.OwnerReferences {
-			o := &p.OwnerReferences[i]
-			o.Kind, o.Name = in.get(o.Kind), in.get(o.Name)
-		}
-		for i := range p.Status.Conditions {
-			c := &p.Status.Conditions[i]
-			c.Type, c.Status = corev1.PodReady, corev1.ConditionStatus(in.get(string(c.Status)))
+		for _, s := range []*string{&f.ServiceAccount, &f.NodeName, &f.Subdomain, &f.Owner} {
+			*s = in.get(*s)
 		}
 	})
+	f.Ports = in.numbers(f.Ports)
+	return f
 }
 
-func slimSlice(s *discoveryv1.EndpointSlice, in *interner) {
+func slimSlice(s *discoveryv1.EndpointSlice, in *interner) any {
 	in.locked(func() {
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
@@ -156,23 +150,26 @@ func slimSlice(s *discoveryv1.EndpointSlice, in *interner) {
 			}
 		}
 	})
+	return s
 }
 
-// interner gives one copy of equal strings, of equal sets of labels and of equal lists of containers: those of the pods of one workload, mostly. What it
-// gives must not be modified.
+func asIs[P any](o P, _ *interner) any { return o }
+
+// interner gives one copy of equal strings, of equal sets of labels and of equal ports: those of the pods of one workload, mostly. What it gives must not be
+// modified.
 type interner struct {
-	mu             sync.Mutex
-	texts          map[string]string
-	sets           map[string]map[string]string // by a text of all their keys and values
-	containerLists map[string][]corev1.Container
-	buf            []byte
+	mu    sync.Mutex
+	texts map[string]string
+	sets  map[string]map[string]string // by a text of all their keys and values
+	ports map[string]map[string]uint32
+	buf   []byte
 }
 
 // internMax bounds what is remembered of each sort; at the bound all of it is forgotten, and what lives is met again.
 const internMax = 1 << 13
 
 func newInterner() *interner {
-	return &interner{texts: map[string]string{}, sets: map[string]map[string]string{}, containerLists: map[string][]corev1.Container{}}
+	return &interner{texts: map[string]string{}, sets: map[string]map[string]string{}, ports: map[string]map[string]uint32{}}
 }
 
 func (in *interner) locked(fn func()) {
@@ -224,26 +221,24 @@ func (in *interner) set(m map[string]string) map[string]string {
 	})
 }
 
-// containers gives a list with the same ports, in the same order. A container has hundreds of bytes, of which nothing but the ports, and for init
-// containers the restart policy, is kept.
-func (in *interner) containers(list []corev1.Container) []corev1.Container {
-	if len(list) == 0 {
+// numbers is set, for the ports of pods.
+func (in *interner) numbers(m map[string]uint32) map[string]uint32 {
+	if len(m) == 0 {
 		return nil
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.buf = in.buf[:0]
-	for i := range list {
-		in.buf = append(in.buf, '{')
-		if p := list[i].RestartPolicy; p != nil {
-			in.buf = append(in.buf, *p...)
-		}
-		for _, p := range list[i].Ports {
-			in.buf = append(append(append(append(in.buf, 0), p.Name...), 0), p.Protocol...)
-			in.buf = strconv.AppendInt(append(in.buf, 0), int64(p.ContainerPort), 10)
-		}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		in.buf = append(strconv.AppendUint(append(append(in.buf, k...), 0), uint64(m[k]), 10), 0)
 	}
-	return intern(in.containerLists, in.buf, func() []corev1.Container { return slices.Clone(list) })
+	return intern(in.ports, in.buf, func() map[string]uint32 {
+		out := make(map[string]uint32, len(m))
+		for k, v := range m {
+			out[in.get(k)] = v
+		}
+		return out
+	})
 }
 
 func intern[V any](table map[string]V, key []byte, make func() V) V {

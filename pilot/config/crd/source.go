@@ -97,9 +97,8 @@ func New(opts Options) (*Source, error) {
 		pending: map[kinds.Key]transition{}, complaints: map[kinds.Key][]diag.Diagnostic{},
 		patience: defaultPatience(),
 	}
-	s.limiter = opts.Client.RateLimiter
-	if s.limiter == nil {
-		s.limiter = flowcontrol.NewTokenBucketRateLimiter(orDefault(opts.Client.QPS, DefaultQPS), int(orDefault(float32(opts.Client.Burst), DefaultBurst)))
+	if s.limiter = opts.Client.RateLimiter; s.limiter == nil {
+		s.limiter = flowcontrol.NewTokenBucketRateLimiter(cmp.Or(opts.Client.QPS, DefaultQPS), cmp.Or(opts.Client.Burst, DefaultBurst))
 	}
 	s.findings.Store(new([]diag.Diagnostic))
 	for _, k := range opts.Kinds {
@@ -114,13 +113,6 @@ func New(opts Options) (*Source, error) {
 		}
 	}
 	return s, nil
-}
-
-func orDefault(v, otherwise float32) float32 {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // split gives the selections that together are sel, each of one name at most: a field selector can name only one.
@@ -160,9 +152,10 @@ func (s *Source) Run(ctx context.Context) error {
 		cancel()
 		s.running.Wait()
 		s.http.CloseIdleConnections()
-		s.metrics.forget()
+		s.readers(-1)
 	}()
 	start := time.Now()
+	s.readers(1)
 	s.start(ctx)
 	notice := time.NewTimer(firstNotice)
 	defer notice.Stop()
@@ -186,6 +179,26 @@ func (s *Source) Run(ctx context.Context) error {
 			log.Info("waiting for the API server")
 		}
 		s.report()
+	}
+}
+
+// readers counts those of this source for the metric.
+func (s *Source) readers(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*watched, 0, len(s.feeds)+1)
+	for _, f := range s.feeds {
+		all = append(all, &f.watched)
+	}
+	if s.definitions != nil {
+		all = append(all, &s.definitions.watched)
+	}
+	for _, w := range all {
+		stalled := 0
+		if w.trouble != nil {
+			stalled = by
+		}
+		s.metrics.count(w.plural, by, stalled)
 	}
 }
 

@@ -598,6 +598,13 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	}
 	a.put(policies, "a", "bad", policy(1, "2"))
 	until(t, "closed", func() bool { return principal() == "" })
+	// What only stands in is no good version: the next bad one closes what it selects itself.
+	other := policy(1, "2")
+	other["spec"].(object)["selector"] = object{"matchLabels": object{"app": "y"}}
+	a.put(policies, "a", "bad", other)
+	until(t, "closed for others", func() bool {
+		return r.get(kinds.AuthorizationPolicy, "a", "bad").Spec.(*securityv1.AuthorizationPolicy).Selector.MatchLabels["app"] == "y"
+	})
 	a.drop(policies, "a", "bad")
 	until(t, "gone", func() bool {
 		return r.get(kinds.AuthorizationPolicy, "a", "bad") == nil && !strings.Contains(fmt.Sprint(r.Findings()), "a/bad")

@@ -213,9 +213,10 @@ func (w *watched) failed(err error) {
 func (w *watched) troubled(err error, since time.Time) {
 	if w.trouble == nil {
 		w.since = since
+		w.source.metrics.count(w.plural, 0, 1)
 	}
 	w.trouble = err
-	w.source.metrics.failed(w.plural)
+	w.source.metrics.errors.Inc()
 	w.source.wake()
 }
 
@@ -229,8 +230,10 @@ func (w *watched) answered() {
 
 // recovered forgets the trouble. The caller holds source.mu.
 func (w *watched) recovered() {
+	if w.trouble != nil {
+		w.source.metrics.count(w.plural, 0, -1)
+	}
 	w.trouble, w.absentSince = nil, time.Time{}
-	w.source.metrics.recovered(w.plural)
 }
 
 // missing notes that no version of the resource is served.

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		figures []float64
+		want    spread
+	}{
+		{[]float64{3}, spread{3, 3, 3}},
+		{[]float64{4, 1}, spread{1, 2.5, 4}},
+		{[]float64{9, 1, 5}, spread{1, 5, 9}},
+		{[]float64{7, 1, 3, 5}, spread{1, 4, 7}},
+	} {
+		before := slices.Clone(c.figures)
+		if got := spreadOf(c.figures); got != c.want {
+			t.Errorf("%v: got %v, want %v", c.figures, got, c.want)
+		}
+		if !slices.Equal(before, c.figures) {
+			t.Errorf("the figures, %v, are now %v", before, c.figures)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var times []time.Duration
+	for i := range 200 {
+		times = append(times, time.Duration(i))
+	}
+	for share, want := range map[float64]time.Duration{0: 0, 0.5: 100, 0.99: 198, 1: 199} {
+		if got := percentile(times, share); got != want {
+			t.Errorf("%v: got %d, want %d", share, got, want)
+		}
+	}
+	if got := percentile(nil, 0.5); got != 0 {
+		t.Errorf("of nothing: got %v, want 0", got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	if diff := cmp.Diff([]int{250, 1000}, numbers("1000, 250,1000")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"", "x", "1,,2", "0", "-3"} {
+		if got := numbers(bad); got != nil {
+			t.Errorf("%q: got %v, want nothing", bad, got)
+		}
+	}
+}
+
+func TestPick(t *testing.T) {
+	got, err := pick([]string{"w4", "W1"})
+	if err != nil || len(got) != 2 || got[0].name() != "W1" || got[1].name() != "W4" {
+		t.Errorf("got %v, %v, want W1 and W4 in their order", got, err)
+	}
+	for _, bad := range [][]string{{"W99"}, {"W1", "w1"}, {""}} {
+		if got, err := pick(bad); err == nil {
+			t.Errorf("%v: got %v, want an error", bad, got)
+		}
+	}
+}
+
+// TestAddress: the number in an address is found again in an encoded assignment, whatever stands around it.
+func TestAddress(t *testing.T) {
+	assignment := func(addresses ...string) []byte {
+		a := &endpointv3.ClusterLoadAssignment{ClusterName: "outbound|80||172.host", Endpoints: []*endpointv3.LocalityLbEndpoints{{}}}
+		for _, at := range addresses {
+			socket := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: at, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 8080}}}}
+			a.Endpoints[0].LbEndpoints = append(a.Endpoints[0].LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket}}})
+		}
+		b, err := proto.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if got := findAddress(assignment("10.128.0.1")); got != -1 {
+		t.Errorf("without such an address: got %d, want -1", got)
+	}
+	for _, n := range []int{0, 1, 255, 256, 65535, 65536, 1<<20 - 1} {
+		if got := findAddress(assignment("10.128.0.1", address(n), address(0))); got != n {
+			t.Errorf("%s: got %d, want %d", address(n), got, n)
+		}
+	}
+}
+
+// TestUsage: this process has used CPU and memory, and more CPU after more work.
+func TestUsage(t *testing.T) {
+	before, err := usageOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.rss < 1<<20 || before.peak < before.rss || before.files == 0 {
+		t.Errorf("got %+v", before)
+	}
+	x := 1.0
+	for after := before; after.cpu < before.cpu+2*tick; { // ends when the kernel counts what is done here
+		for range 1 << 20 {
+			x = math.Sqrt(x + 1)
+		}
+		if after, err = usageOf(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := usageOf(1 << 30); err == nil {
+		t.Error("a process that cannot be has used something")
+	}
+}
+
+// TestResults: sections that were measured take the place of their old ones, others stay, and all are in the order of their numbers.
+func TestResults(t *testing.T) {
+	all := []contender{{name: istioDefault, title: "istiod"}, {name: istioTuned, title: "istiod, tuned"}, {name: lite, title: "istiod-lite"}}
+	path := filepath.Join(t.TempDir(), "RESULTS.md")
+	write := func(at point, l workload, byContender map[string][]figures) string {
+		r := &results{contenders: all, footer: "Measured today."}
+		for _, c := range all {
+			for _, f := range byContender[c.name] {
+				r.add(at, l, c.name, f)
+			}
+		}
+		if err := r.write(path); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	start := func(cpu, rss float64) figures { return figures{"CPU": cpu, "peak RSS": rss} }
+	w1 := map[string][]figures{istioDefault: {start(2.5, 200), start(2, 200), start(3, 200)}, istioTuned: {start(2, 210)}, lite: {start(1, 100)}}
+	write(point{workload: "W1", services: 1000}, coldStart{}, w1)
+	write(point{workload: "W4", services: 1000, proxies: 300, mode: stateOfTheWorld}, serviceComesAndGoes{}, map[string][]figures{lite: {{"p50": 7}}})
+	write(point{workload: "W4", services: 1000, proxies: 300, mode: delta}, serviceComesAndGoes{}, map[string][]figures{lite: {{"p50": 8}}})
+	write(point{workload: "W2a", services: 1000, proxies: 300, mode: delta}, connects{}, map[string][]figures{lite: {{"refused": 1}}, istioTuned: {{"refused": 700}}})
+	write(point{workload: "W1", services: 250}, coldStart{}, w1)
+	w1[lite] = []figures{start(1, 80)}
+	text := write(point{workload: "W1", services: 1000}, coldStart{}, w1)
+
+	var headings []string
+	for _, s := range sectionsOf(text) {
+		headings = append(headings, s.heading)
+	}
+	want := []string{"W1, 250 services", "W1, 1000 services", "W2a, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, sotw"}
+	if diff := cmp.Diff(want, headings); diff != "" {
+		t.Errorf("headings (-want +got):\n%s", diff)
+	}
+	for _, line := range []string{
+		"| CPU, s | 2.50 (2.00…3.00) | 2.00 (2.00…2.00) | 1.00 (1.00…1.00) | 2.50 | 2.00 | ratio ≥ 2.00: met |",
+		"| peak RSS, MiB | 200 (200…200) | 210 (210…210) | 100 (100…100) | 2.00 | 2.10 | ratio ≥ 2.50: **missed** |",
+		"| peak RSS, MiB | 200 (200…200) | 210 (210…210) | 80.0 (80.0…80.0) | 2.50 | 2.62 | ratio ≥ 2.50: met |",
+		"| refused, streams | | 700 (700…700) | 1.00 (1.00…1.00) | | | ≤ 0: **missed** |",
+		"| p50, ms | | | 8.00 (8.00…8.00) | | |  |",
+		"| ready, s | | | | | |  |",
+		"Measured today. Rounds: 3.",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
+	}
+	if n := strings.Count(text, "# Results"); n != 1 {
+		t.Errorf("%d titles, want 1", n)
+	}
+}

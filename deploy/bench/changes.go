@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+)
+
+// changes are what a workload does to the world of a connected fleet, again and again.
+type changes struct {
+	every time.Duration
+	// apply makes change n, and undo, if there is one, takes it back after half the time until the next.
+	apply func(n int) error
+	undo  func() error
+	// kind is the type of the resources in which proxies find the number of a change, and find gives the highest in one, or -1.
+	kind load.Type
+	find func(body []byte) int
+}
+
+// changed makes changes for as long as it is asked to and gives what came of them.
+func (s *session) changed(ctx context.Context, c changes) (figures, error) {
+	before, err := s.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	track, counted := s.fleet.Track(c.kind, c.find), s.fleet.Counters()
+	writing, err := s.make(ctx, c, track)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	latencies, received, made := track.Latencies(), s.fleet.Counters().Since(counted), float64(track.Made())
+	return figures{
+		"p50": ms(percentile(latencies, 0.5)), "p99": ms(percentile(latencies, 0.99)), "CPU a change": ms(after.cpu-before.cpu) / made,
+		"received by a proxy a change": kB(received.Bytes()) / made / float64(s.proxies), "the API server's write": ms(writing) / made,
+		"endpoints' resources": float64(received.Types[load.Endpoints].Resources) / made / float64(s.proxies), "streams that ended": float64(received.Refused),
+	}, nil
+}
+
+// make makes the changes, waits until every proxy has seen the last, and gives the time that the API server took for all.
+func (s *session) make(ctx context.Context, c changes, track *load.Track) (writing time.Duration, err error) {
+	begin := time.Now()
+	for n := 0; ; n++ {
+		if err := sleepUntil(ctx, begin.Add(time.Duration(n)*c.every)); err != nil {
+			return 0, err
+		}
+		now := time.Now()
+		if err := c.apply(track.Next()); err != nil {
+			return 0, err
+		}
+		writing += time.Since(now)
+		last := time.Since(begin)+c.every > s.length
+		if last {
+			patient, cancel := context.WithTimeout(ctx, patience)
+			err := track.Wait(patient)
+			cancel()
+			if err != nil {
+				return 0, err
+			}
+		}
+		if c.undo != nil {
+			if err := sleepUntil(ctx, begin.Add(time.Duration(n)*c.every+c.every/2)); err != nil {
+				return 0, err
+			}
+			if err := c.undo(); err != nil {
+				return 0, err
+			}
+		}
+		if last {
+			return writing, nil
+		}
+	}
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(at)):
+		return nil
+	}
+}
+
+// changeRows are what changed gives, with the goals of both modes: of p99, of CPU, of bytes.
+func changeRows(p99, cpu, bytes map[mode]float64) []row {
+	return []row{
+		{name: "p50", unit: "ms"},
+		{name: "p99", unit: "ms", ratio: p99},
+		{name: "CPU a change", unit: "ms", ratio: cpu},
+		{name: "received by a proxy a change", unit: "kB", ratio: bytes},
+		{name: "the API server's write", unit: "ms", informative: true},
+		{name: "streams that ended", informative: true},
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+)
+
+// istioVersion is the istiod that is measured, built as it is released: with fast marshalling and without validation of what it makes itself.
+const (
+	istioVersion = "v0.0.0-20260827124520-eed52ebb66ad"
+	istioTags    = "vtprotobuf,disable_pgv"
+)
+
+// istioRequires are the modules that have to be named beside it, since a module's choice among versions of its dependencies is not passed on.
+func istioRequires() []string {
+	return []string{
+		"istio.io/istio@" + istioVersion, "istio.io/api@v1.31.1", "istio.io/client-go@v1.31.1", "github.com/envoyproxy/go-control-plane/envoy@v1.40.0",
+		"github.com/envoyproxy/go-control-plane/contrib@v1.36.1-0.20260729145720-a2d8c7492908",
+	}
+}
+
+// contender is a control plane that is measured.
+type contender struct {
+	name   string // lite, or that of the istiod
+	title  string
+	binary string
+	env    []string
+}
+
+const (
+	lite         = "lite"
+	istioDefault = "default"
+	istioTuned   = "tuned"
+)
+
+// contenders finds or builds all that are wanted.
+func contenders(ctx context.Context, root, dir string, o options) ([]contender, error) {
+	// What istiod-lite does not do, or would do with a Lease of its own, istiod need not do either.
+	common := []string{"POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false", "HOME=" + dir}
+	all := []contender{
+		{name: istioDefault, title: "istiod", env: common},
+		{name: istioTuned, title: "istiod, tuned", env: append(slices.Clone(common), "PILOT_DEBOUNCE_AFTER=10ms", "PILOT_MAX_REQUESTS_PER_SECOND=100000", "PILOT_PUSH_THROTTLE=200")},
+		{name: lite, title: "istiod-lite", env: append(slices.Clone(common), o.env...)},
+	}
+	wanted := all[:0]
+	for _, c := range all {
+		if o.only == "" || slices.Contains(strings.Split(o.only, ","), c.name) {
+			wanted = append(wanted, c)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, fmt.Errorf("there is no contender %q", o.only)
+	}
+	for i := range wanted {
+		var err error
+		if wanted[i].name == lite {
+			wanted[i].binary, err = findLite(ctx, dir)
+		} else {
+			wanted[i].binary, err = findIstiod(ctx, root)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return wanted, nil
+}
+
+func findLite(ctx context.Context, dir string) (string, error) {
+	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
+		return filepath.Abs(path)
+	}
+	path := filepath.Join(dir, "pilot-discovery")
+	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
+}
+
+// findIstiod gives the binary that ISTIOD names, else the one in .tools, which is built if it is not there.
+func findIstiod(ctx context.Context, root string) (string, error) {
+	if path := os.Getenv("ISTIOD"); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("ISTIOD of the environment: %w", err)
+		}
+		return filepath.Abs(path)
+	}
+	path := filepath.Join(root, ".tools", "istiod-"+istioVersion)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), "build.")
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintln(os.Stderr, "building istiod, which takes some minutes, once")
+	built := filepath.Join(dir, "istiod")
+	edit := []string{"mod", "edit"}
+	for _, r := range istioRequires() {
+		edit = append(edit, "-require="+r)
+	}
+	for _, args := range [][]string{
+		{"mod", "init", "istiod"},
+		edit,
+		{"build", "-p", "2", "-tags", istioTags, "-trimpath", "-ldflags", "-s -w", "-o", built, "istio.io/istio/pilot/cmd/pilot-discovery"},
+	} {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Stderr, cmd.Env = dir, os.Stderr, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false")
+		if err := cmd.Run(); err != nil {
+			return "", fmt.Errorf("build istiod: go %s: %w", args[0], err)
+		}
+	}
+	if err := os.Rename(built, path); err != nil {
+		return "", fmt.Errorf("keep istiod: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+const preamble = `# Results
+
+istiod-lite beside the real istiod: each in turn on one core, on the same API server, with the same mesh and the same simulated Envoys on the other cores.
+Figures are medians, with the lowest and the highest of all rounds in parentheses. CPU is user and system time of the server's process. Ratios are istiod's
+figure ÷ ours; a goal is met when it holds against istiod as it is by default and as it is tuned for this, with PILOT_DEBOUNCE_AFTER=10ms,
+PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200. istiod runs without injection, which istiod-lite has not got yet. Written by
+` + "`make bench`" + `; doc.go says how.
+`
+
+// section is what stands under a heading of the second level.
+type section struct{ heading, body string }
+
+// write puts the sections that were measured in place of those that the file has of the same heading, and leaves the others.
+func (r *results) write(path string) error {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read old results: %w", err)
+	}
+	sections := sectionsOf(string(old))
+	for _, t := range r.tables {
+		heading := t.heading()
+		sections = slices.DeleteFunc(sections, func(s section) bool { return s.heading == heading })
+		sections = append(sections, section{heading: heading, body: t.markdown(r.contenders, r.footer)})
+	}
+	slices.SortFunc(sections, func(a, b section) int { return compare(a.heading, b.heading) })
+	var b strings.Builder
+	b.WriteString(preamble)
+	for _, s := range sections {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.heading, strings.TrimSpace(s.body))
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}
+
+func sectionsOf(text string) (all []section) {
+	for _, part := range strings.Split("\n"+text, "\n## ")[1:] {
+		heading, body, _ := strings.Cut(part, "\n")
+		all = append(all, section{heading: strings.TrimSpace(heading), body: body})
+	}
+	return all
+}
+
+// compare orders headings such that numbers in them count as such.
+func compare(a, b string) int {
+	for a != "" && b != "" {
+		x, restA := piece(a)
+		y, restB := piece(b)
+		order := cmp.Compare(x, y)
+		if unicode.IsDigit(rune(x[0])) && unicode.IsDigit(rune(y[0])) && len(x) != len(y) {
+			order = cmp.Compare(len(x), len(y))
+		}
+		if order != 0 {
+			return order
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(a, b)
+}
+
+// piece splits off the digits at the start, or what comes before the next.
+func piece(s string) (first, rest string) {
+	digits := unicode.IsDigit(rune(s[0]))
+	end := strings.IndexFunc(s, func(r rune) bool { return unicode.IsDigit(r) != digits })
+	if end < 0 {
+		return s, ""
+	}
+	return s[:end], s[end:]
+}

@@ -1,0 +1,78 @@
+package load
+
+// subscription is what a proxy wants of a type that other resources name: assignments, which clusters name, or routes, which listeners name.
+type subscription struct {
+	named map[string][]string // by the name of the resource that names them
+	count map[string]int      // how often each is named
+	// awaited are those that were asked for and never answered.
+	awaited map[string]struct{}
+}
+
+func newSubscription() *subscription {
+	return &subscription{named: map[string][]string{}, count: map[string]int{}, awaited: map[string]struct{}{}}
+}
+
+// update takes in a response of the type that names. In whole responses what is not in them is gone. It gives what is wanted anew and no more.
+func (s *subscription) update(r response, whole bool) (added, gone []string) {
+	if whole {
+		there := make(map[string]struct{}, len(r.resources))
+		for _, x := range r.resources {
+			there[string(x.name)] = struct{}{}
+		}
+		for name := range s.named {
+			if _, ok := there[name]; !ok {
+				r.removed = append(r.removed, name)
+			}
+		}
+	}
+	before := map[string]bool{} // of the names that this response touches
+	touch := func(name string, by int) {
+		if _, ok := before[name]; !ok {
+			before[name] = s.count[name] > 0
+		}
+		s.count[name] += by
+	}
+	for _, name := range r.removed {
+		for _, child := range s.named[name] {
+			touch(child, -1)
+		}
+		delete(s.named, name)
+	}
+	for _, x := range r.resources {
+		name, children := string(x.name), x.children(r.kind)
+		for _, child := range s.named[name] {
+			touch(child, -1)
+		}
+		for _, child := range children {
+			touch(child, 1)
+		}
+		s.named[name] = children
+	}
+	for name, was := range before {
+		switch is := s.count[name] > 0; {
+		case is && !was:
+			added = append(added, name)
+			s.awaited[name] = struct{}{}
+		case was && !is:
+			gone = append(gone, name)
+			delete(s.awaited, name)
+		}
+		if s.count[name] == 0 {
+			delete(s.count, name)
+		}
+	}
+	return added, gone
+}
+
+// answer takes in a response of the type itself.
+func (s *subscription) answer(r response) {
+	if len(s.awaited) == 0 {
+		return
+	}
+	for _, x := range r.resources {
+		delete(s.awaited, string(x.name))
+	}
+	for _, name := range r.removed {
+		delete(s.awaited, name)
+	}
+}

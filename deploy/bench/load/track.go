@@ -1,0 +1,122 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Track follows changes, which bear ascending numbers, until they reach the proxies. A proxy that has seen a number has seen all below, so that changes which
+// a control plane sends in one are counted each with its own time.
+type Track struct {
+	fleet  *Fleet
+	kind   Type
+	number func(body []byte) int
+
+	mu   sync.Mutex
+	sent []time.Time // by number
+	// seen is, for each proxy, how many changes it has seen.
+	seen      []int
+	missing   int // of the last change
+	latencies []time.Duration
+}
+
+// Track has all proxies look for the numbers of changes in resources of a type, until the next Track. The function gives the highest number that is in an
+// encoded resource, or -1; several goroutines call it.
+func (f *Fleet) Track(kind Type, number func(body []byte) int) *Track {
+	t := &Track{fleet: f, kind: kind, number: number, seen: make([]int, f.o.Proxies)}
+	f.track.Store(t)
+	return t
+}
+
+// Next gives the number of the change that is to be made now.
+func (t *Track) Next() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent = append(t.sent, time.Now())
+	t.missing = len(t.seen)
+	return len(t.sent) - 1
+}
+
+func (t *Track) look(index int, r response, at time.Time) {
+	highest := -1
+	for _, x := range r.resources {
+		highest = max(highest, t.number(x.body))
+	}
+	if highest < 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	highest = min(highest, len(t.sent)-1)
+	for n := t.seen[index]; n <= highest; n++ {
+		t.latencies = append(t.latencies, at.Sub(t.sent[n]))
+		if n == len(t.sent)-1 {
+			t.missing--
+		}
+	}
+	t.seen[index] = max(t.seen[index], highest+1)
+}
+
+// Wait waits until every proxy has seen the last change.
+func (t *Track) Wait(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		missing := t.missing
+		t.mu.Unlock()
+		if missing == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d proxies have not seen the last change: %w", missing, len(t.seen), ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Made is the number of changes.
+func (t *Track) Made() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sent)
+}
+
+// Latencies are the times from Next to each proxy's receipt, ascending.
+func (t *Track) Latencies() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := slices.Clone(t.latencies)
+	slices.Sort(out)
+	return out
+}
+
+// Mark is a text that holds a number, to be put into what is changed.
+func Mark(prefix string, number int) string { return fmt.Sprintf("%s%06d", prefix, number) }
+
+// FindMark gives the highest number of a mark in an encoded resource, or -1.
+func FindMark(prefix string) func(body []byte) int {
+	start := []byte(prefix)
+	return func(body []byte) int {
+		highest := -1
+		for {
+			at := bytes.Index(body, start)
+			if at < 0 || len(body) < at+len(start)+6 {
+				return highest
+			}
+			body = body[at+len(start):]
+			n := 0
+			for _, c := range body[:6] {
+				if c < '0' || c > '9' {
+					n = -1
+					break
+				}
+				n = 10*n + int(c-'0')
+			}
+			highest = max(highest, n)
+		}
+	}
+}

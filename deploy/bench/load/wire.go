@@ -1,0 +1,202 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// Type is a type of resources.
+type Type int
+
+// The types that a proxy subscribes to.
+const (
+	Clusters Type = iota
+	Endpoints
+	Listeners
+	Routes
+	types
+)
+
+var typeURLs = [types]string{
+	"type.googleapis.com/envoy.config.cluster.v3.Cluster",
+	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+	"type.googleapis.com/envoy.config.listener.v3.Listener",
+	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+}
+
+// String is the discovery service's usual name.
+func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS"}[t] }
+
+// response is what a proxy reads of a discovery response; all slices point into the message.
+type response struct {
+	kind      Type
+	version   string
+	nonce     string
+	resources []resource
+	removed   []string
+}
+
+type resource struct{ name, body []byte }
+
+// parse reads a response of either protocol.
+func parse(message []byte, delta bool) (r response, err error) {
+	var typeURL string
+	err = fields(message, func(number protowire.Number, value []byte, _ uint64) {
+		switch {
+		case number == 1:
+			r.version = string(value)
+		case number == 2 && delta:
+			r.resources = append(r.resources, resource{name: field(value, 3), body: field(field(value, 2), 2)})
+		case number == 2:
+			body := field(value, 2)
+			r.resources = append(r.resources, resource{name: field(body, 1), body: body}) // each of the types has its name in field 1
+		case number == 4:
+			typeURL = string(value)
+		case number == 5:
+			r.nonce = string(value)
+		case number == 6 && delta:
+			r.removed = append(r.removed, string(value))
+		}
+	})
+	if err != nil {
+		return r, err
+	}
+	for t, url := range typeURLs {
+		if url == typeURL {
+			r.kind = Type(t)
+			return r, nil
+		}
+	}
+	return r, fmt.Errorf("a response of type %q, which no proxy asked for", typeURL)
+}
+
+// edsCluster is the value of Cluster.type for clusters whose endpoints come by EDS.
+const edsCluster = 3
+
+// children are the names that a resource makes a proxy ask for: a cluster its assignment, a listener its routes.
+func (r resource) children(kind Type) []string {
+	switch kind {
+	case Clusters:
+		return assignments(r.body)
+	case Listeners:
+		return routes(r.body)
+	default:
+		return nil
+	}
+}
+
+// assignments reads Cluster.name (1), type (2), and eds_cluster_config (3) with its service_name (2).
+func assignments(cluster []byte) []string {
+	var name, service []byte
+	eds := false
+	_ = fields(cluster, func(number protowire.Number, value []byte, n uint64) {
+		switch number {
+		case 1:
+			name = value
+		case 2:
+			eds = n == edsCluster
+		case 3:
+			service = field(value, 2)
+		}
+	})
+	if !eds {
+		return nil
+	}
+	if len(service) > 0 {
+		name = service
+	}
+	return []string{string(name)}
+}
+
+// routes reads Listener.filter_chains (3) and default_filter_chain (25); of a chain the filters (3); of a filter typed_config (4), which is an Any; and of an
+// HttpConnectionManager rds (3) with its route_config_name (2).
+func routes(listener []byte) (names []string) {
+	filter := func(number protowire.Number, value []byte, _ uint64) {
+		if number != 3 {
+			return
+		}
+		config := field(value, 4)
+		if !strings.HasSuffix(string(field(config, 1)), ".HttpConnectionManager") {
+			return
+		}
+		if name := field(field(field(config, 2), 3), 2); len(name) > 0 {
+			names = append(names, string(name))
+		}
+	}
+	_ = fields(listener, func(number protowire.Number, value []byte, _ uint64) {
+		if number == 3 || number == 25 {
+			_ = fields(value, filter)
+		}
+	})
+	return names
+}
+
+// field is the last value of a field that holds bytes, or nil.
+func field(message []byte, want protowire.Number) (found []byte) {
+	_ = fields(message, func(number protowire.Number, value []byte, _ uint64) {
+		if number == want {
+			found = value
+		}
+	})
+	return found
+}
+
+// fields calls visit for every field that holds bytes or a varint.
+func fields(message []byte, visit func(number protowire.Number, value []byte, varint uint64)) error {
+	for len(message) > 0 {
+		number, wireType, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return fmt.Errorf("read a response: %w", protowire.ParseError(n))
+		}
+		message = message[n:]
+		var value []byte
+		var varint uint64
+		switch wireType {
+		case protowire.BytesType:
+			value, n = protowire.ConsumeBytes(message)
+		case protowire.VarintType:
+			varint, n = protowire.ConsumeVarint(message)
+		default:
+			n = protowire.ConsumeFieldValue(number, wireType, message)
+		}
+		if n < 0 {
+			return fmt.Errorf("read a response: %w", protowire.ParseError(n))
+		}
+		message = message[n:]
+		if wireType == protowire.BytesType || wireType == protowire.VarintType {
+			visit(number, value, varint)
+		}
+	}
+	return nil
+}
+
+// codec encodes requests and leaves responses as they are.
+type codec struct{}
+
+// Name is that of the codec that servers know.
+func (codec) Name() string { return "proto" }
+
+// Marshal encodes a request.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("cannot send %T", v)
+	}
+	b, err := proto.Marshal(m)
+	return mem.BufferSlice{mem.SliceBuffer(b)}, err
+}
+
+// Unmarshal lends the message in one piece; who receives it gives the buffer back.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	to, ok := v.(*mem.Buffer)
+	if !ok {
+		return errors.New("responses are received as a mem.Buffer")
+	}
+	*to = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// profileCPU writes a CPU profile of a server that runs, for a length, or of its start, from when it first answers.
+func (s *server) profileCPU(ctx context.Context, file string, running bool, length time.Duration) error {
+	if running {
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+	} else {
+		length = 3 * time.Second
+		if err := s.poll(ctx, "serve profiles", func() error { return s.fetch(ctx, "/debug/pprof/cmdline", os.DevNull) }); err != nil {
+			return err
+		}
+	}
+	return s.fetch(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(length.Seconds()))), file)
+}
+
+// fetch writes what the monitoring port says into a file.
+func (s *server) fetch(ctx context.Context, path, file string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.monitoring+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("fetch %s: %w", path, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("fetch %s: %s", path, resp.Status)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	to, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("keep a profile: %w", err)
+	}
+	_, err = io.Copy(to, resp.Body)
+	if closeErr := to.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// patience is how long a server may take for anything that it is asked.
+const patience = 5 * time.Minute
+
+// server is a running contender.
+type server struct {
+	contender
+	grpc, http, monitoring string
+	started                time.Time
+	cmd                    *exec.Cmd
+	ended                  chan struct{}
+	logFile                string
+	rest                   time.Duration // without work, until it counts as being at rest
+}
+
+// start starts a contender on the server's core. It does not wait for anything.
+func start(ctx context.Context, c contender, cpu cores, kubeconfig, dir string, rest time.Duration) (*server, error) {
+	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(dir, c.name+".log"), rest: rest}
+	ports := make([]string, 5)
+	for i := range ports {
+		var err error
+		if ports[i], err = freePort(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.grpc, s.http, s.monitoring = ports[0], ports[1], ports[2]
+	log, err := os.Create(s.logFile)
+	if err != nil {
+		return nil, fmt.Errorf("make a log: %w", err)
+	}
+	defer log.Close()
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.binary, "discovery", "--kubeconfig", kubeconfig, "--grpcAddr", s.grpc, "--httpAddr", s.http, "--monitoringAddr", s.monitoring,
+		"--httpsAddr", ports[3], "--secureGRPCAddr", ports[4], "--ctrlz_port", "0", "--log_output_level", "default:warn")
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, c.env, log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = cpu.onServerCore(func() error { s.started = time.Now(); return s.cmd.Start() }, func() { _ = s.cmd.Wait(); close(s.ended) })
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.title, err)
+	}
+	return s, nil
+}
+
+// stop ends it at once: what it would do before it goes is not measured.
+func (s *server) stop() {
+	_ = s.cmd.Process.Kill()
+	<-s.ended
+}
+
+// usage is what it has used since its start.
+func (s *server) usage() (usage, error) { return usageOf(s.cmd.Process.Pid) }
+
+// ready waits until /ready says so.
+func (s *server) ready(ctx context.Context) error {
+	return s.poll(ctx, "be ready", func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/ready", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+}
+
+// listens waits until proxies can connect.
+func (s *server) listens(ctx context.Context) error {
+	return s.poll(ctx, "listen", func() error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.grpc)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+func (s *server) poll(ctx context.Context, what string, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			return fmt.Errorf("%s ended before it would %s: %s; %s", s.title, what, s.cmd.ProcessState, s.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not %s: %w; %s", s.title, what, err, s.tail())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// settle waits until it has used next to no CPU for some time, and gives what it has used by then.
+func (s *server) settle(ctx context.Context) (usage, error) {
+	const little = 2 * tick
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for last := time.Duration(-1); ; {
+		u, err := s.usage()
+		if err != nil {
+			return u, err
+		}
+		if last >= 0 && u.cpu-last <= little {
+			return u, nil
+		}
+		last = u.cpu
+		select {
+		case <-ctx.Done():
+			return u, fmt.Errorf("%s does not come to rest: %w", s.title, ctx.Err())
+		case <-time.After(s.rest):
+		}
+	}
+}
+
+// tail is the end of its log.
+func (s *server) tail() string {
+	b, err := os.ReadFile(s.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("its log, %s, ends: %s", s.logFile, strings.TrimSpace(string(b[max(0, len(b)-2000):])))
+}
+
+// freePort picks an address of loopback that nobody listens at, below those that outgoing connections take theirs from.
+func freePort(ctx context.Context) (address string, err error) {
+	for range 100 {
+		address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		var l net.Listener
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
+			return address, l.Close()
+		}
+	}
+	return "", fmt.Errorf("pick a port: %w", err)
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+)
+
+// endpointFlips is W3.
+type endpointFlips struct{}
+
+func (endpointFlips) name() string  { return "W3" }
+func (endpointFlips) onFleet() bool { return true }
+
+func (endpointFlips) about() string {
+	return "One endpoint of one service changes its address every 100 ms, and every proxy watches every service: from the write to the API server until the assignment reaches each proxy."
+}
+
+func (endpointFlips) rows() []row {
+	rows := changeRows(nil, both(3), nil)
+	most, one := 15.0, 1.0
+	rows[1].atMost = &most
+	return append(rows, row{name: "endpoints' resources", unit: "sent a change and proxy", informative: true, atMost: &one})
+}
+
+func (endpointFlips) run(ctx context.Context, s *session) (figures, error) {
+	const service = 0
+	slices := s.clients.Core.DiscoveryV1().EndpointSlices(s.world.Namespace(service))
+	name := s.world.EndpointSlice(service).Name
+	slice, err := slices.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read an EndpointSlice: %w", err)
+	}
+	last := slice.Endpoints[len(slice.Endpoints)-1].DeepCopy()
+	last.TargetRef = nil // nobody's pod: an address that no pod has would wait for one
+	slice.Endpoints = append(slice.Endpoints, *last)
+	f, err := s.changed(ctx, changes{every: 100 * time.Millisecond, kind: load.Endpoints, find: findAddress, apply: func(n int) error {
+		slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
+		slice, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	slice.Endpoints = slice.Endpoints[:len(slice.Endpoints)-1]
+	if _, err := slices.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+		return nil, fmt.Errorf("take an endpoint away: %w", err)
+	}
+	return f, nil
+}
+
+// address is one of a private network that the world has no other address of, and holds a number below 2^20.
+func address(n int) string { return fmt.Sprintf("172.%d.%d.%d", 16+n>>16, n>>8&0xff, n&0xff) }
+
+// findAddress gives the highest number in such addresses of an encoded assignment, or -1.
+func findAddress(body []byte) int {
+	highest := -1
+	for {
+		at := bytes.Index(body, []byte("172."))
+		if at < 0 {
+			return highest
+		}
+		body = body[at:]
+		end := 0
+		for end < len(body) && (body[end] == '.' || body[end] >= '0' && body[end] <= '9') {
+			end++
+		}
+		if found, err := netip.ParseAddr(string(body[:end])); err == nil {
+			b := found.As4()
+			highest = max(highest, (int(b[1])-16)<<16|int(b[2])<<8|int(b[3]))
+		}
+		body = body[end:]
+	}
+}

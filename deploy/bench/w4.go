@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+)
+
+// serviceComesAndGoes is W4.
+type serviceComesAndGoes struct{}
+
+func (serviceComesAndGoes) name() string  { return "W4" }
+func (serviceComesAndGoes) onFleet() bool { return true }
+
+func (serviceComesAndGoes) about() string {
+	return "A Service is added, two seconds later it is deleted, and so on: from the creation until the route to it reaches each proxy; CPU and bytes of a change are those of one addition and one deletion."
+}
+
+func (serviceComesAndGoes) rows() []row {
+	return changeRows(map[mode]float64{delta: 25, stateOfTheWorld: 5}, map[mode]float64{delta: 20, stateOfTheWorld: 8}, map[mode]float64{delta: 150})
+}
+
+func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error) {
+	const prefix = "bench-comes-"
+	service := s.world.Service(s.world.Services) // the one after the last
+	services := s.clients.Core.CoreV1().Services(service.Namespace)
+	return s.changed(ctx, changes{
+		every: 4 * time.Second, kind: load.Routes, find: load.FindMark(prefix),
+		apply: func(n int) error {
+			service.Name = load.Mark(prefix, n)
+			_, err := services.Create(ctx, service, metav1.CreateOptions{})
+			return err
+		},
+		undo: func() error { return services.Delete(ctx, service.Name, metav1.DeleteOptions{}) },
+	})
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
+)
+
+// workload is one thing that control planes are measured at.
+type workload interface {
+	name() string
+	// about describes what is done and measured, in a sentence.
+	about() string
+	// rows are the figures that run gives, in the order of the table.
+	rows() []row
+	// onFleet tells whether it runs on a server with a fleet of proxies; else it gets a fresh one that may not be ready yet.
+	onFleet() bool
+	run(ctx context.Context, s *session) (figures, error)
+}
+
+// workloads are all there are, in the order in which they run on one server.
+func workloads() []workload {
+	return []workload{coldStart{}, connects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}}
+}
+
+// figures are what one run measured, by the name of the row.
+type figures map[string]float64
+
+// row is a line of a table.
+type row struct {
+	name, unit string
+	// informative rows have no ratio: nothing follows from being higher or lower.
+	informative bool
+	// Goals: how many times istiod's figure is to be ours, by mode, and what ours is to be at most.
+	ratio  map[mode]float64
+	atMost *float64
+}
+
+// mode is the protocol that proxies speak.
+type mode string
+
+const (
+	delta           mode = "delta"
+	stateOfTheWorld mode = "sotw"
+)
+
+func both(ratio float64) map[mode]float64 {
+	return map[mode]float64{delta: ratio, stateOfTheWorld: ratio}
+}
+
+// session is one run of one server.
+type session struct {
+	*server
+	mode    mode
+	proxies int
+	length  time.Duration
+	world   world.World
+	clients *world.Clients
+	fleet   *load.Fleet // of workloads with one
+	// connect starts a fleet that stays for the session.
+	connect func(proxies int, retry time.Duration) (*load.Fleet, error)
+}
+
+func pick(names []string) ([]workload, error) {
+	var out []workload
+	for _, w := range workloads() {
+		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(strings.TrimSpace(n), w.name()) }) {
+			out = append(out, w)
+		}
+	}
+	if len(out) != len(names) {
+		var all []string
+		for _, w := range workloads() {
+			all = append(all, w.name())
+		}
+		return nil, fmt.Errorf("workloads are %s, each named once, not %s", strings.Join(all, ", "), strings.Join(names, ","))
+	}
+	return out, nil
+}
+
+func pickModes(names []string) ([]mode, error) {
+	var out []mode
+	for _, n := range names {
+		m := mode(strings.TrimSpace(n))
+		if m != delta && m != stateOfTheWorld {
+			return nil, fmt.Errorf("modes are %s and %s, not %s", delta, stateOfTheWorld, n)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// identity is who proxy i is: the sidecars of the first pods of all services, then of their second pods, and so on.
+func identity(w world.World) func(i int) load.Identity {
+	return func(i int) load.Identity {
+		s, p := i%w.Services, i/w.Services%w.Pods
+		return load.Identity{
+			Pod: world.PodName(s, p), Namespace: w.Namespace(s), IP: world.PodIP(s, p), Workload: world.Name(s), ServiceAccount: world.Name(s),
+			Labels: world.PodLabels(s), Node: world.NodeName(s, p), Region: "r1", Zone: world.Zone((s + p) % world.Nodes),
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package world
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// RootNamespace is that of the control plane.
+const RootNamespace = "istio-system"
+
+// AppPort is the port that the pods listen at, ServicePort that of the Services.
+const (
+	AppPort     = 8080
+	ServicePort = 80
+)
+
+// Nodes is the number of nodes, half of them in each of two zones.
+const Nodes = 4
+
+// maxPods is how many addresses are kept for the pods of a service.
+const maxPods = 64
+
+// World says how much there is of everything.
+type World struct {
+	Services   int
+	Pods       int // of each service, at most 64
+	Namespaces int
+	// VirtualServices and DestinationRules are for the services with the lowest numbers, one each; there are never more of them than services.
+	VirtualServices  int
+	DestinationRules int
+}
+
+// Of gives the world of the workloads with so many services.
+func Of(services int) World {
+	return World{Services: services, Pods: 5, Namespaces: 20, VirtualServices: min(200, services), DestinationRules: min(200, services)}
+}
+
+// Namespace is where service s is.
+func (w World) Namespace(s int) string { return "ns-" + strconv.Itoa(s%w.Namespaces) }
+
+// Name is the name of service s, which is also that of its ServiceAccount and, with "-a" behind it, of its EndpointSlice.
+func Name(s int) string { return "svc-" + strconv.Itoa(s) }
+
+// Host is the host name of service s.
+func (w World) Host(s int) string { return Name(s) + "." + w.Namespace(s) + ".svc.cluster.local" }
+
+// PodName is the name of pod p of service s.
+func PodName(s, p int) string { return Name(s) + "-6c9f7b8d5-" + strconv.Itoa(p) }
+
+// PodIP is the address of pod p of service s.
+func PodIP(s, p int) string {
+	n := s*maxPods + p
+	return fmt.Sprintf("10.%d.%d.%d", 128+n>>16, n>>8&0xff, n&0xff)
+}
+
+// ClusterIP is the address of service s.
+func ClusterIP(s int) string {
+	n := s + 256
+	return fmt.Sprintf("10.%d.%d.%d", 100+n>>16, n>>8&0xff, n&0xff)
+}
+
+// NodeName is the node of pod p of service s.
+func NodeName(s, p int) string { return "node-" + strconv.Itoa((s+p)%Nodes) }
+
+// Node is the node with a number.
+func Node(n int) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(n), Labels: map[string]string{
+		corev1.LabelTopologyRegion: "r1", corev1.LabelTopologyZone: Zone(n),
+	}}}
+}
+
+// Zone is the zone of a node.
+func Zone(n int) string { return "z" + strconv.Itoa(n%2+1) }
+
+// Service is service s.
+func (w World) Service(s int) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: Name(s), Namespace: w.Namespace(s), Labels: map[string]string{"app": Name(s)}},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: ClusterIP(s), Selector: map[string]string{"app": Name(s)},
+			Ports: []corev1.ServicePort{{Name: "http", Port: ServicePort, TargetPort: intstr.FromInt32(AppPort), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// EndpointSlice holds all pods of service s.
+func (w World) EndpointSlice(s int) *discoveryv1.EndpointSlice {
+	name, port, protocol, ready := "http", int32(AppPort), corev1.ProtocolTCP, true
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: Name(s) + "-a", Namespace: w.Namespace(s), Labels: map[string]string{discoveryv1.LabelServiceName: Name(s)}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+	}
+	for p := range w.Pods {
+		node := NodeName(s, p)
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{PodIP(s, p)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready}, NodeName: &node,
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: PodName(s, p), Namespace: w.Namespace(s)},
+		})
+	}
+	return slice
+}
+
+// PodLabels are the labels of the pods of service s.
+func PodLabels(s int) map[string]string {
+	return map[string]string{
+		"app": Name(s), "version": "v1", "pod-template-hash": "6c9f7b8d5", "security.istio.io/tlsMode": "istio",
+		"service.istio.io/canonical-name": Name(s), "service.istio.io/canonical-revision": "v1",
+	}
+}
+
+// Pod is pod p of service s, as large as one with a sidecar is.
+func (w World) Pod(s, p int) *corev1.Pod {
+	controller := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: PodName(s, p), Namespace: w.Namespace(s), GenerateName: Name(s) + "-6c9f7b8d5-", Labels: PodLabels(s),
+			Annotations: map[string]string{
+				"sidecar.istio.io/status":                 `{"initContainers":["istio-init"],"containers":["istio-proxy"],"volumes":["workload-socket","istio-token"],"revision":"default"}`,
+				"kubectl.kubernetes.io/default-container": "app", "prometheus.io/path": "/stats/prometheus", "prometheus.io/port": "15020", "prometheus.io/scrape": "true",
+			},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: Name(s) + "-6c9f7b8d5", UID: "00000000-0000-0000-0000-000000000000", Controller: &controller}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: NodeName(s, p), ServiceAccountName: Name(s),
+			Containers: []corev1.Container{
+				{Name: "app", Image: "registry.example/app:1", Ports: []corev1.ContainerPort{{ContainerPort: AppPort}}, Env: variables(8), Resources: requests()},
+				{
+					Name: "istio-proxy", Image: "registry.example/proxyv2:1", Args: []string{"proxy", "sidecar"}, Env: variables(24), Resources: requests(),
+					Ports: []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: 15090}},
+				},
+			},
+			Volumes: []corev1.Volume{{Name: "workload-socket", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: PodIP(s, p), PodIPs: []corev1.PodIP{{IP: PodIP(s, p)}}, HostIP: "192.0.2." + strconv.Itoa(1+(s+p)%Nodes)},
+	}
+	for _, t := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue})
+	}
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: true})
+	}
+	return pod
+}
+
+func variables(n int) []corev1.EnvVar {
+	out := make([]corev1.EnvVar, n)
+	for i := range out {
+		out[i] = corev1.EnvVar{Name: "VARIABLE_" + strconv.Itoa(i), Value: "some-value-of-a-usual-length"}
+	}
+	return out
+}
+
+func requests() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}}
+}
+
+// VirtualServices and DestinationRules as resources of an API server.
+var (
+	virtualServices  = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
+	destinationRules = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
+)
+
+// VirtualServiceResource is what VirtualServices are called at the API server.
+func VirtualServiceResource() schema.GroupVersionResource { return virtualServices }
+
+// VirtualService is that of service s. The mark stands in a header that it sets, so that one can tell from a route which of its versions it came from.
+func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
+	to := []any{map[string]any{"destination": map[string]any{"host": w.Host(s), "subset": "v1"}}}
+	return w.istio("VirtualService", s, map[string]any{
+		"hosts": []any{w.Host(s)},
+		"http": []any{
+			map[string]any{
+				"name": "api", "match": []any{map[string]any{"uri": map[string]any{"prefix": "/api"}}}, "timeout": "5s", "route": to,
+				"retries": map[string]any{"attempts": int64(3), "retryOn": "5xx"}, "headers": map[string]any{"response": map[string]any{"set": map[string]any{"x-bench": mark}}},
+			},
+			map[string]any{"name": "rest", "route": to},
+		},
+	})
+}
+
+// DestinationRule is that of service s.
+func (w World) DestinationRule(s int) *unstructured.Unstructured {
+	return w.istio("DestinationRule", s, map[string]any{
+		"host":          w.Host(s),
+		"trafficPolicy": map[string]any{"connectionPool": map[string]any{"http": map[string]any{"http2MaxRequests": int64(1000)}}},
+		"subsets":       []any{map[string]any{"name": "v1", "labels": map[string]any{"version": "v1"}}},
+	})
+}
+
+func (w World) istio(kind string, s int, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": map[string]any{"name": Name(s), "namespace": w.Namespace(s)}, "spec": spec,
+	}}
+}
