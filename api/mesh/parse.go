@@ -17,6 +17,16 @@ func Parse(name string, yaml []byte) (*Config, []diag.Diagnostic) {
 // ParseOver reads a MeshConfig over another, which stays as it is: fields that the document sets replace the base's, messages and maps are merged, lists are
 // replaced whole.
 func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
+	c, findings := Salvage(base, name, yaml)
+	if failed(findings) {
+		return nil, findings
+	}
+	return c, findings
+}
+
+// Salvage is ParseOver for where nothing better is known: it leaves out fields that do not exist, which a newer release may have. The Config is nil if anything else
+// is wrong.
+func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c := &Config{proto.CloneOf(base.MeshConfig)}
 	d := &document{file: name, object: "MeshConfig"}
 	d.decode(yaml, c.ProtoReflect())
@@ -25,13 +35,18 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 			c.ExtensionProviders = append(c.ExtensionProviders, p)
 		}
 	}
-	if !d.failed() {
+	if !failed(d.beyond()) {
 		d.checkConfig(c)
 	}
-	if d.failed() {
+	if failed(d.beyond()) {
 		return nil, d.findings
 	}
 	return c, d.findings
+}
+
+// beyond gives the findings but for unknown fields.
+func (d *document) beyond() []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(d.findings), func(f diag.Diagnostic) bool { return f.Code == "UnknownField" })
 }
 
 // ParseNetworks reads a MeshNetworks. The Networks are nil if any finding is an Error.
@@ -39,15 +54,15 @@ func ParseNetworks(name string, yaml []byte) (*Networks, []diag.Diagnostic) {
 	n := &Networks{&meshv1alpha1.MeshNetworks{}}
 	d := &document{file: name, object: "MeshNetworks"}
 	d.decode(yaml, n.ProtoReflect())
-	if !d.failed() {
+	if !failed(d.findings) {
 		d.checkNetworks(n)
 	}
-	if d.failed() {
+	if failed(d.findings) {
 		return nil, d.findings
 	}
 	return n, d.findings
 }
 
-func (d *document) failed() bool {
-	return slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool { return f.Severity == diag.Error })
+func failed(findings []diag.Diagnostic) bool {
+	return slices.ContainsFunc(findings, func(f diag.Diagnostic) bool { return f.Severity == diag.Error })
 }

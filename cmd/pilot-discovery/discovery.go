@@ -50,7 +50,16 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		}
 		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
 		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
-		f.warn(logger, c.Flags(), args, rest)
+		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
+			return err
+		}
+		for _, name := range []string{"meshConfig", "networksConfig"} {
+			if path := c.Flags().Lookup(name).Value.String(); c.Flags().Changed(name) && path != "" {
+				if _, err := os.Stat(path); err != nil {
+					return fmt.Errorf("--%s: %w", name, err)
+				}
+			}
+		}
 		f.options(&f.o)
 		if err := f.kube.options(&f.o); err != nil {
 			return err
@@ -86,14 +95,13 @@ func process() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// warn tells what was given and has no effect.
-func (f *discoveryFlags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) {
+// warn tells what was given and has no effect. A flag that is almost one of ours is an error: it was meant to have one.
+func (f *discoveryFlags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) error {
 	for _, name := range unknownFlags(flags, args) {
 		if near := nearest(flags, name); near != "" {
-			logger.Warn("unknown flag ignored", "flag", "--"+name, "did_you_mean", "--"+near)
-		} else {
-			logger.Warn("unknown flag ignored", "flag", "--"+name)
+			return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, near)
 		}
+		logger.Warn("unknown flag ignored", "flag", "--"+name)
 	}
 	for _, name := range f.unused {
 		if flags.Changed(name) {
@@ -103,6 +111,7 @@ func (f *discoveryFlags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, r
 	if len(rest) > 0 {
 		logger.Warn("arguments ignored", "args", strings.Join(rest, " "))
 	}
+	return nil
 }
 
 func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {

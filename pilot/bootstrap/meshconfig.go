@@ -2,6 +2,8 @@ package bootstrap
 
 import (
 	"cmp"
+	"context"
+	"log/slog"
 	"net/netip"
 	"slices"
 
@@ -67,13 +69,21 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]s
 		from = l.file
 		next, wrong := mesh.ParseOver(c, l.file, []byte(l.data))
 		found = append(found, wrong...)
-		if next == nil {
-			if next, _ = mesh.ParseOver(c, l.file, []byte(good[l.file])); next == nil {
-				next = c
-			}
-		} else {
-			good[l.file] = l.data
+		if next != nil {
+			good[l.file], c = l.data, next
+			continue
 		}
+		instead := "its last good content stays in force"
+		if last, was := good[l.file]; was {
+			next, _ = mesh.ParseOver(c, l.file, []byte(last))
+		} else {
+			instead = "it is in force without the fields that do not exist"
+			next, _ = mesh.Salvage(c, l.file, []byte(l.data))
+		}
+		if next == nil {
+			next, instead = c, "nothing of it is in force"
+		}
+		found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: "it cannot be used as it is: " + instead})
 		c = next
 	}
 	return c, found, from
@@ -112,7 +122,11 @@ func (w *world) applyMesh() (rebuild bool) {
 
 func (w *world) found(key string, list []diag.Diagnostic) {
 	for _, d := range list {
-		w.logger.Warn("finding", "finding", d.String())
+		level := slog.LevelWarn
+		if d.Severity == diag.Error {
+			level = slog.LevelError
+		}
+		w.logger.Log(context.Background(), level, "finding", "finding", d.String())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -61,6 +61,9 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 	}
 	c := autoregistration.New(o)
 	s.components.background("workload registration", c.Run)
+	if s.o.Client != nil && !s.o.NoElection && s.o.PodName == "" {
+		return c, nil // a guest of the cluster, on somebody's laptop: what it did not make itself is not its to delete
+	}
 	s.components.background("workload cleanup", func(ctx context.Context) error {
 		if err := all.Wait(ctx); err != nil {
 			return nil //nolint:nilerr // it was told to stop

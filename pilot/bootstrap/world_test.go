@@ -12,6 +12,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -153,6 +154,25 @@ func TestMeshLayers(t *testing.T) {
 	}
 	s.commit([]kinds.Change{{Key: configMap("shared", nil).Key}}, time.Time{})
 	want("mended.example", 0)
+}
+
+// A field that does not exist keeps the last good content; where there is none, as after an upgrade and a restart, the rest is in force.
+func TestMeshWithUnknownFields(t *testing.T) {
+	for _, c := range []struct{ before, trust, says string }{
+		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "without the fields"},
+	} {
+		s := newStage(t, Options{})
+		if c.before != "" {
+			s.apply(configMap("istio", map[string]string{"mesh": c.before}))
+		}
+		s.apply(configMap("istio", map[string]string{"mesh": "newerField: 1\ntrustDomain: new.example"}))
+		if got := s.Snapshot().Mesh.GetTrustDomain(); got != c.trust {
+			t.Errorf("trust domain %s, want %s", got, c.trust)
+		}
+		if f := s.Findings(); len(f) != 2 || !strings.Contains(f[1].Message, c.says) || f[1].Severity != diag.Error {
+			t.Errorf("findings %v", f)
+		}
+	}
 }
 
 // A machine that another cluster knows is an endpoint of the Services that select it there, and of no other cluster's.

@@ -56,9 +56,10 @@ func (s *Source) gather() []diag.Diagnostic {
 	look := func(w *watched, what string) {
 		switch {
 		case w.trouble == nil:
+		case time.Since(w.since) < outagePatience: // an API server that starts refuses some requests, too
 		case apierrors.IsForbidden(w.trouble):
 			list = append(list, s.forbidden(w))
-		case time.Since(w.since) > outagePatience:
+		default:
 			away = append(away, what)
 			if since.IsZero() || w.since.Before(since) {
 				why, since = w.trouble, w.since

@@ -102,7 +102,11 @@ func (s scripted) StreamAggregatedResources(stream discoveryv3.AggregatedDiscove
 			s.requests = append(s.requests, r)
 			s.mu.Unlock()
 			if r.ResponseNonce == "" {
-				asked <- r.TypeUrl
+				select {
+				case asked <- r.TypeUrl:
+				case <-stream.Context().Done():
+					return
+				}
 			}
 		}
 	}()

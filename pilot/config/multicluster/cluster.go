@@ -36,6 +36,7 @@ type link struct {
 	synced     bool   // the source that runs has
 	late       bool   // it has not synced within the timeout
 	problem    string // why there is no source that works
+	source     Source // that runs; nil: none does
 }
 
 func (l *link) stop() {
@@ -122,12 +123,21 @@ func (c *Controller) run(l *link) (connected bool, problem string) {
 		return err
 	})
 	if connected = err == nil; connected {
+		c.runs(l, source)
 		err = c.guarded(l, func() error { return source.Run(l.ctx) })
+		c.runs(l, nil)
 	}
 	if err == nil {
 		return connected, "its source stopped"
 	}
 	return connected, redact(err.Error(), l.kubeconfig)
+}
+
+// runs notes the source of a link whose findings count.
+func (c *Controller) runs(l *link, s Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.source = s
 }
 
 // guarded turns a panic into an error, and logs it without what it may quote of the kubeconfig.

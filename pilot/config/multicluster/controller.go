@@ -28,6 +28,7 @@ const (
 // Source is the configuration of one cluster. Its first call of the handler tells that it has synced.
 type Source interface {
 	Run(ctx context.Context) error // until ctx ends
+	Findings() []diag.Diagnostic   // what is wrong at present; must not be modified
 }
 
 // Options say which Secrets to read, how to reach what they name, and whom to tell. Findings, Logger and Metrics may be nil.

@@ -56,6 +56,22 @@ func (m *mesh) expect(t *testing.T, state, statuses, codes string) {
 	}
 }
 
+// What a source finds of its cluster is found.
+func TestFindingsOfSources(t *testing.T) {
+	inMesh(t, func(t *testing.T, m *mesh) {
+		m.Handle([]kinds.Change{secret("one", 0, "b", "unwell")})
+		synctest.Wait()
+		if f := m.Findings(); len(f) == 0 || f[len(f)-1].Message != "unwell" {
+			t.Errorf("findings %v", f)
+		}
+		m.Handle([]kinds.Change{noSecret("one")})
+		synctest.Wait()
+		if f := m.Findings(); len(f) != 0 {
+			t.Errorf("findings %v of a cluster that is gone", f)
+		}
+	})
+}
+
 func TestAddChangeRemove(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *mesh) {
 		m.servers.write("b1", "x", "1")

@@ -79,6 +79,13 @@ func object(cluster, name, value string) *kinds.Object {
 	return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: name, Cluster: cluster}, Labels: map[string]string{"v": value}, Spec: &corev1.Service{}}
 }
 
+func (s *source) Findings() []diag.Diagnostic {
+	if !strings.HasPrefix(s.server, "unwell") {
+		return nil
+	}
+	return []diag.Diagnostic{{Code: "APIServer", Message: s.server}}
+}
+
 func (s *source) Run(ctx context.Context) error {
 	defer close(s.done)
 	v := s.servers

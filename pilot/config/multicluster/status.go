@@ -73,7 +73,15 @@ func (c *Controller) Clusters() []Cluster {
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.findings
+	list := slices.Clip(c.findings)
+	for _, id := range slices.Sorted(maps.Keys(c.clusters)) {
+		for _, l := range []*link{c.clusters[id].current, c.clusters[id].next} {
+			if l != nil && l.source != nil {
+				list = append(list, l.source.Findings()...)
+			}
+		}
+	}
+	return list
 }
 
 // report gives the findings if they have changed, and logs what is new and what is gone.
