@@ -132,6 +132,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
 
 	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
+	o.TraceSampling = e.percent("PILOT_TRACE_SAMPLING")
 	o.NoRegistration = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
 	o.NoHealth = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
 	o.RegistrationGrace = e.duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)

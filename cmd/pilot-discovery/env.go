@@ -28,6 +28,17 @@ func (e *env) enabled(key string) bool {
 	return parsed(e, key, true, strconv.ParseBool)
 }
 
+// percent is 0 unless it is set.
+func (e *env) percent(key string) float64 {
+	return parsed(e, key, 0, func(text string) (float64, error) {
+		v, err := strconv.ParseFloat(text, 64)
+		if err == nil && (v < 0 || v > 100) {
+			err = strconv.ErrRange
+		}
+		return v, err
+	})
+}
+
 func (e *env) number(key string, otherwise int) int {
 	return parsed(e, key, otherwise, strconv.Atoi)
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -18,6 +20,9 @@ import (
 func defaultMesh(o Options) *mesh.Config {
 	c := mesh.Default()
 	c.RootNamespace = o.Namespace
+	if o.TraceSampling > 0 {
+		c.DefaultConfig.Tracing = &meshv1alpha1.Tracing{Sampling: o.TraceSampling}
+	}
 	return c
 }
 

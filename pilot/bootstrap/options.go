@@ -22,11 +22,12 @@ type Options struct {
 	AddressFile                               string // where to write what was bound, or empty
 
 	// Sources. Files and a cluster may both be given: then files hold the configuration and the cluster has the services.
-	ConfigDir    string       // a directory of YAML, or empty
-	MeshConfig   string       // a file; where there is none, the ConfigMap named istio in the root namespace
-	MeshNetworks string       // a file with networks, in the form of the ConfigMap's key meshNetworks
-	SharedMesh   string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
-	Client       *rest.Config // of the API server of the own cluster; nil: there is none
+	ConfigDir     string       // a directory of YAML, or empty
+	MeshConfig    string       // a file; where there is none, the ConfigMap named istio in the root namespace
+	MeshNetworks  string       // a file with networks, in the form of the ConfigMap's key meshNetworks
+	TraceSampling float64      // percent of requests that proxies trace where no mesh configuration says; 0 is Istio's default
+	SharedMesh    string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
+	Client        *rest.Config // of the API server of the own cluster; nil: there is none
 
 	NoServices bool // leave the cluster's services out: only its configuration counts
 

@@ -175,6 +175,19 @@ func TestMeshWithUnknownFields(t *testing.T) {
 	}
 }
 
+func TestTraceSamplingOfTheEnvironment(t *testing.T) {
+	s := newStage(t, Options{TraceSampling: 7})
+	sampling := func() float64 { return s.Snapshot().Mesh.GetDefaultConfig().GetTracing().GetSampling() }
+	s.apply()
+	if sampling() != 7 {
+		t.Errorf("%v", sampling())
+	}
+	s.apply(configMap("istio", map[string]string{"mesh": "defaultConfig: {tracing: {sampling: 50}}"}))
+	if sampling() != 50 {
+		t.Errorf("%v", sampling())
+	}
+}
+
 // A machine that another cluster knows is an endpoint of the Services that select it there, and of no other cluster's.
 func TestMachinesOfRemoteClusters(t *testing.T) {
 	s := newStage(t, Options{ClusterID: "Kubernetes"})
