@@ -72,9 +72,10 @@ var _ xds.Connections = (*Controller)(nil)
 
 // Bounds that nobody has a reason to tune.
 const (
-	healthPace  = time.Second      // between two writes of one entry's health
-	requestTime = 10 * time.Second // for all requests of one step
-	drainTime   = 2 * time.Second  // after Run's context has ended, for the entries of streams that ended before
+	healthLeast = time.Second           // between two writes of one entry's health
+	healthEach  = 50 * time.Millisecond // and as long for each entry that there is: health that flaps everywhere must leave room to register
+	requestTime = 10 * time.Second      // for all requests of one step
+	drainTime   = 2 * time.Second       // after Run's context has ended, for the entries of streams that ended before
 	retryFirst  = 50 * time.Millisecond
 	retryMost   = 30 * time.Second
 )
@@ -143,6 +144,13 @@ func (c *Controller) Health(client xds.Client, healthy bool, message string) {
 	}
 	c.entries[key].health = &Condition{Healthy: healthy, Message: shorten(message), Probed: time.Now()}
 	c.add(key)
+}
+
+// healthPace is the least time between two writes of one entry's health.
+func (c *Controller) healthPace() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(healthLeast, time.Duration(len(c.entries))*healthEach)
 }
 
 // shorten gives a copy that fits into a status.
@@ -242,14 +250,19 @@ func (c *Controller) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		c.mu.Lock()
-		var connected []types.NamespacedName
+		var connected, unclaimed []types.NamespacedName
 		for key, h := range c.entries {
 			if h.streams > 0 && h.claimed {
 				connected = append(connected, key)
+			} else if h.streams > 0 && c.group(h.client.Proxy) != nil { // which may have come, or come back
+				unclaimed = append(unclaimed, key)
 			}
 		}
 		queue := c.queue
 		c.mu.Unlock()
+		for _, key := range unclaimed {
+			queue.Add(key)
+		}
 		for _, key := range connected {
 			if o := c.o.Object(objectKey(key)); o == nil || o.Annotations[annotationDisconnected] != "" {
 				queue.Add(key)

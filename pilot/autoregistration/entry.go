@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -131,6 +132,9 @@ func newEntry(key types.NamespacedName, group *kinds.Object, p *node.Proxy) *Ent
 func checkProxy(p *node.Proxy) error {
 	if len(p.IPs) == 0 {
 		return fmt.Errorf("the proxy has no address: its id must hold one, or its metadata INSTANCE_IPS")
+	}
+	if ip, err := netip.ParseAddr(p.IPs[0]); err != nil || ip.IsUnspecified() || ip.IsMulticast() || ip.Zone() != "" {
+		return fmt.Errorf("the proxy's address %.64q is none that others can reach: INSTANCE_IPS in its metadata may name another", p.IPs[0])
 	}
 	for field, v := range map[string]string{"AUTO_REGISTER_GROUP": p.RegisterGroup, "NAMESPACE": p.Namespace} {
 		if content.IsDNS1123Subdomain(v) != nil {

@@ -153,7 +153,7 @@ func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h hel
 	if h.health == nil || !mine || h.health.same(e.Health) {
 		return 0, nil
 	}
-	if wait := time.Until(h.wrote.Add(healthPace)); wait > 0 {
+	if wait := time.Until(h.wrote.Add(c.healthPace())); wait > 0 {
 		return wait, nil
 	}
 	return 0, c.writeHealth(ctx, key, h.health, e)

@@ -18,6 +18,9 @@ const (
 	sweepReturn = time.Minute
 )
 
+// holding is one time that an instance holds an entry: another begins when a proxy has come back.
+type holding struct{ uid, instance, connected string }
+
 // Sweep deletes the entries that were left behind by instances which do not run any more, until ctx ends. One instance may do so at a time: what it deletes by refuses
 // when this one is not it any more. An entry is left behind when
 //
@@ -27,7 +30,7 @@ const (
 func (c *Controller) Sweep(ctx context.Context, by Store) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	abandoned := map[kinds.Key]time.Time{} // since when its instance is seen to be gone
+	abandoned := map[holding]time.Time{} // since when its instance is seen to be gone
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,18 +38,19 @@ func (c *Controller) Sweep(ctx context.Context, by Store) {
 		case <-tick.C:
 		}
 		now := time.Now()
-		seen := map[kinds.Key]time.Time{}
+		seen := map[holding]time.Time{}
 		for _, o := range c.o.Objects() {
 			if o.Kind != kinds.WorkloadEntry || o.Cluster != "" || o.Annotations[annotationGroup] == "" || o.Annotations[annotationController] == "" {
 				continue
 			}
-			if since := abandoned[o.Key]; c.alone(o) {
+			at := holding{o.UID, o.Annotations[annotationController], o.Annotations[annotationConnected]}
+			if since := abandoned[at]; c.alone(o) {
 				if since.IsZero() {
 					since = now
 				}
-				seen[o.Key] = since
+				seen[at] = since
 			}
-			if c.left(o, seen[o.Key], now) {
+			if c.left(o, seen[at], now) {
 				c.remove(ctx, o, by)
 			}
 		}

@@ -42,6 +42,7 @@ type configSources struct {
 	objects map[kinds.Key]*kinds.Object // the ConfigMaps that make up the mesh configuration
 	inForce []*meshv1alpha1.ConfigSource
 	changed bool
+	good    map[string]string // the last good text of each file
 }
 
 // after gives a handler for the source that the mesh configuration is in: it makes the sources that it names, and hands on.
@@ -57,7 +58,7 @@ func (c *configSources) look(changes []kinds.Change) {
 	defer c.mu.Unlock()
 	first := c.objects == nil
 	if first {
-		c.objects = map[kinds.Key]*kinds.Object{}
+		c.objects, c.good = map[kinds.Key]*kinds.Object{}, map[string]string{}
 	}
 	touched := false
 	for _, ch := range changes {
@@ -68,7 +69,7 @@ func (c *configSources) look(changes []kinds.Change) {
 	if !first && !touched {
 		return
 	}
-	mesh, _, _ := readMesh(c.server.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, map[string]string{})
+	mesh, _, _ := readMesh(c.server.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, c.good)
 	named := mesh.GetConfigSources()
 	if !first {
 		c.changed = !slices.EqualFunc(c.inForce, named, func(a, b *meshv1alpha1.ConfigSource) bool { return proto.Equal(a, b) })
@@ -84,6 +85,9 @@ func (c *configSources) make() error {
 		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: kubernetesScheme})
 	}
 	for i, s := range c.inForce {
+		if first := slices.IndexFunc(c.inForce, func(o *meshv1alpha1.ConfigSource) bool { return o.GetAddress() == s.GetAddress() }); first < i {
+			return fmt.Errorf("MeshConfig configSources[%d]: address %q is that of configSources[%d] already: remove one", i, s.GetAddress(), first)
+		}
 		if err := c.add(fmt.Sprintf("MeshConfig configSources[%d]", i), s); err != nil {
 			return err
 		}

@@ -83,6 +83,7 @@ func TestConfigSourcesRefused(t *testing.T) {
 		"unknown scheme": {`[{address: "fs://.."}, {address: "http://x"}]`, `configSources[1]: address "http://x" is none of`},
 		"no directory":   {`[{address: "fs://"}]`, `address "fs://" is none of`},
 		"no such folder": {`[{address: "fs:///nowhere/at/all"}]`, "/nowhere/at/all"},
+		"twice":          {`[{address: "xds://a:1"}, {address: "xds://a:1"}]`, "configSources[1]: address \"xds://a:1\" is that of configSources[0]"},
 		"no port":        {`[{address: "xds://host"}]`, "xds://host"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,11 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 	return c, nil
 }
 
-// gone tells that an instance does not run any more: its pod is not there. Of one outside a pod nobody knows.
+// gone tells that an instance does not run any more: its pod is not there. Of one outside a pod nobody knows, nor of any where not even this one's own pod is there:
+// then the instances run elsewhere.
 func (s *Server) gone(instance string) bool {
-	return !strings.Contains(instance, notAPod) && s.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: s.o.Namespace, Name: instance}) == nil
+	there := func(pod string) bool {
+		return s.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: s.o.Namespace, Name: pod}) != nil
+	}
+	return !strings.Contains(instance, notAPod) && there(s.o.PodName) && !there(instance)
 }

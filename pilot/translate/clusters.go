@@ -58,9 +58,9 @@ func (k clusterKey) name() string {
 func (v *view) outboundClusters(c cohort.Scope) *envoy.Set {
 	sc := v.index.Of(c.Namespace, c.Sidecar)
 	router := c.Type == node.Router
-	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false})}
+	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false, false})}
 	if !router {
-		out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false}))
+		out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
 	}
 	for _, s := range sc.Services() {
 		if s.Resolution == registry.Alias {
@@ -347,7 +347,7 @@ type sentinelKey struct {
 	name         string
 	mesh         *mesh.Config
 	capabilities node.Capabilities
-	ipv6         bool // only IPv6
+	ipv4, ipv6   bool
 }
 
 func buildSentinel(k sentinelKey) *envoy.Resource {
@@ -368,20 +368,26 @@ func buildSentinel(k sentinelKey) *envoy.Resource {
 	})
 	switch {
 	case k.name == names.InboundPassthroughCluster:
-		c.UpstreamBindConfig = inboundSource(k.ipv6)
+		c.UpstreamBindConfig = inboundSource(k.ipv4, k.ipv6)
 	case k.capabilities.Has(node.NetworkMetadataExchange):
 		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
 	}
 	return envoy.NewResource(k.name, c)
 }
 
-// inboundSource is the address from which a sidecar calls its own workload, so that the call is not captured again.
-func inboundSource(ipv6 bool) *corev3.BindConfig {
-	address := "127.0.0.6"
-	if ipv6 {
-		address = "::6"
+// inboundSource is the address from which a sidecar calls its own workload, so that the call is not captured again: one of each family that it has.
+func inboundSource(ipv4, ipv6 bool) *corev3.BindConfig {
+	const v4, v6 = "127.0.0.6", "::6"
+	switch {
+	case !ipv6:
+		return &corev3.BindConfig{SourceAddress: envoy.SocketAddress(v4, 0)}
+	case !ipv4:
+		return &corev3.BindConfig{SourceAddress: envoy.SocketAddress(v6, 0)}
 	}
-	return &corev3.BindConfig{SourceAddress: envoy.SocketAddress(address, 0)}
+	return &corev3.BindConfig{
+		SourceAddress:        envoy.SocketAddress(v4, 0),
+		ExtraSourceAddresses: []*corev3.ExtraSourceAddress{{Address: envoy.SocketAddress(v6, 0)}},
+	}
 }
 
 // metadataExchange configures the extension with which proxies tell each other who they are on TCP connections.

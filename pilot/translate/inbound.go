@@ -123,9 +123,9 @@ func defaultEndpoint(written string, c cohort.Inbound) string {
 // inboundClusterKey is all that an inbound cluster depends on.
 type inboundClusterKey struct {
 	workloadPort
-	mesh *mesh.Config
-	ipv6 bool          // only IPv6
-	pool *kinds.Object // a Sidecar whose inboundConnectionPool overrides the rules'
+	mesh       *mesh.Config
+	ipv4, ipv6 bool
+	pool       *kinds.Object // a Sidecar whose inboundConnectionPool overrides the rules'
 }
 
 // inboundClusters makes the clusters that lead to the workload itself.
@@ -133,9 +133,9 @@ func (v *view) inboundClusters(c cohort.Inbound) *envoy.Set {
 	if !c.Sidecar {
 		return envoy.NewSet(nil)
 	}
-	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.InboundPassthroughCluster, v.Mesh, c.Capabilities, !c.IPv4})}
+	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.InboundPassthroughCluster, v.Mesh, c.Capabilities, c.IPv4, c.IPv6})}
 	for _, p := range v.workloadPorts(c) {
-		out = append(out, v.t.inboundClusters.Get(inboundClusterKey{p, v.Mesh, !c.IPv4, c.Ingress}))
+		out = append(out, v.t.inboundClusters.Get(inboundClusterKey{p, v.Mesh, c.IPv4, c.IPv6, c.Ingress}))
 	}
 	return envoy.NewSet(out)
 }
@@ -154,7 +154,7 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
 		CleanupInterval:      &durationpb.Duration{Seconds: forever},
-		UpstreamBindConfig:   inboundSource(k.ipv6),
+		UpstreamBindConfig:   inboundSource(k.ipv4, k.ipv6),
 
 		UpstreamConnectionOptions: keepalive(k.mesh),
 	}

@@ -174,8 +174,12 @@ type Facts struct {
 
 // FactsOf reads a Pod that has those labels.
 func FactsOf(p *corev1.Pod, labels map[string]string) *Facts {
+	controller := &metav1.OwnerReference{}
+	if c := metav1.GetControllerOfNoCopy(p); c != nil {
+		controller = c
+	}
 	f := &Facts{
-		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: owner(p, labels),
+		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: OwnerOf(p.Name, labels, controller.Kind, controller.Name),
 		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 	}
 	f.Ready = ready(p) && !f.Deleting && !f.Ended
@@ -190,11 +194,18 @@ func FactsOf(p *corev1.Pod, labels map[string]string) *Facts {
 			f.Addresses = append(f.Addresses, ip.IP)
 		}
 	}
-	f.addPorts(p.Spec.Containers)
-	for _, c := range p.Spec.InitContainers {
+	ports := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			f.AddPort(p.Name, string(p.Protocol), uint32(p.ContainerPort))
+		}
+	}
+	for i := range p.Spec.Containers {
+		ports(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers {
 		// An init container that restarts always is a sidecar: it serves as long as the pod does.
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			f.addPorts([]corev1.Container{c})
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			ports(c)
 		}
 	}
 	return f
@@ -214,20 +225,16 @@ func (r *Registry) newPod(n name, o *kinds.Object) *pod {
 	return &pod{workload: w, hostname: f.Hostname, domain: f.Subdomain, ended: f.Ended, deleting: f.Deleting}
 }
 
-// addPorts adds named TCP ports; the first of a name wins.
-func (f *Facts) addPorts(containers []corev1.Container) {
-	for _, c := range containers {
-		for _, port := range c.Ports {
-			if port.Name == "" || port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
-				continue
-			}
-			if f.Ports == nil {
-				f.Ports = map[string]uint32{}
-			}
-			if _, taken := f.Ports[port.Name]; !taken {
-				f.Ports[port.Name] = uint32(port.ContainerPort)
-			}
-		}
+// AddPort adds a TCP port that has a name; the first of a name wins.
+func (f *Facts) AddPort(name, protocol string, port uint32) {
+	if name == "" || protocol != "" && protocol != string(corev1.ProtocolTCP) {
+		return
+	}
+	if f.Ports == nil {
+		f.Ports = map[string]uint32{}
+	}
+	if _, taken := f.Ports[name]; !taken {
+		f.Ports[name] = port
 	}
 }
 
@@ -248,26 +255,22 @@ func tlsMode(labels map[string]string) string {
 	return ""
 }
 
-// owner is the pod's workload: as labelled, else by its controller, else itself.
-func owner(p *corev1.Pod, labels map[string]string) string {
+// OwnerOf names a pod's workload: as labelled, else by its controller, if it has one, else itself.
+func OwnerOf(pod string, labels map[string]string, controllerKind, controller string) string {
 	if l := labels[registry.LabelWorkloadName]; l != "" {
 		return l
 	}
-	c := metav1.GetControllerOfNoCopy(p)
-	if c == nil {
-		return p.Name
-	}
-	switch c.Kind {
-	case "Node": // a static pod
-		return p.Name
+	switch controllerKind {
+	case "", "Node": // of the latter a static pod
+		return pod
 	case "ReplicaSet":
 		if hash := labels["pod-template-hash"]; hash != "" {
-			return strings.TrimSuffix(c.Name, "-"+hash)
+			return strings.TrimSuffix(controller, "-"+hash)
 		}
 	case "Job":
-		return cronJob(c.Name)
+		return cronJob(controller)
 	}
-	return c.Name
+	return controller
 }
 
 // cronJob takes off the minute since 1970, eight to ten digits, that a CronJob puts behind the name of its Jobs.

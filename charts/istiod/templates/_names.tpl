@@ -50,6 +50,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- define "istiod.image" -}}
 {{- if contains "/" .Values.image }}{{ .Values.image }}
+{{- else if not .Values.hub }}{{ fail "hub is empty: give the registry and path of this control plane's image; Istio's own, image: pilot, is another program" }}
 {{- else }}{{ .Values.hub }}/{{ .Values.image }}:{{ .Values.tag | default .Chart.AppVersion | toString }}{{ end }}
 {{- end }}
 

@@ -218,12 +218,12 @@ const maskedSize = 512
 
 // object decodes a core object.
 func (f *feed) object(it *item) (*kinds.Object, error) {
-	m, spec, err := f.core.decode(it.data, f.intern)
+	h, spec, err := f.core.decode(it.data, f.intern)
 	if err != nil {
 		return nil, fmt.Errorf("decode a %s: %w", f.kind.Name, err)
 	}
 	return &kinds.Object{
-		Key: f.key(name{m.Namespace, m.Name}), UID: string(m.UID), Labels: m.Labels, Annotations: m.Annotations, Created: m.CreationTimestamp.Time, Spec: spec,
+		Key: f.key(h.name), UID: h.uid, Labels: h.labels, Annotations: h.annotations, Created: h.created, Spec: spec,
 	}, nil
 }
 

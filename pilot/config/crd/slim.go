@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -14,14 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those of the fields in the API's
 // generated.proto.
 type core struct {
 	mask     *mask
-	decode   func(masked []byte, in *interner) (*metav1.ObjectMeta, any, error)
+	decode   func(masked []byte, in *interner) (head, any, error)
 	protobuf func(json []byte) ([]byte, error) // for an API server, or a proxy before it, that answers in JSON
 }
 
@@ -38,14 +36,14 @@ func coreKind[T any, P message[T]](meta *mask, fields map[protowire.Number]*mask
 	fields[1] = meta
 	return &core{
 		mask: &mask{fields: fields},
-		decode: func(masked []byte, in *interner) (*metav1.ObjectMeta, any, error) {
+		decode: func(masked []byte, in *interner) (head, any, error) {
 			o := P(new(T))
 			if err := o.Unmarshal(masked); err != nil {
-				return nil, nil, err
+				return head{}, nil, err
 			}
 			m := o.GetObjectMeta().(*metav1.ObjectMeta)
 			in.meta(m)
-			return m, slim(o, in), nil
+			return head{name{m.Namespace, m.Name}, string(m.UID), m.Labels, m.Annotations, m.CreationTimestamp.Time}, slim(o, in), nil
 		},
 		protobuf: func(text []byte) ([]byte, error) {
 			o := P(new(T))
@@ -70,7 +68,9 @@ func coreOf(k *kinds.Kind) *core {
 		spec[2], spec[20] = containers, containers
 		status := wholes(1, 6, 12)                                                                                       // phase, podIP, podIPs
 		status[2] = &mask{wholes(1, 2), func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }} // conditions: type, status
-		return coreKind(meta, map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: status}}, slimPod)
+		out := coreKind(meta, map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: status}}, asIs[*corev1.Pod])
+		out.decode = decodePod
+		return out
 	case kinds.Service:
 		spec := wholes(1, 2, 3, 18, 4, 5, 7, 8, 9, 9, 10, 11, 12, 13, 19, 17, 20, 21, 22, 23) // all but sessionAffinityConfig
 		return coreKind(metadata(notApplied), map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: wholes(1)}}, func(s *corev1.Service, in *interner) any {
@@ -126,39 +126,24 @@ func isTrue(message []byte, number protowire.Number) bool {
 	return set
 }
 
-// slimPod gives the facts of a pod; what pods of one workload have in common they share.
-func slimPod(p *corev1.Pod, in *interner) any {
-	f := kube.FactsOf(p, p.Labels)
-	in.locked(func() {
-		for _, s := range []*string{&f.ServiceAccount, &f.NodeName, &f.Subdomain, &f.Owner} {
-			*s = in.get(*s)
-		}
-	})
-	f.Ports = in.numbers(f.Ports)
-	return f
-}
-
 func slimSlice(s *discoveryv1.EndpointSlice, in *interner) any {
-	in.locked(func() {
-		for i := range s.Endpoints {
-			e := &s.Endpoints[i]
-			if e.NodeName != nil {
-				*e.NodeName = in.get(*e.NodeName)
-			}
-			if r := e.TargetRef; r != nil {
-				r.Kind, r.Namespace = in.get(r.Kind), in.get(r.Namespace)
-			}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if e.NodeName != nil {
+			*e.NodeName = in.text(*e.NodeName)
 		}
-	})
+		if r := e.TargetRef; r != nil {
+			r.Kind, r.Namespace = in.text(r.Kind), in.text(r.Namespace)
+		}
+	}
 	return s
 }
 
 func asIs[P any](o P, _ *interner) any { return o }
 
 // interner gives one copy of equal strings, of equal sets of labels and of equal ports: those of the pods of one workload, mostly. What it gives must not be
-// modified.
+// modified. One goroutine uses it.
 type interner struct {
-	mu    sync.Mutex
 	texts map[string]string
 	sets  map[string]map[string]string // by a text of all their keys and values
 	ports map[string]map[string]uint32
@@ -172,50 +157,56 @@ func newInterner() *interner {
 	return &interner{texts: map[string]string{}, sets: map[string]map[string]string{}, ports: map[string]map[string]uint32{}}
 }
 
-func (in *interner) locked(fn func()) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	fn()
-}
-
 func (in *interner) text(s string) string {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.get(s)
-}
-
-// get is text. The caller holds mu.
-func (in *interner) get(s string) string {
 	if s == "" {
 		return ""
 	}
-	if have, ok := in.texts[s]; ok {
-		return have
+	return intern(in.texts, in.key(s), func() string { return s })
+}
+
+func (in *interner) key(s string) []byte {
+	in.buf = append(in.buf[:0], s...)
+	return in.buf
+}
+
+// bytes is text of what is to be copied.
+func (in *interner) bytes(b []byte) string {
+	if len(b) == 0 {
+		return ""
 	}
-	if len(in.texts) >= internMax {
-		clear(in.texts)
-	}
-	in.texts[s] = s
-	return s
+	return intern(in.texts, b, func() string { return string(b) })
 }
 
 func (in *interner) set(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.buf = in.buf[:0]
-	var room [16]string
-	keys := slices.AppendSeq(room[:0], maps.Keys(m))
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		in.buf = append(append(append(append(in.buf, k...), 0), m[k]...), 0)
 	}
 	return intern(in.sets, in.buf, func() map[string]string {
 		out := make(map[string]string, len(m))
 		for k, v := range m {
-			out[in.get(k)] = in.get(v)
+			out[in.bytes([]byte(k))] = in.bytes([]byte(v))
+		}
+		return out
+	})
+}
+
+// entries is set, of the entries of a map in protobuf.
+func (in *interner) entries(list [][]byte) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	in.buf = in.buf[:0]
+	for _, entry := range list {
+		in.buf = protowire.AppendBytes(in.buf, entry)
+	}
+	return intern(in.sets, in.buf, func() map[string]string {
+		out := make(map[string]string, len(list))
+		for _, entry := range list {
+			out[in.bytes(fieldOf(entry, 1))] = in.bytes(fieldOf(entry, 2))
 		}
 		return out
 	})
@@ -226,8 +217,6 @@ func (in *interner) numbers(m map[string]uint32) map[string]uint32 {
 	if len(m) == 0 {
 		return nil
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.buf = in.buf[:0]
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		in.buf = append(strconv.AppendUint(append(append(in.buf, k...), 0), uint64(m[k]), 10), 0)
@@ -235,7 +224,7 @@ func (in *interner) numbers(m map[string]uint32) map[string]uint32 {
 	return intern(in.ports, in.buf, func() map[string]uint32 {
 		out := make(map[string]uint32, len(m))
 		for k, v := range m {
-			out[in.get(k)] = v
+			out[in.bytes([]byte(k))] = v
 		}
 		return out
 	})
@@ -248,8 +237,9 @@ func intern[V any](table map[string]V, key []byte, make func() V) V {
 	if len(table) >= internMax {
 		clear(table)
 	}
+	k := string(key) // before make, which may use the space of key
 	out := make()
-	table[string(key)] = out
+	table[k] = out
 	return out
 }
 

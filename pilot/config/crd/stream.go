@@ -136,8 +136,10 @@ func (s *stream) read() error {
 }
 
 func (s *stream) readJSON(in io.Reader) error {
-	events := json.NewDecoder(in)
+	bounded := &boundedReader{Reader: in}
+	events := json.NewDecoder(bounded)
 	for {
+		bounded.left = eventMax
 		var e struct {
 			Type   string          `json:"type"`
 			Object json.RawMessage `json:"object"`
@@ -149,6 +151,21 @@ func (s *stream) readJSON(in io.Reader) error {
 			return err
 		}
 	}
+}
+
+// boundedReader fails where there is more to read than is left.
+type boundedReader struct {
+	io.Reader
+	left int
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("an event, or an answer, is larger than it may be")
+	}
+	n, err := b.Reader.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 // event hands on one event, and tells whether to go on.

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -68,6 +69,9 @@ type brake struct {
 	failed atomic.Int64 // when a request last failed, in Unix nanoseconds
 }
 
+// answerMax bounds an answer that is no stream, so that one bad API server cannot take the memory of all.
+const answerMax = 256 << 20
+
 // RoundTrip waits for its turn, if the server is in trouble.
 func (b *brake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if last := b.failed.Load(); last != 0 && time.Now().UnixNano()-last < int64(brakeHold) {
@@ -78,6 +82,12 @@ func (b *brake) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err != nil && r.Context().Err() == nil || err == nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500) {
 		b.failed.Store(time.Now().UnixNano())
+	}
+	if err == nil && !r.URL.Query().Has("watch") {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{&boundedReader{resp.Body, answerMax}, resp.Body}
 	}
 	return resp, err
 }

@@ -1,0 +1,146 @@
+package crd
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// head is the metadata of a core object, as far as it is read.
+type head struct {
+	name
+	uid                 string
+	labels, annotations map[string]string
+	created             time.Time
+}
+
+// decodePod takes the facts of a masked Pod from its text: as a corev1.Pod it would need ten times the memory for a moment, and a mesh has more pods than all else.
+// The numbers are those of the fields in the API's generated.proto.
+func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
+	f := &kube.Facts{ServiceAccount: "default", Ready: true} // as a pod that does not say
+	var kind, controller string
+	h, err = readPodHead(fieldOf(masked, 1), in, func(number protowire.Number, value []byte) {
+		switch {
+		case number == 9:
+			f.Deleting = true
+		case number == 13 && kind == "": // the mask keeps controllers alone; the first counts
+			kind, controller = string(fieldOf(value, 1)), string(fieldOf(value, 3))
+		}
+	})
+	if err == nil {
+		err = podSpec(f, fieldOf(masked, 2), in)
+	}
+	if err == nil {
+		err = podStatus(f, fieldOf(masked, 3))
+	}
+	f.Ready = f.Ready && !f.Deleting && !f.Ended
+	f.Owner = in.text(kube.OwnerOf(h.name.name, h.labels, kind, controller))
+	f.Ports = in.numbers(f.Ports)
+	return h, f, err
+}
+
+func readPodHead(meta []byte, in *interner, more func(protowire.Number, []byte)) (h head, err error) {
+	var labels, annotations [][]byte
+	err = eachField(meta, func(number protowire.Number, _, v []byte) error {
+		switch number {
+		case 1:
+			h.name.name = string(v)
+		case 3:
+			h.namespace = in.bytes(v)
+		case 5:
+			h.uid = string(v)
+		case 8:
+			if seconds := int64(varint(v, 1)); seconds != 0 || varint(v, 2) != 0 {
+				h.created = time.Unix(seconds, 0).Local()
+			}
+		case 11:
+			labels = append(labels, v)
+		case 12:
+			annotations = append(annotations, v)
+		default:
+			more(number, v)
+		}
+		return nil
+	})
+	h.labels, h.annotations = in.entries(labels), in.entries(annotations)
+	return h, err
+}
+
+func podSpec(f *kube.Facts, spec []byte, in *interner) error {
+	var sidecars [][]byte
+	ports := func(container []byte) error {
+		return eachField(container, func(number protowire.Number, _, v []byte) error {
+			if number == 6 {
+				f.AddPort(in.bytes(fieldOf(v, 1)), string(fieldOf(v, 4)), uint32(varint(v, 3)))
+			}
+			return nil
+		})
+	}
+	err := eachField(spec, func(number protowire.Number, text, v []byte) error {
+		switch number {
+		case 2:
+			return ports(v)
+		case 8:
+			if len(v) > 0 {
+				f.ServiceAccount = in.bytes(v)
+			}
+		case 10:
+			f.NodeName = in.bytes(v)
+		case 11:
+			f.HostNetwork = text[len(text)-1] == 1
+		case 16:
+			f.Hostname = string(v)
+		case 17:
+			f.Subdomain = in.bytes(v)
+		case 20:
+			if string(fieldOf(v, 24)) == string(corev1.ContainerRestartPolicyAlways) {
+				sidecars = append(sidecars, v)
+			}
+		}
+		return nil
+	})
+	for _, container := range sidecars {
+		if err == nil {
+			err = ports(container)
+		}
+	}
+	return err
+}
+
+func podStatus(f *kube.Facts, status []byte) error {
+	if primary := fieldOf(status, 6); len(primary) > 0 {
+		f.Addresses = append(f.Addresses, string(primary))
+	}
+	said := false
+	return eachField(status, func(number protowire.Number, _, v []byte) error {
+		switch number {
+		case 1:
+			f.Ended = string(v) == string(corev1.PodSucceeded) || string(v) == string(corev1.PodFailed)
+		case 2: // the mask keeps the condition Ready alone
+			if !said {
+				said, f.Ready = true, string(fieldOf(v, 2)) == string(corev1.ConditionTrue)
+			}
+		case 12:
+			if ip := string(fieldOf(v, 1)); ip != "" && !slices.Contains(f.Addresses, ip) {
+				f.Addresses = append(f.Addresses, ip)
+			}
+		}
+		return nil
+	})
+}
+
+// varint gives the last number that a message has in that field, or 0.
+func varint(message []byte, field protowire.Number) (out uint64) {
+	_ = eachField(message, func(number protowire.Number, text, _ []byte) error {
+		if number == field {
+			_, _, n := protowire.ConsumeTag(text)
+			out, _ = protowire.ConsumeVarint(text[n:])
+		}
+		return nil
+	})
+	return out
+}
