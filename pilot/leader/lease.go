@@ -196,7 +196,7 @@ func (l *Lease) lead(ctx context.Context, lease *coordinationv1.Lease, renewed t
 	})
 	for {
 		l.pause(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !l.Valid() { // a process that was stopped sees the clock before anybody cancels anything
 			break
 		}
 		began := time.Now()
@@ -215,10 +215,13 @@ func (l *Lease) lead(ctx context.Context, lease *coordinationv1.Lease, renewed t
 			hold(began)
 		}
 	}
+	valid := l.Valid()
 	lost()
 	<-ended
 	l.o.Logger.Info("no longer leading", "name", l.name)
-	l.release(context.WithoutCancel(ctx), lease)
+	if valid { // else it may be another's by now
+		l.release(context.WithoutCancel(ctx), lease)
+	}
 }
 
 // release lets others take over at once. What another has written since is newer than lease, and stays.

@@ -84,11 +84,11 @@ func (r *Registry) unindexPod(n name, p *pod) {
 
 // markPod marks what the pod, as indexed now, shows in.
 func (r *Registry) markPod(n name, p *pod) {
-	for sl := range r.podSlices[n] {
+	for sl := range r.podSlices[n].All {
 		r.markSlice(sl)
 	}
 	for _, ip := range p.workload.Addresses {
-		for sl := range r.ipSlices[ip] {
+		for sl := range r.ipSlices[ip].All {
 			r.markSlice(sl)
 		}
 	}
@@ -122,7 +122,7 @@ func (r *Registry) place(w *registry.Workload) {
 // podAt gives the pod that owns an address. Of several, while one takes over from another, it is the youngest, then the first by name.
 func (r *Registry) podAt(ip string) *pod {
 	var best *pod
-	for n := range r.ipPods[ip] {
+	for n := range r.ipPods[ip].All {
 		p := r.pods[n]
 		if best == nil || p.workload.Created.After(best.workload.Created) ||
 			p.workload.Created.Equal(best.workload.Created) && n.compare(name{best.workload.Namespace, best.workload.Name}) < 0 {
@@ -147,7 +147,7 @@ func (r *Registry) applyNode(node string, o *kinds.Object) {
 	if r.nodes[node] = l; o == nil {
 		delete(r.nodes, node)
 	}
-	for n := range r.nodePods[node] {
+	for n := range r.nodePods[node].All {
 		r.replace(n, r.pods[n])
 	}
 }

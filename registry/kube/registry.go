@@ -7,6 +7,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/namespaces"
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
+	"github.com/istiod-lite/istiod-lite/registry/internal/set"
 )
 
 // Options of a Registry.
@@ -27,12 +28,12 @@ type Registry struct {
 	services  map[name]*service
 	byService map[name]map[string]*slice // by slice name; there before the service is, or without it
 	slices    map[name]*slice
-	podSlices map[name]map[*slice]struct{}   // slices that name the pod
-	ipSlices  map[string]map[*slice]struct{} // slices with that address and no pod's name
+	podSlices map[name]*set.Set[*slice]   // slices that name the pod
+	ipSlices  map[string]*set.Set[*slice] // slices with that address and no pod's name
 
 	pods     map[name]*pod
-	ipPods   map[string]map[name]struct{} // pods that own the address: none of the host network, none that ended
-	nodePods map[string]map[name]struct{}
+	ipPods   map[string]*set.Set[name] // pods that own the address: none of the host network, none that ended
+	nodePods map[string]*set.Set[name]
 	nodes    map[string]registry.Locality
 	entries  map[name]*entry
 
@@ -68,8 +69,8 @@ func New(o Options) *Registry {
 	return &Registry{
 		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Network),
 		services: map[name]*service{}, byService: map[name]map[string]*slice{}, slices: map[name]*slice{},
-		podSlices: map[name]map[*slice]struct{}{}, ipSlices: map[string]map[*slice]struct{}{},
-		pods: map[name]*pod{}, ipPods: map[string]map[name]struct{}{}, nodePods: map[string]map[name]struct{}{},
+		podSlices: map[name]*set.Set[*slice]{}, ipSlices: map[string]*set.Set[*slice]{},
+		pods: map[name]*pod{}, ipPods: map[string]*set.Set[name]{}, nodePods: map[string]*set.Set[name]{},
 		nodes: map[string]registry.Locality{}, entries: map[name]*entry{},
 		podSelectors: selection.New[name, name](), entrySelectors: selection.New[name, name](),
 		dirty: map[name]struct{}{}, touched: map[registry.WorkloadKey]*registry.Workload{},
@@ -200,15 +201,18 @@ func (r *Registry) flushService(n name, s *service, out registry.Changes) {
 }
 
 // put and drop keep a set in a map of sets; a set without members is not kept.
-func put[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
-	if m[k] == nil {
-		m[k] = map[V]struct{}{}
+func put[K, V comparable](m map[K]*set.Set[V], k K, v V) {
+	s := m[k]
+	if s == nil {
+		s = &set.Set[V]{}
+		m[k] = s
 	}
-	m[k][v] = struct{}{}
+	s.Add(v)
 }
 
-func drop[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
-	if delete(m[k], v); len(m[k]) == 0 {
+func drop[K, V comparable](m map[K]*set.Set[V], k K, v V) {
+	s := m[k]
+	if s.Remove(v); s.Len() == 0 {
 		delete(m, k)
 	}
 }

@@ -145,6 +145,10 @@ func (f *feed) Delete(obj any) error {
 
 // Replace takes everything there is.
 func (f *feed) Replace(list []any, _ string) error {
+	if len(f.entries) == 0 { // the first load
+		f.entries = make(map[name]entry, len(list))
+		f.s.expect(len(list))
+	}
 	there := make(map[name]struct{}, len(list))
 	for i, obj := range list {
 		it := obj.(*item)

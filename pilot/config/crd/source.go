@@ -254,6 +254,15 @@ func (s *Source) changed(key kinds.Key, existed bool, was, now *kinds.Object) {
 	s.pending[key] = t
 }
 
+// expect makes room for the changes of a first load.
+func (s *Source) expect(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) == 0 {
+		s.pending = make(map[kinds.Key]transition, n)
+	}
+}
+
 // complain sets the findings about an object. The caller holds mu.
 func (s *Source) complain(key kinds.Key, list []diag.Diagnostic) {
 	if len(list) == 0 {

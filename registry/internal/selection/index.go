@@ -1,6 +1,10 @@
 package selection
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/istiod-lite/istiod-lite/registry/internal/set"
+)
 
 // Index relates selectors S to members M within each namespace.
 //
@@ -21,8 +25,8 @@ type labelled struct {
 type pair struct{ namespace, key, value string }
 
 type bucket[S, M comparable] struct {
-	selectors map[S]struct{}
-	members   map[M]struct{}
+	selectors set.Set[S]
+	members   set.Set[M]
 }
 
 // New gives an empty index.
@@ -38,7 +42,7 @@ func (x *Index[S, M]) SetSelector(s S, namespace string, labels map[string]strin
 		}
 		p := filedUnder(old)
 		b := x.buckets[p]
-		if delete(b.selectors, s); len(b.selectors) == 0 {
+		if b.selectors.Remove(s); b.selectors.Len() == 0 {
 			delete(x.buckets, p)
 		}
 		delete(x.selectors, s)
@@ -51,15 +55,15 @@ func (x *Index[S, M]) SetSelector(s S, namespace string, labels map[string]strin
 	p := filedUnder(l)
 	b := x.buckets[p]
 	if b == nil {
-		b = &bucket[S, M]{map[S]struct{}{}, map[M]struct{}{}}
+		b = &bucket[S, M]{}
 		x.buckets[p] = b
 		for m := range x.byNS[namespace] {
 			if v, ok := x.members[m].labels[p.key]; ok && v == p.value {
-				b.members[m] = struct{}{}
+				b.members.Add(m)
 			}
 		}
 	}
-	b.selectors[s] = struct{}{}
+	b.selectors.Add(s)
 }
 
 // SetMember files or replaces m.
@@ -72,7 +76,7 @@ func (x *Index[S, M]) SetMember(m M, namespace string, labels map[string]string)
 		x.byNS[namespace] = ns
 	}
 	ns[m] = struct{}{}
-	x.eachBucket(m, func(b *bucket[S, M]) { b.members[m] = struct{}{} })
+	x.eachBucket(m, func(b *bucket[S, M]) { b.members.Add(m) })
 }
 
 // RemoveMember forgets m.
@@ -81,7 +85,7 @@ func (x *Index[S, M]) RemoveMember(m M) {
 	if !ok {
 		return
 	}
-	x.eachBucket(m, func(b *bucket[S, M]) { delete(b.members, m) })
+	x.eachBucket(m, func(b *bucket[S, M]) { b.members.Remove(m) })
 	delete(x.members, m)
 	if ns := x.byNS[l.namespace]; len(ns) == 1 {
 		delete(x.byNS, l.namespace)
@@ -94,7 +98,7 @@ func (x *Index[S, M]) RemoveMember(m M) {
 func (x *Index[S, M]) Selecting(m M, f func(S)) {
 	labels := x.members[m].labels
 	x.eachBucket(m, func(b *bucket[S, M]) {
-		for s := range b.selectors {
+		for s := range b.selectors.All {
 			if subset(x.selectors[s].labels, labels) {
 				f(s)
 			}
@@ -108,7 +112,7 @@ func (x *Index[S, M]) Selected(s S, f func(M)) {
 	if !ok {
 		return
 	}
-	for m := range x.buckets[filedUnder(l)].members {
+	for m := range x.buckets[filedUnder(l)].members.All {
 		if subset(l.labels, x.members[m].labels) {
 			f(m)
 		}
