@@ -43,6 +43,10 @@ type Object struct {
 // AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have no status of their own.
 const AnnotationHealthy = "networking.istio.io/healthy"
 
+// AnnotationAddresses is set on a ServiceEntry whose status has addresses that another control plane allotted: "host address", one a line, with an empty host where the
+// address is for all of the entry's.
+const AnnotationAddresses = "networking.istio.io/addresses"
+
 // Key names one object.
 type Key struct {
 	Kind      *Kind

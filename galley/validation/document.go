@@ -205,8 +205,11 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 		d.strict(m, f, "metadata", &meta)
 	}
 	describe(o, &meta)
-	if o.Kind == kinds.WorkloadEntry {
+	switch o.Kind {
+	case kinds.WorkloadEntry:
 		health(n, o)
+	case kinds.ServiceEntry:
+		addresses(n, o)
 	}
 }
 

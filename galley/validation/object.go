@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -68,13 +69,29 @@ func health(n *node, o *kinds.Object) {
 		if value != "true" && value != "false" {
 			return
 		}
-		o.Annotations = maps.Clone(o.Annotations)
-		if o.Annotations == nil {
-			o.Annotations = map[string]string{}
-		}
-		o.Annotations[kinds.AnnotationHealthy] = value
+		annotate(o, kinds.AnnotationHealthy, value)
 		return
 	}
+}
+
+// addresses hands on, as an annotation, which addresses the status of a ServiceEntry says were allotted.
+func addresses(n *node, o *kinds.Object) {
+	var lines []string
+	for _, a := range n.get("status").get("addresses").list() {
+		if ip, err := netip.ParseAddr(a.str("value")); err == nil {
+			lines = append(lines, strings.ToLower(a.str("host"))+" "+ip.String())
+		}
+	}
+	if len(lines) > 0 {
+		annotate(o, kinds.AnnotationAddresses, strings.Join(lines, "\n"))
+	}
+}
+
+func annotate(o *kinds.Object, name, value string) {
+	if o.Annotations = maps.Clone(o.Annotations); o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[name] = value
 }
 
 func (n *node) list() []*node {

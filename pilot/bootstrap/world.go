@@ -61,7 +61,7 @@ func (w *world) makeRegistries() {
 		Kube: func(cluster string) *kube.Registry {
 			id := cmp.Or(cluster, o.ClusterID)
 			return kube.New(kube.Options{
-				Domain: o.Domain, Cluster: id, Remote: cluster != "", TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networkOf(networks, id),
+				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: o.Client != nil && !o.NoServices, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networkOf(networks, id),
 			})
 		},
 		Entries: serviceentry.New(serviceentry.Options{

@@ -118,3 +118,27 @@ func TestHistories(t *testing.T) {
 	}
 	world.Histories(t, world.Parse(t, string(text)), start)
 }
+
+// In a cluster it is the controllers that say which pods a service has: one whose slices are gone has none.
+func TestWithControllersServicesPickNoPods(t *testing.T) {
+	const text = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: a}
+spec: {clusterIP: 10.0.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: a, labels: {app: web}}
+status: {phase: Running, podIP: 10.1.0.1}
+`
+	for controllers, want := range map[bool]int{false: 1, true: 0} {
+		tables, err := world.Sum(kube.New(kube.Options{Controllers: controllers}), world.Parse(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(tables.Endpoints[registry.ServiceKey{Namespace: "a", Host: "web.a.svc.cluster.local"}]); got != want {
+			t.Errorf("controllers %v: %d endpoints, want %d", controllers, got, want)
+		}
+	}
+}

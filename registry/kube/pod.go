@@ -66,7 +66,7 @@ func (r *Registry) indexPod(n name, p *pod) {
 			put(r.ipPods, ip, n)
 		}
 	}
-	if !p.deleting {
+	if !p.deleting && !r.opts.Controllers {
 		r.podSelectors.SetMember(n, n.namespace, p.workload.Labels)
 	}
 }

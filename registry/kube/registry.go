@@ -15,6 +15,7 @@ type Options struct {
 	Domain          string                      // of service host names; empty is cluster.local
 	Cluster         string                      // the cluster's ID
 	Remote          bool                        // it is not the server's own: the keys of its workloads name it
+	Controllers     bool                        // those of the cluster write EndpointSlices: a service without any has no pods
 	TrustDomain     string                      // of identities; empty is cluster.local
 	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
 	Network         func(address string) string // the mesh's list of networks, asked last; nil is none

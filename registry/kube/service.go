@@ -43,10 +43,13 @@ func (r *Registry) applyService(n name, o *kinds.Object) {
 	r.dirty[n] = struct{}{}
 }
 
+// picksPods tells that a service selects its pods itself.
+func (r *Registry) picksPods(n name) bool { return !r.opts.Controllers && len(r.byService[n]) == 0 }
+
 // reselect files the selector of a service: over WorkloadEntries always, over pods while it has no slices.
 func (r *Registry) reselect(n name) {
 	s := r.services[n]
-	s.picksPods = len(r.byService[n]) == 0
+	s.picksPods = r.picksPods(n)
 	var selector map[string]string
 	if s.object != nil {
 		if spec := &s.object.Spec.(*corev1.Service).Spec; spec.Type != corev1.ServiceTypeExternalName {

@@ -36,7 +36,7 @@ func (r *Registry) applySlice(n name, o *kinds.Object) {
 			continue
 		}
 		r.mark(sl.service)
-		if s := r.services[sl.service]; s != nil && s.picksPods != (len(r.byService[sl.service]) == 0) {
+		if s := r.services[sl.service]; s != nil && s.picksPods != r.picksPods(sl.service) {
 			r.reselect(sl.service)
 		}
 	}
@@ -212,7 +212,7 @@ func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 		}
 		all = append(all, sl.built...)
 	}
-	if len(slicesOf) == 0 {
+	if s.picksPods {
 		for _, p := range selected(r.podSelectors.Selected, n) {
 			all = append(all, r.pods[p].endpoints(s)...)
 		}

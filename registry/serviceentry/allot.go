@@ -14,7 +14,10 @@ const slots = 256 * 254
 
 // allotment gives each host one slot. A host's slot is the first free one from its hash on, where an older host takes precedence over a younger and
 // whom it displaces moves on: hence the outcome is the same in whatever order hosts came and went, and the address of a host moves only for an older one.
+// What another control plane has allotted, and written into the status of the entry, stays: clients may remember it.
 type allotment struct {
+	given map[registry.ServiceKey][]string // by another control plane
+
 	size    uint32
 	slots   map[uint32]holder
 	of      map[registry.ServiceKey]uint32
@@ -25,14 +28,17 @@ type allotment struct {
 type holder struct {
 	key     registry.ServiceKey
 	created time.Time
+	seat    uint32 // one more than the slot that another control plane has given it; 0: none
 }
 
 func newAllotment(size uint32) *allotment {
-	return &allotment{size, map[uint32]holder{}, map[registry.ServiceKey]uint32{}, map[registry.ServiceKey]holder{}, map[registry.ServiceKey]struct{}{}}
+	return &allotment{map[registry.ServiceKey][]string{}, size, map[uint32]holder{}, map[registry.ServiceKey]uint32{}, map[registry.ServiceKey]holder{}, map[registry.ServiceKey]struct{}{}}
 }
 
 func (h holder) before(o holder) bool {
 	switch {
+	case (h.seat > 0) != (o.seat > 0):
+		return h.seat > 0
 	case !h.created.Equal(o.created):
 		return h.created.Before(o.created)
 	case h.key.Namespace != o.key.Namespace:
@@ -42,6 +48,9 @@ func (h holder) before(o holder) bool {
 }
 
 func (h holder) hash() uint32 {
+	if h.seat > 0 {
+		return h.seat - 1
+	}
 	f := fnv.New32a()
 	f.Write([]byte(h.key.Namespace + "/" + h.key.Host))
 	return f.Sum32()
@@ -49,7 +58,7 @@ func (h holder) hash() uint32 {
 
 func (a *allotment) set(h holder) {
 	if i, ok := a.of[h.key]; ok {
-		if a.slots[i].created.Equal(h.created) {
+		if a.slots[i].created.Equal(h.created) && a.slots[i].seat == h.seat {
 			return
 		}
 		a.remove(h.key)
@@ -104,7 +113,27 @@ func (a *allotment) remove(k registry.ServiceKey) {
 	}
 }
 
+// give notes the addresses that another control plane has given to a host, IPv4 first; none takes the note away. It gives the seat that they stand for.
+func (a *allotment) give(k registry.ServiceKey, addresses []string) (seat uint32) {
+	if len(addresses) == 0 {
+		delete(a.given, k)
+		return 0
+	}
+	a.given[k] = addresses
+	for _, text := range addresses {
+		if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {
+			if b := ip.As4(); b[0] == 240 && b[1] == 240 && b[3] != 0 && b[3] != 255 {
+				return uint32(b[2])*254 + uint32(b[3])
+			}
+		}
+	}
+	return 0
+}
+
 func (a *allotment) addresses(k registry.ServiceKey) []string {
+	if given := a.given[k]; given != nil {
+		return given
+	}
 	i, ok := a.of[k]
 	if !ok {
 		return nil

@@ -10,6 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -17,7 +21,7 @@ import (
 func crowd(n int) []holder {
 	var out []holder
 	for i := 0; len(out) < n; i++ {
-		out = append(out, holder{registry.ServiceKey{Namespace: "a", Host: fmt.Sprintf("h%d", i)}, time.Unix(int64(i%3), 0)})
+		out = append(out, holder{registry.ServiceKey{Namespace: "a", Host: fmt.Sprintf("h%d", i)}, time.Unix(int64(i%3), 0), uint32(i % 4 / 3 * (1 + i%7))})
 	}
 	return out
 }
@@ -71,7 +75,7 @@ func TestAllotmentDisplaces(t *testing.T) {
 	byHash := map[uint32]holder{}
 	var a, b holder
 	for i := 0; ; i++ {
-		h := holder{registry.ServiceKey{Namespace: "a", Host: fmt.Sprint(i)}, time.Unix(int64(i), 0)}
+		h := holder{registry.ServiceKey{Namespace: "a", Host: fmt.Sprint(i)}, time.Unix(int64(i), 0), 0}
 		if older, ok := byHash[h.hash()%slots]; ok {
 			a, b = older, h
 			break
@@ -131,5 +135,40 @@ func TestAllottedAddresses(t *testing.T) {
 			t.Fatalf("slot %d is %v", i, l)
 		}
 		seen[l[0]], seen[l[1]] = true, true
+	}
+}
+
+// What another control plane has allotted stays, and is nobody else's.
+func TestGivenAddressesStay(t *testing.T) {
+	entry := func(name, status string) kinds.Change {
+		o := &kinds.Object{
+			Key:  kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: name},
+			Spec: &networkingv1.ServiceEntry{Hosts: []string{name + ".example"}, Resolution: networkingv1alpha3.ServiceEntry_DNS, Ports: []*networkingv1alpha3.ServicePort{{Number: 80, Name: "http"}}},
+		}
+		if status != "" {
+			o.Annotations = map[string]string{kinds.AnnotationAddresses: status}
+		}
+		return kinds.Change{Key: o.Key, Object: o}
+	}
+	r := New(Options{})
+	of := func(name string) []string {
+		return r.Service(registry.ServiceKey{Namespace: "a", Host: name + ".example"}).AutoAddress
+	}
+	r.Apply([]kinds.Change{entry("own", "")})
+	own := of("own")
+	// Another is given the very address that the first has by its hash.
+	r.Apply([]kinds.Change{entry("given", " 2001:2::7\n "+own[0]), entry("part", "part.example 240.240.0.9\nother.example 240.240.0.10")})
+	if got := of("given"); !slices.Equal(got, []string{own[0], "2001:2::7"}) {
+		t.Errorf("given %v", got)
+	}
+	if got := of("own"); slices.Equal(got, own) || len(got) != 2 {
+		t.Errorf("two hosts have %v", got)
+	}
+	if got := of("part"); !slices.Equal(got, []string{"240.240.0.9"}) {
+		t.Errorf("of its host alone: %v", got)
+	}
+	r.Apply([]kinds.Change{entry("given", "")})
+	if got := of("own"); !slices.Equal(got, own) {
+		t.Errorf("after the other let go: %v, was %v", got, own)
 	}
 }

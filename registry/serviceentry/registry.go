@@ -174,13 +174,15 @@ func (r *Registry) flush() registry.Changes {
 		s := r.services[k]
 		if len(s.entries) == 0 {
 			next[k] = nil
+			r.allotment.give(k, nil)
 			r.allotment.remove(k)
 			continue
 		}
 		next[k] = r.service(k, s.entries)
 		if allotted(next[k], s.entries[0].object) {
-			r.allotment.set(holder{k, next[k].Created})
+			r.allotment.set(holder{k, next[k].Created, r.allotment.give(k, given(s.entries[0].object, k.Host))})
 		} else {
+			r.allotment.give(k, nil)
 			r.allotment.remove(k)
 		}
 	}

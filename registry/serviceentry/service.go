@@ -98,6 +98,22 @@ func allotted(s *registry.Service, o *kinds.Object) bool {
 	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") && !strings.EqualFold(o.Labels[labelAllot], "false")
 }
 
+// given gives the addresses that the status of an entry says a host of it was allotted, IPv4 first.
+func given(o *kinds.Object, host string) []string {
+	var v4, v6 []string
+	for line := range strings.Lines(o.Annotations[kinds.AnnotationAddresses]) {
+		of, address, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch {
+		case of != "" && of != host:
+		case strings.Contains(address, ":"):
+			v6 = append(v6, address)
+		default:
+			v4 = append(v4, address)
+		}
+	}
+	return append(v4, v6...)
+}
+
 // endpoints gives what the entries of the service's resolution say, sorted. An entry of n addresses repeats each of its endpoints n times, as istiod does:
 // it is n services there, and the weight of a locality is their sum.
 func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.Endpoint {

@@ -278,7 +278,7 @@ func (f *feed) print(head *customHead) uint64 {
 			}
 		}
 	}
-	if f.kind == kinds.WorkloadEntry {
+	if f.kind == kinds.WorkloadEntry || f.kind == kinds.ServiceEntry {
 		word(string(head.Status))
 	}
 	return h.Sum64()

@@ -654,6 +654,26 @@ func TestHealthOfEntries(t *testing.T) {
 	until(t, "unhealthy", func() bool { return health() == "false" })
 }
 
+func TestAddressesOfEntries(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t, kinds.ServiceEntry)
+	put := func(addresses ...any) {
+		a.put("serviceentries.networking.istio.io", "a", "s", object{
+			"metadata": object{"generation": 1}, "spec": object{"hosts": []any{"a.example"}, "resolution": "DNS", "ports": []any{object{"number": 80, "name": "http"}}},
+			"status": object{"addresses": addresses},
+		})
+	}
+	put(object{"value": "240.240.0.1"}, object{"value": "2001:2::1", "host": "A.example"}, object{"value": "nonsense"})
+	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.ServiceEntry}})
+	r.synced()
+	addresses := func() string { return r.get(kinds.ServiceEntry, "a", "s").Annotations[kinds.AnnotationAddresses] }
+	if addresses() != " 240.240.0.1\na.example 2001:2::1" {
+		t.Errorf("%q", addresses())
+	}
+	put()
+	until(t, "without", func() bool { return addresses() == "" })
+}
+
 func TestNewRefuses(t *testing.T) {
 	a := newAPIServer(t)
 	bad := a.config()
