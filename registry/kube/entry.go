@@ -24,6 +24,12 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 	if r.entries[n] == nil && o == nil {
 		return
 	}
+	if !r.indexed {
+		r.indexed = true
+		for s := range r.services {
+			r.reselect(s)
+		}
+	}
 	r.touch(r.key(kinds.WorkloadEntry, n))
 	r.entrySelectors.Selecting(n, r.mark)
 	if o == nil {

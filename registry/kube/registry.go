@@ -38,6 +38,7 @@ type Registry struct {
 	nodes    map[string]registry.Locality
 	entries  map[name]*entry
 
+	indexed        bool                         // entrySelectors has the services, as from the first WorkloadEntry
 	podSelectors   *selection.Index[name, name] // of services without slices
 	entrySelectors *selection.Index[name, name]
 

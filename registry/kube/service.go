@@ -56,7 +56,9 @@ func (r *Registry) reselect(n name) {
 			selector = spec.Selector
 		}
 	}
-	r.entrySelectors.SetSelector(n, n.namespace, selector)
+	if r.indexed {
+		r.entrySelectors.SetSelector(n, n.namespace, selector)
+	}
 	if !s.picksPods {
 		selector = nil
 	}

@@ -28,6 +28,7 @@ type Registry struct {
 	services   map[registry.ServiceKey]*service
 	workloads  map[registry.WorkloadKey]*registry.Workload
 	selectors  *selection.Index[name, registry.WorkloadKey]
+	indexed    bool // workloads are members of selectors, as from the first entry that selects any
 	allotment  *allotment
 	dirty      map[registry.ServiceKey]struct{}
 }
@@ -129,6 +130,12 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 		s.entries = slices.Insert(s.entries, i, e)
 		r.dirty[k] = struct{}{}
 	}
+	if labels := e.spec.WorkloadSelector.GetLabels(); len(labels) > 0 && !r.indexed {
+		r.indexed = true
+		for k, w := range r.workloads {
+			r.selectors.SetMember(k, k.Namespace, w.Labels)
+		}
+	}
 	r.selectors.SetSelector(n, n.namespace, e.spec.WorkloadSelector.GetLabels())
 }
 
@@ -163,7 +170,9 @@ func (r *Registry) applyWorkload(k registry.WorkloadKey, w *registry.Workload) {
 		return
 	}
 	r.workloads[k] = w
-	r.selectors.SetMember(k, k.Namespace, w.Labels)
+	if r.indexed {
+		r.selectors.SetMember(k, k.Namespace, w.Labels)
+	}
 	r.selectors.Selecting(k, mark)
 }
 
