@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // defaultMesh is the mesh configuration where nobody gave one: the root namespace is the server's.
@@ -122,20 +123,26 @@ func (w *world) applyMesh() (rebuild bool) {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", from)
 	}
+	w.found("unread", translate.UnreadMesh(w.mesh, w.networks))
 	return rebuild
 }
 
+// found sets the findings of one sort, and logs those that are new.
 func (w *world) found(key string, list []diag.Diagnostic) {
+	w.mu.Lock()
+	before := w.findings[key]
+	w.findings[key] = list
+	w.mu.Unlock()
 	for _, d := range list {
+		if slices.Contains(before, d) {
+			continue
+		}
 		level := slog.LevelWarn
 		if d.Severity == diag.Error {
 			level = slog.LevelError
 		}
 		w.logger.Log(context.Background(), level, "finding", "finding", d.String())
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.findings[key] = list
 }
 
 // networkOf gives the function that finds an address in the mesh's list of networks: by the longest range that holds it, else by the cluster; nil where

@@ -232,7 +232,7 @@ func (w *world) Findings() []diag.Diagnostic {
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
 	})
-	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], objects)
+	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unread"], objects)
 }
 
 // unread says where an object stands that translation does not read, or not whole.

@@ -175,6 +175,26 @@ func TestMeshWithUnknownFields(t *testing.T) {
 	}
 }
 
+// What is taken of a mesh configuration and has no effect is told.
+func TestMeshFieldsWithoutEffect(t *testing.T) {
+	s := newStage(t, Options{})
+	s.apply(configMap("istio", map[string]string{
+		"mesh":         "accessLogFile: /dev/stdout\nmeshMTLS: {minProtocolVersion: TLSV1_3}\nlocalityLbSetting: {distribute: [{from: a, to: {b: 100}}]}",
+		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
+	}))
+	var fields []string
+	for _, d := range s.Findings() {
+		fields = append(fields, d.Field)
+	}
+	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS localityLbSetting meshNetworks" {
+		t.Errorf("findings about %s: %v", got, s.Findings())
+	}
+	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))
+	if f := s.Findings(); len(f) != 0 {
+		t.Errorf("findings that do not go: %v", f)
+	}
+}
+
 func TestTraceSamplingOfTheEnvironment(t *testing.T) {
 	s := newStage(t, Options{TraceSampling: 7})
 	sampling := func() float64 { return s.Snapshot().Mesh.GetDefaultConfig().GetTracing().GetSampling() }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -51,4 +52,22 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 		return d, false
 	}
 	return d, true
+}
+
+// UnreadMesh says what of a mesh configuration has no effect, or not the one that its author meant.
+func UnreadMesh(c *mesh.Config, networks *mesh.Networks) (list []diag.Diagnostic) {
+	say := func(set bool, field, message string) {
+		if set {
+			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Object: "MeshConfig", Field: field, Message: "this version " + message})
+		}
+	}
+	l := c.GetLocalityLbSetting()
+	say(c.GetAccessLogFile() != "", "accessLogFile", "writes no access logs")
+	say(len(c.GetDefaultProviders().GetAccessLogging()) > 0, "defaultProviders.accessLogging", "writes no access logs")
+	say(len(c.GetDefaultProviders().GetTracing()) > 0, "defaultProviders.tracing", "sends traces to no provider")
+	say(c.GetMeshMTLS() != nil, "meshMTLS", "leaves the versions and ciphers of TLS as they are")
+	say(c.GetTlsDefaults() != nil, "tlsDefaults", "leaves the versions and ciphers of TLS as they are")
+	say(len(l.GetDistribute())+len(l.GetFailover())+len(l.GetFailoverPriority()) > 0, "localityLbSetting", "does not prefer or share out by locality: all endpoints are equal")
+	say(networks != nil && len(networks.GetNetworks()) > 0, "meshNetworks", "does not send traffic of other networks through their gateways: endpoints keep their own addresses")
+	return list
 }
