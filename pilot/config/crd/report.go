@@ -1,13 +1,9 @@
 package crd
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,31 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// report makes the findings known if they have changed, and logs what is new and what is gone.
+// report makes the findings known if they have changed.
 func (s *Source) report() {
-	list := s.gather()
-	before := s.Findings()
-	if slices.Equal(before, list) {
-		return
-	}
-	for _, d := range list {
-		if _, known := slices.BinarySearchFunc(before, d, compare); !known {
-			level := slog.LevelWarn
-			if d.Severity == diag.Error {
-				level = slog.LevelError
-			}
-			s.opts.Logger.Log(context.Background(), level, "config finding", "err", d.String())
-		}
-	}
-	for _, d := range before {
-		if _, still := slices.BinarySearchFunc(list, d, compare); !still {
-			s.opts.Logger.Info("config finding is gone", "err", d.String())
-		}
-	}
-	s.findings.Store(&list)
-	s.opts.Findings(list)
+	s.findings.Set(s.gather(), config.ByObject, s.opts.Logger, s.opts.Findings)
 }
 
 // outagePatience is how long an API server is away before that is a finding: a restart, or a failure now and then, is none.
@@ -87,8 +64,7 @@ func (s *Source) gather() []diag.Diagnostic {
 	for _, c := range s.complaints {
 		list = append(list, c...)
 	}
-	slices.SortFunc(list, compare)
-	return slices.Compact(list)
+	return list
 }
 
 func (s *Source) where() string {
@@ -134,13 +110,6 @@ func bare(err error) error {
 		}
 		err = inner
 	}
-}
-
-func compare(a, b diag.Diagnostic) int {
-	return cmp.Or(
-		cmp.Compare(a.Object, b.Object), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field),
-		cmp.Compare(a.Message, b.Message), cmp.Compare(a.Fix, b.Fix),
-	)
 }
 
 // metrics of one source. Several share the collectors.

@@ -54,7 +54,7 @@ type Source struct {
 	metrics  *metrics
 	signal   chan struct{} // holds one token while there may be something to hand on
 	synced   atomic.Bool
-	findings atomic.Pointer[[]diag.Diagnostic]
+	findings config.Findings
 	running  sync.WaitGroup
 	patience patience
 
@@ -100,7 +100,6 @@ func New(opts Options) (*Source, error) {
 	if s.limiter = opts.Client.RateLimiter; s.limiter == nil {
 		s.limiter = flowcontrol.NewTokenBucketRateLimiter(cmp.Or(opts.Client.QPS, DefaultQPS), cmp.Or(opts.Client.Burst, DefaultBurst))
 	}
-	s.findings.Store(new([]diag.Diagnostic))
 	for _, k := range opts.Kinds {
 		if slices.ContainsFunc(s.feeds, func(f *feed) bool { return f.kind == k }) {
 			return nil, fmt.Errorf("kind %s is listed twice", k.Name)
@@ -135,7 +134,7 @@ func split(sel Selection) []Selection {
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
 // Findings gives what is wrong at present. The caller must not modify it.
-func (s *Source) Findings() []diag.Diagnostic { return *s.findings.Load() }
+func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
 // When the log says what the first load waits for: at first, and then again and again.
 const (

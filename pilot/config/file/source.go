@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,7 @@ type Options struct {
 type Source struct {
 	opts     Options
 	synced   atomic.Bool
-	findings atomic.Pointer[[]diag.Diagnostic]
+	findings config.Findings
 
 	// Of the goroutine in Run.
 	files     map[string]*content // by path below the directory
@@ -70,7 +69,6 @@ func New(opts Options) (*Source, error) {
 		opts.Limits = limits.Default()
 	}
 	s := &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]claim{}}
-	s.findings.Store(new([]diag.Diagnostic))
 	return s, nil
 }
 
@@ -78,7 +76,7 @@ func New(opts Options) (*Source, error) {
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
 // Findings gives what is wrong at present, in the order of files and lines. The caller must not modify it.
-func (s *Source) Findings() []diag.Diagnostic { return *s.findings.Load() }
+func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
 // Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error. It fails if a security object
 // cannot be used at the first load, which the findings tell too, or the directory cannot be read. It is called once.
@@ -181,28 +179,7 @@ func (s *Source) reload() (recheck time.Duration) {
 	return recheck
 }
 
-// report makes the findings known if they have changed, and logs what is new and what is gone.
+// report makes the findings known if they have changed.
 func (s *Source) report(list []diag.Diagnostic) {
-	slices.SortFunc(list, compare)
-	list = slices.Compact(list)
-	before := s.Findings()
-	if slices.Equal(before, list) {
-		return
-	}
-	for _, d := range list {
-		if _, known := slices.BinarySearchFunc(before, d, compare); !known {
-			level := slog.LevelWarn
-			if d.Severity == diag.Error {
-				level = slog.LevelError
-			}
-			s.opts.Logger.Log(context.Background(), level, "config finding", "err", d.String())
-		}
-	}
-	for _, d := range before {
-		if _, still := slices.BinarySearchFunc(list, d, compare); !still {
-			s.opts.Logger.Info("config finding is gone", "err", d.String())
-		}
-	}
-	s.findings.Store(&list)
-	s.opts.Findings(list)
+	s.findings.Set(list, compare, s.opts.Logger, s.opts.Findings)
 }

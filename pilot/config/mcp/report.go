@@ -1,14 +1,12 @@
 package mcp
 
 import (
-	"cmp"
-	"context"
-	"log/slog"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
 // found makes known that something is wrong with the server, until it has answered for everything.
@@ -41,35 +39,7 @@ func (s *Source) report() {
 	for i := range list {
 		list[i].File = Scheme + s.opts.Address
 	}
-	slices.SortFunc(list, compare)
-	list = slices.Compact(list)
-	before := s.Findings()
-	if slices.Equal(before, list) {
-		return
-	}
-	for _, d := range list {
-		if _, known := slices.BinarySearchFunc(before, d, compare); !known {
-			level := slog.LevelWarn
-			if d.Severity == diag.Error {
-				level = slog.LevelError
-			}
-			s.opts.Logger.Log(context.Background(), level, "config finding", "err", d.String())
-		}
-	}
-	for _, d := range before {
-		if _, still := slices.BinarySearchFunc(list, d, compare); !still {
-			s.opts.Logger.Info("config finding is gone", "err", d.String())
-		}
-	}
-	s.findings.Store(&list)
-	s.opts.Findings(list)
-}
-
-func compare(a, b diag.Diagnostic) int {
-	return cmp.Or(
-		cmp.Compare(a.Object, b.Object), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
-		cmp.Compare(a.Fix, b.Fix), cmp.Compare(a.File, b.File),
-	)
+	s.findings.Set(list, config.ByObject, s.opts.Logger, s.opts.Findings)
 }
 
 // metrics are those of one source, told apart by the label source.

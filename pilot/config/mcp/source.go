@@ -58,7 +58,7 @@ type Source struct {
 	dialer   *dialer
 	metrics  *metrics
 	synced   atomic.Bool
-	findings atomic.Pointer[[]diag.Diagnostic]
+	findings config.Findings
 
 	// Of the goroutine in Run.
 	types    []*watched
@@ -103,7 +103,6 @@ func New(o Options) (*Source, error) {
 			s.types = append(s.types, &watched{kind: k, url: k.APIVersion(k.Versions[0]) + "/" + k.Name})
 		}
 	}
-	s.findings.Store(new([]diag.Diagnostic))
 	return s, nil
 }
 
@@ -111,7 +110,7 @@ func New(o Options) (*Source, error) {
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
 // Findings gives what is wrong at present. The caller must not modify it.
-func (s *Source) Findings() []diag.Diagnostic { return *s.findings.Load() }
+func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
 // Run follows the server until ctx ends, which is no error. It is called once.
 func (s *Source) Run(ctx context.Context) error {
