@@ -13,9 +13,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -234,6 +232,14 @@ func readOnce(t *testing.T, dir string) []kinds.Change {
 	return all
 }
 
+// reader is what a client that wants objects says of itself.
+func reader() *corev3.Node {
+	return &corev3.Node{
+		Id:       "sidecar~10.0.0.1~istiod.istio-system~istio-system.svc.cluster.local",
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"GENERATOR": structpb.NewStringValue("api")}},
+	}
+}
+
 // TestObjectsAreNotPublic: they are served to those addresses only that the options name; proxies are served everywhere.
 func TestObjectsAreNotPublic(t *testing.T) {
 	o := testOptions(t)
@@ -244,23 +250,14 @@ func TestObjectsAreNotPublic(t *testing.T) {
 	}
 	run(t, s)
 	eventually(t, "ready", s.ready.Load)
-	conn, err := grpc.NewClient(s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	n := &corev3.Node{
-		Id:       "sidecar~10.0.0.1~istiod.istio-system~istio-system.svc.cluster.local",
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"GENERATOR": structpb.NewStringValue("api")}},
-	}
-	ads := discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
+	ads := dial(t, s.Addresses().GRPC)
 	sotw, err := ads.StreamAggregatedResources(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: "networking.istio.io/v1/VirtualService"}); err != nil {
+	if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: reader(), TypeUrl: "networking.istio.io/v1/VirtualService"}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := sotw.Recv(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "--apiClients") {
@@ -270,7 +267,7 @@ func TestObjectsAreNotPublic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: "networking.istio.io/v1/VirtualService"}); err != nil {
+	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{Node: reader(), TypeUrl: "networking.istio.io/v1/VirtualService"}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := delta.Recv(); status.Code(err) != codes.PermissionDenied {
@@ -292,24 +289,15 @@ func TestObjectsOverDelta(t *testing.T) {
 	}
 	run(t, s)
 	eventually(t, "ready", s.ready.Load)
-	conn, err := grpc.NewClient(s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	stream, err := dial(t, s.Addresses().GRPC).DeltaAggregatedResources(ctx)
 	if err != nil {
 		t.Fatal(err)
-	}
-	n := &corev3.Node{
-		Id:       "sidecar~10.0.0.1~istiod.istio-system~istio-system.svc.cluster.local",
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"GENERATOR": structpb.NewStringValue("api")}},
 	}
 	ask := func(url string) *discoveryv3.DeltaDiscoveryResponse {
 		t.Helper()
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: url}); err != nil {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: reader(), TypeUrl: url}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := stream.Recv()

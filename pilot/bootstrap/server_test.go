@@ -109,17 +109,23 @@ func fetch(t *testing.T, address, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// subscribe opens an ADS stream as a sidecar and asks for clusters.
-func subscribe(t *testing.T, address string) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+// dial connects to an ADS server until the test ends.
+func dial(t *testing.T, address string) discoveryv3.AggregatedDiscoveryServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
+}
+
+// subscribe opens an ADS stream as a sidecar and asks for clusters.
+func subscribe(t *testing.T, address string) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	stream, err := dial(t, address).StreamAggregatedResources(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
