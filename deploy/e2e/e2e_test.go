@@ -2,15 +2,15 @@ package e2e
 
 import "testing"
 
-func TestDelta(t *testing.T) { suite(t, delta) }
+func TestDelta(t *testing.T) { testMesh(t, delta) }
 
-func TestStateOfTheWorld(t *testing.T) { suite(t, sotw) }
+func TestStateOfTheWorld(t *testing.T) { testMesh(t, sotw) }
 
 // done collects the cells of both modes for the process outside.
 var done = results{}
 
-// suite runs everything against one mesh: pods are the expensive part.
-func suite(t *testing.T, mode string) {
+// testMesh runs everything against one mesh: pods are the expensive part.
+func testMesh(t *testing.T, mode string) {
 	m := newMesh(t, mode)
 	cells := map[string]cell{}
 	for _, p := range protocols {

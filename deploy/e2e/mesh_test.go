@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -66,11 +67,7 @@ func newMesh(t *testing.T, mode string) *mesh {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			logTails(t, work)
-		}
-	})
+	suite.LogTails(t, work)
 
 	began := time.Now()
 	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
@@ -162,36 +159,6 @@ func (m *mesh) healthy(t *testing.T) {
 	defer cancel()
 	if err := m.world.Ready(ctx); err != nil {
 		t.Error(err)
-	}
-}
-
-// eventually waits until ok says yes, and tells how long that took.
-func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
-	t.Helper()
-	began := time.Now()
-	for !ok() {
-		if time.Since(began) > limit {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
-}
-
-// logTails shows the last lines of every log.
-func logTails(t *testing.T, dir string) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-		t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
 // cell is what came of one protocol.
@@ -26,14 +28,14 @@ func (r results) save() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(os.Getenv(resultsVar), resultsFile), b, 0o644)
+	return os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), resultsFile), b, 0o644)
 }
 
 // report prints the matrix, if any of it ran, and says which cells are empty or failed.
-func (s setup) report(users []int) error {
+func report(users []suite.User) error {
 	all := map[int]results{}
-	for _, uid := range users {
-		b, err := os.ReadFile(filepath.Join(s.Dir, fmt.Sprint("tmp-", uid), resultsFile))
+	for _, u := range users {
+		b, err := os.ReadFile(filepath.Join(u.Dir, resultsFile))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -42,9 +44,9 @@ func (s setup) report(users []int) error {
 		}
 		var r results
 		if err := json.Unmarshal(b, &r); err != nil {
-			return fmt.Errorf("results of user %d: %w", uid, err)
+			return fmt.Errorf("results of user %d: %w", u.ID, err)
 		}
-		all[uid] = r
+		all[u.ID] = r
 	}
 	if len(all) == 0 {
 		return nil
@@ -52,22 +54,22 @@ func (s setup) report(users []int) error {
 	var errs []error
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-20s", "requests served")
-	for _, uid := range users {
+	for _, u := range users {
 		for _, mode := range modes {
-			fmt.Fprintf(&table, " %12s", fmt.Sprintf("%d/%s", uid, mode))
+			fmt.Fprintf(&table, " %12s", fmt.Sprintf("%d/%s", u.ID, mode))
 		}
 	}
 	for _, p := range protocols {
 		fmt.Fprintf(&table, "\n%-20s", p.name)
-		for _, uid := range users {
+		for _, u := range users {
 			for _, mode := range modes {
-				c := all[uid][mode][p.name]
+				c := all[u.ID][mode][p.name]
 				fmt.Fprintf(&table, " %12s", fmt.Sprintf("%d of %d", c.Served, c.Requests))
 				if c.Requests == 0 && filtered() {
 					continue
 				}
 				if c.Requests == 0 || c.Served != c.Requests {
-					errs = append(errs, fmt.Errorf("matrix: user %d, %s, %s: %d of %d requests served", uid, mode, p.name, c.Served, c.Requests))
+					errs = append(errs, fmt.Errorf("matrix: user %d, %s, %s: %d of %d requests served", u.ID, mode, p.name, c.Served, c.Requests))
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -57,14 +58,14 @@ func (tr traffic) heard(server string) int {
 func (tr traffic) answers(t *testing.T, server string, limit time.Duration) {
 	t.Helper()
 	before := tr.heard(server)
-	eventually(t, server+" answers", limit, func() bool { return tr.heard(server) > before+10 })
+	suite.Eventually(t, server+" answers", limit, func() bool { return tr.heard(server) > before+10 })
 }
 
 // silent waits until the server has not answered for a while.
 func (tr traffic) silent(t *testing.T, server string, limit time.Duration) {
 	t.Helper()
 	last, since := tr.heard(server), time.Now()
-	eventually(t, fmt.Sprintf("%s is sent nothing for %s", server, quiet), limit, func() bool {
+	suite.Eventually(t, fmt.Sprintf("%s is sent nothing for %s", server, quiet), limit, func() bool {
 		if now := tr.heard(server); now != last {
 			last, since = now, time.Now()
 		}
@@ -94,7 +95,7 @@ func testSplit(t *testing.T, m *mesh) {
 	for _, weight := range []int{10, 50, 75} {
 		before := m.routeLoads(t, "client")
 		m.write(t, "weights.yaml", weights(weight))
-		eventually(t, fmt.Sprintf("the client's Envoy has %d %% for v2", weight), soon, func() bool { return m.routeLoads(t, "client") > before })
+		suite.Eventually(t, fmt.Sprintf("the client's Envoy has %d %% for v2", weight), soon, func() bool { return m.routeLoads(t, "client") > before })
 		const n = 1500
 		p := float64(weight) / 100
 		// Choices are independent: five standard deviations of the binomial distribution are left once in two million runs.
@@ -244,7 +245,7 @@ func testRestart(t *testing.T, m *mesh) {
 	tr.answers(t, "echo-3", reconnect)
 	tr.silent(t, "echo-1", reconnect)
 	one := overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
-	eventually(t, "the route written meanwhile holds", reconnect, func() bool {
+	suite.Eventually(t, "the route written meanwhile holds", reconnect, func() bool {
 		name, err := one(ctx)
 		return err == nil && name == "echo-2"
 	})

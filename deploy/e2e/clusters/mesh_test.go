@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -56,11 +57,7 @@ func newMesh(ctx context.Context, t *testing.T) *mesh {
 	t.Helper()
 	began := time.Now()
 	m := &mesh{t: t, work: t.TempDir()}
-	t.Cleanup(func() {
-		if t.Failed() {
-			logTails(t, m.work)
-		}
-	})
+	suite.LogTails(t, m.work)
 	start := func(ctx context.Context, to **cluster.Cluster, yaml string) error {
 		c, err := cluster.Start(ctx, cluster.Options{})
 		if err != nil {
@@ -197,36 +194,6 @@ func page[T any](t *testing.T, m *mesh, path string) T {
 func (m *mesh) finding(t *testing.T, code string) bool {
 	t.Helper()
 	return strings.Contains(string(m.get(t, "/debug/findings")), code)
-}
-
-// eventually waits until ok says yes, and tells how long that took.
-func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
-	t.Helper()
-	began := time.Now()
-	for !ok() {
-		if time.Since(began) > limit {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
-}
-
-// logTails shows the last lines of every log.
-func logTails(t *testing.T, dir string) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-		t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
-	}
 }
 
 // The conditions of an endpoint, as a cluster's controllers write them.

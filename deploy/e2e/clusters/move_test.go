@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -161,7 +162,7 @@ func (m *mesh) connected(t *testing.T) {
 			want += w.Proxies()
 		}
 	}
-	eventually(t, fmt.Sprintf("%d Envoys are connected", want), soon, func() bool {
+	suite.Eventually(t, fmt.Sprintf("%d Envoys are connected", want), soon, func() bool {
 		connections := page[struct {
 			Clients []struct {
 				Watches map[string]any `json:"watches"`

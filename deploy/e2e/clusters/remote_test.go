@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
 // remoteSecret names remote clusters, as istioctl create-remote-secret does.
@@ -97,7 +98,7 @@ func direct(a cluster.Access) cluster.Access { return a }
 // is waits until the control plane says so of its remote clusters.
 func (s *second) is(t *testing.T, want string, limit time.Duration) {
 	t.Helper()
-	eventually(t, "remote clusters: "+cmp.Or(want, "none"), limit, func() bool {
+	suite.Eventually(t, "remote clusters: "+cmp.Or(want, "none"), limit, func() bool {
 		var said []string
 		for _, c := range page[[]struct{ ID, SyncStatus string }](t, s.mesh, "/debug/clusterz") {
 			if c.ID != "Kubernetes" { // its own
@@ -129,7 +130,7 @@ func (s *second) added(t *testing.T) {
 	// From the other side: the service has another address there.
 	other := s.remote.Pod("client-two")
 	one := send(other, otherAddr, strings.TrimSuffix(otherAddr, ":80"))
-	eventually(t, "the service answers in the second cluster", soon, func() bool {
+	suite.Eventually(t, "the service answers in the second cluster", soon, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := one(ctx)
@@ -145,7 +146,7 @@ func (s *second) added(t *testing.T) {
 func (s *second) newToken(t *testing.T) {
 	s.still(t, func() {
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "new-reader", direct)}))
-		eventually(t, "the old connections are given up", soon, func() bool { return s.between.Watches(faults.Match{}) == 0 })
+		suite.Eventually(t, "the old connections are given up", soon, func() bool { return s.between.Watches(faults.Match{}) == 0 })
 		s.is(t, "two synced", soon)
 	})
 	s.follows(t, soon)
@@ -172,13 +173,13 @@ func (s *second) broken(t *testing.T) {
 	} {
 		s.still(t, func() {
 			apply(t, s.one, remoteSecret(map[string][]byte{"two": c.kubeconfig}))
-			eventually(t, c.name+": it is a finding", soon, func() bool { return s.finding(t, c.finding) })
+			suite.Eventually(t, c.name+": it is a finding", soon, func() bool { return s.finding(t, c.finding) })
 			s.tr.answers(t, "echo-3", soon)
 		})
 		s.is(t, "two synced", soon)
 		s.follows(t, soon)
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": good}))
-		eventually(t, c.name+": the finding goes", soon, func() bool { return !s.finding(t, c.finding) })
+		suite.Eventually(t, c.name+": the finding goes", soon, func() bool { return !s.finding(t, c.finding) })
 	}
 }
 
@@ -261,7 +262,7 @@ func (s *second) removed(t *testing.T) {
 	s.is(t, "", soon)
 	s.tr.answers(t, "echo-1", soon)
 	s.tr.answers(t, "echo-2", soon)
-	eventually(t, "nobody asks its API server", soon, func() bool { return s.between.Watches(faults.Match{}) == 0 })
+	suite.Eventually(t, "nobody asks its API server", soon, func() bool { return s.between.Watches(faults.Match{}) == 0 })
 	s.remote.Stop()
 	s.remote = nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -73,7 +74,7 @@ func (tr traffic) answers(t *testing.T, server string, limit time.Duration) {
 	for i, r := range tr {
 		before[i] = r.Report().From[server]
 	}
-	eventually(t, server+" answers", limit, func() bool {
+	suite.Eventually(t, server+" answers", limit, func() bool {
 		for i, r := range tr {
 			if r.Report().From[server] < before[i]+5 {
 				return false
@@ -87,7 +88,7 @@ func (tr traffic) answers(t *testing.T, server string, limit time.Duration) {
 func (tr traffic) silent(t *testing.T, server string, limit time.Duration) {
 	t.Helper()
 	last, since := tr.sum(server), time.Now()
-	eventually(t, fmt.Sprintf("%s is sent nothing for %s", server, quiet), limit, func() bool {
+	suite.Eventually(t, fmt.Sprintf("%s is sent nothing for %s", server, quiet), limit, func() bool {
 		if now := tr.sum(server); now != last {
 			last, since = now, time.Now()
 		}
@@ -128,7 +129,7 @@ func (tr traffic) share(t *testing.T, server string, want float64) {
 	// Choices are independent: five standard deviations of the binomial distribution are left once in two million times.
 	bound := 5 * math.Sqrt(want*(1-want)/n)
 	answered, from := total()
-	eventually(t, fmt.Sprintf("%s answers %.0f %% +- %.0f %%", server, 100*want, 100*bound), soon, func() bool {
+	suite.Eventually(t, fmt.Sprintf("%s answers %.0f %% +- %.0f %%", server, 100*want, 100*bound), soon, func() bool {
 		a, f := total()
 		if a-answered < n {
 			return false

@@ -1,0 +1,140 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+)
+
+// userVar tells the test binary that it runs as the user whose tests these are, and is to enter namespaces.
+const userVar = "E2E_USER"
+
+// ordinary is the user that root's tests run as.
+const ordinary = 65534
+
+// Options of Main.
+type Options struct {
+	// Prepare puts what the tests need into a folder that all users can read, and gives the environment that tells the tests of it.
+	Prepare func(ctx context.Context, dir string) (environ []string, err error)
+	// AsRoot runs root's tests as root also.
+	AsRoot bool
+	// Report, if not nil, is told the users and the temporary folder of each when all have run.
+	Report func(users []User) error
+	// Network is given the network of the pods before the tests run: one for all tests of a process, which run one after the other on it.
+	Network func(*pods.Network)
+}
+
+// User is whose tests ran.
+type User struct {
+	ID  int
+	Dir string // $TMPDIR of the tests
+}
+
+// Main runs the tests inside the namespaces of pods as an ordinary user, which asks the most of what is tested: no root, no route to anywhere. It does not
+// return.
+func Main(m *testing.M, o Options) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	var err error
+	switch {
+	case pods.Inside():
+		network, err := pods.NewNetwork(netip.MustParsePrefix("10.10.0.0/16"))
+		if err != nil {
+			pods.Refuse(err)
+		}
+		o.Network(network)
+		os.Exit(m.Run())
+	case os.Getenv(userVar) != "":
+		err = pods.Enter(ctx, pods.EnterOptions{Args: os.Args[1:]})
+	default:
+		err = o.outside(ctx)
+	}
+	if err == nil {
+		os.Exit(0)
+	}
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || os.Getenv(userVar) == "" {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+	}
+	os.Exit(1)
+}
+
+// outside runs the tests once for each user.
+func (o Options) outside(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "istiod-lite-e2e-")
+	if err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	environ, err := o.Prepare(ctx, dir)
+	if err != nil {
+		return err
+	}
+	test := filepath.Join(dir, "e2e.test")
+	if err := errors.Join(os.Chmod(dir, 0o755), binaries.Copy(test, "/proc/self/exe")); err != nil {
+		return err
+	}
+	ids := []int{os.Getuid()}
+	if os.Getuid() == 0 {
+		ids = []int{ordinary}
+		if o.AsRoot {
+			ids = []int{0, ordinary}
+		}
+	}
+	var users []User
+	var errs []error
+	for _, id := range ids {
+		u := User{id, filepath.Join(dir, fmt.Sprint("tmp-", id))}
+		users = append(users, u)
+		if err := u.run(ctx, test, environ); err != nil {
+			errs = append(errs, fmt.Errorf("as user %d: %w", id, err))
+		}
+	}
+	if o.Report != nil {
+		errs = append(errs, o.Report(users))
+	}
+	return errors.Join(errs...)
+}
+
+// run runs the tests as the user.
+func (u User) run(ctx context.Context, test string, environ []string) error {
+	if err := os.Mkdir(u.Dir, 0o700); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	if err := os.Chown(u.Dir, u.ID, -1); err != nil {
+		return fmt.Errorf("hand over a folder: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, test, testArgs()...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(test), os.Stdout, os.Stderr
+	cmd.Env = slices.Concat(os.Environ(), environ, []string{"TMPDIR=" + u.Dir, "HOME=" + u.Dir, fmt.Sprint(userVar, "=", u.ID)})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if u.ID != os.Getuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.ID), Gid: uint32(u.ID)}
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	fmt.Printf("=== user %d\n", u.ID)
+	return cmd.Run()
+}
+
+// testArgs are the arguments of this test binary without those by which go test has it write files where other users cannot.
+func testArgs() []string {
+	return slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
+		for _, mine := range []string{"-test.testlogfile=", "-test.coverprofile=", "-test.gocoverdir="} {
+			if strings.HasPrefix(arg, mine) {
+				return true
+			}
+		}
+		return false
+	})
+}

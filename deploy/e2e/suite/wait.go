@@ -1,0 +1,45 @@
+package suite
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Eventually waits until ok says yes, and logs how long that took. After the limit the test has failed.
+func Eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > limit {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
+}
+
+// LogTails shows, when the test has failed, the last lines of every log in the folder.
+func LogTails(t *testing.T, dir string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+			t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+		}
+	})
+}
