@@ -6,6 +6,8 @@ SHELL := /bin/bash
 TOOLS    := $(CURDIR)/.tools
 VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
+# gRPC's traces would link HTML templates, and those every exported method there is: a third of the binary, and of it 8 MiB in memory.
+TAGS     := grpcnotrace
 LINT     := 2.15.0
 # Packages compiled at once: each of the largest needs about a gigabyte.
 JOBS     ?= 2
@@ -35,7 +37,7 @@ help: ## Show this list.
 all: build test ## Build and test.
 
 build: ## Build bin/pilot-discovery, one static binary. The first build takes a minute or two.
-	go build -p $(JOBS) -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
+	go build -p $(JOBS) -tags '$(TAGS)' -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
 
 run: build $(ENVOY) ## Run the control plane with a small mesh of real Envoys, and stay up. No root, no fixed port.
 	go build -p $(JOBS) -o bin/demo ./deploy/demo
@@ -55,9 +57,9 @@ unit: $(ENVOY) $(HELM3) $(HELM4)
 e2e: build $(ENVOY) $(CLUSTER) $(CHARTS) ## Test end to end only.
 	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
 
-bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5.
+bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5 LENGTH=1m; GROWTH=1 draws how cost grows.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \
-		$(if $(PROXIES),-proxies $(PROXIES)) $(if $(ROUNDS),-rounds $(ROUNDS))
+		$(if $(PROXIES),-proxies $(PROXIES)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(LENGTH),-length $(LENGTH)) $(if $(GROWTH),-growth) $(BENCHFLAGS)
 
 micro: ## Run the micro-benchmarks.
 	go test -p 1 -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /deploy/)

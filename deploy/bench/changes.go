@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
 // changes are what a workload does to the world of a connected fleet, again and again.
@@ -13,9 +14,13 @@ type changes struct {
 	// apply makes change n, and undo, if there is one, takes it back after half the time until the next.
 	apply func(n int) error
 	undo  func() error
-	// kind is the type of the resources in which proxies find the number of a change, and find gives the highest in one, or -1.
-	kind load.Type
-	find func(body []byte) int
+	// kinds are the types of the resources in which proxies find the number of a change, and find gives the highest in one, or -1.
+	kinds []load.Type
+	find  func(body []byte) int
+	// to are the proxies that are waited for; all without it.
+	to func(proxy int) bool
+	// meanwhile, if there is something, goes on until the changes are made.
+	meanwhile func(until context.Context) error
 }
 
 // changed makes changes for as long as it is asked to and gives what came of them.
@@ -24,9 +29,18 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	track, counted := s.fleet.Track(c.kind, c.find), s.fleet.Counters()
+	ended := make(chan error, 1)
+	until, stop := context.WithCancel(ctx)
+	defer stop()
+	track, counted := s.fleet.Track(load.Tracked{Kinds: c.kinds, Number: c.find, Of: c.to}), s.fleet.Counters()
+	if c.meanwhile != nil {
+		go func() { ended <- c.meanwhile(until) }()
+	} else {
+		ended <- nil
+	}
 	writing, err := s.make(ctx, c, track)
-	if err != nil {
+	stop()
+	if err = errors.Join(err, <-ended); err != nil {
 		return nil, err
 	}
 	after, err := s.settle(ctx)
@@ -36,8 +50,8 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	latencies, received, made := track.Latencies(), s.fleet.Counters().Since(counted), float64(track.Made())
 	return figures{
 		"p50": ms(percentile(latencies, 0.5)), "p99": ms(percentile(latencies, 0.99)), "CPU a change": ms(after.cpu-before.cpu) / made,
-		"received by a proxy a change": kB(received.Bytes()) / made / float64(s.proxies), "the API server's write": ms(writing) / made,
-		"endpoints' resources": float64(received.Types[load.Endpoints].Resources) / made / float64(s.proxies), "streams that ended": float64(received.Refused),
+		"received by a proxy a change": kB(received.Bytes()) / made / float64(s.fleet.Size()), "the API server's write": ms(writing) / made,
+		"endpoints' resources": float64(received.Types[load.Endpoints].Resources) / made / float64(s.fleet.Size()), "streams that ended": float64(received.Refused),
 	}, nil
 }
 
@@ -58,6 +72,9 @@ func (s *session) make(ctx context.Context, c changes, track *load.Track) (writi
 			patient, cancel := context.WithTimeout(ctx, patience)
 			err := track.Wait(patient)
 			cancel()
+			if err != nil && c.undo != nil {
+				err = errors.Join(err, c.undo()) // the next workload wants the world as it was
+			}
 			if err != nil {
 				return 0, err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,17 +29,41 @@ func istioRequires() []string {
 
 // contender is a control plane that is measured.
 type contender struct {
-	name   string // lite, or that of the istiod
+	name   string // of the list below
 	title  string
 	binary string
+	args   []string // before those that all get
 	env    []string
+	// foreign limits are not of this tree, and speak delta alone.
+	foreign bool
+	// feeder is what a limit copies.
+	feeder *contender
 }
 
 const (
 	lite         = "lite"
 	istioDefault = "default"
 	istioTuned   = "tuned"
+	limitWhole   = "limit"
+	limitSplit   = "limit-vhds"
 )
+
+func (c contender) isLimit() bool { return c.name == limitWhole || c.name == limitSplit }
+
+func (c contender) isIstiod() bool { return c.name == istioDefault || c.name == istioTuned }
+
+// does tells whether a contender takes part in a workload.
+func (c contender) does(l workload, m mode) bool {
+	n := l.needs()
+	switch {
+	case m != delta && n.delta:
+		return false
+	case c.isLimit():
+		return n.limit && (m == delta || c.name == limitWhole && !c.foreign)
+	default:
+		return true
+	}
+}
 
 // contenders finds or builds all that are wanted.
 func contenders(ctx context.Context, root, dir string, o options) ([]contender, error) {
@@ -48,6 +73,8 @@ func contenders(ctx context.Context, root, dir string, o options) ([]contender, 
 		{name: istioDefault, title: "istiod", env: common},
 		{name: istioTuned, title: "istiod, tuned", env: append(slices.Clone(common), "PILOT_DEBOUNCE_AFTER=10ms", "PILOT_MAX_REQUESTS_PER_SECOND=100000", "PILOT_PUSH_THROTTLE=200")},
 		{name: lite, title: "istiod-lite", env: append(slices.Clone(common), o.env...)},
+		{name: limitWhole, title: "limit", env: common},
+		{name: limitSplit, title: "limit, VHDS", env: common, args: []string{"-vhds"}},
 	}
 	wanted := all[:0]
 	for _, c := range all {
@@ -60,16 +87,51 @@ func contenders(ctx context.Context, root, dir string, o options) ([]contender, 
 	}
 	for i := range wanted {
 		var err error
-		if wanted[i].name == lite {
-			wanted[i].binary, err = findLite(ctx, dir)
-		} else {
-			wanted[i].binary, err = findIstiod(ctx, root)
+		switch c := &wanted[i]; {
+		case c.name == lite:
+			c.binary, err = findLite(ctx, dir)
+		case c.isIstiod():
+			c.binary, err = findIstiod(ctx, root)
+		default:
+			err = c.findLimit(ctx, dir)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return wanted, nil
+	return wanted, feed(wanted)
+}
+
+// feed gives each limit something to copy: the tuned istiod where it is measured too, else what is.
+func feed(all []contender) error {
+	var best *contender
+	for _, name := range []string{istioDefault, lite, istioTuned} {
+		if i := slices.IndexFunc(all, func(c contender) bool { return c.name == name }); i >= 0 {
+			best = &all[i]
+		}
+	}
+	for i := range all {
+		if !all[i].isLimit() {
+			continue
+		}
+		if best == nil {
+			return errors.New("a limit copies another contender: name one more")
+		}
+		feeder := *best
+		all[i].feeder = &feeder
+	}
+	return nil
+}
+
+// findLimit takes the program that MESH names, whose command limit does the same, else builds that of this tree.
+func (c *contender) findLimit(ctx context.Context, dir string) (err error) {
+	if path := os.Getenv("MESH"); path != "" {
+		c.foreign, c.args = true, append([]string{"limit"}, c.args...)
+		c.binary, err = filepath.Abs(path)
+		return err
+	}
+	c.binary = filepath.Join(dir, "limit")
+	return binaries.Build(ctx, c.binary, "./deploy/bench/limit")
 }
 
 func findLite(ctx context.Context, dir string) (string, error) {

@@ -1,10 +1,37 @@
 // Command bench runs istiod-lite beside the real istiod: each in turn on one core, with the same API server, the same mesh and the same simulated Envoys on the
-// others. It writes medians, spreads and ratios into RESULTS.md, a section for each workload, and leaves the sections of other workloads as they were.
+// others. It writes medians, spreads and ratios into RESULTS.md, a section for each workload and setting, and leaves the sections of others as they were; the
+// table of goals at its top follows from all.
 //
-//	go run ./deploy/bench -w W1,W3 -services 1000 -proxies 300
+//	go run ./deploy/bench                                    # everything: 1000 services, 300 proxies, 3 rounds; some 25 minutes a round on two cores
+//	go run ./deploy/bench -w W3,W4 -services 1000 -proxies 300 -rounds 5 -length 1m
+//	go run ./deploy/bench -growth                            # W1 to W5 at 250, 1000 and 4000 services, 100, 300 and 1000 proxies, with plots
+//	go run ./deploy/bench -w W8 -idle 0,1000,5000
+//	go run ./deploy/bench -only lite,limit-vhds -profiles /tmp/profiles
 //
-// The real istiod comes from the environment variable ISTIOD, else it is built once into .tools from its Go module. istiod-lite is built from this tree unless
-// PILOT_DISCOVERY names a binary. etcd and kube-apiserver are found as package cluster finds them.
+// # Workloads
 //
-// One goroutine runs all; others wait for processes. It leaves nothing behind but the results and, where something failed, the folder with the logs.
+//	W1    a cold start
+//	W2a   all proxies connect at once, knowing nothing; it connects the fleet for those below it
+//	W2b   they connect again, naming what they hold (delta)
+//	W3    an endpoint changes every 100 ms
+//	W4    a Service comes and goes, each two seconds
+//	W5    a VirtualService changes every second
+//	W5b   the same for a gateway with 5000 routes
+//	W6    Sidecars scope namespaces: what the others get, and what anybody gets of writes that matter to nobody
+//	W7    one namespace changes all the time, another now and then
+//	W8    memory with more and more idle proxies
+//	W10   W3, and a tenth of the proxies reads nothing
+//
+// W2a and W3 to W5 run in both protocols, all others in delta. W3, W4, W5, W5b, W7 and W10 take -length each, W6 the same, and W2a, W2b and W8 as long as it
+// takes the server.
+//
+// # Contenders
+//
+// The real istiod comes from the environment variable ISTIOD, else it is built once into .tools from its Go module; it runs as it is by default and tuned for
+// this. istiod-lite is built from this tree unless PILOT_DISCOVERY names a binary. The limit (see package limit) is built from this tree, unless MESH names a
+// program whose command "limit" takes the same flags (it is asked for delta alone); it copies the tuned istiod where that is measured too, else what is. etcd and
+// kube-apiserver are found as package cluster finds them. A round that fails is named in the results, and costs no other contender anything.
+//
+// One goroutine runs all; others wait for processes, make noise (W7) or fetch profiles. It leaves nothing behind but the results and, where something failed, the
+// folder with the logs.
 package main

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -16,29 +17,64 @@ const preamble = `# Results
 istiod-lite beside the real istiod: each in turn on one core, on the same API server, with the same mesh and the same simulated Envoys on the other cores.
 Figures are medians, with the lowest and the highest of all rounds in parentheses. CPU is user and system time of the server's process. Ratios are istiod's
 figure ÷ ours; a goal is met when it holds against istiod as it is by default and as it is tuned for this, with PILOT_DEBOUNCE_AFTER=10ms,
-PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200. istiod runs without injection, which istiod-lite has not got yet. Written by
-` + "`make bench`" + `; doc.go says how.
+PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200. istiod runs without injection, which istiod-lite has not got yet. The limit is a program
+that fans out what it was sent once and translates nothing: what gRPC and the kernel cost, with whole routes and with virtual hosts by themselves (VHDS); our
+figure ÷ the lesser of the two is the last ratio. Written by ` + "`make bench`" + `; doc.go says how. Each section says when it was measured: running a workload
+again replaces its sections alone.
 `
 
 // section is what stands under a heading of the second level.
 type section struct{ heading, body string }
 
+// Sections that follow from the others.
+const (
+	summaryHeading = "Goals"
+	growthHeading  = "How cost grows"
+	plotFolder     = "plots"
+)
+
 // write puts the sections that were measured in place of those that the file has of the same heading, and leaves the others.
 func (r *results) write(path string) error {
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read old results: %w", err)
+	sections, err := readSections(path)
+	if err != nil {
+		return err
 	}
-	sections := sectionsOf(string(old))
 	for _, t := range r.tables {
 		heading := t.heading()
 		sections = slices.DeleteFunc(sections, func(s section) bool { return s.heading == heading })
-		sections = append(sections, section{heading: heading, body: t.markdown(r.contenders, r.footer)})
+		sections = append(sections, section{heading: heading, body: t.markdown(r)})
 	}
+	return writeSections(path, sections)
+}
+
+// readSections gives what was measured; of a file that is not there nothing.
+func readSections(path string) ([]section, error) {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read old results: %w", err)
+	}
+	return slices.DeleteFunc(sectionsOf(string(old)), func(s section) bool { return s.heading == summaryHeading || s.heading == growthHeading }), nil
+}
+
+func writeSections(path string, sections []section) error {
 	slices.SortFunc(sections, func(a, b section) int { return compare(a.heading, b.heading) })
+	plots, err := filepath.Glob(filepath.Join(filepath.Dir(path), plotFolder, "*.svg"))
+	if err != nil {
+		return fmt.Errorf("look for plots: %w", err)
+	}
+	derived := []section{{summaryHeading, summary(sections)}}
+	if len(plots) > 0 {
+		var b strings.Builder
+		b.WriteString("Medians of the sections below, in delta, against services at 300 proxies and against proxies at 1000 services.\n\n")
+		for _, p := range plots {
+			name := filepath.Base(p)
+			fmt.Fprintf(&b, "![%s](%s/%s)\n", strings.TrimSuffix(name, ".svg"), plotFolder, name)
+		}
+		derived = append(derived, section{growthHeading, b.String()})
+	}
 	var b strings.Builder
 	b.WriteString(preamble)
-	for _, s := range sections {
+	for _, s := range append(derived, sections...) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.heading, strings.TrimSpace(s.body))
 	}
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ type options struct {
 	proxies   []int
 	modes     []mode
 	rounds    int
+	growth    bool  // measure how cost grows, and draw it
+	idle      []int // proxies of W8, ascending
+	routes    int   // of W5b
 	// length is how long changes go on in each of the workloads that make them.
 	length time.Duration
 	// rest is how long a server has to be without work to count as being at rest.
@@ -50,14 +54,18 @@ func run() error {
 		return err
 	}
 	o := options{out: filepath.Join(root, "deploy", "bench", "RESULTS.md")}
-	w := flag.String("w", "W1,W2a,W3,W4,W5", "workloads, with commas between")
+	w := flag.String("w", "", "workloads, with commas between; all without it")
 	services := flag.String("services", "1000", "numbers of services, with commas between")
 	proxies := flag.String("proxies", "300", "numbers of proxies, with commas between")
 	modes := flag.String("modes", "delta,sotw", "protocols, with commas between")
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each is measured")
-	flag.DurationVar(&o.length, "length", time.Minute, "how long changes go on in each workload that makes them")
+	idle := flag.String("idle", "0,250,500,1000", "numbers of idle proxies for W8, with commas between")
+	flag.IntVar(&o.routes, "routes", 5000, "routes of the gateway of W5b")
+	flag.BoolVar(&o.growth, "growth", false, "measure W1 to W5 in delta at 250, 1000 and 4000 services with 300 proxies, and at 100, 300 and 1000 proxies with 1000 services, unless told otherwise")
+	plots := flag.String("plots", "", "draw plots of what RESULTS.md holds into this folder, and measure nothing")
+	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured")
+	flag.DurationVar(&o.length, "length", 20*time.Second, "how long changes go on in each workload that makes them")
 	flag.DurationVar(&o.rest, "rest", 2*time.Second, "how long a server has to be without work to count as being at rest")
-	flag.StringVar(&o.only, "only", "", "contenders, with commas between: default, tuned, lite; all without it")
+	flag.StringVar(&o.only, "only", "", "contenders, with commas between: default, tuned, lite, limit, limit-vhds; all without it")
 	flag.StringVar(&o.out, "out", o.out, "file for the results")
 	flag.StringVar(&o.profiles, "profiles", "", "folder for CPU and heap profiles of the servers, which themselves take time and memory; none without it")
 	env := flag.String("env", "", "environment variables of istiod-lite, as NAME=VALUE with commas between, GOGC=50 for instance")
@@ -66,7 +74,35 @@ func run() error {
 	if *env != "" {
 		o.env = strings.Split(*env, ",")
 	}
-	o.services, o.proxies = numbers(*services), numbers(*proxies)
+	if *plots != "" {
+		return drawFile(o.out, *plots)
+	}
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if o.growth {
+		for name, grown := range map[string]struct {
+			to    *string
+			value string
+		}{"w": {w, "W1,W2a,W3,W4,W5"}, "services": {services, "250,1000,4000"}, "proxies": {proxies, "100,300,1000"}, "modes": {modes, "delta"}} {
+			if !given[name] {
+				*grown.to = grown.value
+			}
+		}
+	}
+	if *w == "" {
+		var all []string
+		for _, l := range workloads() {
+			all = append(all, l.name())
+		}
+		*w = strings.Join(all, ",")
+	}
+	o.services, o.proxies, o.idle = numbers(*services), numbers(*proxies), numbers(strings.TrimPrefix(*idle, "0,"))
+	if strings.HasPrefix(*idle, "0,") {
+		o.idle = append([]int{0}, o.idle...)
+	}
+	if len(o.idle) < 2 || o.routes < 1 {
+		return errors.New("idle are at least two numbers of proxies, and there is at least one route")
+	}
 	if o.services == nil || o.proxies == nil || o.rounds < 1 {
 		return errors.New("services, proxies and rounds are numbers above zero")
 	}
@@ -80,6 +116,7 @@ func run() error {
 	if *verbose {
 		level = slog.LevelDebug
 	}
+	debug.SetGCPercent(400) // the clients' own garbage is nobody's latency
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return measure(ctx, root, o, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
@@ -97,4 +134,20 @@ func numbers(list string) []int {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// list is numbers in words.
+func list(all []int) string {
+	text := ""
+	for i, n := range all {
+		switch {
+		case i == 0:
+		case i == len(all)-1:
+			text += " and "
+		default:
+			text += ", "
+		}
+		text += strconv.Itoa(n)
+	}
+	return text
 }

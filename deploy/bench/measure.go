@@ -7,9 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
@@ -31,10 +32,12 @@ type bench struct {
 	clients    *world.Clients
 	contenders []contender
 	results    *results
+	launches   int
+	failed     int // rounds
 	log        *slog.Logger
 }
 
-// measure runs everything that the options ask for. Results are written after each setting of the world, so that a failure loses little.
+// measure runs everything that the options ask for.
 func measure(ctx context.Context, root string, o options, log *slog.Logger) (err error) {
 	b := &bench{options: o, log: log}
 	if b.dir, err = os.MkdirTemp("", "istiod-lite-bench-"); err != nil {
@@ -53,7 +56,7 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 	if b.cpu, err = shareCores(); err != nil {
 		return err
 	}
-	if b.results, err = newResults(ctx, b.contenders); err != nil {
+	if b.results, err = newResults(ctx, b.contenders, o); err != nil {
 		return err
 	}
 	if err := b.startCluster(ctx); err != nil {
@@ -70,9 +73,14 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 		if err := b.inWorld(ctx, world.Of(n)); err != nil {
 			return err
 		}
-		if err := b.results.write(o.out); err != nil {
+	}
+	if o.growth {
+		if err := drawFile(o.out, filepath.Join(filepath.Dir(o.out), plotFolder)); err != nil {
 			return err
 		}
+	}
+	if b.failed > 0 {
+		return fmt.Errorf("%d rounds failed: the results name them", b.failed)
 	}
 	return nil
 }
@@ -87,10 +95,13 @@ func (b *bench) startCluster(ctx context.Context) (err error) {
 	return err
 }
 
-// inWorld grows the world and measures in it, the contenders in turn, round after round.
+// seeders is how many objects are written at once.
+const seeders = 16
+
+// inWorld grows the world and measures in it, scene by scene, the contenders in turn, round after round. Results are written after each scene.
 func (b *bench) inWorld(ctx context.Context, w world.World) error {
 	begin := time.Now()
-	if err := b.clients.Seed(ctx, w, 16, func(done int) { b.log.Info("the world grows", "services", done, "of", w.Services) }); err != nil {
+	if err := b.clients.Seed(ctx, w, seeders, func(done int) { b.log.Info("the world grows", "services", done, "of", w.Services) }); err != nil {
 		return err
 	}
 	b.log.Info("the world is there", "services", w.Services, "pods", w.Services*w.Pods, "took", time.Since(begin).Round(time.Second).String())
@@ -98,23 +109,48 @@ func (b *bench) inWorld(ctx context.Context, w world.World) error {
 		return err
 	}
 	for _, c := range b.contenders {
-		if err := b.warm(ctx, c); err != nil {
+		if err := b.warm(ctx, c); err != nil && ctx.Err() == nil { // its rounds will say why, as far as it matters
+			b.log.Warn("a contender does not start", "server", c.title, "err", err)
+		}
+	}
+	for _, at := range scenes() {
+		here := slices.DeleteFunc(slices.Clone(b.workloads), func(l workload) bool { return l.needs().scene != at })
+		if len(here) == 0 {
+			continue
+		}
+		if err := b.set(ctx, at, w); err != nil {
+			return err
+		}
+		err := b.inRounds(ctx, w, here)
+		if err = errors.Join(err, b.results.write(b.out)); err != nil { // written in any case: what was measured holds
+			return err
+		}
+		if err := b.clear(ctx, at, w); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func (b *bench) inRounds(ctx context.Context, w world.World, all []workload) error {
 	for round := range b.rounds {
 		for _, c := range b.contenders {
-			if err := b.round(ctx, w, round, c); err != nil {
-				return fmt.Errorf("%s, round %d: %w", c.title, round+1, err)
+			if err := b.round(ctx, w, round, c, all); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
+func (b *bench) launch() launch {
+	b.launches++
+	return launch{cpu: b.cpu, kubeconfig: b.cluster.Kubeconfig(), dir: b.dir, number: b.launches, rest: b.rest}
+}
+
 // warm runs a contender once: its file is then in memory, and what it writes into a new cluster, an authority for instance, is there.
 func (b *bench) warm(ctx context.Context, c contender) error {
-	s, err := start(ctx, c, b.cpu, b.cluster.Kubeconfig(), b.dir, b.rest)
+	s, err := start(ctx, c, b.launch())
 	if err != nil {
 		return err
 	}
@@ -126,45 +162,55 @@ func (b *bench) warm(ctx context.Context, c contender) error {
 	return err
 }
 
-// round runs all workloads on one contender: those that need a fleet on one server for each number of proxies and each mode, the others on one of their own.
-func (b *bench) round(ctx context.Context, w world.World, round int, c contender) error {
-	var onFleet []workload
-	for _, l := range b.workloads {
-		if l.onFleet() {
-			onFleet = append(onFleet, l)
-			continue
+// round runs workloads on one contender: those that need a fleet on one server for each number of proxies and each mode, the others on one of their own. Only the
+// end of ctx is an error: what fails otherwise is noted in the results.
+func (b *bench) round(ctx context.Context, w world.World, round int, c contender, all []workload) error {
+	for _, l := range all {
+		if !l.needs().fleet && c.does(l, delta) {
+			b.session(ctx, session{world: w, mode: delta}, round, c, []workload{l})
 		}
-		if err := b.session(ctx, session{world: w, mode: delta}, round, c, []workload{l}); err != nil {
-			return err
-		}
-	}
-	if len(onFleet) == 0 {
-		return nil
-	}
-	if onFleet[0].name() != (connects{}).name() {
-		onFleet = append([]workload{connects{}}, onFleet...) // which connects the fleet for the others
 	}
 	for _, m := range b.modes {
+		onFleet := slices.DeleteFunc(slices.Clone(all), func(l workload) bool { return !l.needs().fleet || !c.does(l, m) })
 		for _, n := range b.proxies {
-			if err := b.session(ctx, session{world: w, mode: m, proxies: n}, round, c, onFleet); err != nil {
-				return err
+			if len(onFleet) > 0 && b.wanted(w.Services, n) {
+				b.session(ctx, session{world: w, mode: m, proxies: n}, round, c, onFleet)
 			}
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
-// session runs workloads on a server of their own.
-func (b *bench) session(ctx context.Context, s session, round int, c contender, all []workload) (err error) {
-	if s.server, err = start(ctx, c, b.cpu, b.cluster.Kubeconfig(), b.dir, b.rest); err != nil {
-		return err
+// usual is what the one stays at while the other grows.
+const usualServices, usualProxies = 1000, 300
+
+// wanted leaves out of growth what is off both of its lines.
+func (b *bench) wanted(services, proxies int) bool {
+	return !b.growth || services == usualServices || proxies == usualProxies || !slices.Contains(b.services, usualServices) || !slices.Contains(b.options.proxies, usualProxies)
+}
+
+// session runs workloads on a server of their own, until one fails.
+func (b *bench) session(ctx context.Context, s session, round int, c contender, all []workload) {
+	fail := func(l workload, err error) {
+		if ctx.Err() == nil {
+			b.failed++
+			b.results.fail(s.point(l), l, c.title, round, err)
+			b.log.Error("a round failed", "workload", l.name(), "server", c.title, "round", round+1, "mode", string(s.mode), "proxies", s.proxies, "err", err)
+		}
+	}
+	s.options, s.clients = b.options, b.clients
+	var err error
+	if s.server, err = start(ctx, c, b.launch()); err != nil {
+		fail(all[0], err)
+		return
 	}
 	defer s.stop()
-	s.length, s.clients = b.length, b.clients
-	s.connect = func(proxies int, retry time.Duration) (*load.Fleet, error) { // of the session, not of one workload's time
-		return load.Start(ctx, load.Options{
-			Address: s.grpc, Proxies: proxies, Identity: identity(s.world), StateOfTheWorld: s.mode == stateOfTheWorld, Retry: retry, Logger: b.log.With("server", c.name),
-		})
+	s.connect = func(o load.Options) (*load.Fleet, error) { // of the session, not of one workload's time
+		o.Address, o.StateOfTheWorld, o.Logger = s.grpc, s.mode == stateOfTheWorld, b.log.With("server", c.name)
+		if o.Identity == nil {
+			o.Identity = identity(s.world, 0)
+		}
+		return load.Start(ctx, o)
 	}
 	defer func() {
 		if s.fleet != nil {
@@ -172,30 +218,43 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 		}
 	}()
 	for _, l := range all {
+		begin := time.Now()
 		f, err := b.run(ctx, &s, l, round)
 		if err != nil {
-			return fmt.Errorf("%s: %w; %s", l.name(), err, s.tail())
+			fail(l, fmt.Errorf("%w; %s", err, s.tail()))
+			return
 		}
-		at := point{workload: l.name(), services: s.world.Services, proxies: s.proxies}
-		if l.onFleet() {
-			at.mode = s.mode
-		}
-		b.results.add(at, l, c.name, f)
-		b.log.Info("measured", "workload", l.name(), "server", c.title, "round", round+1, "mode", string(at.mode), "proxies", s.proxies, "figures", f.String())
+		b.results.add(s.point(l), l, c.name, f)
+		b.log.Info("measured", "workload", l.name(), "server", c.title, "round", round+1, "mode", string(s.mode), "proxies", s.proxies,
+			"took", time.Since(begin).Round(100*time.Millisecond).String(), "figures", f.String())
 	}
-	return nil
+}
+
+// point is where a workload of this session is measured.
+func (s *session) point(l workload) point {
+	at := point{workload: l.name(), services: s.world.Services}
+	if l.needs().fleet {
+		at.proxies, at.mode = s.proxies, s.mode
+	}
+	return at
 }
 
 // run runs one workload, with profiles if they are wanted.
 func (b *bench) run(ctx context.Context, s *session, l workload, round int) (figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience+s.length)
+	ctx, cancel := context.WithTimeout(ctx, 3*patience+s.length)
 	defer cancel()
-	if b.profiles == "" {
+	if l.needs().fleet && l.name() != (connects{}).name() {
+		if err := s.fill(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if b.profiles == "" || s.monitoring == "" {
 		return l.run(ctx, s)
 	}
 	file := filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d-services-%d-proxies-%s-%d", l.name(), s.name, s.world.Services, s.proxies, s.mode, round+1))
+	_, starts := l.(coldStart)
 	profiled := make(chan error, 1)
-	go func() { profiled <- s.profileCPU(ctx, file+".cpu.pb.gz", l.onFleet(), s.length) }()
+	go func() { profiled <- s.profileCPU(ctx, file+".cpu.pb.gz", !starts, s.length) }()
 	f, err := l.run(ctx, s)
 	return f, errors.Join(err, <-profiled, s.fetch(ctx, "/debug/pprof/heap?gc=1", file+".heap.pb.gz"))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,28 +16,18 @@ import (
 
 // usage is what a process has used up to now.
 type usage struct {
-	cpu time.Duration // user and system
+	cpu time.Duration // user and system, all threads
 	// Resident memory now and the most there was, and what of it is of files, above all the program's own, in bytes.
 	rss, peak, files int64
 }
 
-// tick is the kernel's unit of time in /proc, which is the same on every architecture that Go knows.
-const tick = 10 * time.Millisecond
-
 func usageOf(pid int) (u usage, err error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	// The kernel's clock of the time that a process ran, CPUCLOCK_SCHED, whose number is made of the process's: to the nanosecond, where /proc counts ticks of 10 ms.
+	var ran unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|2), &ran); err != nil {
 		return u, fmt.Errorf("read the CPU time of a process: %w", err)
 	}
-	// proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15, the state after the name is field 3.
-	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	for _, text := range f[11:13] {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("read the CPU time of a process: %w", err)
-		}
-		u.cpu += time.Duration(n) * tick
-	}
+	u.cpu = time.Duration(ran.Nano())
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return u, fmt.Errorf("read the memory of a process: %w", err)
@@ -129,11 +118,16 @@ func (c cores) move(pid int) error {
 
 // onServerCore calls start on a thread of the server's core, which the processes that it starts inherit, and then wait. The thread lives as long, for the kernel
 // takes its end for that of the parent.
-func (c cores) onServerCore(start func() error, wait func()) error {
+func (c cores) onServerCore(start func() error, wait func()) error { return on(&c.server, start, wait) }
+
+// onOtherCores does the same on all others.
+func (c cores) onOtherCores(start func() error, wait func()) error { return on(&c.rest, start, wait) }
+
+func on(set *unix.CPUSet, start func() error, wait func()) error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread goes with the goroutine
-		err := unix.SchedSetaffinity(0, &c.server)
+		err := unix.SchedSetaffinity(0, set)
 		if err == nil {
 			err = start()
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,7 +17,7 @@ func (s *server) profileCPU(ctx context.Context, file string, running bool, leng
 		}
 	} else {
 		length = 3 * time.Second
-		if err := s.poll(ctx, "serve profiles", func() error { return s.fetch(ctx, "/debug/pprof/cmdline", os.DevNull) }); err != nil {
+		if err := s.poll(ctx, "serve profiles", func() error { return s.get(ctx, "/debug/pprof/cmdline", io.Discard) }); err != nil {
 			return err
 		}
 	}
@@ -27,18 +26,6 @@ func (s *server) profileCPU(ctx context.Context, file string, running bool, leng
 
 // fetch writes what the monitoring port says into a file.
 func (s *server) fetch(ctx context.Context, path, file string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.monitoring+path, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("fetch %s: %w", path, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("fetch %s: %s", path, resp.Status)
-	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
@@ -46,7 +33,7 @@ func (s *server) fetch(ctx context.Context, path, file string) error {
 	if err != nil {
 		return fmt.Errorf("keep a profile: %w", err)
 	}
-	_, err = io.Copy(to, resp.Body)
+	err = s.get(ctx, path, to)
 	if closeErr := to.Close(); err == nil {
 		err = closeErr
 	}

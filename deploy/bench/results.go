@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 // results are all figures of one call.
 type results struct {
 	contenders []contender
+	options    options
 	// footer says what was measured with what, and how to do it again.
 	footer string
 	tables []*table // in the order in which they were begun
@@ -29,9 +31,10 @@ type table struct {
 	point
 	workload workload
 	figures  map[string]map[string][]float64 // by contender, by row: a figure a round
+	failures []string
 }
 
-func newResults(ctx context.Context, all []contender) (*results, error) {
+func newResults(ctx context.Context, all []contender, o options) (*results, error) {
 	found, err := cluster.Find()
 	if err != nil {
 		return nil, err
@@ -43,7 +46,7 @@ func newResults(ctx context.Context, all []contender) (*results, error) {
 		}
 	}
 	versions = append(versions, firstLine(ctx, found.APIServer, "--version"), firstLine(ctx, found.Etcd, "--version"), runtime.Version())
-	return &results{contenders: all, footer: fmt.Sprintf("Measured %s on %s, with %s, by `go run ./deploy/bench %s`.",
+	return &results{contenders: all, options: o, footer: fmt.Sprintf("Measured %s on %s, with %s, by `go run ./deploy/bench %s`.",
 		time.Now().UTC().Format(time.DateOnly), machine(), strings.Join(versions, ", "), strings.Join(os.Args[1:], " "))}, nil
 }
 
@@ -73,19 +76,32 @@ func machine() string {
 	return fmt.Sprintf("%d × %s, %d GiB, Linux %s", runtime.NumCPU(), cpu, info.Totalram*uint64(info.Unit)>>30, unix.ByteSliceToString(name.Release[:]))
 }
 
-func (r *results) add(at point, l workload, contender string, f figures) {
+// at gives the table of a point, which it makes if there is none.
+func (r *results) at(at point, l workload) *table {
 	i := slices.IndexFunc(r.tables, func(t *table) bool { return t.point == at })
 	if i < 0 {
 		i = len(r.tables)
 		r.tables = append(r.tables, &table{point: at, workload: l, figures: map[string]map[string][]float64{}})
 	}
-	byRow := r.tables[i].figures
+	return r.tables[i]
+}
+
+func (r *results) add(at point, l workload, contender string, f figures) {
+	byRow := r.at(at, l).figures
 	if byRow[contender] == nil {
 		byRow[contender] = map[string][]float64{}
 	}
 	for name, figure := range f {
 		byRow[contender][name] = append(byRow[contender][name], figure)
 	}
+}
+
+// fail notes a round that gave no figures. Only the first line of the reason is for the results.
+func (r *results) fail(at point, l workload, title string, round int, err error) {
+	t := r.at(at, l)
+	reason, _, _ := strings.Cut(err.Error(), "\n")
+	reason, _, _ = strings.Cut(reason, "; its log")
+	t.failures = append(t.failures, fmt.Sprintf("%s, round %d: %s", title, round+1, reason))
 }
 
 // heading is how a section is found again.
@@ -97,55 +113,82 @@ func (p point) heading() string {
 	return h
 }
 
-// markdown is the section without its heading.
-func (t *table) markdown(all []contender, footer string) string {
+// markdown is the section without its heading. Contenders that take no part have no column.
+func (t *table) markdown(r *results) string {
+	all := slices.DeleteFunc(slices.Clone(r.contenders), func(c contender) bool { return len(t.figures[c.name]) == 0 })
+	limits := slices.ContainsFunc(all, contender.isLimit)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n|  |", t.workload.about())
+	fmt.Fprintf(&b, "%s\n\n|  |", t.workload.about(r.options))
 	rule := "\n|---|"
-	for _, c := range all {
-		fmt.Fprintf(&b, " %s |", c.title)
+	column := func(title string) {
+		fmt.Fprintf(&b, " %s |", title)
 		rule += "---:|"
 	}
 	for _, c := range all {
-		if c.name != lite {
-			fmt.Fprintf(&b, " %s ÷ lite |", c.title)
-			rule += "---:|"
+		column(c.title)
+	}
+	for _, c := range all {
+		if c.isIstiod() {
+			column(c.title + " ÷ lite")
 		}
+	}
+	if limits {
+		column("lite ÷ limit")
 	}
 	b.WriteString(" goal |" + rule + "---|\n")
 	for _, row := range t.workload.rows() {
-		fmt.Fprintf(&b, "| %s |", strings.TrimSuffix(row.name+", "+row.unit, ", "))
-		medians := map[string]float64{}
-		for _, c := range all {
-			figures := t.figures[c.name][row.name]
-			if len(figures) == 0 {
-				b.WriteString(" |")
-				continue
-			}
-			s := spreadOf(figures)
-			medians[c.name] = s.median
-			fmt.Fprintf(&b, " %s (%s…%s) |", number(s.median), number(s.low), number(s.high))
-		}
-		met, compared := true, false
-		ours, measured := medians[lite]
-		goal := row.ratio[t.goals()]
-		for _, c := range all {
-			if c.name == lite {
-				continue
-			}
-			theirs, ok := medians[c.name]
-			if row.informative || !ok || !measured || ours == 0 {
-				b.WriteString(" |")
-				continue
-			}
-			compared = true
-			met = met && theirs/ours >= goal
-			fmt.Fprintf(&b, " %s |", number(theirs/ours))
-		}
-		b.WriteString(" " + verdict(goal, row.atMost, ours, measured, met, compared) + " |\n")
+		t.line(&b, row, all, limits)
 	}
-	fmt.Fprintf(&b, "\n%s Rounds: %d.\n", footer, t.rounds())
+	for _, f := range t.failures {
+		fmt.Fprintf(&b, "\nFailed: %s\n", f)
+	}
+	fmt.Fprintf(&b, "\n%s Rounds: %d.\n", r.footer, t.rounds())
 	return b.String()
+}
+
+func (t *table) line(b *strings.Builder, row row, all []contender, limits bool) {
+	fmt.Fprintf(b, "| %s |", strings.TrimSuffix(row.name+", "+row.unit, ", "))
+	medians := map[string]float64{}
+	for _, c := range all {
+		figures := t.figures[c.name][row.name]
+		if len(figures) == 0 {
+			b.WriteString(" |")
+			continue
+		}
+		s := spreadOf(figures)
+		medians[c.name] = s.median
+		fmt.Fprintf(b, " %s (%s…%s) |", number(s.median), number(s.low), number(s.high))
+	}
+	met, compared := true, false
+	ours, measured := medians[lite]
+	goal := row.ratio[t.goals()]
+	for _, c := range all {
+		if !c.isIstiod() {
+			continue
+		}
+		theirs, ok := medians[c.name]
+		if row.informative || !ok || !measured || ours == 0 && theirs == 0 {
+			b.WriteString(" |")
+			continue
+		}
+		compared = true
+		met = met && theirs >= goal*ours
+		fmt.Fprintf(b, " %s |", number(theirs/ours))
+	}
+	if limits {
+		least := math.Inf(1)
+		for _, c := range all {
+			if figure, ok := medians[c.name]; ok && c.isLimit() {
+				least = min(least, figure)
+			}
+		}
+		if row.informative || !measured || math.IsInf(least, 1) || least <= 0 {
+			b.WriteString(" |")
+		} else {
+			fmt.Fprintf(b, " %s |", number(ours/least))
+		}
+	}
+	b.WriteString(" " + verdict(goal, row.atMost, ours, measured, met, compared) + " |\n")
 }
 
 // goals is the mode whose goals hold.
@@ -193,6 +236,10 @@ func number(f float64) string {
 	switch {
 	case f == 0:
 		return "0"
+	case math.IsInf(f, 0):
+		return "∞"
+	case f < 0:
+		return "-" + number(-f)
 	case f < 0.995:
 		return fmt.Sprintf("%.3f", f)
 	case f < 9.95:

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,11 +29,43 @@ type server struct {
 	ended                  chan struct{}
 	logFile                string
 	rest                   time.Duration // without work, until it counts as being at rest
+	feeder                 *server       // of a limit
+	isReady                bool
 }
 
-// start starts a contender on the server's core. It does not wait for anything.
-func start(ctx context.Context, c contender, cpu cores, kubeconfig, dir string, rest time.Duration) (*server, error) {
-	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(dir, c.name+".log"), rest: rest}
+// launch is what starting a server takes.
+type launch struct {
+	cpu        cores
+	kubeconfig string
+	dir        string        // of logs
+	number     int           // of the launch, which names the log
+	rest       time.Duration // see server
+}
+
+// start starts a contender on the server's core. It does not wait for anything, but that what a limit copies is ready, which runs beside the clients.
+func start(ctx context.Context, c contender, l launch) (*server, error) {
+	if !c.isLimit() {
+		return startOn(ctx, c, l, l.cpu.onServerCore)
+	}
+	feeder, err := startOn(ctx, *c.feeder, l, l.cpu.onOtherCores)
+	if err != nil {
+		return nil, err
+	}
+	s, err := &server{}, feeder.ready(ctx)
+	if err == nil {
+		c.args = append(slices.Clone(c.args), "-from", feeder.grpc)
+		s, err = startOn(ctx, c, l, l.cpu.onServerCore)
+	}
+	if err != nil {
+		feeder.stop()
+		return nil, err
+	}
+	s.feeder = feeder
+	return s, nil
+}
+
+func startOn(ctx context.Context, c contender, l launch, core func(start func() error, wait func()) error) (*server, error) {
+	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", c.name, l.number)), rest: l.rest}
 	ports := make([]string, 5)
 	for i := range ports {
 		var err error
@@ -39,17 +73,24 @@ func start(ctx context.Context, c contender, cpu cores, kubeconfig, dir string, 
 			return nil, err
 		}
 	}
-	s.grpc, s.http, s.monitoring = ports[0], ports[1], ports[2]
+	s.grpc = ports[0]
+	args := append(slices.Clone(c.args), "-addr", s.grpc)
+	if !c.isLimit() {
+		s.http, s.monitoring = ports[1], ports[2]
+		args = []string{
+			"discovery", "--kubeconfig", l.kubeconfig, "--grpcAddr", s.grpc, "--httpAddr", s.http, "--monitoringAddr", s.monitoring,
+			"--httpsAddr", ports[3], "--secureGRPCAddr", ports[4], "--ctrlz_port", "0", "--log_output_level", "default:warn",
+		}
+	}
 	log, err := os.Create(s.logFile)
 	if err != nil {
 		return nil, fmt.Errorf("make a log: %w", err)
 	}
 	defer log.Close()
-	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.binary, "discovery", "--kubeconfig", kubeconfig, "--grpcAddr", s.grpc, "--httpAddr", s.http, "--monitoringAddr", s.monitoring,
-		"--httpsAddr", ports[3], "--secureGRPCAddr", ports[4], "--ctrlz_port", "0", "--log_output_level", "default:warn")
-	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, c.env, log, log
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.binary, args...)
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = l.dir, c.env, log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err = cpu.onServerCore(func() error { s.started = time.Now(); return s.cmd.Start() }, func() { _ = s.cmd.Wait(); close(s.ended) })
+	err = core(func() error { s.started = time.Now(); return s.cmd.Start() }, func() { _ = s.cmd.Wait(); close(s.ended) })
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.title, err)
 	}
@@ -60,13 +101,27 @@ func start(ctx context.Context, c contender, cpu cores, kubeconfig, dir string, 
 func (s *server) stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
+	if s.feeder != nil {
+		s.feeder.stop()
+	}
 }
 
 // usage is what it has used since its start.
 func (s *server) usage() (usage, error) { return usageOf(s.cmd.Process.Pid) }
 
-// ready waits until /ready says so.
-func (s *server) ready(ctx context.Context) error {
+// ready waits until /ready says so, or, of a limit, which has none, until it listens and has come to rest.
+func (s *server) ready(ctx context.Context) (err error) {
+	if s.isReady {
+		return nil
+	}
+	defer func() { s.isReady = err == nil }()
+	if s.http == "" {
+		if err := s.listens(ctx); err != nil {
+			return err
+		}
+		_, err := s.settle(ctx)
+		return err
+	}
 	return s.poll(ctx, "be ready", func() error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/ready", nil)
 		if err != nil {
@@ -76,7 +131,10 @@ func (s *server) ready(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body) // else the next question would cost the server a connection
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			return err
+		}
 		if resp.StatusCode != http.StatusOK {
 			return errors.New(resp.Status)
 		}
@@ -115,7 +173,7 @@ func (s *server) poll(ctx context.Context, what string, ask func() error) error 
 
 // settle waits until it has used next to no CPU for some time, and gives what it has used by then.
 func (s *server) settle(ctx context.Context) (usage, error) {
-	const little = 2 * tick
+	const little = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for last := time.Duration(-1); ; {

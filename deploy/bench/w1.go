@@ -3,15 +3,17 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
 // coldStart is W1.
 type coldStart struct{}
 
-func (coldStart) name() string  { return "W1" }
-func (coldStart) onFleet() bool { return false }
+func (coldStart) name() string { return "W1" }
+func (coldStart) needs() needs { return needs{} }
 
-func (coldStart) about() string {
+func (coldStart) about(options) string {
 	return "Cold start: from the start of the process until /ready says so, and until one proxy, which tries all the time, has a full configuration; CPU and memory once the server has come to rest."
 }
 
@@ -37,7 +39,7 @@ func (coldStart) run(ctx context.Context, s *session) (figures, error) {
 	if err := s.listens(ctx); err != nil {
 		return nil, err
 	}
-	fleet, err := s.connect(1, 5*time.Millisecond)
+	fleet, err := s.connect(load.Options{Proxies: 1, Retry: 5 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}

@@ -9,16 +9,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
 // endpointFlips is W3.
 type endpointFlips struct{}
 
-func (endpointFlips) name() string  { return "W3" }
-func (endpointFlips) onFleet() bool { return true }
+func (endpointFlips) name() string { return "W3" }
+func (endpointFlips) needs() needs { return needs{fleet: true, limit: true} }
 
-func (endpointFlips) about() string {
+func (endpointFlips) about(options) string {
 	return "One endpoint of one service changes its address every 100 ms, and every proxy watches every service: from the write to the API server until the assignment reaches each proxy."
 }
 
@@ -29,7 +29,10 @@ func (endpointFlips) rows() []row {
 	return append(rows, row{name: "endpoints' resources", unit: "sent a change and proxy", informative: true, atMost: &one})
 }
 
-func (endpointFlips) run(ctx context.Context, s *session) (figures, error) {
+func (endpointFlips) run(ctx context.Context, s *session) (figures, error) { return s.flip(ctx, nil) }
+
+// flip makes the changes of W3 and follows them to some proxies, or to all.
+func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, error) {
 	const service = 0
 	slices := s.clients.Core.DiscoveryV1().EndpointSlices(s.world.Namespace(service))
 	name := s.world.EndpointSlice(service).Name
@@ -37,10 +40,10 @@ func (endpointFlips) run(ctx context.Context, s *session) (figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read an EndpointSlice: %w", err)
 	}
-	last := slice.Endpoints[len(slice.Endpoints)-1].DeepCopy()
-	last.TargetRef = nil // nobody's pod: an address that no pod has would wait for one
-	slice.Endpoints = append(slice.Endpoints, *last)
-	f, err := s.changed(ctx, changes{every: 100 * time.Millisecond, kind: load.Endpoints, find: findAddress, apply: func(n int) error {
+	last := slice.Endpoints[s.world.Pods-1].DeepCopy()
+	last.TargetRef = nil                                            // nobody's pod: an address that no pod has would wait for one
+	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // instead of one that a failed run left
+	f, err := s.changed(ctx, changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, to: to, apply: func(n int) error {
 		slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
 		slice, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
 		return err

@@ -2,20 +2,21 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
 // serviceComesAndGoes is W4.
 type serviceComesAndGoes struct{}
 
-func (serviceComesAndGoes) name() string  { return "W4" }
-func (serviceComesAndGoes) onFleet() bool { return true }
+func (serviceComesAndGoes) name() string { return "W4" }
+func (serviceComesAndGoes) needs() needs { return needs{fleet: true, limit: true} }
 
-func (serviceComesAndGoes) about() string {
+func (serviceComesAndGoes) about(options) string {
 	return "A Service is added, two seconds later it is deleted, and so on: from the creation until the route to it reaches each proxy; CPU and bytes of a change are those of one addition and one deletion."
 }
 
@@ -27,8 +28,18 @@ func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error)
 	const prefix = "bench-comes-"
 	service := s.world.Service(s.world.Services) // the one after the last
 	services := s.clients.Core.CoreV1().Services(service.Namespace)
+	// A run that failed may have left one, which would have the same address.
+	old, err := services.List(ctx, metav1.ListOptions{LabelSelector: "app=" + service.Name})
+	if err != nil {
+		return nil, fmt.Errorf("look for a Service that was left: %w", err)
+	}
+	for _, o := range old.Items {
+		if err := services.Delete(ctx, o.Name, metav1.DeleteOptions{}); err != nil {
+			return nil, fmt.Errorf("delete a Service that was left: %w", err)
+		}
+	}
 	return s.changed(ctx, changes{
-		every: 4 * time.Second, kind: load.Routes, find: load.FindMark(prefix),
+		every: min(4*time.Second, s.length), kinds: routes(), find: load.FindMark(prefix),
 		apply: func(n int) error {
 			service.Name = load.Mark(prefix, n)
 			_, err := services.Create(ctx, service, metav1.CreateOptions{})

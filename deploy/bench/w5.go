@@ -6,18 +6,20 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
-	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 )
 
 // virtualServiceChanges is W5.
 type virtualServiceChanges struct{}
 
-func (virtualServiceChanges) name() string  { return "W5" }
-func (virtualServiceChanges) onFleet() bool { return true }
+func (virtualServiceChanges) name() string { return "W5" }
+func (virtualServiceChanges) needs() needs { return needs{fleet: true, limit: true} }
 
-func (virtualServiceChanges) about() string {
+func (virtualServiceChanges) about(options) string {
 	return "One VirtualService after the other changes a header, one a second: from the write to the API server until the route reaches each proxy."
 }
 
@@ -26,18 +28,31 @@ func (virtualServiceChanges) rows() []row {
 }
 
 func (virtualServiceChanges) run(ctx context.Context, s *session) (figures, error) {
-	// Marks of earlier runs are still in the world.
-	prefix := fmt.Sprintf("changed-%d-", time.Now().UnixNano())
-	return s.changed(ctx, changes{every: time.Second, kind: load.Routes, find: load.FindMark(prefix), apply: func(n int) error {
-		service := n % s.world.VirtualServices
-		services := s.clients.Dynamic.Resource(world.VirtualServiceResource()).Namespace(s.world.Namespace(service))
-		old, err := services.Get(ctx, world.Name(service), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		changed := s.world.VirtualService(service, load.Mark(prefix, n))
-		changed.SetResourceVersion(old.GetResourceVersion())
-		_, err = services.Update(ctx, changed, metav1.UpdateOptions{})
-		return err
+	prefix := marks()
+	return s.changed(ctx, changes{every: time.Second, kinds: routes(), find: load.FindMark(prefix), apply: func(n int) error {
+		return s.mark(ctx, n%s.world.VirtualServices, load.Mark(prefix, n))
 	}})
+}
+
+// marks gives a prefix of marks that no earlier run has left in the world.
+func marks() string { return fmt.Sprintf("changed-%d-", time.Now().UnixNano()) }
+
+// routes are the types that a change of a route may come in.
+func routes() []load.Type { return []load.Type{load.Routes, load.VirtualHosts} }
+
+// mark puts a mark into the VirtualService of a service.
+func (s *session) mark(ctx context.Context, service int, mark string) error {
+	return update(ctx, s.clients.Dynamic.Resource(world.VirtualServiceResource()), s.world.VirtualService(service, mark))
+}
+
+// update puts an object in place of one that is there.
+func update(ctx context.Context, of dynamic.NamespaceableResourceInterface, changed *unstructured.Unstructured) error {
+	all := of.Namespace(changed.GetNamespace())
+	old, err := all.Get(ctx, changed.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	changed.SetResourceVersion(old.GetResourceVersion())
+	_, err = all.Update(ctx, changed, metav1.UpdateOptions{})
+	return err
 }

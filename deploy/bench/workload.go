@@ -5,27 +5,39 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/bench/load"
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 )
 
 // workload is one thing that control planes are measured at.
 type workload interface {
 	name() string
-	// about describes what is done and measured, in a sentence.
-	about() string
+	// about describes what is done and measured, in a sentence or two.
+	about(o options) string
 	// rows are the figures that run gives, in the order of the table.
 	rows() []row
-	// onFleet tells whether it runs on a server with a fleet of proxies; else it gets a fresh one that may not be ready yet.
-	onFleet() bool
+	needs() needs
 	run(ctx context.Context, s *session) (figures, error)
 }
 
-// workloads are all there are, in the order in which they run on one server.
+// needs are what a workload runs on.
+type needs struct {
+	// fleet is a server with a connected fleet of proxies; without it the workload gets a fresh server, which may not be ready yet.
+	fleet bool
+	// delta is that protocol alone. Workloads without a fleet speak no other.
+	delta bool
+	// scene is what the world has in addition while it runs.
+	scene scene
+	// limit tells whether the limit, which knows no objects but those of one sidecar, can do it.
+	limit bool
+}
+
+// workloads are all there are, in the order in which they run on one server: the last leaves it with streams that nobody reads.
 func workloads() []workload {
-	return []workload{coldStart{}, connects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}}
+	return []workload{
+		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, slowReaders{},
+	}
 }
 
 // figures are what one run measured, by the name of the row.
@@ -56,14 +68,28 @@ func both(ratio float64) map[mode]float64 {
 // session is one run of one server.
 type session struct {
 	*server
+	options
 	mode    mode
 	proxies int
-	length  time.Duration
 	world   world.World
 	clients *world.Clients
 	fleet   *load.Fleet // of workloads with one
-	// connect starts a fleet that stays for the session.
-	connect func(proxies int, retry time.Duration) (*load.Fleet, error)
+	// connect starts a fleet that stays for the session: where its options say nothing, sidecars of the first pods in the mode of the session.
+	connect func(load.Options) (*load.Fleet, error)
+}
+
+// fill connects the fleet, if it is not there yet, and waits until each proxy has everything.
+func (s *session) fill(ctx context.Context) (err error) {
+	if s.fleet != nil {
+		return nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if s.fleet, err = s.connect(load.Options{Proxies: s.proxies}); err != nil {
+		return err
+	}
+	return s.fleet.Wait(ctx)
 }
 
 func pick(names []string) ([]workload, error) {
@@ -95,9 +121,10 @@ func pickModes(names []string) ([]mode, error) {
 	return out, nil
 }
 
-// identity is who proxy i is: the sidecars of the first pods of all services, then of their second pods, and so on.
-func identity(w world.World) func(i int) load.Identity {
+// identity is who proxy i after the first is: the sidecars of the first pods of all services, then of their second pods, and so on.
+func identity(w world.World, first int) func(i int) load.Identity {
 	return func(i int) load.Identity {
+		i += first
 		s, p := i%w.Services, i/w.Services%w.Pods
 		return load.Identity{
 			Pod: world.PodName(s, p), Namespace: w.Namespace(s), IP: world.PodIP(s, p), Workload: world.Name(s), ServiceAccount: world.Name(s),

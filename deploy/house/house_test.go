@@ -34,6 +34,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"imports", "pilot/bootstrap/a.go", src(`import _ ` + m + `cmd/logs"`)},
 		{"imports", "pilot/agent/sds/a.go", src(`import _ ` + m + `pilot/xds"`)},
 		{"imports", "cmd/pilot-discovery/a.go", src(`import _ ` + m + `deploy/e2e"`)},
+		{"imports", "cmd/load/a.go", src(`import _ ` + m + `pilot/xds"`)},
 		{"imports", "tools/a.go", src(`import _ ` + m + `api/kinds"`)},
 		{"order", "pilot/snapshot/a.go", src(`import _ ` + m + `pilot/scope"`)},
 		{"order", "pilot/config/file/a.go", src(`import _ ` + m + `pilot/snapshot"`)},

@@ -87,11 +87,15 @@ func (c *Clients) seedGround(ctx context.Context, w World) error {
 
 func (c *Clients) seedService(ctx context.Context, w World, s int) error {
 	ns := w.Namespace(s)
-	_, err := c.Core.CoreV1().Services(ns).Create(ctx, w.Service(s), metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	// Asked for, for one that is created again is refused for its address, not for its name.
+	_, err := c.Core.CoreV1().Services(ns).Get(ctx, Name(s), metav1.GetOptions{})
+	if err == nil {
 		return nil // written first, hence all the rest was written too, or the seeding failed
 	}
-	if err != nil {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if _, err := c.Core.CoreV1().Services(ns).Create(ctx, w.Service(s), metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	for p := range w.Pods {

@@ -175,7 +175,7 @@ func VirtualServiceResource() schema.GroupVersionResource { return virtualServic
 // VirtualService is that of service s. The mark stands in a header that it sets, so that one can tell from a route which of its versions it came from.
 func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
 	to := []any{map[string]any{"destination": map[string]any{"host": w.Host(s), "subset": "v1"}}}
-	return w.istio("VirtualService", s, map[string]any{
+	return istio("VirtualService", Name(s), w.Namespace(s), map[string]any{
 		"hosts": []any{w.Host(s)},
 		"http": []any{
 			map[string]any{
@@ -189,15 +189,15 @@ func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
 
 // DestinationRule is that of service s.
 func (w World) DestinationRule(s int) *unstructured.Unstructured {
-	return w.istio("DestinationRule", s, map[string]any{
+	return istio("DestinationRule", Name(s), w.Namespace(s), map[string]any{
 		"host":          w.Host(s),
 		"trafficPolicy": map[string]any{"connectionPool": map[string]any{"http": map[string]any{"http2MaxRequests": int64(1000)}}},
 		"subsets":       []any{map[string]any{"name": "v1", "labels": map[string]any{"version": "v1"}}},
 	})
 }
 
-func (w World) istio(kind string, s int, spec map[string]any) *unstructured.Unstructured {
+func istio(kind, name, namespace string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": map[string]any{"name": Name(s), "namespace": w.Namespace(s)}, "spec": spec,
+		"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
 	}}
 }

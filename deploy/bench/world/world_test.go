@@ -47,3 +47,20 @@ func TestOf(t *testing.T) {
 		t.Errorf("the VirtualService is for %v", host)
 	}
 }
+
+// TestRoutes: each route has a name and a host of its own, they are spread over the namespaces, and all are bound to the gateway.
+func TestRoutes(t *testing.T) {
+	w, hosts, namespaces := Of(20), map[any]bool{}, map[string]int{}
+	for i := range 200 {
+		r := w.Route(i, "mark")
+		spec := r.Object["spec"].(map[string]any)
+		hosts[spec["hosts"].([]any)[0]] = true
+		namespaces[r.GetNamespace()]++
+		if got := spec["gateways"].([]any)[0]; got != GatewayNamespace+"/"+GatewayWorkload {
+			t.Fatalf("route %d is bound to %v", i, got)
+		}
+	}
+	if len(hosts) != 200 || len(namespaces) != RouteNamespaces {
+		t.Errorf("%d hosts in %d namespaces, want 200 in %d", len(hosts), len(namespaces), RouteNamespaces)
+	}
+}

@@ -17,7 +17,7 @@ func (s *subscription) update(r response, whole bool) (added, gone []string) {
 	if whole {
 		there := make(map[string]struct{}, len(r.resources))
 		for _, x := range r.resources {
-			there[string(x.name)] = struct{}{}
+			there[x.name] = struct{}{}
 		}
 		for name := range s.named {
 			if _, ok := there[name]; !ok {
@@ -25,7 +25,10 @@ func (s *subscription) update(r response, whole bool) (added, gone []string) {
 			}
 		}
 	}
-	before := map[string]bool{} // of the names that this response touches
+	if n := len(r.resources); len(s.named) == 0 && n > 0 { // most of what a proxy costs the client is maps that grow
+		s.named, s.count, s.awaited = make(map[string][]string, n), make(map[string]int, n), make(map[string]struct{}, n)
+	}
+	before := make(map[string]bool, len(r.resources)) // of the names that this response touches
 	touch := func(name string, by int) {
 		if _, ok := before[name]; !ok {
 			before[name] = s.count[name] > 0
@@ -39,7 +42,7 @@ func (s *subscription) update(r response, whole bool) (added, gone []string) {
 		delete(s.named, name)
 	}
 	for _, x := range r.resources {
-		name, children := string(x.name), x.children(r.kind)
+		name, children := x.name, x.children(r.kind)
 		for _, child := range s.named[name] {
 			touch(child, -1)
 		}
@@ -70,7 +73,7 @@ func (s *subscription) answer(r response) {
 		return
 	}
 	for _, x := range r.resources {
-		delete(s.awaited, string(x.name))
+		delete(s.awaited, x.name)
 	}
 	for _, name := range r.removed {
 		delete(s.awaited, name)

@@ -28,8 +28,11 @@ func extensions() []*corev3.Extension {
 	return out
 }
 
-// Identity is the pod that a sidecar says it belongs to.
+// Identity is the pod that a proxy says it belongs to.
 type Identity struct {
+	// Gateway is a proxy that stands alone, not beside an application.
+	Gateway bool
+
 	Pod, Namespace, IP string
 	// Workload is the name of what made the pod, and ServiceAccount whose certificate it has.
 	Workload, ServiceAccount string
@@ -37,26 +40,33 @@ type Identity struct {
 	Node, Region, Zone       string
 }
 
-// node is what such a sidecar says of itself.
-func (id Identity) node(listed []*corev3.Extension) (*corev3.Node, error) {
+// node is what such a proxy says of itself.
+func (id Identity) node(listed []*corev3.Extension, minor uint32) (*corev3.Node, error) {
 	labels := map[string]any{}
 	for k, v := range id.Labels {
 		labels[k] = v
 	}
-	metadata, err := structpb.NewStruct(map[string]any{
+	facts := map[string]any{
 		"NAMESPACE": id.Namespace, "NAME": id.Pod, "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local", "ISTIO_VERSION": "1.31.0", "INSTANCE_IPS": id.IP,
 		"SERVICE_ACCOUNT": id.ServiceAccount, "WORKLOAD_NAME": id.Workload, "INTERCEPTION_MODE": "REDIRECT", "APP_CONTAINERS": "app", "NODE_NAME": id.Node,
 		"OWNER": "kubernetes://apis/apps/v1/namespaces/" + id.Namespace + "/deployments/" + id.Workload, "PILOT_SAN": []any{"istiod.istio-system.svc"},
 		"PROXY_CONFIG": map[string]any{"discoveryAddress": "istiod.istio-system.svc:15012", "statusPort": 15020, "terminationDrainDuration": "5s"},
 		"LABELS":       labels,
-	})
+	}
+	kind := "sidecar"
+	if id.Gateway {
+		kind = "router"
+		delete(facts, "INTERCEPTION_MODE")
+		delete(facts, "APP_CONTAINERS")
+	}
+	metadata, err := structpb.NewStruct(facts)
 	if err != nil {
 		return nil, fmt.Errorf("metadata of pod %s/%s: %w", id.Namespace, id.Pod, err)
 	}
 	return &corev3.Node{
-		Id:      fmt.Sprintf("sidecar~%s~%s.%s~%s.svc.cluster.local", id.IP, id.Pod, id.Namespace, id.Namespace),
+		Id:      fmt.Sprintf("%s~%s~%s.%s~%s.svc.cluster.local", kind, id.IP, id.Pod, id.Namespace, id.Namespace),
 		Cluster: id.Workload + "." + id.Namespace, Metadata: metadata, Locality: &corev3.Locality{Region: id.Region, Zone: id.Zone}, UserAgentName: "envoy",
-		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}},
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: minor}}},
 		Extensions:           listed,
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"pgregory.net/rapid"
 )
 
 // plane is a control plane of one cluster, one listener and one route, which writes down what it is asked.
@@ -34,14 +36,41 @@ type plane struct {
 	mu         sync.Mutex
 	refuse     int // streams that are yet to be refused
 	extensions []int
-	asked      map[string][]string // by node id, of the first stream
+	asked      map[string][]string // by node id
+	conns      []net.Conn
+	// large answers so much to each request, in bytes.
+	large int
 }
 
-// kinds names requests without acknowledgements.
-func (p *plane) ask(id, url string, names []string) {
+// ask writes down a request that is no acknowledgement: its type, its names, and the versions that it names.
+func (p *plane) ask(id, url string, names []string, held map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked[id] = append(p.asked[id], Type(slices.Index(typeURLs[:], url)).String()+fmt.Sprint(names))
+	text := Type(slices.Index(typeURLs[:], url)).String() + fmt.Sprint(names)
+	if len(held) > 0 {
+		text += fmt.Sprint(held)
+	}
+	p.asked[id] = append(p.asked[id], text)
+}
+
+func (p *plane) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = map[string][]string{}
+}
+
+// listener keeps its connections for the plane.
+type listener struct {
+	net.Listener
+	p *plane
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.conns = append(l.p.conns, c)
+	return c, err
 }
 
 func (p *plane) let(extensions int) error {
@@ -71,13 +100,15 @@ func (p *plane) body(url, text string) *anypb.Any {
 	case Listeners:
 		hcm := any(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "r"}}})
 		return any(&listenerv3.Listener{Name: "l", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}}}}})
+	case VirtualHosts:
+		return any(&routev3.VirtualHost{Name: text})
 	default:
-		return any(&routev3.RouteConfiguration{Name: "r", VirtualHosts: []*routev3.VirtualHost{{Name: text}}})
+		return any(&routev3.RouteConfiguration{Name: "r", Vhds: &routev3.Vhds{}, VirtualHosts: []*routev3.VirtualHost{{Name: text + strings.Repeat("x", p.large)}}})
 	}
 }
 
 func nameOf(url string) string {
-	return [...]string{"c", "c", "l", "r"}[slices.Index(typeURLs[:], url)]
+	return [...]string{"c", "c", "l", "r", "r/h"}[slices.Index(typeURLs[:], url)]
 }
 
 func (p *plane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
@@ -110,7 +141,7 @@ func (p *plane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServic
 			if r.ResponseNonce != "" {
 				continue
 			}
-			p.ask(id, r.TypeUrl, r.ResourceNamesSubscribe)
+			p.ask(id, r.TypeUrl, r.ResourceNamesSubscribe, r.InitialResourceVersions)
 			if err := send(r.TypeUrl, "first"); err != nil {
 				return err
 			}
@@ -135,7 +166,7 @@ func (p *plane) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryServi
 		if r.ResponseNonce != "" {
 			continue
 		}
-		p.ask(id, r.TypeUrl, r.ResourceNames)
+		p.ask(id, r.TypeUrl, r.ResourceNames, nil)
 		if err := s.Send(&discoveryv3.DiscoveryResponse{TypeUrl: r.TypeUrl, VersionInfo: "1", Nonce: "n", Resources: []*anypb.Any{p.body(r.TypeUrl, "first")}}); err != nil {
 			return err
 		}
@@ -152,7 +183,7 @@ func (p *plane) serve() string {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.Serve(l); err != nil {
+		if err := s.Serve(listener{l, p}); err != nil {
 			p.t.Error(err)
 		}
 	}()
@@ -197,8 +228,12 @@ func TestOrder(t *testing.T) {
 			if len(p.asked) != 2 {
 				t.Errorf("%d proxies asked, want 2", len(p.asked))
 			}
+			want := []string{"CDS[]", "EDS[c]", "LDS[]", "RDS[r]"}
+			if !whole {
+				want = append(want, "VHDS[]")
+			}
 			for id, got := range p.asked {
-				if diff := cmp.Diff([]string{"CDS[]", "EDS[c]", "LDS[]", "RDS[r]"}, got); diff != "" {
+				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s asked (-want +got):\n%s", id, diff)
 				}
 			}
@@ -210,7 +245,7 @@ func TestOrder(t *testing.T) {
 			if want := int64(len(p.extensions) - 2); !whole && (c.Refused != 1 || want != 1) {
 				t.Errorf("%d streams were counted as refused, %d were, want 1", c.Refused, want)
 			}
-			for kind, n := range c.Types {
+			for kind, n := range c.Types[:len(want)] {
 				if n.Responses != 2 || n.Resources != 2 || n.Bytes == 0 {
 					t.Errorf("%v: counted %+v, want two responses of one resource each", Type(kind), n)
 				}
@@ -222,11 +257,113 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestReconnect: a proxy that connects again asks for all that it had asked for, and in the delta protocol names what it holds.
+func TestReconnect(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
+			p := &plane{t: t, asked: map[string][]string{}}
+			f := fleet(t, p.serve(), 2, whole)
+			p.clear()
+			if err := f.Reconnect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"CDS[]map[c:1]", "EDS[c]map[c:1]", "LDS[]map[l:1]", "RDS[r]map[r:1]", "VHDS[]map[r/h:1]"}
+			if whole {
+				want = []string{"CDS[]", "EDS[c]", "LDS[]", "RDS[r]"}
+			}
+			await(t, func() bool {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				done := len(p.asked) == 2
+				for _, got := range p.asked {
+					done = done && len(got) == len(want)
+				}
+				return done
+			})
+			for id, got := range p.asked {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s asked (-want +got):\n%s", id, diff)
+				}
+			}
+			if n := f.Counters().Refused; n != 0 {
+				t.Errorf("%d streams count as refused", n)
+			}
+		})
+	}
+}
+
+// TestStall: a proxy that stalls asks for all anew and receives nothing, while others go on; one that is cut off comes back.
+func TestStall(t *testing.T) {
+	p := &plane{t: t, asked: map[string][]string{}, large: 4 * window, changes: make(chan string)}
+	f := fleet(t, p.serve(), 2, false)
+	before := [2]int64{f.BytesOf(0), f.BytesOf(1)}
+	p.clear()
+	if err := f.Stall(t.Context(), func(i int) bool { return i == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	track := f.Track(Tracked{Kinds: []Type{Routes}, Number: FindMark("mark-"), Of: func(i int) bool { return i == 0 }})
+	p.changes <- Mark("mark-", track.Next()) // the other stream is in the midst of sending
+	if err := track.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.BytesOf(1); got != before[1] || f.BytesOf(0) == before[0] {
+		t.Errorf("received %d and %d, before %v: want the first to go on and the second to stand", f.BytesOf(0), got, before)
+	}
+	if n := f.Counters(); n.Refused != 0 || n.Cut != 0 {
+		t.Errorf("%d refused, %d cut off, want none", n.Refused, n.Cut)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, got := range p.asked { // whether the server takes the last request, for virtual hosts, depends on what it buffers
+		if diff := cmp.Diff([]string{"CDS[]", "EDS[c]", "LDS[]", "RDS[r]"}, got[:min(4, len(got))]); diff != "" {
+			t.Errorf("asked (-want +got):\n%s", diff)
+		}
+	}
+	if len(p.asked) != 1 {
+		t.Errorf("%d proxies connected again, want 1", len(p.asked))
+	}
+	for _, c := range p.conns {
+		_ = c.Close() // of one that was accepted
+	}
+	await(t, func() bool { c := f.Counters(); return c.Refused == 1 && c.Cut == 1 })
+}
+
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+	}
+}
+
+// TestTimes: percentiles of any size are exact to 3 percent.
+func TestTimes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(rapid.Int64Range(1, 1<<55), 1, 50).Draw(t, "times")
+		var sum Times
+		for _, d := range all {
+			sum.add(time.Duration(d))
+		}
+		slices.Sort(all)
+		for _, share := range []float64{0, 0.5, 0.99, 1} {
+			want := float64(all[min(len(all)-1, int(share*float64(len(all))))])
+			if got := float64(sum.Percentile(share)); got < want*0.97-1 || got > want*1.03+1 {
+				t.Fatalf("%v of %v: got %v, want %v", share, all, got, want)
+			}
+		}
+	})
+	var none Times
+	if none.Percentile(0.5) != 0 || none.Count() != 0 {
+		t.Error("of nothing there is a percentile")
+	}
+}
+
 // TestTrack: every change counts once for each proxy, also one that a control plane never sends by itself because a later one took its place.
 func TestTrack(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
 	f := fleet(t, p.serve(), 2, false)
-	track := f.Track(Routes, FindMark("mark-"))
+	track := f.Track(Tracked{Kinds: []Type{Routes, VirtualHosts}, Number: FindMark("mark-")})
 	before := f.Counters()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

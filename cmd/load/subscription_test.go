@@ -13,7 +13,7 @@ func cluster(name, assignment string) resource {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), edsCluster)
 	b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), assignment))
-	return resource{name: []byte(name), body: b}
+	return resource{name: name, body: b}
 }
 
 // TestSubscription: over any history of responses a proxy is subscribed to just what the resources that it then has name.
@@ -33,7 +33,7 @@ func TestSubscription(t *testing.T) {
 			}
 			if !whole {
 				for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.ID).Draw(t, "removed") {
-					if !slices.ContainsFunc(r.resources, func(x resource) bool { return string(x.name) == name }) {
+					if !slices.ContainsFunc(r.resources, func(x resource) bool { return x.name == name }) {
 						delete(has, name)
 						r.removed = append(r.removed, name)
 					}

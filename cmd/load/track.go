@@ -12,39 +12,57 @@ import (
 // Track follows changes, which bear ascending numbers, until they reach the proxies. A proxy that has seen a number has seen all below, so that changes which
 // a control plane sends in one are counted each with its own time.
 type Track struct {
-	fleet  *Fleet
-	kind   Type
-	number func(body []byte) int
+	o Tracked
 
 	mu   sync.Mutex
 	sent []time.Time // by number
 	// seen is, for each proxy, how many changes it has seen.
 	seen      []int
-	missing   int // of the last change
+	proxies   int
+	missing   int // proxies that have not seen the last change
 	latencies []time.Duration
 }
 
-// Track has all proxies look for the numbers of changes in resources of a type, until the next Track. The function gives the highest number that is in an
-// encoded resource, or -1; several goroutines call it.
-func (f *Fleet) Track(kind Type, number func(body []byte) int) *Track {
-	t := &Track{fleet: f, kind: kind, number: number, seen: make([]int, f.o.Proxies)}
+// Tracked says what changes are followed by.
+type Tracked struct {
+	// Kinds are the types of the resources that bear the numbers: a route comes in its RouteConfiguration or by itself.
+	Kinds []Type
+	// Number gives the highest number that is in an encoded resource, or -1; several goroutines call it.
+	Number func(body []byte) int
+	// Of tells which proxies are followed; all without it.
+	Of func(proxy int) bool
+}
+
+// Track has proxies look for the numbers of changes, until the next Track.
+func (f *Fleet) Track(o Tracked) *Track {
+	t := &Track{o: o, seen: make([]int, f.o.Proxies)}
+	for i := range t.seen {
+		if o.Of == nil || o.Of(i) {
+			t.proxies++
+		}
+	}
 	f.track.Store(t)
 	return t
 }
+
+func (t *Track) follows(kind Type) bool { return slices.Contains(t.o.Kinds, kind) }
 
 // Next gives the number of the change that is to be made now.
 func (t *Track) Next() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent = append(t.sent, time.Now())
-	t.missing = len(t.seen)
+	t.missing = t.proxies
 	return len(t.sent) - 1
 }
 
 func (t *Track) look(index int, r response, at time.Time) {
+	if t.o.Of != nil && !t.o.Of(index) {
+		return
+	}
 	highest := -1
 	for _, x := range r.resources {
-		highest = max(highest, t.number(x.body))
+		highest = max(highest, t.o.Number(x.body))
 	}
 	if highest < 0 {
 		return
@@ -72,7 +90,7 @@ func (t *Track) Wait(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d proxies have not seen the last change: %w", missing, len(t.seen), ctx.Err())
+			return fmt.Errorf("%d of %d proxies have not seen the last change: %w", missing, t.proxies, ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

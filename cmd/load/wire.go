@@ -19,6 +19,7 @@ const (
 	Endpoints
 	Listeners
 	Routes
+	VirtualHosts
 	types
 )
 
@@ -27,12 +28,16 @@ var typeURLs = [types]string{
 	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
 	"type.googleapis.com/envoy.config.listener.v3.Listener",
 	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+	"type.googleapis.com/envoy.config.route.v3.VirtualHost",
 }
 
 // String is the discovery service's usual name.
-func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS"}[t] }
+func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "VHDS"}[t] }
 
-// response is what a proxy reads of a discovery response; all slices point into the message.
+// Types gives all of them, in the order in which a proxy asks for them.
+func Types() []Type { return []Type{Clusters, Endpoints, Listeners, Routes, VirtualHosts} }
+
+// response is what a proxy reads of a discovery response; bodies point into the message.
 type response struct {
 	kind      Type
 	version   string
@@ -41,26 +46,38 @@ type response struct {
 	removed   []string
 }
 
-type resource struct{ name, body []byte }
+type resource struct {
+	name, version string
+	body          []byte
+}
 
-// parse reads a response of either protocol.
-func parse(message []byte, delta bool) (r response, err error) {
+// parse reads a response of either protocol. Text makes names and versions of bytes.
+func parse(message []byte, delta bool, text func([]byte) string) (r response, err error) {
 	var typeURL string
+	n := 0
+	if err := fields(message, func(number protowire.Number, _ []byte, _ uint64) {
+		if number == 2 {
+			n++
+		}
+	}); err != nil {
+		return r, err
+	}
+	r.resources = make([]resource, 0, n)
 	err = fields(message, func(number protowire.Number, value []byte, _ uint64) {
 		switch {
 		case number == 1:
 			r.version = string(value)
 		case number == 2 && delta:
-			r.resources = append(r.resources, resource{name: field(value, 3), body: field(field(value, 2), 2)})
+			r.resources = append(r.resources, resource{name: text(field(value, 3)), version: text(field(value, 1)), body: field(field(value, 2), 2)})
 		case number == 2:
 			body := field(value, 2)
-			r.resources = append(r.resources, resource{name: field(body, 1), body: body}) // each of the types has its name in field 1
+			r.resources = append(r.resources, resource{name: text(field(body, 1)), body: body}) // each of the types has its name in field 1
 		case number == 4:
 			typeURL = string(value)
 		case number == 5:
 			r.nonce = string(value)
 		case number == 6 && delta:
-			r.removed = append(r.removed, string(value))
+			r.removed = append(r.removed, text(value))
 		}
 	})
 	if err != nil {
@@ -135,6 +152,9 @@ func routes(listener []byte) (names []string) {
 	})
 	return names
 }
+
+// leavesHosts tells of a RouteConfiguration whether virtual hosts come by themselves: RouteConfiguration.vhds (9).
+func (r resource) leavesHosts() bool { return field(r.body, 9) != nil }
 
 // field is the last value of a field that holds bytes, or nil.
 func field(message []byte, want protowire.Number) (found []byte) {

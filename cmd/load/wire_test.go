@@ -41,7 +41,7 @@ func TestScan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := parse(b, m == proto.Message(delta))
+			r, err := parse(b, m == proto.Message(delta), text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestScan(t *testing.T) {
 			}
 			gotChildren := [][]string{}
 			for i, x := range r.resources {
-				if string(x.name) != names[i] {
+				if x.name != names[i] {
 					t.Fatalf("got name %q, want %q", x.name, names[i])
 				}
 				gotChildren = append(gotChildren, x.children(kind))
@@ -126,7 +126,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(good[:len(good)-2], true)
 	f.Add([]byte{0x0b}, false)
 	f.Fuzz(func(t *testing.T, b []byte, delta bool) {
-		r, err := parse(b, delta)
+		r, err := parse(b, delta, text)
 		if err != nil {
 			return
 		}
@@ -134,19 +134,21 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func text(b []byte) string { return string(b) }
+
 // TestTruncated: a response that ends early is refused.
 func TestTruncated(t *testing.T) {
 	b, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "7", TypeUrl: typeURLs[Routes], Nonce: "nonce"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parse(b, false); err != nil {
+	if _, err := parse(b, false, text); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parse(b[:len(b)-1], false); err == nil {
+	if _, err := parse(b[:len(b)-1], false, text); err == nil {
 		t.Error("half a nonce was taken")
 	}
-	if _, err := parse(b[:3], false); err == nil {
+	if _, err := parse(b[:3], false, text); err == nil {
 		t.Error("a response without a type was taken")
 	}
 }

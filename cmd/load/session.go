@@ -1,0 +1,177 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// session is one stream of a proxy.
+type session struct {
+	*proxy
+	stream   grpc.ClientStream
+	nonce    [types]string
+	nodeSent bool
+	sent     [types]time.Time // of requests that were not answered yet
+}
+
+// resume asks for what the proxy asked for on its last stream, in Envoy's order, and names what it holds, unless it stalls: then it asks as if it held nothing.
+// The first time it asks for clusters.
+func (s *session) resume() error {
+	s.asked[Clusters] = true
+	for t := range types {
+		if !s.asked[t] {
+			continue
+		}
+		var names []string
+		if s.wants[t] != nil {
+			names = slices.Sorted(maps.Keys(s.wants[t].count))
+			if len(names) == 0 { // no names would ask for all
+				continue
+			}
+		}
+		if err := s.send(t, names, nil, true); err != nil {
+			return err
+		}
+	}
+	return s.proceed(time.Now())
+}
+
+// serve takes responses until the stream ends.
+func (s *session) serve() error {
+	for {
+		var buffer mem.Buffer
+		if err := s.stream.RecvMsg(&buffer); err != nil {
+			return fmt.Errorf("receive: %w", err)
+		}
+		err := s.take(buffer.ReadOnlyData(), time.Now())
+		buffer.Free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) take(message []byte, at time.Time) error {
+	whole := s.fleet.o.StateOfTheWorld
+	r, err := parse(message, !whole, s.fleet.names.one)
+	if err != nil {
+		return err
+	}
+	s.bytes.Add(int64(len(message)))
+	s.fleet.received(s.index, r, message, at, s.sent[r.kind])
+	s.sent[r.kind] = time.Time{}
+	s.got[r.kind], s.version[r.kind], s.nonce[r.kind] = true, r.version, r.nonce
+	if !whole {
+		s.hold(r)
+	}
+	if err := s.send(r.kind, nil, nil, false); err != nil { // the acknowledgement
+		return err
+	}
+	switch r.kind {
+	case Clusters:
+		err = s.follow(r, Endpoints)
+	case Listeners:
+		err = s.follow(r, Routes)
+	case Endpoints, Routes:
+		s.wants[r.kind].answer(r)
+	}
+	if err != nil {
+		return err
+	}
+	if r.kind == Routes && !whole && !s.asked[VirtualHosts] && slices.ContainsFunc(r.resources, resource.leavesHosts) {
+		s.asked[VirtualHosts] = true
+		if err := s.send(VirtualHosts, nil, nil, true); err != nil {
+			return err
+		}
+	}
+	return s.proceed(at)
+}
+
+func (s *session) hold(r response) {
+	held := s.held[r.kind]
+	if len(held) == 0 {
+		held = make(map[string]string, len(r.resources))
+		s.held[r.kind] = held
+	}
+	for _, x := range r.resources {
+		held[x.name] = x.version
+	}
+	for _, name := range r.removed {
+		delete(held, name)
+	}
+}
+
+// proceed asks for listeners once all assignments have come, and tells when the proxy has everything.
+func (s *session) proceed(at time.Time) error {
+	if !s.got[Clusters] || len(s.wants[Endpoints].awaited) > 0 {
+		return nil
+	}
+	if !s.asked[Listeners] {
+		s.asked[Listeners] = true
+		return s.send(Listeners, nil, nil, true)
+	}
+	if !s.done && s.got[Listeners] && len(s.wants[Routes].awaited) == 0 && s.asked[VirtualHosts] == s.got[VirtualHosts] {
+		s.done = true
+		s.fleet.synced(at.Sub(s.begin))
+	}
+	return nil
+}
+
+// follow subscribes to what a response names and leaves what is named no more.
+func (s *session) follow(r response, kind Type) error {
+	added, gone := s.wants[kind].update(r, s.fleet.o.StateOfTheWorld)
+	if len(added)+len(gone) == 0 {
+		return nil
+	}
+	first := !s.asked[kind]
+	s.asked[kind] = true
+	for _, name := range gone {
+		delete(s.held[kind], name)
+	}
+	slices.Sort(added)
+	return s.send(kind, added, gone, first)
+}
+
+// send sends a request: with names it subscribes, without it acknowledges what came last, or asks for all. The first of a type on a stream names what is held.
+func (s *session) send(kind Type, added, gone []string, first bool) error {
+	node := s.node
+	if s.nodeSent {
+		node = nil
+	}
+	s.nodeSent = true
+	if first || len(added) > 0 {
+		s.sent[kind] = time.Now()
+	}
+	var request proto.Message
+	if s.fleet.o.StateOfTheWorld {
+		whole := &discoveryv3.DiscoveryRequest{Node: node, TypeUrl: typeURLs[kind], ResponseNonce: s.nonce[kind]}
+		if !s.stalled {
+			whole.VersionInfo = s.version[kind]
+		}
+		if want := s.wants[kind]; want != nil {
+			whole.ResourceNames = slices.Sorted(maps.Keys(want.count))
+		}
+		request = whole
+	} else {
+		delta := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURLs[kind], ResourceNamesSubscribe: added, ResourceNamesUnsubscribe: gone}
+		switch {
+		case first && !s.stalled:
+			delta.InitialResourceVersions = s.held[kind]
+		case !first && len(added)+len(gone) == 0:
+			delta.ResponseNonce = s.nonce[kind]
+		}
+		request = delta
+	}
+	if err := s.stream.SendMsg(request); err != nil {
+		return errors.Join(fmt.Errorf("send: %w", err), s.stream.RecvMsg(new(mem.Buffer))) // the latter says why
+	}
+	return nil
+}

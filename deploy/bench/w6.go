@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
+)
+
+// scoped is W6.
+type scoped struct{}
+
+func (scoped) name() string { return "W6" }
+func (scoped) needs() needs { return needs{fleet: true, delta: true, scene: sidecars} }
+
+func (scoped) about(options) string {
+	return "Each namespace sees itself alone, by a Sidecar. Changes in one, in turn of a VirtualService, of endpoints, and of a Service that comes and goes: what reaches proxies of the others. " +
+		"Then writes that matter to nobody, an annotation of a Service and one of a Pod, a status, a Secret, an Event, in turn: what reaches any proxy. Bytes are exact, of all such proxies together."
+}
+
+func (scoped) rows() []row {
+	none := 0.0
+	return []row{
+		{name: "changes: received by the others", unit: "bytes", atMost: &none, informative: true},
+		{name: "changes: received by a proxy of the namespace, a change", unit: "kB"},
+		{name: "changes: CPU a write", unit: "ms"},
+		{name: "writes that matter to nobody: received by all", unit: "bytes", atMost: &none, informative: true},
+		{name: "writes that matter to nobody: CPU a write", unit: "ms"},
+		{name: "streams that ended", informative: true},
+	}
+}
+
+// restless is the namespace that has changes, and the number of a service in it; passing is a Service there that comes and goes.
+const (
+	restless = 0
+	passing  = "bench-passing"
+)
+
+func (scoped) run(ctx context.Context, s *session) (figures, error) {
+	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == restless }
+	ended := s.fleet.Counters().Refused
+	if err := s.clients.Core.CoreV1().Services(s.world.Namespace(restless)).Delete(ctx, passing, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("delete what a run that failed has left: %w", err)
+	}
+	f := figures{}
+	for _, part := range []struct {
+		name  string
+		turn  int // so many writes leave the world as it was
+		write func(n int) error
+	}{
+		{"changes", 8, func(n int) error { return s.changeScoped(ctx, n) }},
+		{"writes that matter to nobody", 5, func(n int) error { return s.writeForNobody(ctx, n) }},
+	} {
+		before, err := s.settle(ctx)
+		if err != nil {
+			return nil, err
+		}
+		own, others := s.received(within)
+		writes := 0
+		for begin := time.Now(); time.Since(begin) < s.length/2 || writes < 10 || writes%part.turn != 0; writes++ { // each kind of write twice
+			if err := part.write(writes); err != nil {
+				return nil, fmt.Errorf("%s: %w", part.name, err)
+			}
+			if err := sleepUntil(ctx, begin.Add(time.Duration(writes+1)*min(200*time.Millisecond, s.length/20))); err != nil {
+				return nil, err
+			}
+		}
+		after, err := s.settle(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ownNow, othersNow := s.received(within)
+		own, others = ownNow-own, othersNow-others
+		f[part.name+": CPU a write"] = ms(after.cpu-before.cpu) / float64(writes)
+		f[part.name+": received by the others"], f[part.name+": received by all"] = float64(others), float64(own+others)
+		f[part.name+": received by a proxy of the namespace, a change"] = kB(own) / float64(writes) / float64(s.count(within))
+	}
+	f["streams that ended"] = float64(s.fleet.Counters().Refused - ended)
+	return f, nil
+}
+
+// received is what proxies that are meant, and the others, received up to now.
+func (s *session) received(meant func(proxy int) bool) (own, others int64) {
+	for i := range s.fleet.Size() {
+		if n := s.fleet.BytesOf(i); meant(i) {
+			own += n
+		} else {
+			others += n
+		}
+	}
+	return own, others
+}
+
+func (s *session) count(meant func(proxy int) bool) (n int) {
+	for i := range s.fleet.Size() {
+		if meant(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// changeScoped makes change n of those that matter to one namespace.
+func (s *session) changeScoped(ctx context.Context, n int) error {
+	namespace := s.world.Namespace(restless)
+	switch n % 4 {
+	case 0:
+		return s.mark(ctx, restless, fmt.Sprint("scoped-", n))
+	case 1:
+		slices := s.clients.Core.DiscoveryV1().EndpointSlices(namespace)
+		slice, err := slices.Get(ctx, s.world.EndpointSlice(restless).Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := slice.Endpoints[0].Conditions.Ready
+		*ready = !*ready
+		_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+		return err
+	}
+	service := s.world.Service(s.world.Services + 1) // whose address no other workload takes
+	service.Name, service.Namespace = passing, namespace
+	services := s.clients.Core.CoreV1().Services(namespace)
+	if n%4 == 3 {
+		return services.Delete(ctx, service.Name, metav1.DeleteOptions{})
+	}
+	_, err := services.Create(ctx, service, metav1.CreateOptions{})
+	return err
+}
+
+// writeForNobody makes write n of those that no proxy's configuration depends on.
+func (s *session) writeForNobody(ctx context.Context, n int) error {
+	core, namespace := s.clients.Core, s.world.Namespace(restless)
+	note := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench.example.com/note":"%d"}}}`, time.Now().UnixNano())
+	switch n % 5 {
+	case 0:
+		_, err := core.CoreV1().Services(namespace).Patch(ctx, world.Name(restless), types.MergePatchType, note, metav1.PatchOptions{})
+		return err
+	case 1:
+		_, err := core.CoreV1().Pods(namespace).Patch(ctx, world.PodName(restless, 0), types.MergePatchType, note, metav1.PatchOptions{})
+		return err
+	case 2:
+		status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, time.Now().UnixNano())
+		_, err := s.clients.Dynamic.Resource(world.VirtualServiceResource()).Namespace(namespace).Patch(ctx, world.Name(restless), types.MergePatchType, status, metav1.PatchOptions{}, "status")
+		return err
+	case 3:
+		secrets := core.CoreV1().Secrets(namespace)
+		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Data: map[string][]byte{"n": []byte(fmt.Sprint(n))}}, metav1.CreateOptions{})
+		return errors.Join(err, secrets.Delete(ctx, "bench", metav1.DeleteOptions{}))
+	default:
+		other := s.world.Namespace(restless + 1)
+		_, err := core.CoreV1().Events(other).Create(ctx, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Namespace: other}, Reason: "Bench", Message: "nothing happened", Type: corev1.EventTypeNormal,
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: other, Name: world.PodName(restless+1, 0)},
+		}, metav1.CreateOptions{})
+		return err
+	}
+}
