@@ -183,7 +183,7 @@ const (
 
 // Endpoint is one address behind one port of a service.
 type Endpoint struct {
-	Address     string // IP, host name (DNS services), or unix:///path
+	Address     string // IP, host name (DNS services), or unix:///path; empty: it is reached by its network's gateways alone
 	Port        uint32
 	ServicePort string // the name of the service port that it serves
 	Labels      map[string]string
@@ -206,8 +206,8 @@ type Endpoint struct {
 	CanonicalRevision string
 }
 
-// CompareEndpoints orders endpoints: by port name, address, port, cluster. Equal worlds give equal lists. Two clusters on networks of their own may use an
-// address twice.
+// CompareEndpoints orders endpoints: by port name, address, port, cluster, network. Equal worlds give equal lists. Two clusters on networks of their own may
+// use an address twice.
 func CompareEndpoints(a, b *Endpoint) int {
 	switch {
 	case a.ServicePort != b.ServicePort:
@@ -217,7 +217,7 @@ func CompareEndpoints(a, b *Endpoint) int {
 	case a.Port != b.Port:
 		return int(a.Port) - int(b.Port)
 	}
-	return strings.Compare(a.Cluster, b.Cluster)
+	return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Network, b.Network))
 }
 
 // Locality is where a workload runs.

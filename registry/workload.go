@@ -73,6 +73,9 @@ func first(labels map[string]string, otherwise string, names ...string) string {
 	return otherwise
 }
 
+// Reachable tells a workload that has an address, or that is reached by the gateways of its network alone.
+func (w *Workload) Reachable() bool { return len(w.Addresses) > 0 || w.Network != "" }
+
 // Endpoint is the workload as an endpoint of a service port, at its primary address. Its health is the caller's to say.
 func (w *Workload) Endpoint(servicePort string, port uint32) *Endpoint {
 	e := &Endpoint{

@@ -34,6 +34,7 @@ type Object struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Created     time.Time // zero where the source does not say: then ties go by namespace and name
+	Relayed     bool      // another control plane serves it, from which it came
 	Position    string    // where it was read, file:line:column; empty for objects of an API server
 
 	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any other (*corev1.Service …).
@@ -142,6 +143,10 @@ var (
 	Secret        = &Kind{Name: "Secret", Versions: []string{"v1"}, Plural: "secrets", New: func() any { return &corev1.Secret{} }}
 	ConfigMap     = &Kind{Name: "ConfigMap", Versions: []string{"v1"}, Plural: "configmaps", New: func() any { return &corev1.ConfigMap{} }}
 )
+
+// HostAddresses is what a host name resolves to: the Object is named by it, its Spec a *[]string. The server makes these itself: no source has one, and All
+// leaves it out.
+var HostAddresses = &Kind{Name: "HostAddresses"}
 
 func clusterScoped(k *Kind) *Kind {
 	k.Cluster = true

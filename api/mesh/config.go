@@ -121,16 +121,3 @@ func (c *Config) Provider(name string) *meshv1alpha1.MeshConfig_ExtensionProvide
 	}
 	return nil
 }
-
-// Networks says how the networks of the mesh reach each other.
-type Networks struct {
-	*meshv1alpha1.MeshNetworks
-}
-
-// Equal tells whether both say the same.
-func (n *Networks) Equal(o *Networks) bool {
-	if n == nil || o == nil {
-		return n == o
-	}
-	return proto.Equal(n.MeshNetworks, o.MeshNetworks)
-}

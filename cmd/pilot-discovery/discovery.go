@@ -44,6 +44,7 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 	}
 	f.register(c.Flags(), e)
 	c.RunE = func(c *cobra.Command, rest []string) error {
+		e.paceCollector()
 		levels := logs.NewLevels()
 		if err := levels.Set(f.logLevels); err != nil {
 			return err
@@ -51,6 +52,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
 		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
 		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
+			return err
+		}
+		if err := discoveryChecks().run(c.Flags()); err != nil {
 			return err
 		}
 		for _, name := range []string{"meshConfig", "networksConfig"} {
@@ -61,6 +65,7 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			}
 		}
 		f.options(&f.o)
+		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 is none, and not the default
 		if err := f.kube.options(&f.o); err != nil {
 			return err
 		}
@@ -68,9 +73,12 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		for _, text := range fields(f.apiClients) {
 			prefix, err := netip.ParsePrefix(text)
 			if err != nil {
-				return fmt.Errorf("--apiClients: %w", err)
+				return fmt.Errorf("--apiClients=%s: write CIDRs with commas between, for example 10.0.0.0/8,::1/128, or nothing: %w", f.apiClients, err)
 			}
 			f.o.APIClients = append(f.o.APIClients, prefix)
+		}
+		if limit := limitMemory(os.DirFS("/"), e.getenv); limit > 0 {
+			logger.Info("memory is limited to nine tenths of what the cgroup allows", "bytes", limit)
 		}
 		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, tag(), process()
 		server, err := bootstrap.New(f.o)
@@ -129,6 +137,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 
 	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128", "addresses, as CIDRs, of those who may read the objects of configuration over xDS (MCP); empty for nobody")
 
+	flags.BoolVar(&o.Relay, "relayConfig", false, "serve over MCP also what came over MCP, for chains of control planes; not for those that read each other")
+
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
 
 	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
@@ -136,12 +146,14 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.NoRegistration = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
 	o.NoHealth = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
 	o.RegistrationGrace = e.duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)
+	o.NoVirtualHosts = !e.enabled("PILOT_ENABLE_VHDS")
 	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
 	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")
 	flags.DurationVar(&o.MaxConnectionAge, "keepaliveMaxServerConnectionAge", 0, "age at which connections are closed, spread by a tenth; 0 for never")
-	flags.DurationVar(&o.Shutdown, "shutdownDuration", 10*time.Second, "time that streams get to end when the server stops")
+	flags.DurationVar(&o.Drain, "drainDuration", 0, "when the server stops, time from being no longer ready to refusing connections, for others to learn of it; the chart gives 5s")
+	flags.DurationVar(&o.Shutdown, "shutdownDuration", 10*time.Second, "time after that for streams to end")
 	flags.DurationVar(&o.DebounceAfter, "debounceAfter", e.duration("PILOT_DEBOUNCE_AFTER", 100*time.Millisecond), "least time between two pushes for one namespace")
 	flags.DurationVar(&o.DebounceMax, "debounceMax", e.duration("PILOT_DEBOUNCE_MAX", 10*time.Second), "most time that a change waits")
 	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage), "bytes of one message from a client")

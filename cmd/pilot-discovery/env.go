@@ -20,7 +20,13 @@ func (e *env) text(key, otherwise string) string {
 }
 
 func (e *env) duration(key string, otherwise time.Duration) time.Duration {
-	return parsed(e, key, otherwise, time.ParseDuration)
+	return parsed(e, key, otherwise, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err == nil && d < 0 {
+			err = strconv.ErrRange
+		}
+		return d, err
+	})
 }
 
 // enabled tells what is on unless it says otherwise.

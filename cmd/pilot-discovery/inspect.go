@@ -96,6 +96,9 @@ func translateCommand(e *env) *cobra.Command {
 
 // inspect reads a directory once. What it logs besides its findings is not told.
 func inspect(c *cobra.Command, f worldFlags, dir string) (*bootstrap.Inspection, error) {
+	if err := meshChecks().run(c.Flags()); err != nil {
+		return nil, err
+	}
 	o := bootstrap.Options{Logger: slog.New(slog.DiscardHandler), Limits: limits.Default(), NoWatch: true}
 	f.configDir = dir
 	f.options(&o)

@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +24,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"address": address,
+			"unready": unready,
 		},
 	})
 }
@@ -41,6 +45,22 @@ func address(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("no address of %s in %s", args[1], args[0])
 }
 
+// unready ADDRESS waits for a server to say that it is not ready any more.
+func unready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: unready ADDRESS")
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get("http://" + args[0] + "/ready")
+		ts.Check(err) // it goes on listening
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			return
+		}
+	}
+	ts.Fatalf("%s is still ready", args[0])
+}
+
 // The flags that charts, scripts and istiod's own documentation use, with istiod's defaults.
 func TestFlags(t *testing.T) {
 	e := env{getenv: func(string) string { return "" }}
@@ -48,7 +68,7 @@ func TestFlags(t *testing.T) {
 	for name, want := range map[string]string{
 		"grpcAddr": ":15010", "secureGRPCAddr": ":15012", "httpAddr": ":8080", "httpsAddr": ":15017", "monitoringAddr": ":15014", "configDir": "",
 		"registries": "Kubernetes", "domain": "cluster.local", "meshConfig": "./etc/istio/config/mesh", "networksConfig": "./etc/istio/config/meshNetworks",
-		"clusterID": "Kubernetes", "namespace": "istio-system", "log_output_level": "default:info", "log_as_json": "false", "shutdownDuration": "10s",
+		"clusterID": "Kubernetes", "namespace": "istio-system", "log_output_level": "default:info", "log_as_json": "false", "shutdownDuration": "10s", "drainDuration": "0s",
 		"keepaliveInterval": "30s", "keepaliveTimeout": "10s", "keepaliveMaxServerConnectionAge": "0s", "profile": "true", "kubeconfig": "",
 		"clusterRegistriesNamespace": "istio-system", "clusterAliases": "", "caCertFile": "", "tlsCertFile": "", "tlsKeyFile": "", "tls-min-version": "1.2",
 		"kubernetesApiQPS": "80", "kubernetesApiBurst": "160", "ctrlz_port": "9876", "debounceAfter": "100ms", "debounceMax": "10s",
@@ -95,6 +115,63 @@ func TestUnknownFlags(t *testing.T) {
 	for name, want := range map[string]string{"htpAddr": "httpAddr", "httpaddress": "httpAddr", "colour": ""} {
 		if got := nearest(flags, name); got != want {
 			t.Errorf("%s: nearest is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Values that are of their flag's type and yet nonsense are refused, by the flag's name, with the value and with what to write.
+func TestNonsense(t *testing.T) {
+	for _, x := range []struct{ flag, value, write string }{
+		{"kubernetesApiQPS", "NaN", "a number of requests a second"},
+		{"kubernetesApiQPS", "+Inf", "a number of requests a second"},
+		{"kubernetesApiQPS", "-1", "a number of requests a second"},
+		{"kubernetesApiQPS", "0", "a number of requests a second"},
+		{"kubernetesApiBurst", "-1", "a number of requests"},
+		{"kubernetesApiBurst", "0", "a number of requests"},
+		{"clusterID", "", "the name of the cluster"},
+		{"clusterID", "a b", "the name of the cluster"},
+		{"domain", "", "cluster.local"},
+		{"domain", "a..b", "cluster.local"},
+		{"namespace", "", "istio-system"},
+		{"namespace", "Istio_System", "istio-system"},
+		{"revision", "Canary!", "canary"},
+		{"grpcAddr", ":65536", ":15010"},
+		{"secureGRPCAddr", "15012", ":15010"},
+		{"httpAddr", "127.0.0.1:-1", ":15010"},
+		{"httpsAddr", "127.0.0.1", ":15010"},
+		{"monitoringAddr", ":http", ":15010"},
+		{"keepaliveInterval", "-30s", "10s"},
+		{"keepaliveTimeout", "0s", "10s"},
+		{"keepaliveMaxServerConnectionAge", "-1s", "10s, or 0"},
+		{"shutdownDuration", "-1s", "10s, or 0"},
+		{"drainDuration", "-1ns", "10s, or 0"},
+		{"debounceAfter", "-1s", "10s, or 0"},
+		{"debounceMax", "0s", "10s"},
+		{"remoteClusterTimeout", "-1s", "10s"},
+		{"maxRecvMessageSize", "-1", "4194304"},
+		{"apiClients", "10.0.0.1", "10.0.0.0/8"},
+	} {
+		var said strings.Builder
+		none := func(string) string { return "" }
+		code := run(t.Context(), []string{"discovery", "--configDir", t.TempDir(), "--" + x.flag + "=" + x.value}, none, io.Discard, &said)
+		shown := x.value
+		if shown == "" || strings.Contains(shown, " ") {
+			shown = strconv.Quote(shown)
+		}
+		if got := said.String(); code != 1 || !strings.Contains(got, "error: --"+x.flag+"="+shown+": write ") || !strings.Contains(got, x.write) {
+			t.Errorf("--%s=%s: %d, %s", x.flag, x.value, code, got)
+		}
+	}
+	var said strings.Builder
+	env := func(key string) string {
+		return map[string]string{"CLUSTER_ID": "a b", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "-5s"}[key]
+	}
+	if code := run(t.Context(), []string{"validate", t.TempDir()}, env, io.Discard, &said); code != 1 {
+		t.Errorf("a command that works on a directory: %d", code)
+	}
+	for _, want := range []string{`--clusterID="a b"`, `PILOT_WORKLOAD_ENTRY_GRACE_PERIOD="-5s" is not understood`} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("no %s in %s", want, said.String())
 		}
 	}
 }

@@ -36,12 +36,10 @@ type Options struct {
 	AllowUnauthenticated bool
 
 	// Of the sweep.
-	OrphanAge time.Duration              // an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
-	Gone      func(instance string) bool // that instance does not run any more; nil: nobody knows
+	OrphanAge time.Duration                                   // an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
+	Gone      func(ctx context.Context, instance string) bool // that instance does not run any more; nil: nobody knows
 
-	Wait    time.Duration // a stream waits as long for its entry to be written; 0: 5 s
-	Entries int           // of this instance at most; 0: 20000
-	Workers int           // writes at a time; 0: 8
+	Entries int // of this instance at most; 0: 20000
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -52,6 +50,7 @@ type Controller struct {
 	metrics *metrics
 
 	mu      sync.Mutex
+	done    uint64 // steps that went well
 	entries map[types.NamespacedName]*held
 	streams map[string]types.NamespacedName                            // by the stream's id
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil unless Run runs
@@ -66,12 +65,19 @@ type held struct {
 	waiting []chan error
 	health  *Condition // the newest report
 	wrote   time.Time  // the last one written
+
+	// Of what is stored. A write names the version that it is made for, so an entry that somebody else has changed meanwhile costs a conflict, and is read then.
+	entry  *Entry // as it was written or read last, without its spec; nil: unknown
+	tried  bool   // something was written or is known to be there: what is unknown has to be read
+	failed bool   // the last step failed, not for a conflict
 }
 
 var _ xds.Connections = (*Controller)(nil)
 
 // Bounds that nobody has a reason to tune.
 const (
+	workers     = 16                    // writes at a time
+	patience    = 5 * time.Second       // a stream waits as long for its entry to be written, and longer while others' are
 	healthLeast = time.Second           // between two writes of one entry's health
 	healthEach  = 50 * time.Millisecond // and as long for each entry that there is: health that flaps everywhere must leave room to register
 	requestTime = 10 * time.Second      // for all requests of one step
@@ -82,16 +88,15 @@ const (
 
 // New makes a Controller. Streams wait until Run runs.
 func New(o Options) *Controller {
-	o.Grace, o.Wait = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Wait, 5*time.Second)
-	o.Entries, o.Workers = cmp.Or(o.Entries, 20000), cmp.Or(o.Workers, 8)
+	o.Grace, o.Entries = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Entries, 20000)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{}}
 }
 
-// Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written. An API server that does not answer keeps no proxy away
-// whose entry is known.
+// Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written, for as long as entries are being written: of a thousand proxies
+// that come at once the last one waits its turn. An API server that does not answer keeps no proxy away whose entry is known.
 func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 	p := client.Proxy
 	if p.RegisterGroup == "" {
@@ -108,21 +113,44 @@ func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 		c.metrics.errors.Inc()
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Wait)
-	defer cancel()
-	select {
-	case err = <-written:
-	case <-ctx.Done():
-		err = status.Errorf(codes.Unavailable, "the WorkloadEntry %s was not written in time", key)
-		if o := c.o.Object(objectKey(key)); o != nil && o.Annotations[annotationGroup] == group.Name {
-			c.o.Logger.Warn("a proxy goes on with the entry that it had: it was not written in time", "conn", client.ID, "ns", key.Namespace, "name", key.Name)
-			err = nil
-		}
-	}
-	if err != nil {
+	if err = c.await(ctx, key, group.Name, written); err != nil {
 		c.part(client.ID)
 	}
 	return err
+}
+
+// await waits for an entry to be written.
+func (c *Controller) await(ctx context.Context, key types.NamespacedName, group string, written <-chan error) error {
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	for before := c.moved(key, 0); ; {
+		select {
+		case err := <-written:
+			return err
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case <-tick.C:
+		}
+		if o := c.o.Object(objectKey(key)); o != nil && o.Annotations[annotationGroup] == group {
+			c.o.Logger.Debug("a proxy goes on with the entry that it had: it was not written in time", "ns", key.Namespace, "name", key.Name)
+			return nil
+		}
+		now := c.moved(key, before)
+		if now == before {
+			return status.Errorf(codes.Unavailable, "the WorkloadEntry %s was not written in time", key)
+		}
+		before = now
+	}
+}
+
+// moved counts the steps that went well, or gives before if those of this entry do not.
+func (c *Controller) moved(key types.NamespacedName, before uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.entries[key]; h != nil && h.failed {
+		return before
+	}
+	return c.done
 }
 
 // Disconnected implements xds.Connections.
@@ -176,7 +204,7 @@ func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan e
 		c.entries[key] = h
 	}
 	written := make(chan error, 1)
-	h.client, h.since, h.claimed, h.waiting = client, time.Now(), false, append(h.waiting, written)
+	h.client, h.since, h.claimed, h.failed, h.waiting = client, time.Now(), false, false, append(h.waiting, written)
 	h.streams++
 	c.streams[client.ID] = key
 	if c.queue != nil {
@@ -220,7 +248,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var running sync.WaitGroup
-	for range c.o.Workers {
+	for range workers {
 		running.Add(1)
 		safe.Go(c.o.Logger, "autoregistration", func() {
 			defer running.Done()
@@ -265,6 +293,7 @@ func (c *Controller) watch(ctx context.Context) {
 		}
 		for _, key := range connected {
 			if o := c.o.Object(objectKey(key)); o == nil || o.Annotations[annotationDisconnected] != "" {
+				c.remember(key, nil)
 				queue.Add(key)
 			}
 		}
@@ -282,13 +311,14 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 	defer cancel()
 	again, err := time.Duration(0), errors.New("internal error")
 	safe.Run(c.o.Logger, "autoregistration step", func() { again, err = c.step(ctx, key) })
+	c.count(key, err)
 	switch {
 	case err == nil:
 		queue.Forget(key)
 		if again > 0 {
 			queue.AddAfter(key, again)
 		}
-	case errors.Is(err, ErrConflict):
+	case outdated(err):
 		queue.AddRateLimited(key) // it is read anew
 	default:
 		c.metrics.errors.Inc()
@@ -300,4 +330,35 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		queue.AddRateLimited(key)
 	}
 	return true
+}
+
+// count notes how a step went. What failed may have been written all the same.
+func (c *Controller) count(key types.NamespacedName, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.done++
+	}
+	if h := c.entries[key]; h != nil {
+		h.failed = err != nil && !outdated(err)
+		if err != nil {
+			h.entry, h.tried = nil, true
+		}
+	}
+}
+
+// outdated tells that the entry was not as it was thought to be.
+func outdated(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
+
+// remember keeps what is stored of an entry; nil: it has to be read.
+func (c *Controller) remember(key types.NamespacedName, e *Entry) {
+	if e != nil {
+		e = e.clone()
+		e.Spec, e.Labels = nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.entries[key]; h != nil {
+		h.entry, h.tried = e, true
+	}
 }

@@ -6,10 +6,11 @@
 //
 // Who is behind an entry is kept in its annotations, so that replicas and restarts agree: the group, the instance that holds the proxy's stream, and since when
 // it is connected or disconnected. The instance that saw the last stream end deletes the entry after the grace period, unless it finds that the proxy has come back, to
-// itself or to another. Every write but a creation names the version that it is made for. Entries of instances that are gone are the sweep's, which the leader runs.
+// itself or to another. Every write names the version that it is made for, but a creation, and the claim of
+// a proxy that has just come. Entries of instances that are gone are the sweep's, which the leader runs.
 //
 // A stream may register only by an identity that it proved, and only for the namespace and the service account of that identity; see Options.
 //
-// State: the Controller's map of entries, under its lock. Goroutines: Options.Workers workers and one that looks after the entries of this instance, all while Run
-// does, and those of client-go's workqueue. Streams never wait for each other here, nor for more than Options.Wait.
+// State: the Controller's map of entries, under its lock. Goroutines: sixteen workers and one that looks after the entries of this instance, all while Run
+// does, and those of client-go's workqueue. Streams wait for each other only for their turn to write.
 package autoregistration

@@ -22,7 +22,7 @@ import (
 // Annotations of an entry that was registered.
 const (
 	annotationGroup        = "istio.io/autoRegistrationGroup"
-	annotationController   = "istio.io/workloadController" // the instance that holds, or last held, the proxy's stream
+	AnnotationController   = "istio.io/workloadController" // the instance that holds, or last held, the proxy's stream
 	annotationConnected    = "istio.io/connectedAt"        // RFC 3339; absent once it is disconnected
 	annotationDisconnected = "istio.io/disconnectedAt"     // RFC 3339; absent while it is connected
 	annotationHealth       = "proxy.istio.io/health-checks-enabled"
@@ -157,7 +157,7 @@ func checkProxy(p *node.Proxy) error {
 
 // claim says in an entry's annotations that this instance holds the proxy.
 func (e *Entry) claim(instance string, since time.Time) {
-	e.Annotations[annotationController] = instance
+	e.Annotations[AnnotationController] = instance
 	e.Annotations[annotationConnected] = stamp(since)
 	delete(e.Annotations, annotationDisconnected)
 }

@@ -47,6 +47,11 @@ func (k *Kubernetes) Get(ctx context.Context, key types.NamespacedName) (*Entry,
 	if err != nil {
 		return nil, known(err)
 	}
+	return entry(key, u)
+}
+
+// entry takes an object apart.
+func entry(key types.NamespacedName, u *unstructured.Unstructured) (*Entry, error) {
 	e := &Entry{
 		NamespacedName: key, UID: string(u.GetUID()), Version: u.GetResourceVersion(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
 		Created: u.GetCreationTimestamp().Time, Spec: &networkingv1.WorkloadEntry{},
@@ -95,21 +100,39 @@ func (k *Kubernetes) Create(ctx context.Context, e *Entry) error {
 	u.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: u.GetAPIVersion(), Kind: kinds.WorkloadGroup.Name, Name: e.Owner.Name, UID: types.UID(e.Owner.UID), Controller: &controller,
 	}})
-	_, err = k.client.Namespace(e.Namespace).Create(ctx, u, metav1.CreateOptions{})
-	return known(err)
+	u, err = k.client.Namespace(e.Namespace).Create(ctx, u, metav1.CreateOptions{})
+	return e.stored(u, err)
+}
+
+// stored makes of an entry what a request has answered.
+func (e *Entry) stored(u *unstructured.Unstructured, err error) error {
+	if err != nil {
+		return known(err)
+	}
+	now, err := entry(e.NamespacedName, u)
+	if err != nil {
+		return err
+	}
+	now.Spec = e.Spec // nobody writes another
+	*e = *now
+	return nil
 }
 
 // Update implements Store.
 func (k *Kubernetes) Update(ctx context.Context, e *Entry) error {
 	annotations := map[string]any{}
-	for _, name := range []string{annotationController, annotationConnected, annotationDisconnected, annotationHealth} {
+	for _, name := range []string{AnnotationController, annotationConnected, annotationDisconnected, annotationHealth} {
 		if v, ok := e.Annotations[name]; ok {
 			annotations[name] = v
 		} else if name != annotationHealth {
 			annotations[name] = nil
 		}
 	}
-	return k.patch(ctx, e, map[string]any{"metadata": map[string]any{"resourceVersion": e.Version, "uid": e.UID, "annotations": annotations}})
+	meta := map[string]any{"uid": e.UID, "annotations": annotations}
+	if e.Version != "" {
+		meta["resourceVersion"] = e.Version
+	}
+	return k.patch(ctx, e, map[string]any{"metadata": meta})
 }
 
 // UpdateStatus implements Store.
@@ -135,8 +158,8 @@ func (k *Kubernetes) patch(ctx context.Context, e *Entry, patch map[string]any, 
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", e.NamespacedName, err)
 	}
-	_, err = k.client.Namespace(e.Namespace).Patch(ctx, e.Name, types.MergePatchType, b, metav1.PatchOptions{}, subresource...)
-	return known(err)
+	u, err := k.client.Namespace(e.Namespace).Patch(ctx, e.Name, types.MergePatchType, b, metav1.PatchOptions{}, subresource...)
+	return e.stored(u, err)
 }
 
 // Delete implements Store.

@@ -60,6 +60,7 @@ func (m *Memory) Create(_ context.Context, e *Entry) error {
 	c := e.clone()
 	c.Created, c.UID, c.Spec = time.Now().UTC().Truncate(time.Second), strconv.Itoa(m.writes+1), proto.CloneOf(e.Spec)
 	m.put(c)
+	*e = *c.clone()
 	return nil
 }
 
@@ -82,6 +83,7 @@ func (m *Memory) change(e *Entry, edit func(*Entry)) error {
 	c := m.entries[e.NamespacedName].clone()
 	edit(c)
 	m.put(c)
+	*e = *c.clone()
 	return nil
 }
 
@@ -102,7 +104,7 @@ func (m *Memory) current(e *Entry) error {
 	switch now := m.entries[e.NamespacedName]; {
 	case now == nil:
 		return ErrNotFound
-	case now.Version != e.Version:
+	case now.UID != e.UID, e.Version != "" && now.Version != e.Version:
 		return ErrConflict
 	}
 	return nil

@@ -76,8 +76,8 @@ func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.D
 	}
 	now := *h // waiting is not used of it
 	c.mu.Unlock()
-	e, err := c.o.Store.Get(ctx, key)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	e, err := c.stored(ctx, key, now)
+	if err != nil {
 		return 0, err
 	}
 	if now.streams == 0 {
@@ -100,6 +100,38 @@ func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.D
 	}
 	c.told(key, now, refusal)
 	return again, nil
+}
+
+// stored gives the entry as it is stored, as far as this instance knows, and nil if there is none. What nobody has heard of is not asked for: to create it tells. Nor is what
+// a proxy that has just come claims, for it does so whatever others have written: such an entry is of no version.
+func (c *Controller) stored(ctx context.Context, key types.NamespacedName, h held) (*Entry, error) {
+	if h.entry != nil {
+		return h.entry.clone(), nil
+	}
+	if h.tried {
+		return c.read(ctx, key)
+	}
+	o := c.o.Object(objectKey(key))
+	switch {
+	case o == nil:
+		return nil, nil
+	case h.streams > 0 && !h.claimed && o.UID != "" && o.Annotations[annotationGroup] == h.client.Proxy.RegisterGroup:
+		e := (&Entry{NamespacedName: key, UID: o.UID, Annotations: o.Annotations}).clone()
+		delete(e.Annotations, kinds.AnnotationHealthy)
+		return e, nil
+	}
+	return c.read(ctx, key)
+}
+
+func (c *Controller) read(ctx context.Context, key types.NamespacedName) (*Entry, error) {
+	e, err := c.o.Store.Get(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err == nil {
+		c.remember(key, e)
+	}
+	return e, err
 }
 
 // told lets the streams know that wait for what was written for the newest of them.
@@ -127,9 +159,21 @@ func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h hel
 		}
 		e := newEntry(key, group, p)
 		e.claim(c.o.Instance, h.since)
-		if err := c.o.Store.Create(ctx, e); err != nil {
+		c.remember(key, nil)
+		err = c.o.Store.Create(ctx, e)
+		if errors.Is(err, ErrConflict) {
+			if e, err = c.read(ctx, key); err == nil && e == nil {
+				err = ErrConflict // it has just gone
+			}
+			if err != nil {
+				return 0, err
+			}
+			return c.uphold(ctx, key, h, e)
+		}
+		if err != nil {
 			return 0, err
 		}
+		c.remember(key, e)
 		c.metrics.success.Inc()
 		c.o.Logger.Info("workload registered", "conn", h.client.ID, "ns", key.Namespace, "name", key.Name)
 		return soonIf(h.health != nil), nil
@@ -137,7 +181,7 @@ func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h hel
 	if g := e.Annotations[annotationGroup]; g != p.RegisterGroup {
 		return 0, status.Errorf(codes.FailedPrecondition, "the WorkloadEntry %s was not registered for group %s: delete or rename it", key, p.RegisterGroup)
 	}
-	mine := e.Annotations[annotationController] == c.o.Instance
+	mine := e.Annotations[AnnotationController] == c.o.Instance
 	current := mine && e.Annotations[annotationConnected] == stamp(h.since) && (!p.ReadinessProbe || e.Annotations[annotationHealth] == "true")
 	if !current && (!h.claimed || mine || e.Annotations[annotationDisconnected] != "") {
 		e.claim(c.o.Instance, h.since)
@@ -147,6 +191,7 @@ func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h hel
 		if err := c.o.Store.Update(ctx, e); err != nil {
 			return 0, err
 		}
+		c.remember(key, e)
 		c.metrics.updates.Inc()
 		return soonIf(h.health != nil), nil
 	}
@@ -176,6 +221,7 @@ func (c *Controller) writeHealth(ctx context.Context, key types.NamespacedName, 
 	if err := c.o.Store.UpdateStatus(ctx, e); err != nil {
 		return fmt.Errorf("write health: %w", err)
 	}
+	c.remember(key, e)
 	c.o.Logger.Info("workload health", "ns", key.Namespace, "name", key.Name, "healthy", written.Healthy, "message", written.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +233,7 @@ func (c *Controller) writeHealth(ctx context.Context, key types.NamespacedName, 
 
 // retire marks the entry of a proxy that has gone, and after the grace period deletes it. Another instance's is none of ours.
 func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
-	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[annotationController] != c.o.Instance {
+	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[AnnotationController] != c.o.Instance {
 		c.forget(key)
 		return 0, nil
 	}
@@ -197,6 +243,7 @@ func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h hel
 		if err := c.o.Store.Update(ctx, e); err != nil {
 			return 0, err
 		}
+		c.remember(key, e)
 		c.metrics.unregister.Inc()
 		return max(time.Until(h.since.Add(c.o.Grace)), time.Nanosecond), nil
 	}

@@ -10,9 +10,12 @@ import (
 // Store is where entries are written. What Get gives is the caller's, but for its spec. All methods may be called from any goroutine.
 type Store interface {
 	Get(context.Context, types.NamespacedName) (*Entry, error)
+
+	// Create, Update and UpdateStatus make of the entry what is stored then, as Get would give it.
 	Create(context.Context, *Entry) error
 
-	// Update writes the annotations of this package, UpdateStatus the health, Delete removes; each only if the entry is still the version that was read.
+	// Update writes the annotations of this package, UpdateStatus the health, Delete removes; each only if the entry is still the version that was read,
+	// or for one of no version the object that was.
 	Update(context.Context, *Entry) error
 	UpdateStatus(context.Context, *Entry) error
 	Delete(context.Context, *Entry) error
@@ -21,6 +24,6 @@ type Store interface {
 // Errors of a Store. Any other is worth another try.
 var (
 	ErrNotFound = errors.New("no such entry")
-	ErrConflict = errors.New("the entry has changed meanwhile")
-	ErrRefused  = errors.New("the entry was refused") // it will be again
+	ErrConflict = errors.New("the entry has changed meanwhile") // or is there already
+	ErrRefused  = errors.New("the entry was refused")           // it will be again
 )

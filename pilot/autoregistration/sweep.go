@@ -40,11 +40,11 @@ func (c *Controller) Sweep(ctx context.Context, by Store) {
 		now := time.Now()
 		seen := map[holding]time.Time{}
 		for _, o := range c.o.Objects() {
-			if o.Kind != kinds.WorkloadEntry || o.Cluster != "" || o.Annotations[annotationGroup] == "" || o.Annotations[annotationController] == "" {
+			if o.Kind != kinds.WorkloadEntry || o.Cluster != "" || o.Annotations[annotationGroup] == "" || o.Annotations[AnnotationController] == "" {
 				continue
 			}
-			at := holding{o.UID, o.Annotations[annotationController], o.Annotations[annotationConnected]}
-			if since := abandoned[at]; c.alone(o) {
+			at := holding{o.UID, o.Annotations[AnnotationController], o.Annotations[annotationConnected]}
+			if since := abandoned[at]; c.alone(ctx, o) {
 				if since.IsZero() {
 					since = now
 				}
@@ -59,11 +59,11 @@ func (c *Controller) Sweep(ctx context.Context, by Store) {
 }
 
 // alone tells that the instance of an entry is gone, or has forgotten it.
-func (c *Controller) alone(o *kinds.Object) bool {
-	if o.Annotations[annotationController] == c.o.Instance {
+func (c *Controller) alone(ctx context.Context, o *kinds.Object) bool {
+	if o.Annotations[AnnotationController] == c.o.Instance {
 		return !c.holds(o)
 	}
-	return c.o.Gone != nil && c.o.Gone(o.Annotations[annotationController])
+	return c.o.Gone != nil && c.o.Gone(ctx, o.Annotations[AnnotationController])
 }
 
 func (c *Controller) holds(o *kinds.Object) bool {
@@ -91,7 +91,7 @@ func (c *Controller) remove(ctx context.Context, o *kinds.Object, by Store) {
 	defer cancel()
 	e, err := c.o.Store.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 	if err == nil {
-		for _, a := range []string{annotationGroup, annotationController, annotationConnected, annotationDisconnected} {
+		for _, a := range []string{annotationGroup, AnnotationController, annotationConnected, annotationDisconnected} {
 			if e.Annotations[a] != o.Annotations[a] {
 				return // somebody has come back to it
 			}
@@ -101,7 +101,7 @@ func (c *Controller) remove(ctx context.Context, o *kinds.Object, by Store) {
 	switch {
 	case err == nil:
 		c.metrics.deletes.Inc()
-		c.o.Logger.Info("workload deleted: it was left behind", "ns", o.Namespace, "name", o.Name, "instance", o.Annotations[annotationController])
+		c.o.Logger.Info("workload deleted: it was left behind", "ns", o.Namespace, "name", o.Name, "instance", o.Annotations[AnnotationController])
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrConflict), errors.Is(err, leader.ErrNotLeader):
 	default:
 		c.metrics.errors.Inc()

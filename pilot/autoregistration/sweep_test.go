@@ -34,7 +34,7 @@ func TestSweep(t *testing.T) {
 		may := true
 		a := w.start(t, "a", func(o *Options) {
 			o.OrphanAge = time.Hour
-			o.Gone = func(i string) bool { mu.Lock(); defer mu.Unlock(); return gone[i] }
+			o.Gone = func(_ context.Context, i string) bool { mu.Lock(); defer mu.Unlock(); return gone[i] }
 		})
 		set := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
 		ctx, stop := context.WithCancel(t.Context())
@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 		}()
 		left := func(controller string, connected, disconnected time.Time) {
 			t.Helper()
-			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{annotationGroup: "reviews", annotationController: controller}}
+			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{annotationGroup: "reviews", AnnotationController: controller}}
 			if !connected.IsZero() {
 				e.Annotations[annotationConnected] = stamp(connected)
 			} else {

@@ -14,7 +14,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
-	"github.com/istiod-lite/istiod-lite/pilot/config/aggregate"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
@@ -32,7 +31,7 @@ const workloadToken = "/var/run/secrets/tokens/istio-token"
 // They are made once the mesh configuration is known, and stay as they are: a list that changes takes effect when the server starts again.
 type configSources struct {
 	server *Server
-	to     *aggregate.Source
+	to     *sources
 	known  chan struct{} // closed when list and err are final
 
 	list []source
@@ -76,6 +75,7 @@ func (c *configSources) look(changes []kinds.Change) {
 		return
 	}
 	c.inForce = named
+	c.to.own.known(slices.ContainsFunc(named, func(s *meshv1alpha1.ConfigSource) bool { return strings.HasPrefix(s.GetAddress(), mcp.Scheme) }))
 	c.err = c.make()
 	close(c.known)
 }
@@ -99,9 +99,13 @@ func (c *configSources) make() error {
 func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error {
 	s, address := c.server, from.GetAddress()
 	name := "configuration of " + address
-	handler := c.to.From(c.to.Add(name))
+	index := c.to.Add(name)
 	scheme, rest, _ := strings.Cut(address, "://")
-	switch scheme += "://"; {
+	if scheme += "://"; scheme == mcp.Scheme {
+		return c.addServer(what, name, rest, from, c.to.FromOther(index))
+	}
+	handler := c.to.From(index)
+	switch {
 	case scheme == filesScheme && rest != "":
 		d, err := s.directory(rest, without(s.world.meshKey(), handler)) // the mesh configuration is known
 		if err != nil {
@@ -116,19 +120,24 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		c.list = append(c.list, source{name, k.Run, k.Findings})
 	case scheme == kubernetesScheme && rest == "":
 		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
-	case scheme == mcp.Scheme:
-		m, err := mcp.New(mcp.Options{
-			Address: rest, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: handler, Logger: s.o.Logger.With("scope", "mcp"),
-			Metrics: s.metrics, Limits: s.o.Limits,
-			Node: mcp.Node{Name: s.instance(), Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		c.list = append(c.list, source{name, m.Run, m.Findings})
 	default:
 		return fmt.Errorf("%s: address %q is none of fs:///directory, k8s:// and xds://host:port", what, address)
 	}
+	return nil
+}
+
+// addServer makes the source that another control plane is.
+func (c *configSources) addServer(what, name, address string, from *meshv1alpha1.ConfigSource, h config.Handler) error {
+	s := c.server
+	m, err := mcp.New(mcp.Options{
+		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: h, Logger: s.o.Logger.With("scope", "mcp"),
+		Metrics: s.metrics, Limits: s.o.Limits,
+		Node: mcp.Node{Name: s.instance(), Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	c.list = append(c.list, source{name, m.Run, m.Findings})
 	return nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
-	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
 func TestPanicsAreContained(t *testing.T) {
@@ -57,26 +56,5 @@ func TestVersion(t *testing.T) {
 	versionHandler("1.2.3")(w, r)
 	if strings.TrimSpace(w.Body.String()) != `{"clientVersion":{"version":"1.2.3"}}` {
 		t.Errorf("json: %q", w.Body)
-	}
-}
-
-func TestNetworkOf(t *testing.T) {
-	n, found := mesh.ParseNetworks("networks", []byte(`
-networks:
-  wide: {endpoints: [{fromCidr: 10.0.0.0/8}]}
-  narrow: {endpoints: [{fromCidr: 10.1.0.0/16}]}
-  home: {endpoints: [{fromRegistry: Kubernetes}]}
-`))
-	if n == nil {
-		t.Fatal(found)
-	}
-	of := networkOf(n, "Kubernetes")
-	for address, want := range map[string]string{"10.2.0.1": "wide", "10.1.0.1": "narrow", "192.168.0.1": "home", "not an address": "home"} {
-		if got := of(address); got != want {
-			t.Errorf("%s: %s, want %s", address, got, want)
-		}
-	}
-	if networkOf(nil, "Kubernetes") != nil {
-		t.Error("a mesh without networks has a list of them")
 	}
 }

@@ -59,14 +59,14 @@ func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// multiplex gives gRPC requests to g and all others to next. Until ready, gRPC is told to come again.
-func multiplex(g *grpc.Server, ready func() bool, next http.Handler) http.Handler {
+// multiplex gives gRPC requests to g and all others to next. While not serving, gRPC is told to come again.
+func multiplex(g *grpc.Server, serving func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isGRPC(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if !ready() {
+		if !serving() {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Grpc-Status", "14")
 			w.Header().Set("Grpc-Message", "not ready")

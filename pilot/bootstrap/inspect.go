@@ -37,7 +37,7 @@ type Inspection struct {
 
 // Inspect reads the configuration that o names.
 func Inspect(ctx context.Context, o Options) (*Inspection, error) {
-	s := &Server{o: o, world: newWorld(o, nil), metrics: prometheus.NewRegistry()}
+	s := &Server{o: o, world: newWorld(o, nil, nil), metrics: prometheus.NewRegistry()}
 	i, whole := &Inspection{}, make(chan struct{})
 	from, err := s.newSources(func(changes []kinds.Change) {
 		if i.Snapshot == nil { // what comes later is not looked at

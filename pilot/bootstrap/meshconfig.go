@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,7 +122,7 @@ func (w *world) applyMesh() (rebuild bool) {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", from)
 	}
-	w.found("unread", translate.UnreadMesh(w.mesh, w.networks))
+	w.found("unread", translate.UnreadMesh(w.mesh))
 	return rebuild
 }
 
@@ -142,42 +141,5 @@ func (w *world) found(key string, list []diag.Diagnostic) {
 			level = slog.LevelError
 		}
 		w.logger.Log(context.Background(), level, "finding", "finding", d.String())
-	}
-}
-
-// networkOf gives the function that finds an address in the mesh's list of networks: by the longest range that holds it, else by the cluster; nil where
-// there is no list.
-func networkOf(n *mesh.Networks, cluster string) func(address string) string {
-	if n == nil {
-		return nil
-	}
-	type entry struct {
-		prefix  netip.Prefix
-		network string
-	}
-	var ranges []entry
-	ofCluster := ""
-	for name, network := range n.GetNetworks() {
-		for _, e := range network.GetEndpoints() {
-			if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil {
-				ranges = append(ranges, entry{p.Masked(), name})
-			}
-			if e.GetFromRegistry() == cluster && (ofCluster == "" || name < ofCluster) {
-				ofCluster = name
-			}
-		}
-	}
-	slices.SortFunc(ranges, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.prefix.Bits(), a.prefix.Bits()), cmp.Compare(a.network, b.network))
-	})
-	return func(address string) string {
-		if ip, err := netip.ParseAddr(address); err == nil {
-			for _, e := range ranges {
-				if e.prefix.Contains(ip.Unmap()) {
-					return e.network
-				}
-			}
-		}
-		return ofCluster
 	}
 }

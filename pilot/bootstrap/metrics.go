@@ -90,7 +90,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() [
 			return 0
 		}))
 	}
-	gauge("pilot_services", "Services known.", func(s *snapshot.Snapshot) float64 { return float64(len(s.Services())) })
+	gauge("pilot_services", "Services known.", func(s *snapshot.Snapshot) float64 { return float64(s.ServiceCount()) })
 	gauge("pilot_virt_services", "VirtualServices known.", func(s *snapshot.Snapshot) float64 {
 		return float64(len(s.AllObjects(kinds.VirtualService)))
 	})

@@ -125,6 +125,13 @@ func (c *collected) len() int {
 	return len(c.objects)
 }
 
+// read is an object without who has it.
+func read(o *kinds.Object) *kinds.Object {
+	c := *o
+	c.Relayed = false
+	return &c
+}
+
 // differs says what one has and the other has not, or is not equal in both.
 func (c *collected) differs(other *collected) string {
 	c.mu.Lock()
@@ -132,7 +139,7 @@ func (c *collected) differs(other *collected) string {
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	for key, o := range c.objects {
-		if there := other.objects[key]; there == nil || !config.Equal(o, there) {
+		if there := other.objects[key]; there == nil || !config.Equal(read(o), read(there)) {
 			return key.String()
 		}
 	}

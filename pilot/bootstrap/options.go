@@ -43,6 +43,7 @@ type Options struct {
 	Revision  string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
 
 	APIClients []netip.Prefix // whom the objects of configuration themselves are served; nil: peers on this host
+	Relay      bool           // they are served also what other control planes serve this one
 
 	// Registration of workloads that name a WorkloadGroup.
 	NoRegistration    bool
@@ -53,11 +54,13 @@ type Options struct {
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age
-	Shutdown                            time.Duration // how long streams get to end by themselves
+	Drain                               time.Duration // from not being ready any more to refusing connections
+	Shutdown                            time.Duration // after that, how long streams get to end by themselves
 
 	DebounceAfter, DebounceMax time.Duration
 	Poll                       time.Duration // how often the directory is looked through, whatever its events say
 	NoWatch                    bool          // look through the directory only, without file events
+	NoVirtualHosts             bool          // route configurations go whole to every proxy
 	NoMemo                     bool          // encode every resource anew
 
 	Profile bool // serve /debug/pprof

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -22,67 +23,110 @@ const notAPod = "_"
 // instance gives the name of this replica.
 func (s *Server) instance() string { return cmp.Or(s.o.PodName, s.o.Process+notAPod) }
 
+// writers are what registration writes by, beside the store that every instance has.
+type writers struct {
+	guarded  autoregistration.Store // what sweeps
+	lease    *leader.Lease          // without which it must not; nil: it may in any case
+	presence *leader.Presence       // of a guest of the cluster, on somebody's laptop; nil: it is none
+}
+
 // newRegistration makes what registers the workloads that ask for it, and has it run. Entries are written to the API server; where there is none they are
 // held by this process, and are one more source of all.
 func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, error) {
-	logger := s.o.Logger.With("scope", "autoregistration")
 	o := autoregistration.Options{
 		Instance: s.instance(), Object: s.world.Object, Objects: s.world.Objects, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
-		AllowUnauthenticated: s.o.RegisterAnyone || s.o.Client == nil, OrphanAge: s.o.MaxConnectionAge * 3 / 2, Logger: logger, Metrics: s.metrics,
+		AllowUnauthenticated: s.o.RegisterAnyone || s.o.Client == nil, OrphanAge: s.o.MaxConnectionAge * 3 / 2,
+		Logger: s.o.Logger.With("scope", "autoregistration"), Metrics: s.metrics,
 	}
-	var lease *leader.Lease
-	var guarded autoregistration.Store // what the leader alone may write by
+	var by writers
 	if s.o.Client == nil {
 		memory := autoregistration.NewMemory(all.From(all.Add("registered workloads")))
 		all.list = append(all.list, source{name: "registered workloads", run: memory.Run})
-		o.Store, guarded = memory, memory
+		o.Store, by.guarded = memory, memory
 	} else {
-		store, err := autoregistration.NewKubernetes(s.o.Client)
-		if err != nil {
+		var err error
+		if by, err = s.writeToCluster(&o); err != nil {
 			return nil, err
-		}
-		o.Store, guarded = store, store
-		if !s.o.NoServices {
-			o.Gone = s.gone
-		}
-		if !s.o.NoElection {
-			lease, err = leader.New(leader.Options{
-				Client: s.o.Client, Namespace: s.o.Namespace, Name: cleanupLease, Revision: s.o.Revision, Identity: o.Instance, Logger: s.o.Logger.With("scope", "leader"),
-			})
-			if err != nil {
-				return nil, fmt.Errorf("leader election: %w", err)
-			}
-			client := rest.CopyConfig(s.o.Client)
-			client.Wrap(lease.Guard)
-			if guarded, err = autoregistration.NewKubernetes(client); err != nil {
-				return nil, err
-			}
 		}
 	}
 	c := autoregistration.New(o)
-	s.components.background("workload registration", c.Run)
-	if s.o.Client != nil && !s.o.NoElection && s.o.PodName == "" {
-		return c, nil // a guest of the cluster, on somebody's laptop: what it did not make itself is not its to delete
+	registration := c.Run
+	if by.presence != nil {
+		s.components.background("presence", by.presence.Run)
+		registration = func(ctx context.Context) error {
+			if err := by.presence.Wait(ctx); err != nil {
+				return nil //nolint:nilerr // it was told to stop
+			}
+			return c.Run(ctx)
+		}
 	}
+	s.components.background("workload registration", registration)
 	s.components.background("workload cleanup", func(ctx context.Context) error {
 		if err := all.Wait(ctx); err != nil {
 			return nil //nolint:nilerr // it was told to stop
 		}
-		if lease == nil {
-			c.Sweep(ctx, guarded)
+		if by.lease == nil {
+			c.Sweep(ctx, by.guarded)
 		} else {
-			lease.Run(ctx, func(ctx context.Context) { c.Sweep(ctx, guarded) })
+			by.lease.Run(ctx, func(ctx context.Context) { c.Sweep(ctx, by.guarded) })
 		}
 		return nil
 	})
 	return c, nil
 }
 
-// gone tells that an instance does not run any more: its pod is not there. Of one outside a pod nobody knows, nor of any where not even this one's own pod is there:
-// then the instances run elsewhere.
-func (s *Server) gone(instance string) bool {
+// writeToCluster completes the options of a registration that writes to the own cluster. A guest is never the leader, for it could not judge pods; it sweeps what guests left.
+func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err error) {
+	store, err := autoregistration.NewKubernetes(s.o.Client)
+	if err != nil {
+		return by, err
+	}
+	o.Store, by.guarded = store, store
+	leases := leader.Options{
+		Client: s.o.Client, Namespace: s.o.Namespace, Name: cleanupLease, Revision: s.o.Revision, Identity: o.Instance, Logger: s.o.Logger.With("scope", "leader"),
+	}
+	observer, err := leader.NewObserver(leases)
+	if err != nil {
+		return by, err
+	}
+	o.Gone = func(ctx context.Context, instance string) bool { return s.gone(ctx, instance, observer) }
+	switch {
+	case s.o.NoElection:
+		return by, nil
+	case s.o.PodName == "":
+		o.Objects = func() []*kinds.Object { return s.leftByGuests(observer) }
+		o.OrphanAge = 0
+		by.presence, err = leader.NewPresence(leases)
+		return by, err
+	}
+	if by.lease, err = leader.New(leases); err != nil {
+		return by, fmt.Errorf("leader election: %w", err)
+	}
+	client := rest.CopyConfig(s.o.Client)
+	client.Wrap(by.lease.Guard)
+	by.guarded, err = autoregistration.NewKubernetes(client)
+	return by, err
+}
+
+// gone tells that an instance does not run any more. Of a pod: it is not there, while this one's own is, for else the instances run elsewhere. Of a guest: it does not renew
+// its Lease, or without election: it is another, for then this is the only one.
+func (s *Server) gone(ctx context.Context, instance string, observer *leader.Observer) bool {
+	if strings.Contains(instance, notAPod) {
+		return s.o.NoElection || observer.Gone(ctx, instance)
+	}
 	there := func(pod string) bool {
 		return s.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: s.o.Namespace, Name: pod}) != nil
 	}
-	return !strings.Contains(instance, notAPod) && there(s.o.PodName) && !there(instance)
+	return !s.o.NoServices && there(s.o.PodName) && !there(instance)
+}
+
+// leftByGuests gives the entries that a guest may judge: its own, and those of guests that are gone. All others are for the leader of the pods.
+func (s *Server) leftByGuests(observer *leader.Observer) []*kinds.Object {
+	return slices.DeleteFunc(s.world.Objects(), func(o *kinds.Object) bool {
+		instance := o.Annotations[autoregistration.AnnotationController]
+		if o.Kind != kinds.WorkloadEntry || !strings.Contains(instance, notAPod) {
+			return true
+		}
+		return instance != s.instance() && !observer.Gone(context.Background(), instance)
+	})
 }

@@ -11,7 +11,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -169,4 +171,34 @@ func TestRegistrationOff(t *testing.T) {
 	run(t, s)
 	eventually(t, "ready", s.ready.Load)
 	machine(t, s.Addresses().GRPC, "10.0.0.2", "vm").endpoints(0)
+}
+
+// Who does not run any more is known of pods where this is one, and of others where there is but one.
+func TestGone(t *testing.T) {
+	o := testOptions(t)
+	pods := func(names ...string) *Server {
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			k := kinds.Key{Kind: kinds.Pod, Namespace: o.Namespace, Name: name}
+			s.world.objects[k] = &kinds.Object{Key: k, Spec: &corev1.Pod{}}
+		}
+		return s
+	}
+	o.PodName, o.NoElection = "istiod-0", true
+	s := pods("istiod-0", "istiod-1")
+	for instance, want := range map[string]bool{"istiod-1": false, "istiod-2": true, "laptop-7_": true} {
+		if got := s.gone(t.Context(), instance, nil); got != want {
+			t.Errorf("%s is gone: %v", instance, got)
+		}
+	}
+	if pods("istiod-1").gone(t.Context(), "istiod-2", nil) {
+		t.Error("judged by a server whose own pod is not there")
+	}
+	o.NoServices = true
+	if pods("istiod-0").gone(t.Context(), "istiod-2", nil) {
+		t.Error("judged by a server that reads no pods")
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,8 +23,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/resolver"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -39,28 +38,39 @@ type Server struct {
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
 	world      *world
+	names      *resolver.Resolver
 	from       *sources
 	prepare    func(*snapshot.Snapshot)
 	discovery  *xds.Server
 	debug      *debug.API
 	grpc       *grpc.Server
 	http       []*httpServing
-	ready      atomic.Bool
+	ready      atomic.Bool // what the readiness probe is told
+	serving    atomic.Bool // ADS is open; longer than ready, to other control planes before and to all at a stop
+
+	beginning sync.Mutex    // held while a snapshot is made before there is a throttle
+	opened    sync.Once     // closes open
+	open      chan struct{} // closed once there is something to serve
 
 	mu       sync.Mutex
 	bound    Addresses
-	throttle *xds.Throttle // nil until there is a first snapshot
+	throttle *xds.Throttle  // nil until there is a first snapshot
+	answers  []kinds.Change // what names resolve to, for the throttle when there is one
 }
 
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
-	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now())}
-	s.world = newWorld(o, newEventMetrics(s.metrics))
+	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
+	s.names = resolver.New(resolver.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
+	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
 
 	var err error
 	s.from, err = s.newSources(s.take)
 	if err != nil {
 		return nil, err
+	}
+	if !o.Relay { // else what others have is served too, and has to be there
+		s.from.own.served(s.takeOwn)
 	}
 	ads := xds.Options{Known: s.known, Late: s.late}
 	if !o.NoRegistration {
@@ -80,7 +90,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ads.Translator, ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = newTranslator(t), o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
+	ads.Translator, ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = newTranslator(t, o.Relay), o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
+	ads.NoVirtualHosts = o.NoVirtualHosts
 	ads.APIClients, ads.Translations = o.APIClients, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
@@ -103,9 +114,7 @@ func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
 
 // late tells whether a Secret names the proxy's cluster and the cluster has not been read yet.
 func (s *Server) late(p *node.Proxy) bool {
-	return s.from.remote != nil && slices.ContainsFunc(s.from.remote.Clusters(), func(c multicluster.Cluster) bool {
-		return c.ID == p.Cluster && c.SyncStatus != multicluster.Synced
-	})
+	return s.from.remote != nil && s.from.remote.Lacks(p.Cluster)
 }
 
 func (s *Server) findings() []diag.Diagnostic {
@@ -115,11 +124,13 @@ func (s *Server) findings() []diag.Diagnostic {
 // register lists what runs, in the order of starting.
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
+	s.components.background("names of gateways", s.names.Run)
 	for _, from := range s.from.list {
 		s.components.background(from.name, from.run)
 	}
-	s.components.start("sources synced", s.from.Wait)
+	s.components.start("own sources synced", s.waitOwn)
 	s.components.start("discovery listener", s.listenGRPC)
+	s.components.start("sources synced", s.from.Wait)
 	s.components.start("readiness", s.announce)
 }
 
@@ -152,7 +163,7 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 	var handler http.Handler = front
 	shared := s.o.GRPC == ""
 	if shared {
-		handler = multiplex(s.grpc, s.ready.Load, front)
+		handler = multiplex(s.grpc, s.serving.Load, front)
 	}
 	if err := s.serveHTTP(ctx, "http", s.o.HTTP, handler, shared, &s.bound.HTTP); err != nil {
 		return err
@@ -206,6 +217,9 @@ func (s *Server) take(changes []kinds.Change) {
 		throttle.Add(changes)
 		return
 	}
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
+	s.from.own.forget()
 	began := time.Now()
 	s.commit(changes, began)
 	throttle = xds.NewThrottle(xds.ThrottleOptions{
@@ -213,14 +227,37 @@ func (s *Server) take(changes []kinds.Change) {
 	})
 	s.mu.Lock()
 	s.throttle = throttle
+	if len(s.answers) > 0 {
+		throttle.Add(s.answers)
+	}
 	s.mu.Unlock()
-	s.o.Logger.Info("configuration synced", "objects", len(changes), "services", len(s.world.Snapshot().Services()), "dur", time.Since(began))
+	s.o.Logger.Info("configuration synced", "objects", len(changes), "services", s.world.Snapshot().ServiceCount(), "dur", time.Since(began))
+	s.opened.Do(func() { close(s.open) })
+}
+
+// takeAnswers hands on what names resolve to. It does not wait for the first snapshot, which may wait for other names.
+func (s *Server) takeAnswers(changes []kinds.Change) {
+	s.mu.Lock()
+	throttle := s.throttle
+	if throttle == nil {
+		s.answers = append(s.answers, changes...)
+	}
+	s.mu.Unlock()
+	if throttle != nil {
+		throttle.Add(changes)
+	}
 }
 
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
-	began := time.Now()
+	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.commit(batch, received)
 	s.commitTime.Observe(time.Since(began).Seconds())
+	s.mu.Lock()
+	first := s.throttle == nil
+	s.mu.Unlock()
+	if snap == last && !first {
+		return // writes that change nothing
+	}
 	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
 	s.discovery.Publish(snap)
 	if snap.Delta.Full && s.ready.Load() {
@@ -228,11 +265,12 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 }
 
-// listenGRPC opens plaintext ADS. The secure ports wait for a certificate.
+// listenGRPC opens plaintext ADS, which refuses proxies until all is known that they are to be sent. The secure ports wait for a certificate.
 func (s *Server) listenGRPC(ctx context.Context) error {
 	if s.o.SecureGRPC != "" || s.o.HTTPS != "" {
 		s.o.Logger.Info("no certificate: the secure ports do not listen", "secure_grpc", s.o.SecureGRPC, "https", s.o.HTTPS)
 	}
+	s.serving.Store(true)
 	if s.o.GRPC == "" {
 		return nil
 	}
@@ -259,10 +297,15 @@ func (s *Server) announce(context.Context) error {
 	return b.write(s.o.AddressFile)
 }
 
-// drain takes the server out of rotation, lets requests end and spreads the ends of streams, so that another replica is not met by all proxies at once.
+// drain takes the server out of rotation and serves on until that is known: for a while after a pod was told to stop, others still send connections to it. Then it lets
+// requests end and spreads the ends of streams, so that another replica is not met by all proxies at once.
 func (s *Server) drain() {
-	s.ready.Store(false)
-	s.o.Logger.Info("stopping", "within", s.o.Shutdown)
+	was := s.ready.Swap(false)
+	s.o.Logger.Info("stopping", "after", s.o.Drain, "within", s.o.Shutdown)
+	if was {
+		time.Sleep(s.o.Drain) // a second signal ends the process
+	}
+	s.serving.Store(false)
 	if s.o.AddressFile != "" {
 		_ = os.Remove(s.o.AddressFile) // it names ports that others may soon have
 	}

@@ -19,6 +19,7 @@ import (
 // sources are the places that changes come from, merged into one.
 type sources struct {
 	*aggregate.Source
+	own    *own
 	first  *aggregate.Source // of those that the mesh configuration may come from: it says which others there are
 	list   []source
 	later  *configSources
@@ -36,8 +37,8 @@ func (s *Server) newSources(sink config.Handler) (*sources, error) {
 	if s.o.ConfigDir == "" && s.o.Client == nil {
 		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, or --kubeconfig a cluster")
 	}
-	all := &sources{Source: aggregate.New(aggregate.Options{Sink: sink})}
-	all.later = &configSources{server: s, to: all.Source, known: make(chan struct{})}
+	all := &sources{Source: aggregate.New(aggregate.Options{Sink: sink}), own: newOwn()}
+	all.later = &configSources{server: s, to: all, known: make(chan struct{})}
 	all.first = aggregate.New(aggregate.Options{Sink: all.later.after(all.From(all.Add("mesh configuration")))})
 
 	// Those that are added first take precedence.

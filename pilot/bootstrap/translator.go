@@ -8,7 +8,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come back.
@@ -24,7 +23,9 @@ type translator struct {
 // readers is the cohort of those who are sent objects: all get the same.
 type readers struct{}
 
-func newTranslator(t *translate.Translator) translator { return translator{t, api.New()} }
+func newTranslator(t *translate.Translator, relay bool) translator {
+	return translator{t, api.New(relay)}
+}
 
 func (t translator) Join(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
 	if xds.OfObjects(p) {
@@ -41,18 +42,10 @@ func (t translator) Wildcard(s *snapshot.Snapshot, c xds.Cohort, typeURL string)
 	return t.Translator.Wildcard(s, proxies, typeURL)
 }
 
-func (t translator) Named(s *snapshot.Snapshot, c xds.Cohort, typeURL, name string) *envoy.Resource {
+func (t translator) Subscribed(s *snapshot.Snapshot, c xds.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	proxies, ok := c.(cohort.Proxy)
 	if !ok {
-		return nil
+		return envoy.Union{}, nil
 	}
-	return t.Translator.Named(s, proxies, typeURL, name)
-}
-
-func (t translator) Assignments(s *snapshot.Snapshot, c xds.Cohort, key registry.ServiceKey) []string {
-	proxies, ok := c.(cohort.Proxy)
-	if !ok {
-		return nil
-	}
-	return t.Translator.Assignments(s, proxies, key)
+	return t.Translator.Subscribed(s, proxies, typeURL, names)
 }

@@ -35,6 +35,11 @@ type world struct {
 	filter   *filter
 	reselect bool // the selectors have changed: every object has to be looked at
 
+	names   names               // nil: names stay unresolved
+	hosts   []string            // that names was last asked for
+	answers map[string][]string // addresses by host name
+	waited  bool                // for the first answers
+
 	mu       sync.Mutex // guards what others read
 	last     *snapshot.Snapshot
 	objects  map[kinds.Key]*kinds.Object
@@ -45,10 +50,10 @@ type world struct {
 // counts are the registries' own, as of the last commit.
 type counts struct{ pending, withoutIP, notReady int }
 
-func newWorld(o Options, events func(*kinds.Kind, string)) *world {
+func newWorld(o Options, events func(*kinds.Kind, string), n names) *world {
 	w := &world{
 		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
-		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
+		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, names: n, answers: map[string][]string{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh})
 	w.makeRegistries()
@@ -61,23 +66,28 @@ func (w *world) makeRegistries() {
 		Kube: func(cluster string) *kube.Registry {
 			id := cmp.Or(cluster, o.ClusterID)
 			return kube.New(kube.Options{
-				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: o.Client != nil && !o.NoServices, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networkOf(networks, id),
+				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: o.Client != nil && !o.NoServices, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networks.Of(id),
+				Gateways: gatewayServices(networks, id),
 			})
 		},
 		Entries: serviceentry.New(serviceentry.Options{
-			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networkOf(networks, o.ClusterID),
+			Cluster: o.ClusterID, TrustDomain: m.GetTrustDomain(),
 		}),
 	})
 }
 
 // commit applies a batch and gives the snapshot that it makes. received is when the first change of it came in.
 func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
+	batch = w.takeAnswers(batch)
 	remesh := false
 	for _, c := range batch {
 		w.count(c)
 		remesh = remesh || w.isMesh(c.Key)
 	}
 	w.mu.Lock()
+	if len(w.objects) == 0 {
+		w.objects = make(map[kinds.Key]*kinds.Object, len(batch)) // the first load
+	}
 	for _, c := range batch {
 		if c.Object == nil {
 			delete(w.objects, c.Key)
@@ -104,6 +114,7 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	} else {
 		w.builder.ApplyRegistry(w.services.Apply(batch))
 	}
+	w.builder.SetNetworks(w.gateways(), w.networks.Ranges())
 	s := w.builder.Commit(received)
 
 	w.mu.Lock()

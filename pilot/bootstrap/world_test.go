@@ -25,7 +25,7 @@ type stage struct {
 
 func newStage(t *testing.T, o Options) stage {
 	o.Logger, o.Namespace, o.Domain = slog.New(slog.DiscardHandler), "istio-system", "cluster.local"
-	return stage{t, newWorld(o, nil)}
+	return stage{t, newWorld(o, nil, nil)}
 }
 
 func (s stage) apply(objects ...*kinds.Object) {
@@ -186,7 +186,7 @@ func TestMeshFieldsWithoutEffect(t *testing.T) {
 	for _, d := range s.Findings() {
 		fields = append(fields, d.Field)
 	}
-	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS localityLbSetting meshNetworks" {
+	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS localityLbSetting" { // of the networks all counts
 		t.Errorf("findings about %s: %v", got, s.Findings())
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))

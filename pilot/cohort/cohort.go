@@ -42,7 +42,8 @@ type Scope struct {
 	Sidecar      *kinds.Object // in force; nil for routers
 	Cluster      string        // empty for the server's own
 	Network      string
-	Domain       string // <ns>.svc.<suffix>: which short names a virtual host answers to
+	View         frozen.List[string] // the networks that it asks for, sorted; empty: all
+	Domain       string              // <ns>.svc.<suffix>: which short names a virtual host answers to
 	Capabilities node.Capabilities
 	IPv4, IPv6   bool
 	AutoAddress  bool                       // it resolves names to allotted addresses
@@ -112,7 +113,7 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	}
 	k := Proxy{
 		Scope: Scope{
-			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, Domain: p.Domain,
+			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, View: frozen.Of(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
@@ -203,7 +204,7 @@ func tags(p *node.Proxy, w *registry.Workload) Tags {
 func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
 	var found []Target
 	cluster := x.ClusterKey(w.Cluster)
-	for _, s := range x.Services() {
+	for s := range x.Serving(w.Namespace, w.Labels, addresses, w.Kind != nil) {
 		s = s.In(cluster)
 		switch {
 		case s == nil:
@@ -247,7 +248,7 @@ func targetPort(p *registry.Port, w *registry.Workload) uint32 {
 
 func foreign(x *scope.Index, labels map[string]string) frozen.List[Foreign] {
 	var list []Foreign
-	for _, v := range x.Sourced() {
+	for v := range x.Sourced() {
 		if m := scope.Foreign(v.Spec, labels); m != "" {
 			list = append(list, Foreign{v.Object, m})
 		}
@@ -291,8 +292,8 @@ func PeerAuthentications(x *scope.Index, namespace string, labels map[string]str
 // rules gives the DestinationRules of a namespace whose workload selector matches.
 func rules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
-	for _, o := range x.Objects(kinds.DestinationRule, namespace) {
-		if sel := o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(); len(sel) > 0 && scope.Selects(sel, labels) {
+	for o := range x.Selecting(namespace) {
+		if scope.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
 			found = append(found, o)
 		}
 	}

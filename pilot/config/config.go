@@ -17,7 +17,7 @@ type Handler func([]kinds.Change)
 
 // Equal tells whether two objects are the same for every reader. Where they were written does not count.
 func Equal(a, b *kinds.Object) bool {
-	if a.Key != b.Key || a.UID != b.UID || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) {
+	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) {
 		return false
 	}
 	if m, ok := a.Spec.(proto.Message); ok && a.Kind.Istio {

@@ -69,7 +69,7 @@ func New(o Options) *API {
 		{"mcsz", "multi-cluster services", false, empty(list)},
 		{"mesh", "mesh configuration", false, a.mesh},
 		{"ndsz", "name table of one proxy", true, a.none},
-		{"networkz", "network gateways", false, empty(list)},
+		{"networkz", "network gateways", false, a.networkz},
 		{"push_status", "what the last push found and what caused it", false, a.pushStatus},
 		{"pushcontext", "the snapshot in force, in numbers", false, a.pushContext},
 		{"registryz", "services", false, a.registryz},

@@ -70,6 +70,7 @@ func testAPI(t *testing.T) (*API, *proxies) {
 			Address: "10.0.0.1", Port: 8080, ServicePort: "http", Identity: "spiffe://cluster.local/ns/a/sa/web", Locality: registry.Locality{Region: "r", Zone: "z"},
 		}}},
 	})
+	b.SetNetworks([]registry.Gateway{{Network: "away", Cluster: "c2", Address: "192.0.2.1", Port: 15443}}, nil)
 	snap := b.Commit(time.Unix(1, 0))
 	p := &proxies{}
 	return New(Options{
@@ -123,6 +124,7 @@ func TestEveryPageAnswers(t *testing.T) {
 func TestShapes(t *testing.T) {
 	a, _ := testAPI(t)
 	for target, want := range map[string][]string{
+		"/debug/networkz": {`"Network": "away"`, `"Cluster": "c2"`, `"Addr": "192.0.2.1"`, `"Port": 15443`, `"HBONEPort": 0`, `"ServiceAccount": {`},
 		"/debug/syncz": {
 			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`, `"cluster_acked": "n1"`,
 			`"endpoint_sent": "n3"`, `"lastError": "no such filter"`,

@@ -1,15 +1,20 @@
 package envoy
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-var deterministic = proto.MarshalOptions{Deterministic: true}
+var (
+	deterministic = proto.MarshalOptions{Deterministic: true}
+	sized         = proto.MarshalOptions{Deterministic: true, UseCachedSize: true} // right after Size
+)
 
 // Any packs a message, deterministically. It panics where m has a string that is not UTF-8: validation keeps those out.
 func Any(m proto.Message) *anypb.Any {
@@ -18,39 +23,95 @@ func Any(m proto.Message) *anypb.Any {
 
 // NewResource encodes one resource.
 func NewResource(name string, m proto.Message) *Resource {
-	return rawResource(name, typeURL(m), encode(m))
+	url := typeURL(m)
+	size := deterministic.Size(m)
+	body := appendAny(make([]byte, 0, protowire.SizeBytes(len(url))+protowire.SizeBytes(size)+2), url, size)
+	at := len(body)
+	body, err := sized.MarshalAppend(body, m)
+	if err != nil {
+		panic("encoding " + url + ": " + err.Error())
+	}
+	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
+}
+
+// NewHost encodes a virtual host of a route configuration, both for itself and as part of that. By itself its name is that of the resource,
+// "<route configuration>/<virtual host>": Envoy keeps virtual hosts by their own names and finds the one to remove by the resource's. The longer name comes last
+// in the message, where it overrides the other, so that one encoding holds both.
+func NewHost(route string, h *routev3.VirtualHost) *Resource {
+	const name = 1 // VirtualHost.name
+	plain := encode(h)
+	full := route + "/" + h.GetName()
+	r := rawResource(full, VirtualHostType, protowire.AppendString(protowire.AppendTag(slices.Clip(plain), name, protowire.BytesType), full))
+	r.plain = r.value + len(plain)
+	return r
 }
 
 // NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are encoded already: a repeated field may
-// stand anywhere among the others in protobuf's wire format.
-func NewRoute(header *Resource, hosts []*Resource) *Resource {
-	const virtualHosts = 2 // RouteConfiguration.virtual_hosts
-	n := len(header.Value())
+// stand anywhere among the others in protobuf's wire format. Nothing is copied. Without virtual hosts it is the header itself. head is what goes to clients
+// that take the virtual hosts by themselves, nil where none may.
+func NewRoute(header, head *Resource, hosts []*Resource) *Resource {
+	var c Content
 	for _, h := range hosts {
-		n += protowire.SizeTag(virtualHosts) + protowire.SizeBytes(len(h.Value()))
+		c.Add(h)
 	}
-	b := make([]byte, 0, n)
-	b = append(b, header.Value()...)
+	return NewRouteOf(header, head, hosts, c)
+}
+
+// NewRouteOf is NewRoute of virtual hosts whose Content is known.
+func NewRouteOf(header, head *Resource, hosts []*Resource, c Content) *Resource {
+	if len(hosts) == 0 {
+		return header
+	}
+	r := &Resource{Name: header.Name, Header: header, Head: head, Hosts: hosts, Version: strconv.FormatUint(xxhash.Sum64String(header.Version)*31+c.sum, 16)}
+	n := len(header.Value()) + c.size
+	r.value = len(appendAny(nil, RouteType, n))
+	r.size = r.value + n
+	return r
+}
+
+const virtualHosts = 2 // RouteConfiguration.virtual_hosts
+
+func hostSize(h *Resource) int {
+	return protowire.SizeTag(virtualHosts) + protowire.SizeBytes(len(h.within()))
+}
+
+// join puts a RouteConfiguration together.
+func (r *Resource) join() []byte {
+	b := appendAny(make([]byte, 0, r.size), RouteType, r.size-r.value)
+	b = append(b, r.Header.Value()...)
+	for _, h := range r.Hosts {
+		b = protowire.AppendTag(b, virtualHosts, protowire.BytesType)
+		b = protowire.AppendBytes(b, h.within())
+	}
+	return b
+}
+
+// Merged is the RouteConfiguration that a client has of a head and virtual hosts that it was sent by themselves.
+func Merged(head *Resource, hosts []*Resource) *Resource {
+	b := slices.Clone(head.Value())
 	for _, h := range hosts {
 		b = protowire.AppendTag(b, virtualHosts, protowire.BytesType)
 		b = protowire.AppendBytes(b, h.Value())
 	}
-	r := rawResource(header.Name, RouteType, b)
-	r.Header, r.Hosts = header, hosts
-	return r
+	return rawResource(head.Name, RouteType, b)
 }
 
 func rawResource(name, url string, value []byte) *Resource {
-	body := make([]byte, 0, protowire.SizeBytes(len(url))+protowire.SizeBytes(len(value))+2)
-	body = protowire.AppendTag(body, 1, protowire.BytesType)
-	body = protowire.AppendString(body, url)
-	if len(value) > 0 {
-		body = protowire.AppendTag(body, 2, protowire.BytesType)
-		body = protowire.AppendVarint(body, uint64(len(value)))
-	}
+	body := appendAny(make([]byte, 0, protowire.SizeBytes(len(url))+protowire.SizeBytes(len(value))+2), url, len(value))
 	at := len(body)
 	body = append(body, value...)
 	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
+}
+
+// appendAny begins an Any, up to its value, which has that many bytes.
+func appendAny(b []byte, url string, value int) []byte {
+	b = protowire.AppendTag(b, 1, protowire.BytesType)
+	b = protowire.AppendString(b, url)
+	if value > 0 {
+		b = protowire.AppendTag(b, 2, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(value))
+	}
+	return b
 }
 
 func typeURL(m proto.Message) string {

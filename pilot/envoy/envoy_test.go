@@ -97,29 +97,118 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// TestNewRoute: splicing gives the message that marshalling the whole would have given.
+// TestNewRoute: splicing gives the message that marshalling the whole would have given; by themselves virtual hosts have longer names, and nothing else.
 func TestNewRoute(t *testing.T) {
 	host := func(name string) *routev3.VirtualHost {
 		return &routev3.VirtualHost{Name: name, Domains: []string{name, name + ".example.com"}}
 	}
+	decode := func(r *envoy.Resource, m proto.Message) {
+		t.Helper()
+		var a anypb.Any
+		if err := proto.Unmarshal(r.Bytes(), &a); err != nil || !slices.Equal(a.Value, r.Value()) || r.Size() != len(r.Bytes()) {
+			t.Fatalf("%s: %v, an Any of %d bytes, the value has %d; size %d of %d", r.Name, err, len(a.Value), len(r.Value()), r.Size(), len(r.Bytes()))
+		}
+		if err := a.UnmarshalTo(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	versions := map[string]bool{}
 	for n := range 4 {
 		whole := &routev3.RouteConfiguration{Name: "80", IgnorePortInHostMatching: true, MaxDirectResponseBodySizeBytes: envoy.UInt32(7)}
 		header := envoy.NewResource("80", proto.Clone(whole))
+		head := envoy.NewResource("80", &routev3.RouteConfiguration{Name: "80", Vhds: &routev3.Vhds{ConfigSource: envoy.ADS()}})
+		divided := &routev3.RouteConfiguration{Name: "80", Vhds: &routev3.Vhds{ConfigSource: envoy.ADS()}}
 		var hosts []*envoy.Resource
 		for i := range n {
 			h := host(fmt.Sprint("h", i))
-			whole.VirtualHosts = append(whole.VirtualHosts, h)
-			hosts = append(hosts, envoy.NewResource("80/"+h.Name, h))
+			whole.VirtualHosts = append(whole.VirtualHosts, proto.Clone(h).(*routev3.VirtualHost))
+			r := envoy.NewHost("80", h)
+			hosts = append(hosts, r)
+			got := &routev3.VirtualHost{}
+			decode(r, got)
+			h.Name = "80/" + h.Name
+			divided.VirtualHosts = append(divided.VirtualHosts, h)
+			if !proto.Equal(got, h) || r.Name != h.Name {
+				t.Errorf("%s by itself: got %v", r.Name, got)
+			}
 		}
-		r := envoy.NewRoute(header, hosts)
+		r := envoy.NewRoute(header, head, hosts)
 		got := &routev3.RouteConfiguration{}
-		if err := proto.Unmarshal(r.Value(), got); err != nil || !proto.Equal(got, whole) {
-			t.Errorf("%d hosts: %v, got %v", n, err, got)
+		if decode(r, got); !proto.Equal(got, whole) {
+			t.Errorf("%d hosts: got %v", n, got)
 		}
-		if r.Name != "80" || r.Header != header || !slices.Equal(r.Hosts, hosts) {
+		if n == 0 {
+			if r != header {
+				t.Error("without virtual hosts it is not the header itself")
+			}
+			continue
+		}
+		if r.Name != "80" || r.Header != header || r.Head != head || !slices.Equal(r.Hosts, hosts) || versions[r.Version] {
 			t.Errorf("%d hosts: parts of %+v", n, r)
 		}
+		versions[r.Version] = true
+		got = &routev3.RouteConfiguration{}
+		if decode(envoy.Merged(head, hosts), got); !proto.Equal(got, divided) {
+			t.Errorf("%d hosts, divided: got %v", n, got)
+		}
 	}
+}
+
+// TestDivided: virtual hosts of the route configurations that may be divided come apart, once.
+func TestDivided(t *testing.T) {
+	header, head := envoy.NewResource("80", &routev3.RouteConfiguration{Name: "80"}), envoy.NewResource("80", &routev3.RouteConfiguration{})
+	a, b := envoy.NewHost("80", &routev3.VirtualHost{Name: "a"}), envoy.NewHost("80", &routev3.VirtualHost{Name: "b"})
+	other := envoy.NewResource("9", &routev3.RouteConfiguration{Name: "9"})
+	s := envoy.NewSet([]*envoy.Resource{envoy.NewRoute(header, head, []*envoy.Resource{b, a}), other})
+	heads, hosts := s.Divided()
+	if got := heads.All(); !slices.Equal(got, []*envoy.Resource{head, other}) {
+		t.Errorf("heads are %v", got)
+	}
+	if got := hosts.All(); !slices.Equal(got, []*envoy.Resource{a, b}) {
+		t.Errorf("hosts are %v", got)
+	}
+	if h, v := s.Divided(); h != heads || v != hosts {
+		t.Error("it was divided twice")
+	}
+	if got := hosts.Below("80"); !slices.Equal(got, hosts.All()) || len(hosts.Below("8")) != 0 || len(hosts.Below("80/a")) != 0 {
+		t.Errorf("below 80 are %v", got)
+	}
+	whole := envoy.NewSet([]*envoy.Resource{other})
+	if h, v := whole.Divided(); h != whole || v != nil {
+		t.Error("what has nothing to divide is another Set")
+	}
+	var none *envoy.Set
+	if h, v := none.Divided(); h != nil || v != nil {
+		t.Error("the nil Set has parts")
+	}
+}
+
+// TestNames: equal lists are one pointer, for as long as somebody holds it.
+func TestNames(t *testing.T) {
+	var table envoy.NameTable
+	a, b := table.Of([]string{"b", "a", "b"}), table.Of([]string{"a", "b"})
+	if a != b || !slices.Equal(a.All(), []string{"a", "b"}) || !a.Has("b") || a.Has("c") || a.Len() != 2 {
+		t.Errorf("%v %v", a.All(), b.All())
+	}
+	if table.Of([]string{"ab"}) == a || table.Of(nil) != nil || (*envoy.Names)(nil).Has("a") || (*envoy.Names)(nil).Len() != 0 {
+		t.Error("other lists")
+	}
+	if c := table.From(a, []string{"c"}); c.Origin() != a || a.Origin() != nil || table.From(c, []string{"b", "a"}) != a || a.Origin() != nil {
+		t.Error("origins")
+	}
+	for i := range 100 {
+		table.Of([]string{fmt.Sprint(i)})
+	}
+	for deadline := time.Now().Add(10 * time.Second); table.Len() > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d lists are remembered", table.Len())
+		}
+		runtime.GC()
+	}
+	if table.Of([]string{"a", "b"}) != a {
+		t.Error("what is in use was forgotten")
+	}
+	runtime.KeepAlive(a)
 }
 
 type key struct{ n int }

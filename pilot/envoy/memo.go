@@ -25,7 +25,7 @@ type Memo struct {
 // NewMemo makes a memo that keeps up to idle bytes of unused resources; with idle 0 it is off and every resource is built anew.
 func NewMemo(idle int) *Memo {
 	m := &Memo{most: idle}
-	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ struct{}) { m.bytes -= len(r.Body) }) // fails only for sizes below 1
+	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ struct{}) { m.bytes -= r.cost() }) // fails only for sizes below 1
 	return m
 }
 
@@ -34,7 +34,7 @@ func (m *Memo) keep(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.idle.Add(r, struct{}{})
-	for m.bytes += len(r.Body); m.bytes > m.most; {
+	for m.bytes += r.cost(); m.bytes > m.most; {
 		m.idle.RemoveOldest()
 	}
 }

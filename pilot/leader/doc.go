@@ -10,5 +10,8 @@
 // The election is written here, over two requests, and not client-go's: that one brings every type of the Kubernetes API into the process, and releases by what it
 // believed before it was stopped.
 //
+// A process that is no pod has nothing by which others could see that it runs. A Presence is a Lease that it holds for that alone, and an Observer tells which of them are
+// not renewed any more.
+//
 // State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of its own, one at a time.
 package leader

@@ -104,6 +104,9 @@ func (a *api) answer(instance string, r *http.Request) (*http.Response, error) {
 		return fail(404, metav1.StatusReasonNotFound)
 	case r.Method == http.MethodGet:
 		return reply(200, a.lease)
+	case r.Method == http.MethodDelete:
+		a.lease = nil
+		return reply(200, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
 	case r.Method == http.MethodPost && a.lease != nil:
 		return fail(409, metav1.StatusReasonAlreadyExists)
 	case r.Method == http.MethodPut && (a.lease == nil || sent.ResourceVersion != a.lease.ResourceVersion):

@@ -1,7 +1,7 @@
 package scope
 
 import (
-	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,120 +16,178 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Index orders one Snapshot's services and routing objects by what they are looked up by. Safe for concurrent use.
+// Index orders one Snapshot's services and routing objects by what they are looked up by. Immutable but for what it remembers; safe for concurrent use.
 type Index struct {
 	*snapshot.Snapshot
-	rules    map[string]*ruleTable // by the DestinationRule's namespace
-	mesh     []*VirtualService     // those bound to sidecars, by precedence
-	gateways map[string][]*VirtualService
-	sourced  []*VirtualService // those with a match on source labels
+	tables
+	Changes Changes // since the Index that it was made from
 
-	nodeLocal, distributed bool
-	clusterLocal           []locality
-
-	// whole are VirtualServices with the routes of those that they delegate to, by the objects that they are made of.
-	whole map[frozen.List[*kinds.Object]]*kinds.Object
+	clusterLocal []locality
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
 }
 
-// VirtualService is one with its hosts fully qualified.
+// VirtualService is one with the routes of those that it delegates to, and with names fully qualified.
 type VirtualService struct {
 	*kinds.Object
-	Spec  *networkingv1.VirtualService
-	Hosts []string
+	Spec     *networkingv1.VirtualService
+	Hosts    []string
+	Reached  []string // the hosts that it sends traffic to, each once
+	Gateways []string // that it is bound to: "ns/name", or "mesh" for sidecars; each once
 }
 
-type ruleTable struct {
-	exact map[string][]*kinds.Object // by qualified host, by precedence
-	wild  []string                   // hosts of exact that are patterns, the most specific first
-}
-
-// NewIndex makes the index of a Snapshot. last is that of an earlier one, or nil: objects that are made of several stay the same pointer while those are the same.
+// NewIndex makes the index of a Snapshot. last is that of an earlier one, or nil: if it is of the Snapshot before, the work is as much as what changed.
 func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
-	x := &Index{Snapshot: s, rules: map[string]*ruleTable{}, gateways: map[string][]*VirtualService{}, scopes: map[scopeKey]*Scope{}, whole: map[frozen.List[*kinds.Object]]*kinds.Object{}}
-	x.nodeLocal = slices.ContainsFunc(s.Services(), func(svc *registry.Service) bool { return svc.NodeLocal })
-	x.distributed = slices.ContainsFunc(s.Services(), func(svc *registry.Service) bool { return svc.TrafficDist != "" })
-	x.clusterLocal = localities(s)
-	for _, o := range s.AllObjects(kinds.DestinationRule) {
-		x.addRule(o, o.Spec.(*networkingv1.DestinationRule))
+	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
+	if last == nil || last.Revision+1 != s.Revision {
+		x.tables, x.clusterLocal = newTables(), localities(s)
+		x.apply(everything(s), nil)
+		x.Changes = Changes{All: true}
+		return x
 	}
-	for _, t := range x.rules {
-		slices.SortFunc(t.wild, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	x.tables, x.clusterLocal = last.tables, last.clusterLocal
+	if s.Delta.World {
+		x.clusterLocal = localities(s)
 	}
-	for _, o := range s.AllObjects(kinds.VirtualService) {
-		if spec := o.Spec.(*networkingv1.VirtualService); len(spec.Hosts) > 0 { // without hosts it is one that others delegate to
-			o = x.delegate(o, last)
-			x.addVirtualService(o, o.Spec.(*networkingv1.VirtualService))
-		}
-	}
+	x.Changes = x.changes(last, x.apply(&s.Delta, s.Delta.Before))
 	return x
 }
 
-func (x *Index) addRule(o *kinds.Object, spec *networkingv1.DestinationRule) {
-	t := x.rules[o.Namespace]
-	if t == nil {
-		t = &ruleTable{exact: map[string][]*kinds.Object{}}
-		x.rules[o.Namespace] = t
+// everything gives the Delta that makes a Snapshot of nothing.
+func everything(s *snapshot.Snapshot) *snapshot.Delta {
+	d := &snapshot.Delta{}
+	for _, svc := range s.Services() {
+		d.Services = append(d.Services, snapshot.ServiceChange{Is: svc})
 	}
-	host := names.FQDN(spec.Host, o.Namespace, x.Domain)
-	if strings.HasPrefix(host, "*") && t.exact[host] == nil {
-		t.wild = append(t.wild, host)
+	for _, k := range []*kinds.Kind{kinds.DestinationRule, kinds.VirtualService} {
+		for _, o := range s.AllObjects(k) {
+			d.Configs = append(d.Configs, snapshot.ConfigChange{Is: o})
+		}
 	}
-	t.exact[host] = append(t.exact[host], o)
+	return d
 }
 
-// delegate gives a VirtualService with the routes that it leaves to others.
-func (x *Index) delegate(root *kinds.Object, last *Index) *kinds.Object {
-	parts := []*kinds.Object{root}
+// virtualChange is a VirtualService, as translations see it, as it was and as it is.
+type virtualChange struct{ was, is *VirtualService }
+
+// apply brings the tables up to date and gives the VirtualServices that are others.
+func (x *Index) apply(d *snapshot.Delta, before []snapshot.EndpointsBefore) []virtualChange {
+	if len(d.Services)+len(d.Configs)+len(before) == 0 {
+		return nil
+	}
+	e := x.tables.edit()
+	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(before))
+	for _, b := range before {
+		had[b.ServiceKey] = b.Endpoints
+	}
+	endpoints := func(s *registry.Service) *snapshot.Endpoints {
+		if s != nil {
+			if eps := had[s.Key()]; eps != nil {
+				return eps
+			}
+			return x.Endpoints(s.Key())
+		}
+		return nil
+	}
+	for _, c := range d.Services {
+		e.service(c.Was, endpoints(c.Was), false)
+		if c.Is != nil {
+			e.service(c.Is, x.Endpoints(c.Is.Key()), true)
+			delete(had, c.Is.Key())
+		}
+	}
+	for k, eps := range had { // of services that are the same
+		if s := x.Service(k); s != nil && locatedByEndpoints(s) {
+			e.service(s, eps, false)
+			e.service(s, x.Endpoints(k), true)
+		}
+	}
+	roots := map[kinds.Key]struct{}{}
+	for _, c := range d.Configs {
+		o := c.Is
+		if o == nil {
+			o = c.Was
+		}
+		switch o.Kind {
+		case kinds.DestinationRule:
+			if c.Was != nil {
+				e.rule(x.rule(c.Was), false)
+			}
+			if c.Is != nil {
+				e.rule(x.rule(c.Is), true)
+			}
+		case kinds.VirtualService:
+			roots[o.Key] = struct{}{}
+			for r := range e.roots.Now().Where(delegating(o.Namespace + "/" + o.Name)) {
+				roots[r.root] = struct{}{}
+			}
+		}
+	}
+	var changed []virtualChange
+	for k := range roots {
+		c := virtualChange{is: x.virtualService(k, e)}
+		c.was, _ = e.virtual.Now().Get(&VirtualService{Object: &kinds.Object{Key: k}})
+		if c.was != nil {
+			e.virtualService(c.was, false)
+		}
+		if c.is != nil {
+			e.virtualService(c.is, true)
+		}
+		changed = append(changed, c)
+	}
+	x.tables = e.freeze()
+	return changed
+}
+
+func delegating(to string) func(delegation) int {
+	return func(d delegation) int { return strings.Compare(d.delegate, to) }
+}
+
+func (x *Index) rule(o *kinds.Object) rule {
+	return rule{names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.Domain), o}
+}
+
+// virtualService gives one as the Snapshot has it: nil where it has none, or one without hosts, to which others delegate. Whom it delegates to is noted.
+func (x *Index) virtualService(k kinds.Key, e *tableEdits) *VirtualService {
+	root := x.Snapshot.Object(k)
+	if root == nil || len(virtualSpec(root).Hosts) == 0 {
+		return nil
+	}
 	whole := Delegated(root, x.Domain, func(ns, name string) *kinds.Object {
-		o := x.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
-		if o != nil {
-			parts = append(parts, o)
-		}
-		return o
+		e.roots.Put(delegation{ns + "/" + name, k}) // never taken out: where it does not delegate any more, a change of the other does nothing to it
+		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
 	})
-	if whole == root {
-		return root
+	v := &VirtualService{Object: whole, Spec: virtualSpec(whole)}
+	for _, h := range v.Spec.Hosts {
+		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
 	}
-	k := frozen.Of(parts...)
-	if last != nil && last.whole[k] != nil {
-		whole = last.whole[k]
-	}
-	x.whole[k] = whole
-	return whole
-}
-
-func (x *Index) addVirtualService(o *kinds.Object, spec *networkingv1.VirtualService) {
-	v := &VirtualService{Object: o, Spec: spec}
-	for _, h := range spec.Hosts {
-		v.Hosts = append(v.Hosts, names.FQDN(h, o.Namespace, x.Domain))
-	}
-	for _, labels := range Sources(spec) {
-		if len(labels) > 0 {
-			x.sourced = append(x.sourced, v)
-			break
+	for h := range Destinations(v.Spec) {
+		if h = names.FQDN(h, k.Namespace, x.Domain); !slices.Contains(v.Reached, h) {
+			v.Reached = append(v.Reached, h)
 		}
 	}
-	gateways := spec.Gateways
+	gateways := v.Spec.Gateways
 	if len(gateways) == 0 {
 		gateways = []string{"mesh"}
 	}
 	for _, g := range gateways {
-		if g = names.Gateway(g, o.Namespace); g == "mesh" {
-			x.mesh = append(x.mesh, v)
-		} else {
-			x.gateways[g] = append(x.gateways[g], v)
+		if g = names.Gateway(g, k.Namespace); !slices.Contains(v.Gateways, g) {
+			v.Gateways = append(v.Gateways, g)
 		}
 	}
+	return v
 }
 
 // OfGateway gives the VirtualServices bound to a Gateway, "ns/name", by precedence.
 func (x *Index) OfGateway(name, proxyNamespace string) []*VirtualService {
-	return slices.DeleteFunc(slices.Clone(x.gateways[name]), func(v *VirtualService) bool {
-		return !exported(v.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, proxyNamespace)
-	})
+	var all []*VirtualService
+	for l := range x.gateways.Where(linked(name)) {
+		if exported(l.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), l.Namespace, proxyNamespace) {
+			all = append(all, l.VirtualService)
+		}
+	}
+	return all
 }
 
 // Rules gives the DestinationRules in force when proxies of a namespace call a service: those of the client's namespace come first, then of the
@@ -149,22 +207,23 @@ func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*
 }
 
 func (x *Index) rulesIn(ns, client, host string, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
-	t := x.rules[ns]
-	if t == nil {
-		return frozen.List[*kinds.Object]{}
-	}
 	visible := func(host string) []*kinds.Object {
 		var own, all []*kinds.Object
-		for _, o := range t.exact[host] {
-			spec := o.Spec.(*networkingv1.DestinationRule)
+		for r := range x.rules.Where(func(r rule) int {
+			if c := strings.Compare(r.Namespace, ns); c != 0 {
+				return c
+			}
+			return strings.Compare(r.host, host)
+		}) {
+			spec := r.Spec.(*networkingv1.DestinationRule)
 			if !exported(spec.ExportTo, x.Mesh.GetDefaultDestinationRuleExportTo(), ns, client) {
 				continue
 			}
 			switch {
 			case len(spec.GetWorkloadSelector().GetMatchLabels()) == 0:
-				all = append(all, o)
-			case ns == client && slices.Contains(slices.Collect(selected.All), o):
-				own = append(own, o)
+				all = append(all, r.Object)
+			case ns == client && slices.Contains(slices.Collect(selected.All), r.Object):
+				own = append(own, r.Object)
 			}
 		}
 		if len(own) > 0 { // a rule for this workload is not merged with those for everybody
@@ -175,24 +234,123 @@ func (x *Index) rulesIn(ns, client, host string, selected frozen.List[*kinds.Obj
 	if l := visible(host); len(l) > 0 {
 		return frozen.Of(l...)
 	}
-	for _, w := range t.wild {
-		if w != host && names.Covers(w, host) {
-			if l := visible(w); len(l) > 0 {
+	last := ""
+	for r := range x.patterns.Where(func(r rule) int { return strings.Compare(r.Namespace, ns) }) {
+		if r.host != last && r.host != host && names.Covers(r.host, host) {
+			if l := visible(r.host); len(l) > 0 {
 				return frozen.Of(l...)
 			}
 		}
+		last = r.host
 	}
 	return frozen.List[*kinds.Object]{}
 }
 
+// Selecting gives the DestinationRules of a namespace that have a workload selector, by precedence.
+func (x *Index) Selecting(ns string) iter.Seq[*kinds.Object] {
+	return x.selecting.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
+}
+
+// Serving gives, by precedence, the services that a workload of those labels and addresses may serve: all that do are among them. Of one that is not known,
+// its addresses alone tell, and every service has to be looked at.
+func (x *Index) Serving(namespace string, labels map[string]string, addresses []string, known bool) iter.Seq[*registry.Service] {
+	if !known {
+		return x.EachService
+	}
+	var found []*registry.Service
+	for k, v := range labels {
+		for s := range x.selectors.Where(func(s selector) int {
+			if c := strings.Compare(s.service.Namespace, namespace); c != 0 {
+				return c
+			}
+			if c := strings.Compare(s.key, k); c != 0 {
+				return c
+			}
+			return strings.Compare(s.value, v)
+		}) {
+			found = append(found, s.service)
+		}
+	}
+	for _, a := range addresses {
+		for l := range x.located.Where(at(a)) {
+			found = append(found, l.service)
+		}
+	}
+	slices.SortFunc(found, snapshot.ByServicePrecedence)
+	return slices.Values(slices.Compact(found))
+}
+
+// Knows tells whether some service or VirtualService has a host.
+func (x *Index) Knows(host string) bool {
+	for range x.ServicesByHost(host) {
+		return true
+	}
+	_, ok := x.bound.First(linked(host))
+	return ok
+}
+
+// At calls visit for the hosts of the services that are at an address; others may be among them.
+func (x *Index) At(address string, visit func(host string)) {
+	for l := range x.located.Where(at(address)) {
+		visit(l.service.Host)
+	}
+}
+
+// LongestAlias is how many names in a row may stand for each other: a circle has no end.
+const LongestAlias = 8
+
+// Aliases calls visit once for each service that is another name of a host, or of another name of it.
+func (x *Index) Aliases(host string, visit func(*registry.Service)) {
+	if x.aliases.Len() == 0 {
+		return
+	}
+	seen := map[*registry.Service]bool{}
+	var follow func(host string, depth int)
+	follow = func(host string, depth int) {
+		for a := range x.aliases.Where(func(a alias) int { return strings.Compare(a.target, host) }) {
+			if !seen[a.service] && depth < LongestAlias {
+				seen[a.service] = true
+				visit(a.service)
+				follow(a.service.Host, depth+1)
+			}
+		}
+	}
+	follow(host, 0)
+}
+
+// Objects is the Snapshot's, of the kinds of which it tells what changed.
+func (x *Index) Objects(kind *kinds.Kind, ns string) []*kinds.Object {
+	mustBeTranslated(kind)
+	return x.Snapshot.Objects(kind, ns)
+}
+
+// AllObjects is the Snapshot's, of the kinds of which it tells what changed.
+func (x *Index) AllObjects(kind *kinds.Kind) []*kinds.Object {
+	mustBeTranslated(kind)
+	return x.Snapshot.AllObjects(kind)
+}
+
+// Object is the Snapshot's, of the kinds of which it tells what changed.
+func (x *Index) Object(k kinds.Key) *kinds.Object {
+	mustBeTranslated(k.Kind)
+	return x.Snapshot.Object(k)
+}
+
+// mustBeTranslated refuses to read what snapshots do not watch: proxies would keep what they were sent of it.
+func mustBeTranslated(kind *kinds.Kind) {
+	if !snapshot.Translated(kind) {
+		panic("scope: " + kind.Name + " is read, and snapshot.Translated does not name it")
+	}
+}
+
 // NodeLocal tells that some service is called on the caller's own node alone.
-func (x *Index) NodeLocal() bool { return x.nodeLocal }
+func (x *Index) NodeLocal() bool { return x.nodeLocal > 0 }
 
 // Distributed tells that some service prefers endpoints that are close to the caller.
-func (x *Index) Distributed() bool { return x.distributed }
+func (x *Index) Distributed() bool { return x.distributed > 0 }
 
 // Sourced gives the VirtualServices that have a match on source labels.
-func (x *Index) Sourced() []*VirtualService { return x.sourced }
+func (x *Index) Sourced() iter.Seq[*VirtualService] { return x.sourced.All }
 
 // Sources calls yield for the source labels of each match of a VirtualService, in one fixed order, with the match itself.
 func Sources(v *networkingv1.VirtualService) func(yield func(match any, labels map[string]string) bool) {
@@ -233,17 +391,4 @@ func Foreign(v *networkingv1.VirtualService, labels map[string]string) string {
 		i++
 	}
 	return string(b)
-}
-
-// At gives the index of a later Snapshot in which nothing but endpoints and workloads changed. Scopes that were worked out stay.
-func (x *Index) At(s *snapshot.Snapshot) *Index {
-	next := &Index{Snapshot: s, rules: x.rules, mesh: x.mesh, gateways: x.gateways, sourced: x.sourced, whole: x.whole, nodeLocal: x.nodeLocal, distributed: x.distributed, clusterLocal: x.clusterLocal, scopes: map[scopeKey]*Scope{}}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for k, sc := range x.scopes {
-		later := *sc
-		later.Index = next
-		next.scopes[k] = &later
-	}
-	return next
 }

@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,18 +10,16 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Scope is what the proxies of one namespace, under one Sidecar, may see.
+// Scope is what the proxies of one namespace, under one Sidecar, may see. It holds no list of it: each question is answered of the Index, about one host at a time.
 type Scope struct {
 	Index     *Index
 	Namespace string
 	Sidecar   *kinds.Object // nil: everything that is exported to the namespace
 	Egress    []Egress      // how services are reached: one for each egress listener of the Sidecar; without one, a single catch-all
-
-	services []Service
-	byHost   map[string]*registry.Service
 }
 
 // Service is a service with those of its ports that are imported.
@@ -40,9 +39,9 @@ func (s Service) Imported(yield func(*registry.Port) bool) {
 
 // Egress is one way out: a listener of its own, or the catch-all.
 type Egress struct {
-	Listener        *networkingv1.IstioEgressListener // nil without Sidecar
-	Services        []Service                         // by precedence
-	VirtualServices []*VirtualService                 // by precedence
+	Listener *networkingv1.IstioEgressListener // nil without Sidecar
+	scope    *Scope
+	hosts    importedHosts // nil: all that is visible
 }
 
 type scopeKey struct {
@@ -59,12 +58,14 @@ func (x *Index) Of(namespace string, sidecar *kinds.Object) *Scope {
 		return s
 	}
 	s := &Scope{Index: x, Namespace: namespace, Sidecar: sidecar}
-	if spec := sidecarSpec(sidecar); spec == nil || len(spec.Egress) == 0 {
-		s.Egress = []Egress{{Services: s.exportedServices(), VirtualServices: s.exportedVirtualServices()}}
-	} else {
-		s.importHosts(spec)
+	if spec := sidecarSpec(sidecar); spec != nil {
+		for _, l := range spec.Egress {
+			s.Egress = append(s.Egress, Egress{Listener: l, scope: s, hosts: parseHosts(l.Hosts, namespace)})
+		}
 	}
-	s.collect()
+	if len(s.Egress) == 0 {
+		s.Egress = []Egress{{scope: s}}
+	}
 	x.scopes[k] = s
 	return s
 }
@@ -79,91 +80,197 @@ func sidecarSpec(o *kinds.Object) *networkingv1.Sidecar {
 // Spec is the Sidecar's, or nil.
 func (s *Scope) Spec() *networkingv1.Sidecar { return sidecarSpec(s.Sidecar) }
 
-// Services gives every imported service by precedence, one for each host. The caller must not change the slice.
-func (s *Scope) Services() []Service { return s.services }
+// Services calls yield for every imported service by precedence, one for each host.
+func (s *Scope) Services(yield func(Service) bool) {
+	for svc := range s.Index.EachService {
+		if !s.visible(svc) {
+			continue
+		}
+		if of, ok := s.Service(svc.Host); ok && of.Service == svc && !yield(of) {
+			return
+		}
+	}
+}
+
+// Service gives the imported service of a host: what egress listeners import and, under a Sidecar, what imported VirtualServices send traffic to.
+func (s *Scope) Service(host string) (Service, bool) {
+	var all Service
+	add := func(svc Service) {
+		switch {
+		case all.Service == nil:
+			all = svc
+		case all.only == nil || svc.only == nil:
+			all.only = nil
+		default:
+			all.only = append(slices.Clip(all.only), svc.only...)
+		}
+	}
+	for i := range s.Egress {
+		if svc, ok := s.Egress[i].Service(host); ok {
+			add(svc)
+		}
+	}
+	if s.Sidecar != nil {
+		for i := range s.Egress {
+			for l := range s.Index.reached.Where(linked(host)) {
+				if !s.Egress[i].imports(l.VirtualService) {
+					continue
+				}
+				svc := all.Service
+				if svc == nil {
+					if svc = s.implied(host, l.Namespace); svc == nil {
+						continue
+					}
+				}
+				for h, port := range Destinations(l.Spec) {
+					if names.FQDN(h, l.Namespace, s.Index.Domain) != host {
+						continue
+					}
+					imported := Service{Service: svc}
+					if port != 0 {
+						imported.only = []uint32{port}
+					}
+					add(imported)
+				}
+			}
+		}
+	}
+	return all, all.Service != nil
+}
 
 // ServiceByHost gives the imported service of that host, or nil.
-func (s *Scope) ServiceByHost(host string) *registry.Service { return s.byHost[host] }
-
-// exportedServices gives one service for each host: of several namespaces' the proxy's own first, then by precedence.
-func (s *Scope) exportedServices() []Service {
-	return slices.DeleteFunc(s.visibleServices(), func(svc Service) bool { return !s.preferred(svc.Service) })
+func (s *Scope) ServiceByHost(host string) *registry.Service {
+	svc, _ := s.Service(host)
+	return svc.Service
 }
 
 func (s *Scope) visible(svc *registry.Service) bool {
 	return exported(svc.ExportTo, s.Index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
 }
 
-// preferred tells that svc is the one that its host means in this namespace.
-func (s *Scope) preferred(svc *registry.Service) bool {
-	var first *registry.Service
-	for _, o := range s.Index.ServicesByHost(svc.Host) {
-		if !s.visible(o) {
+// implied finds the service that a VirtualService of namespace ns means by host.
+func (s *Scope) implied(host, ns string) *registry.Service {
+	var found *registry.Service
+	for svc := range s.Index.ServicesByHost(host) {
+		if s.visible(svc) && (found == nil || svc.Namespace == ns && found.Namespace != ns) {
+			found = svc
+		}
+	}
+	return found
+}
+
+// Service gives the service that a host means here: of several namespaces' the proxy's own, else the first by precedence.
+func (e *Egress) Service(host string) (Service, bool) {
+	var found Service
+	for svc := range e.scope.Index.ServicesByHost(host) {
+		own := svc.Namespace == e.scope.Namespace
+		if found.Service != nil && !own || !e.scope.visible(svc) || e.hosts != nil && !e.hosts.cover(svc.Namespace, host) {
 			continue
 		}
-		if o.Namespace == s.Namespace {
-			return o == svc
-		}
-		if first == nil {
-			first = o
-		}
-	}
-	return first == svc
-}
-
-func (s *Scope) exportedVirtualServices() []*VirtualService {
-	var all []*VirtualService
-	for _, v := range s.Index.mesh {
-		if exported(v.Spec.ExportTo, s.Index.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, s.Namespace) {
-			all = append(all, v)
-		}
-	}
-	return all
-}
-
-// importHosts applies a Sidecar's egress listeners.
-func (s *Scope) importHosts(spec *networkingv1.Sidecar) {
-	services, virtual := s.visibleServices(), s.exportedVirtualServices()
-	for _, l := range spec.Egress {
-		e := Egress{Listener: l}
-		hosts := parseHosts(l.Hosts, s.Namespace)
-		seen := map[string]int{}
-		for _, svc := range services {
-			if !hosts.cover(svc.Namespace, svc.Host) {
+		of := Service{Service: svc}
+		if port := e.Listener.GetPort().GetNumber(); port != 0 {
+			if svc.Port(port) == nil {
 				continue
 			}
-			if port := l.GetPort().GetNumber(); port != 0 {
-				if svc.Port(port) == nil {
-					continue
-				}
-				svc.only = []uint32{port}
-			}
-			if i, ok := seen[svc.Host]; ok {
-				if svc.Namespace == s.Namespace {
-					e.Services[i] = svc
-				}
-				continue
-			}
-			seen[svc.Host] = len(e.Services)
-			e.Services = append(e.Services, svc)
+			of.only = []uint32{port}
 		}
-		for _, v := range virtual {
-			if slices.ContainsFunc(v.Hosts, func(h string) bool { return hosts.overlap(v.Namespace, h) }) {
-				e.VirtualServices = append(e.VirtualServices, v)
-			}
+		if found = of; own {
+			break
 		}
-		s.Egress = append(s.Egress, e)
+	}
+	return found, found.Service != nil
+}
+
+// Services calls yield for each service by precedence.
+func (e *Egress) Services(yield func(Service) bool) {
+	for svc := range e.scope.Index.EachService {
+		if of, ok := e.of(svc); ok && !yield(of) {
+			return
+		}
 	}
 }
 
-func (s *Scope) visibleServices() []Service {
-	var all []Service
-	for _, svc := range s.Index.Services() {
-		if s.visible(svc) {
-			all = append(all, Service{Service: svc})
+// of tells whether a service is what its host means here.
+func (e *Egress) of(svc *registry.Service) (Service, bool) {
+	if !e.scope.visible(svc) {
+		return Service{}, false
+	}
+	of, ok := e.Service(svc.Host)
+	return of, ok && of.Service == svc
+}
+
+// On calls yield, by precedence, for the services that can make a difference to what listens on a port, and at an address where one is given: of those whose
+// requests are told apart by routes the first of each protocol is enough, for to a listener all are one.
+func (e *Egress) On(number uint32, address string, yield func(Service)) {
+	x := e.scope.Index
+	var found []Service
+	if address != "" {
+		for l := range x.located.Where(at(address)) {
+			if of, ok := e.of(l.service); ok {
+				found = append(found, of)
+			}
+		}
+	} else {
+		// The ports of a protocol are a run; after its first service the rest of an HTTP one is passed over.
+		var after registry.Protocol
+		for started := false; ; started = true {
+			var next *registry.Protocol
+			for p := range x.ports.Where(func(p port) int {
+				switch {
+				case p.Number != number:
+					return cmp.Compare(p.Number, number)
+				case started && p.Protocol <= after:
+					return -1
+				}
+				return 0
+			}) {
+				if next != nil && *next != p.Protocol {
+					break
+				}
+				next = &p.Protocol
+				if of, ok := e.of(p.service); ok {
+					found = append(found, of)
+					if p.Protocol.IsHTTP() && e.Listener.GetPort() == nil { // a Sidecar may say that its port speaks something else
+						break
+					}
+				}
+			}
+			if next == nil {
+				break
+			}
+			after = *next
 		}
 	}
-	return all
+	slices.SortFunc(found, func(a, b Service) int { return snapshot.ByServicePrecedence(a.Service, b.Service) })
+	for i, of := range found {
+		if i == 0 || found[i-1].Service != of.Service { // two of its ports may have the number
+			yield(of)
+		}
+	}
+}
+
+// VirtualServices calls yield for each that is imported, by precedence.
+func (e *Egress) VirtualServices(yield func(*VirtualService) bool) {
+	for v := range e.scope.Index.mesh.All {
+		if e.imports(v) && !yield(v) {
+			return
+		}
+	}
+}
+
+func (e *Egress) imports(v *VirtualService) bool {
+	return exported(v.Spec.ExportTo, e.scope.Index.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, e.scope.Namespace) &&
+		(e.hosts == nil || slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.overlap(v.Namespace, h) }))
+}
+
+// Bound gives the VirtualService whose HTTP routes are those of a host, as one of them writes it; nil if there is none.
+func (e *Egress) Bound(host string) *VirtualService {
+	for l := range e.scope.Index.bound.Where(linked(host)) {
+		if len(l.Spec.Http) > 0 && e.imports(l.VirtualService) {
+			return l.VirtualService
+		}
+	}
+	return nil
 }
 
 // importedHosts are the hosts of an egress listener by namespace; "*" is every namespace.
@@ -197,66 +304,6 @@ func (m importedHosts) cover(ns, host string) bool {
 
 func (m importedHosts) overlap(ns, host string) bool {
 	return m.any(ns, func(p string) bool { return names.Overlap(p, host) })
-}
-
-// collect gathers the services of all egress listeners, and those that imported VirtualServices send traffic to.
-func (s *Scope) collect() {
-	at := map[string]int{}
-	add := func(svc Service) {
-		i, ok := at[svc.Host]
-		if !ok {
-			at[svc.Host] = len(s.services)
-			s.services = append(s.services, svc)
-			return
-		}
-		have := &s.services[i]
-		if have.only == nil || svc.only == nil {
-			have.only = nil
-			return
-		}
-		have.only = append(slices.Clip(have.only), svc.only...)
-	}
-	for _, e := range s.Egress {
-		for _, svc := range e.Services {
-			add(svc)
-		}
-	}
-	if s.Sidecar != nil {
-		for _, e := range s.Egress {
-			for _, v := range e.VirtualServices {
-				for host, port := range Destinations(v.Spec) {
-					host = names.FQDN(host, v.Namespace, s.Index.Domain)
-					svc := s.implied(host, v.Namespace)
-					if i, ok := at[host]; ok {
-						svc = s.services[i].Service
-					}
-					if svc == nil {
-						continue
-					}
-					imported := Service{Service: svc}
-					if port != 0 {
-						imported.only = []uint32{port}
-					}
-					add(imported)
-				}
-			}
-		}
-	}
-	s.byHost = make(map[string]*registry.Service, len(s.services))
-	for _, svc := range s.services {
-		s.byHost[svc.Host] = svc.Service
-	}
-}
-
-// implied finds the service that a VirtualService of namespace ns means by host.
-func (s *Scope) implied(host, ns string) *registry.Service {
-	var found *registry.Service
-	for _, svc := range s.Index.ServicesByHost(host) {
-		if s.visible(svc) && (found == nil || svc.Namespace == ns && found.Namespace != ns) {
-			found = svc
-		}
-	}
-	return found
 }
 
 // Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port there, 0 where it does not say.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -15,15 +17,17 @@ import (
 
 // Builder makes one Snapshot after another. Called by one goroutine; what it commits is frozen.
 type Builder struct {
-	last    *Snapshot
-	mesh    *mesh.Config
-	delta   Delta
-	touched map[string]*namespace // copies made since the last commit
-	seen    map[registry.ServiceKey]bool
-	arrived map[Place]bool    // addresses of workloads that came or changed since the last commit
-	copied  map[*objects]bool // copies made since the last commit
+	last     *Snapshot
+	mesh     *mesh.Config
+	networks *Networks
+	edits    edits
+	delta    Delta
+	arrived  map[Place]bool // addresses of workloads that came or changed since the last commit
 
-	servicesChanged, workloadsChanged bool
+	// What was touched since the last commit, as it was then; nil: it was not there.
+	services  map[registry.ServiceKey]*registry.Service
+	endpoints map[registry.ServiceKey]*Endpoints
+	objects   map[kinds.Key]*kinds.Object
 }
 
 // Options of a Builder.
@@ -35,18 +39,16 @@ type Options struct {
 
 // NewBuilder makes a Builder of an empty world.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{mesh: o.Mesh, last: &Snapshot{derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes")}}
+	b := &Builder{mesh: o.Mesh, last: &Snapshot{tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes")}}
 	b.reset()
 	return b
 }
 
 func (b *Builder) reset() {
+	b.edits = b.last.tables.edit()
 	b.delta = Delta{Triggers: map[string]int{}}
-	b.touched = map[string]*namespace{}
-	b.seen = map[registry.ServiceKey]bool{}
 	b.arrived = map[Place]bool{}
-	b.copied = map[*objects]bool{}
-	b.servicesChanged, b.workloadsChanged = false, false
+	b.services, b.endpoints, b.objects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
 }
 
 // SetMesh replaces the mesh configuration.
@@ -57,91 +59,81 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 	}
 }
 
-// Apply takes changes of configuration objects. Objects that only registries read are for ApplyRegistry; of them only Istio's own are kept here, and a
-// change of one is no reason to translate anew. An object whose spec, labels and annotations are as before keeps its old pointer. The objects of remote
-// clusters are ignored.
+// Apply takes changes of configuration objects. Objects that only registries read are for ApplyRegistry; of them only Istio's own are kept here. What no
+// translation reads, of an object or of a kind, is no reason to translate anew. An object that is the same to every reader keeps its old pointer. The objects
+// of remote clusters are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
-		if c.Cluster != "" || !c.Kind.Istio && !translated(c.Kind) {
+		if c.Cluster != "" || !c.Kind.Istio && readByRegistries(c.Kind) {
 			continue
 		}
-		n := b.namespace(c.Namespace)
-		o := n.objects[c.Kind]
-		if o == nil {
-			o = &objects{}
-		}
-		was := o.byName[c.Name]
+		was := b.object(c.Key)
 		if was == c.Object || was != nil && c.Object != nil && config.Equal(was, c.Object) {
 			continue
 		}
-		if !b.copied[o] {
-			o = &objects{byName: maps.Clone(o.byName), sorted: slices.Clone(o.sorted)}
-			b.copied[o] = true
-			n.objects[c.Kind] = o
+		if _, touched := b.objects[c.Key]; !touched {
+			b.objects[c.Key] = was
 		}
-		o.replace(c.Name, was, c.Object)
-		if translated(c.Kind) {
-			b.full(trigger(c.Kind), c.Key.String())
+		b.edits.replaceObject(b.last.tables, c.Kind, was, c.Object)
+		if Translated(c.Kind) && !translatesAlike(was, c.Object) {
+			b.full("config", c.Key.String())
 		} else {
 			b.delta.Objects = true
 		}
 	}
 }
 
-// replace puts an object in the place of another. Either may be nil.
-func (o *objects) replace(name string, was, is *kinds.Object) {
-	if was != nil {
-		i, _ := slices.BinarySearchFunc(o.sorted, was, byPrecedence)
-		o.sorted = slices.Delete(o.sorted, i, i+1)
-		delete(o.byName, name)
+// object gives one as it is now, or nil.
+func (b *Builder) object(k kinds.Key) *kinds.Object {
+	if e := b.edits.objects[k.Kind]; e != nil {
+		o, _ := e.byName.Now().Get(&kinds.Object{Key: k})
+		return o
 	}
-	if is != nil {
-		if o.byName == nil {
-			o.byName = map[string]*kinds.Object{}
-		}
-		o.byName[name] = is
-		i, _ := slices.BinarySearchFunc(o.sorted, is, byPrecedence)
-		o.sorted = slices.Insert(o.sorted, i, is)
-	}
+	return b.last.object(k)
 }
 
-// translated tells kinds that translations read as they are.
-func translated(k *kinds.Kind) bool {
-	switch k {
-	case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.ServiceEntry, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ConfigMap:
+// translatesAlike tells that two objects differ in nothing that a translation reads: labels and annotations it does not.
+func translatesAlike(a, b *kinds.Object) bool {
+	if a == nil || b == nil || !a.Created.Equal(b.Created) {
 		return false
 	}
-	return true
+	m, ok := a.Spec.(proto.Message)
+	return ok && proto.Equal(m, b.Spec.(proto.Message))
 }
 
-func trigger(k *kinds.Kind) string {
+// readByRegistries tells kinds of which services, endpoints and workloads are made, or the mesh configuration.
+func readByRegistries(k *kinds.Kind) bool {
 	switch k {
-	case kinds.Secret:
-		return "secret"
-	case kinds.Namespace:
-		return "namespace"
+	case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.ServiceEntry, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ConfigMap:
+		return true
 	}
-	return "config"
+	return false
+}
+
+// Translated tells the kinds that translations read as they are. Whoever makes one read another kind names it here: Index.Objects refuses those that are not named.
+func Translated(k *kinds.Kind) bool {
+	switch k {
+	case kinds.VirtualService, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway, kinds.PeerAuthentication, kinds.AuthorizationPolicy, kinds.RequestAuthentication:
+		return true
+	}
+	return false
 }
 
 // ApplyRegistry takes what registries found different.
 func (b *Builder) ApplyRegistry(c registry.Changes) {
 	for k, s := range c.Services {
-		n := b.namespace(k.Namespace)
-		if n.services[k.Host] == s {
+		old := b.edits.now().service(k)
+		if old == s {
 			continue
 		}
-		if s == nil {
-			delete(n.services, k.Host)
-		} else {
-			n.services[k.Host] = s
+		if _, touched := b.services[k]; !touched {
+			b.services[k] = old
 		}
-		b.servicesChanged = true
+		b.edits.replaceService(old, s)
 		b.full("service", "Service "+k.Namespace+"/"+k.Host)
 	}
 	for k, w := range c.Workloads {
-		n := b.namespace(k.Namespace)
-		old := n.workloads[k]
+		old := b.edits.now().workload(k)
 		if old == w {
 			continue
 		}
@@ -150,22 +142,21 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 				delete(b.arrived, Place{k.Cluster, a})
 			}
 		}
-		if w == nil {
-			delete(n.workloads, k)
-		} else {
-			n.workloads[k] = w
+		if w != nil {
 			for _, a := range w.Addresses {
 				b.arrived[Place{k.Cluster, a}] = !w.HostNetwork
 			}
 		}
-		b.workloadsChanged = true
+		b.edits.replaceWorkload(old, w)
 		if !sameProxy(old, w) {
 			b.delta.Workloads = append(b.delta.Workloads, k)
 			b.cause("proxy", k.String())
+		} else {
+			b.delta.unnoticed = true
 		}
 	}
 	for k, list := range c.Endpoints {
-		b.endpoints(k, list)
+		b.applyEndpoints(k, list)
 	}
 }
 
@@ -176,19 +167,19 @@ func sameProxy(a, b *registry.Workload) bool {
 		a.HostNetwork == b.HostNetwork
 }
 
-func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
-	n := b.namespace(k.Namespace)
-	old := n.endpoints[k.Host]
-	if old == nil {
-		old = noEndpoints
+func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoint) {
+	now := b.edits.now()
+	old, next := now.endpointsOf(k), newEndpoints(list)
+	if _, touched := b.endpoints[k]; !touched {
+		b.endpoints[k] = old
+		b.delta.Endpoints = append(b.delta.Endpoints, k)
 	}
-	next := newEndpoints(list)
 	if len(list) == 0 {
-		delete(n.endpoints, k.Host)
+		b.edits.endpoints.Delete(serviceEndpoints{ServiceKey: k})
 	} else {
-		n.endpoints[k.Host] = next
+		b.edits.endpoints.Put(serviceEndpoints{k, next})
 	}
-	s := n.services[k.Host]
+	s := now.service(k)
 	headless := headless(s)
 	switch {
 	case headless && !sameListeners(old.List, list):
@@ -202,10 +193,6 @@ func (b *Builder) endpoints(k registry.ServiceKey, list []*registry.Endpoint) {
 			b.delta.Addresses = append(b.delta.Addresses, moved...)
 		}
 		b.cause(trigger, "endpoints of "+k.Host)
-	}
-	if !b.seen[k] {
-		b.seen[k] = true
-		b.delta.Endpoints = append(b.delta.Endpoints, k)
 	}
 }
 
@@ -264,7 +251,7 @@ func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []P
 func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
 	at := Place{b.last.ClusterKey(e.Cluster), e.Address}
 	in := s.In(at.Cluster)
-	return in != nil && (in.Selector == nil || b.last.byAddress[at] == nil && !b.arrived[at])
+	return in != nil && (in.Selector == nil || b.last.workloadAt(at) == nil && !b.arrived[at])
 }
 
 func (b *Builder) full(trigger, cause string) {
@@ -279,37 +266,31 @@ func (b *Builder) cause(trigger, cause string) {
 	}
 }
 
-// namespace gives a copy that may be written until the commit.
-func (b *Builder) namespace(name string) *namespace {
-	if n := b.touched[name]; n != nil {
-		return n
-	}
-	n := &namespace{services: map[string]*registry.Service{}, endpoints: map[string]*Endpoints{}, workloads: map[registry.WorkloadKey]*registry.Workload{}, objects: map[*kinds.Kind]*objects{}}
-	if old := b.last.namespaces[name]; old != nil {
-		n = &namespace{maps.Clone(old.services), maps.Clone(old.endpoints), maps.Clone(old.workloads), maps.Clone(old.objects)}
-	}
-	b.touched[name] = n
-	return n
-}
-
-// Commit freezes what was applied since the last commit. received is when the first change of it arrived.
+// Commit freezes what was applied since the last commit. received is when the first change of it arrived. Where nothing is different it gives the last Snapshot again.
 func (b *Builder) Commit(received time.Time) *Snapshot {
+	if !b.changed() {
+		return b.last
+	}
 	s := *b.last
 	s.Revision++
 	s.derived = &sync.Map{}
+	s.Mesh, s.Networks = b.mesh, b.networks
+	s.tables = b.edits.freeze(b.last.tables.objects)
 	s.Delta = b.delta
 	s.Delta.Received = received
-	s.Mesh = b.mesh
-	s.namespaces = maps.Clone(b.last.namespaces)
-	if s.namespaces == nil {
-		s.namespaces = map[string]*namespace{}
+	s.Delta.World = b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	for k, was := range b.services {
+		if is := s.Service(k); is != was {
+			s.Delta.Services = append(s.Delta.Services, ServiceChange{was, is})
+		}
 	}
-	maps.Copy(s.namespaces, b.touched)
-	if b.servicesChanged {
-		s.indexServices()
+	for k, was := range b.objects {
+		if is := s.Object(k); is != was && Translated(k.Kind) && !translatesAlike(was, is) {
+			s.Delta.Configs = append(s.Delta.Configs, ConfigChange{was, is})
+		}
 	}
-	if b.workloadsChanged {
-		s.indexWorkloads()
+	for k, was := range b.endpoints {
+		s.Delta.Before = append(s.Delta.Before, EndpointsBefore{k, was})
 	}
 	slices.SortFunc(s.Delta.Endpoints, func(a, b registry.ServiceKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Host, b.Host))
@@ -320,33 +301,8 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	return &s
 }
 
-func (s *Snapshot) indexServices() {
-	s.services = nil
-	for _, n := range s.namespaces {
-		for _, svc := range n.services {
-			s.services = append(s.services, svc)
-		}
-	}
-	slices.SortFunc(s.services, byServicePrecedence)
-	s.byHost = make(map[string][]*registry.Service, len(s.services))
-	for _, svc := range s.services {
-		s.byHost[svc.Host] = append(s.byHost[svc.Host], svc)
-	}
-}
-
-func (s *Snapshot) indexWorkloads() {
-	s.byAddress = map[Place]*registry.Workload{}
-	for _, n := range s.namespaces {
-		for _, w := range n.workloads {
-			if w.HostNetwork {
-				continue
-			}
-			for _, a := range w.Addresses {
-				at := Place{w.WorkloadKey.Cluster, a}
-				if old := s.byAddress[at]; old == nil || w.WorkloadKey.Compare(old.WorkloadKey) < 0 {
-					s.byAddress[at] = w
-				}
-			}
-		}
-	}
+// changed tells whether anything was applied since the last commit that differs from what was there.
+func (b *Builder) changed() bool {
+	d := &b.delta
+	return b.last.Revision == 0 || d.Full || d.Objects || d.unnoticed || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -23,7 +24,18 @@ type Delta struct {
 	// Addresses are those at which a proxy may have to be sent something else: they began or ceased to serve a port by the word of endpoints alone.
 	Addresses []Place
 
-	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, secret, namespace.
+	// World: the mesh configuration or the networks are others.
+	World bool
+
+	// Services, Configs and Before say of Full what it was: the services that are others, the objects of which a translation reads something else, and for
+	// each of Endpoints what was there before. In no order.
+	Services []ServiceChange
+	Configs  []ConfigChange
+	Before   []EndpointsBefore
+
+	unnoticed bool // a workload changed in what no proxy is sent
+
+	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, secret, namespace, networks.
 	Triggers map[string]int
 
 	// Causes names what changed, "VirtualService a/web", at most MaxCauses of them.
@@ -31,6 +43,18 @@ type Delta struct {
 
 	// Received is when the first of the changes arrived; the zero time where there is none.
 	Received time.Time
+}
+
+// ServiceChange is one service as it was and as it is; nil where it was not or is not.
+type ServiceChange struct{ Was, Is *registry.Service }
+
+// ConfigChange is one object as it was and as it is; nil where it was not or is not.
+type ConfigChange struct{ Was, Is *kinds.Object }
+
+// EndpointsBefore are a service's endpoints before a change.
+type EndpointsBefore struct {
+	registry.ServiceKey
+	*Endpoints
 }
 
 // MaxCauses bounds the list of causes of one commit.

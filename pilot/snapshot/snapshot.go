@@ -1,7 +1,7 @@
 package snapshot
 
 import (
-	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -16,33 +16,17 @@ type Snapshot struct {
 	Revision uint64 // counts commits, from 1
 	Delta    Delta
 
-	Mesh    *mesh.Config // replaced, never changed: comparable by pointer
-	Domain  string       // cluster.local
-	Cluster string       // the ID of the server's own cluster
+	Mesh     *mesh.Config // replaced, never changed: comparable by pointer
+	Networks *Networks    // replaced, never changed; nil where there is but one
+	Domain   string       // cluster.local
+	Cluster  string       // the ID of the server's own cluster
 
-	namespaces map[string]*namespace
-	services   []*registry.Service            // by precedence: oldest first
-	byHost     map[string][]*registry.Service // by precedence
-	byAddress  map[Place]*registry.Workload
-	derived    *sync.Map // by who worked it out
+	tables
+	derived *sync.Map // by who worked it out
 }
 
 // Place is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
 type Place struct{ Cluster, Address string }
-
-// namespace holds what lives in one namespace. A commit copies those that it touches.
-type namespace struct {
-	services  map[string]*registry.Service // by host
-	endpoints map[string]*Endpoints        // by host
-	workloads map[registry.WorkloadKey]*registry.Workload
-	objects   map[*kinds.Kind]*objects
-}
-
-// objects of one kind in one namespace, by precedence and by name.
-type objects struct {
-	sorted []*kinds.Object
-	byName map[string]*kinds.Object
-}
 
 // Endpoints are those of one service, with what clusters need to know of them.
 type Endpoints struct {
@@ -98,41 +82,38 @@ func (s *Snapshot) Derived(owner any, make func() any) any {
 	return once.(func() any)()
 }
 
-// Services gives all services by precedence: oldest first, ties by name and namespace. The caller must not change the slice.
-func (s *Snapshot) Services() []*registry.Service { return s.services }
+// Services gives all services by precedence: oldest first, ties by name and namespace.
+func (s *Snapshot) Services() []*registry.Service {
+	all := make([]*registry.Service, 0, s.services.Len())
+	for svc := range s.services.All {
+		all = append(all, svc)
+	}
+	return all
+}
+
+// EachService calls yield with every service by precedence.
+func (s *Snapshot) EachService(yield func(*registry.Service) bool) { s.services.All(yield) }
+
+// ServiceCount is the number of services.
+func (s *Snapshot) ServiceCount() int { return s.services.Len() }
 
 // ServicesByHost gives the services of that host by precedence, of whatever namespace.
-func (s *Snapshot) ServicesByHost(host string) []*registry.Service { return s.byHost[host] }
+func (s *Snapshot) ServicesByHost(host string) iter.Seq[*registry.Service] {
+	return s.hosts.Where(atHost(host))
+}
 
 // Service gives one service, or nil.
-func (s *Snapshot) Service(k registry.ServiceKey) *registry.Service {
-	if n := s.namespaces[k.Namespace]; n != nil {
-		return n.services[k.Host]
-	}
-	return nil
-}
+func (s *Snapshot) Service(k registry.ServiceKey) *registry.Service { return s.service(k) }
 
 // Endpoints gives those of one service; never nil.
-func (s *Snapshot) Endpoints(k registry.ServiceKey) *Endpoints {
-	if n := s.namespaces[k.Namespace]; n != nil {
-		if e := n.endpoints[k.Host]; e != nil {
-			return e
-		}
-	}
-	return noEndpoints
-}
+func (s *Snapshot) Endpoints(k registry.ServiceKey) *Endpoints { return s.endpointsOf(k) }
 
 // Workload gives a workload by kind, namespace and name, or nil.
-func (s *Snapshot) Workload(k registry.WorkloadKey) *registry.Workload {
-	if n := s.namespaces[k.Namespace]; n != nil {
-		return n.workloads[k]
-	}
-	return nil
-}
+func (s *Snapshot) Workload(k registry.WorkloadKey) *registry.Workload { return s.workload(k) }
 
 // WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.
 func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
-	return s.byAddress[Place{cluster, ip}]
+	return s.workloadAt(Place{cluster, ip})
 }
 
 // ClusterKey gives a cluster's ID as keys have it: the server's own is empty. Whoever names none is of the own.
@@ -144,55 +125,29 @@ func (s *Snapshot) ClusterKey(id string) string {
 }
 
 // Object gives one configuration object, or nil.
-func (s *Snapshot) Object(k kinds.Key) *kinds.Object {
-	if n := s.namespaces[k.Namespace]; n != nil {
-		if o := n.objects[k.Kind]; o != nil {
-			return o.byName[k.Name]
-		}
-	}
-	return nil
-}
+func (s *Snapshot) Object(k kinds.Key) *kinds.Object { return s.object(k) }
 
-// Objects gives the objects of one kind in one namespace by precedence: oldest first, ties by name. The caller must not change the slice.
+// Objects gives the objects of one kind in one namespace by precedence: oldest first, ties by name.
 func (s *Snapshot) Objects(kind *kinds.Kind, ns string) []*kinds.Object {
-	if n := s.namespaces[ns]; n != nil {
-		if o := n.objects[kind]; o != nil {
-			return o.sorted
-		}
-	}
-	return nil
+	return slices.Collect(s.objects[kind].byNamespace.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) }))
 }
 
 // AllObjects gives the objects of one kind in every namespace by precedence: oldest first, ties by name and namespace.
 func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
-	var all []*kinds.Object
-	for _, n := range s.namespaces {
-		if o := n.objects[kind]; o != nil {
-			all = append(all, o.sorted...)
-		}
-	}
-	slices.SortFunc(all, byPrecedence)
-	return all
+	return slices.Collect(s.objects[kind].byPrecedence.All)
 }
+
+// ObjectCount is the number of objects of one kind.
+func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].byPrecedence.Len() }
 
 // RootNamespace is where mesh-wide policies live.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
 
-// EachEndpoints calls yield with every service's key and endpoints, in no order.
+// EachEndpoints calls yield with every service's key and endpoints.
 func (s *Snapshot) EachEndpoints(yield func(registry.ServiceKey, *Endpoints) bool) {
-	for name, n := range s.namespaces {
-		for host, e := range n.endpoints {
-			if !yield(registry.ServiceKey{Namespace: name, Host: host}, e) {
-				return
-			}
+	for e := range s.endpoints.All {
+		if !yield(e.ServiceKey, e.Endpoints) {
+			return
 		}
 	}
-}
-
-func byPrecedence(a, b *kinds.Object) int {
-	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
-}
-
-func byServicePrecedence(a, b *registry.Service) int {
-	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Host, b.Host))
 }

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -43,8 +44,10 @@ type clusterKey struct {
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
 	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
-	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS
-	sni          bool                            // the SNI-DNAT cluster of a gateway that routes by server name
+	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as are the next two
+	policies     frozen.List[peer]
+	crossings    frozen.List[crossing]
+	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
 }
 
 func (k clusterKey) name() string {
@@ -54,42 +57,85 @@ func (k clusterKey) name() string {
 	return names.Cluster(names.Outbound, k.port, k.subset, k.service.Host)
 }
 
-// outboundClusters makes the clusters of every service in scope, and the sentinels.
-func (v *view) outboundClusters(c cohort.Scope) *envoy.Set {
-	sc := v.index.Of(c.Namespace, c.Sidecar)
-	router := c.Type == node.Router
-	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false, false})}
-	if !router {
-		out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
+// clusterRecipe makes the clusters of every service in scope, each host's by itself, and the sentinels.
+func clusterRecipe(c cohort.Scope) recipe[string] {
+	return recipe[string]{
+		whole: func(v *view) []*envoy.Resource {
+			out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false, false})}
+			if c.Type != node.Router {
+				out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
+			}
+			for s := range v.index.Of(c.Namespace, c.Sidecar).Services {
+				out = append(out, v.clustersOf(c, s)...)
+			}
+			return out
+		},
+		touched: func(c *scope.Changes) []string { return c.Hosts },
+		unit: func(v *view, host string) []*envoy.Resource {
+			if s, ok := v.index.Of(c.Namespace, c.Sidecar).Service(host); ok {
+				return v.clustersOf(c, s)
+			}
+			return nil
+		},
+		of: func(host string) unitOf {
+			return func(r *envoy.Resource) int { return strings.Compare(tail(r.Name), host) }
+		},
+		byTail: true,
 	}
-	for _, s := range sc.Services() {
-		if s.Resolution == registry.Alias {
+}
+
+// clustersOf makes the clusters of one service, by name.
+func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
+	if s.Resolution == registry.Alias {
+		return nil
+	}
+	eps := v.Endpoints(s.Key())
+	k := clusterKey{
+		service: s.Service, rules: v.rules(c, s.Service), mesh: v.Mesh, router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
+		noTLS: v.noTLS(s.Namespace), identities: eps.Identities,
+	}
+	switch s.Resolution {
+	case registry.DNS, registry.DNSRoundRobin:
+		k.inline, k.policies, k.crossings = frozen.Of(eps.List...), v.peers(eps), v.crossings(c, eps.List)
+	case registry.Passthrough:
+		k.headlessTLS = eps.TLS
+	}
+	if v.notes != nil {
+		v.notes.unit = s.Host
+	}
+	for _, name := range destinationrule.Repeated(k.rules) {
+		v.problem(DuplicateSubset, s.Host+"/"+name)
+	}
+	var out []*envoy.Resource
+	for p := range s.Imported {
+		if p.Protocol == registry.UDP {
 			continue
 		}
-		eps := v.Endpoints(s.Key())
-		k := clusterKey{service: s.Service, rules: v.rules(c, s.Service), mesh: v.Mesh, router: router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, noTLS: v.noTLS(s.Namespace), identities: eps.Identities}
-		switch s.Resolution {
-		case registry.DNS, registry.DNSRoundRobin:
-			k.inline = frozen.Of(eps.List...)
-		case registry.Passthrough:
-			k.headlessTLS = eps.TLS
-		}
-		for _, name := range destinationrule.Repeated(k.rules) {
-			v.problem(DuplicateSubset, s.Host+"/"+name)
-		}
-		for p := range s.Imported {
-			if p.Protocol == registry.UDP {
-				continue
-			}
-			k.port, k.subset = p.Number, ""
+		k.port = p.Number
+		for subset := range subsets(k.rules) {
+			k.subset, k.sni = subset, false
 			out = append(out, v.t.clusters.Get(k))
-			for _, sub := range destinationrule.Subsets(k.rules) {
-				k.subset = sub.Name
+			if k.sni = true; passesThrough(c) && !s.MeshExternal {
 				out = append(out, v.t.clusters.Get(k))
 			}
 		}
 	}
-	return envoy.NewSet(out)
+	slices.SortStableFunc(out, compareNames)
+	return slices.CompactFunc(out, func(a, b *envoy.Resource) bool { return a.Name == b.Name })
+}
+
+// subsets yields the names of a service's subsets, first that of the whole.
+func subsets(rules destinationrule.Rules) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield("") {
+			return
+		}
+		for _, s := range destinationrule.Subsets(rules) {
+			if !yield(s.Name) {
+				return
+			}
+		}
+	}
 }
 
 // noTLS tells that mTLS is off for a whole namespace: by its own policy, else by the mesh's.
@@ -203,26 +249,10 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 }
 
 func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
-	port := k.service.Port(k.port)
-	var labels map[string]string
-	if s := destinationrule.Subset(k.rules, k.subset); s != nil {
-		labels = s.Labels
+	a := assignmentKey{
+		service: k.service, rules: k.rules, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, peers: k.policies, sni: k.sni, crossings: k.crossings,
 	}
-	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name()}
-	groups := map[registry.Locality]*endpointv3.LocalityLbEndpoints{}
-	for e := range k.inline.All {
-		if e.ServicePort != port.Name || !scope.Selects(labels, e.Labels) {
-			continue
-		}
-		g := groups[e.Locality]
-		if g == nil {
-			g = &endpointv3.LocalityLbEndpoints{Locality: locality(e.Locality)}
-			groups[e.Locality] = g
-			a.Endpoints = append(a.Endpoints, g)
-		}
-		addEndpoint(g, e, false)
-	}
-	return a
+	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(k.inline.All, func(address string) bool { return address != "" })}
 }
 
 // setTLS says how the cluster's connections are secured.
@@ -262,7 +292,7 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 		return
 	}
 	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{
-		{Name: "tlsMode-istio", Match: envoy.Fields(map[string]*structpb.Value{"tlsMode": envoy.Text("istio")}), TransportSocket: tls},
+		{Name: "tlsMode-istio", Match: tlsModeIstio(), TransportSocket: tls},
 		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: mtls.Plaintext()},
 	}
 }

@@ -81,7 +81,7 @@ metadata: {name: s%[1]d-x, namespace: n%[2]d, labels: {kubernetes.io/service-nam
 addressType: IPv4
 ports: [{name: http, port: 8080}, {name: tcp, port: 9000}]
 endpoints: [{addresses: [10.%[3]d.%[4]d.2], conditions: {ready: true}, targetRef: {kind: Pod, name: s%[1]d-0, namespace: n%[2]d}}]
-`, i, i%10, i/250, i%250))...)
+`, i, i%benchNamespaces, i/250, i%250))...)
 	}
 	return all
 }

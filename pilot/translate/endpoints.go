@@ -2,6 +2,7 @@ package translate
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -36,32 +37,36 @@ type assignmentKey struct {
 	node      string // of a service whose endpoints are called from their own node alone: the proxy's
 	cluster   string // of a service whose endpoints are called from their own cluster, or node, alone: the ID of the proxy's
 	near      nearness
+	crossings frozen.List[crossing]
 }
 
-// peer is the policies in force for the workload at one address.
+// peer is the policies in force for the workload at one address of a network.
 type peer struct {
-	address  string
-	policies frozen.List[*kinds.Object]
+	address, network string
+	policies         frozen.List[*kinds.Object]
 }
 
-// assignment makes the endpoints of one cluster as a cohort sees them: empty ones where there is no such cluster.
-func (v *view) assignment(c cohort.Proxy, name string) (r *envoy.Resource, exists bool) {
+// placed tells that the assignment depends on where the client runs.
+func (k assignmentKey) placed() bool { return k.node != "" || k.near != nearness{} }
+
+// assignmentKey says of what the endpoints of one cluster are made as a cohort sees them: of nothing where there is no such cluster.
+func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 	k := assignmentKey{name: name}
 	n, ok := names.ParseCluster(name)
 	if !ok || n.Direction != names.Outbound {
-		return v.t.assignments.Get(k), false
+		return k
 	}
 	s := v.index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
 	if s == nil || s.Port(n.Port) == nil {
-		return v.t.assignments.Get(k), false
+		return k
 	}
 	rules := v.rules(c.Scope, s)
 	if n.Subset != "" && destinationrule.Subset(rules, n.Subset) == nil {
-		return v.t.assignments.Get(k), false
+		return k
 	}
 	k.service, k.endpoints, k.rules = s, v.Endpoints(s.Key()), rules
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
-	k.peers = v.peers(k.endpoints)
+	k.peers, k.crossings = v.peers(k.endpoints), v.crossings(c.Scope, k.endpoints.List)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
 	}
@@ -72,7 +77,7 @@ func (v *view) assignment(c cohort.Proxy, name string) (r *envoy.Resource, exist
 	if distributes(s, destinationrule.Resolve(rules, n.Port, n.Subset)) {
 		k.near = nearTo(s.TrafficDist, c, cluster)
 	}
-	return v.t.assignments.Get(k), true
+	return k
 }
 
 // peers finds the policies for those endpoints that take mTLS. Without any PeerAuthentication, as in most meshes, the list is empty.
@@ -84,7 +89,7 @@ func (v *view) peers(eps *snapshot.Endpoints) frozen.List[peer] {
 	for _, e := range eps.List {
 		if e.TLSMode != "" {
 			if p := cohort.PeerAuthentications(v.index, e.Namespace, e.Labels); !p.Empty() {
-				list = append(list, peer{e.Address, p})
+				list = append(list, peer{e.Address, e.Network, p})
 			}
 		}
 	}
@@ -96,9 +101,16 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 	if k.service == nil {
 		return envoy.NewResource(k.name, a)
 	}
-	policies := map[string]frozen.List[*kinds.Object]{}
+	a.Endpoints = k.localities(slices.Values(k.endpoints.List), sendable)
+	return envoy.NewResource(k.name, a)
+}
+
+// localities shares the endpoints out by where they are. take tells an address that the cluster can have. A locality whose endpoints the client may not call stays
+// there, empty.
+func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take func(address string) bool) []*endpointv3.LocalityLbEndpoints {
+	policies := map[peer]frozen.List[*kinds.Object]{}
 	for p := range k.peers.All {
-		policies[p.address] = p.policies
+		policies[peer{address: p.address, network: p.network}] = p.policies
 	}
 	var labels map[string]string
 	if s := destinationrule.Subset(k.rules, k.subset); s != nil {
@@ -107,8 +119,13 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 	tls := destinationrule.Resolve(k.rules, k.number, k.subset).TLS
 	groups := map[group]*endpointv3.LocalityLbEndpoints{}
 	var order []group
-	for _, e := range k.endpoints.List {
-		if e.ServicePort != k.port || !scope.Selects(labels, e.Labels) || !sendable(e.Address) {
+	b := newBorder(k.crossings)
+	for e := range endpoints {
+		if e.ServicePort != k.port || !scope.Selects(labels, e.Labels) {
+			continue
+		}
+		gateways, crosses := b.way(e)
+		if crosses && len(gateways) == 0 || !crosses && !take(e.Address) {
 			continue
 		}
 		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
@@ -117,29 +134,42 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 		if e.Health == registry.Draining && !k.service.Unhealthy {
 			continue
 		}
-		secure := mtls.Takes(e, policies[e.Address])
+		secure := mtls.Takes(e, policies[peer{address: e.Address, network: e.Network}])
 		if tls != nil {
 			secure = e.TLSMode != "" && destinationrule.Mutual(tls)
 		}
-		if k.sni && !secure {
-			continue
-		}
 		at := group{e.Locality, k.near.distance(e)}
+		if crosses {
+			at.distance = k.near.beyond(e)
+		}
 		g := groups[at]
 		if g == nil {
 			g = &endpointv3.LocalityLbEndpoints{Locality: locality(e.Locality)}
 			groups[at] = g
 			order = append(order, at)
 		}
-		addEndpoint(g, e, secure)
+		switch {
+		case !secure && (k.sni || crosses): // gateways find their way by what mTLS says
+		case crosses && e.Health == registry.Healthy: // of the others the gateway knows better
+			b.add(at, e, gateways)
+		case !crosses:
+			addEndpoint(g, e, b.weight(e), secure)
+		}
+	}
+	for at, g := range groups {
+		b.close(at, g)
+	}
+	if k.near.any {
+		order = slices.DeleteFunc(order, func(at group) bool { return len(groups[at].LbEndpoints) == 0 }) // none is preferred
 	}
 	slices.SortFunc(order, compareGroups)
 	priority := priorities(order)
+	var out []*endpointv3.LocalityLbEndpoints
 	for _, at := range order {
 		groups[at].Priority = priority[at.distance]
-		a.Endpoints = append(a.Endpoints, groups[at])
+		out = append(out, groups[at])
 	}
-	return envoy.NewResource(k.name, a)
+	return out
 }
 
 // sendable tells an address that EDS may carry: never a name.
@@ -151,23 +181,29 @@ func sendable(address string) bool {
 	return err == nil
 }
 
+// endpointSize is about the length of an encoded endpoint.
+const endpointSize = 192
+
 // addEndpoint adds one endpoint to its locality. tls: Envoy is to choose mTLS for it.
-func addEndpoint(g *endpointv3.LocalityLbEndpoints, e *registry.Endpoint, tls bool) {
-	weight := max(e.Weight, 1)
-	m := map[string]*structpb.Struct{"istio": envoy.Fields(map[string]*structpb.Value{"workload": envoy.Text(telemetryName(e))})}
-	if tls {
-		m["envoy.transport_socket_match"] = envoy.Fields(map[string]*structpb.Value{"tlsMode": envoy.Text(e.TLSMode)})
-	}
-	lb := &endpointv3.LbEndpoint{
-		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(e.Address, e.Port)}},
-		LoadBalancingWeight: envoy.UInt32(weight),
-		Metadata:            &corev3.Metadata{FilterMetadata: m},
-	}
-	if e.HealthKnown {
-		lb.HealthStatus = [...]corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING}[e.Health]
-	}
+func addEndpoint(g *endpointv3.LocalityLbEndpoints, e *registry.Endpoint, weight uint32, tls bool) {
+	lb := &endpointv3.LbEndpoint{}
+	lb.ProtoReflect().SetUnknown(appendEndpoint(make([]byte, 0, endpointSize), e, weight, tls)) // encoded already
 	g.LbEndpoints = append(g.LbEndpoints, lb)
-	g.LoadBalancingWeight = envoy.UInt32(g.LoadBalancingWeight.GetValue() + weight)
+	if g.LoadBalancingWeight == nil {
+		g.LoadBalancingWeight = envoy.UInt32(0)
+	}
+	g.LoadBalancingWeight.Value += weight
+}
+
+// tlsMatch is the metadata by which Envoy chooses among a cluster's transport sockets.
+const tlsMatch = "envoy.transport_socket_match"
+
+func tlsModeIstio() *structpb.Struct {
+	return envoy.Fields(map[string]*structpb.Value{"tlsMode": envoy.Text("istio")})
+}
+
+func workloadMetadata(name string) *structpb.Struct {
+	return envoy.Fields(map[string]*structpb.Value{"workload": envoy.Text(name)})
 }
 
 // telemetryName is how telemetry names the workload behind an endpoint.

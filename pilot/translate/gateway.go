@@ -9,10 +9,12 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -24,14 +26,11 @@ type server struct {
 	bind    string
 }
 
-// servers lists the HTTP servers of a gateway by the precedence of their Gateways. Two that want one place share its listener and its routes.
+// servers lists the servers of a gateway by the precedence of their Gateways. Two that want one place share its listener and its routes.
 func (v *view) servers(c cohort.Scope) []server {
 	var all []server
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
-			if !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
-				continue
-			}
 			for _, target := range targets(c, s.GetPort().GetNumber()) {
 				all = append(all, server{s, o, target, s.Bind})
 			}
@@ -77,39 +76,144 @@ type gatewayKey struct {
 	surroundings
 	bind  string
 	port  uint32
-	route string
-	http  registry.Protocol // the first server's
+	route string              // of the chain that takes HTTP; empty without one
+	http  registry.Protocol   // the first HTTP server's
+	sni   frozen.List[string] // SNI-DNAT clusters that connections are handed to by the name that they ask for
 	dual  bool
 }
 
-// gatewayListeners makes the listeners of a gateway: none while no Gateway selects it.
-func (v *view) gatewayListeners(c cohort.Proxy) *envoy.Set {
-	var out []*envoy.Resource
-	for _, s := range v.servers(c.Scope) {
-		k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: s.bind, port: s.target, route: s.route(), http: portProtocol(s.Port.Protocol, registry.HTTP)}
-		k.guarded = c.Outbound.Guarded
-		if k.bind == "" {
-			k.bind, k.dual = wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
+// passes tells a server that hands mTLS on, as it is, to the cluster that its server name is.
+func passes(s *networkingv1alpha3.Server) bool {
+	return s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH && !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP()
+}
+
+// passesThrough tells a gateway with such a server: it has SNI-DNAT clusters.
+func passesThrough(c cohort.Scope) bool {
+	for o := range c.Gateways.All {
+		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, passes) {
+			return true
 		}
-		if c.Outbound.Unprivileged && k.port < 1024 {
+	}
+	return false
+}
+
+// opened is what the servers of one place open.
+type opened struct {
+	gatewayKey
+	sni   []string
+	plain bool // the first server takes HTTP: the place is not shared with TLS
+}
+
+// gatewayListeners makes the listeners of a gateway: none while no Gateway selects it.
+func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
+	places, order := map[place]*opened{}, []*opened{}
+	open := func(s server, plain bool) *opened {
+		bind, dual := s.bind, false
+		if bind == "" {
+			bind, dual = wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
+		}
+		at := place{bind, s.target}
+		if places[at] == nil {
+			k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
+			k.guarded, k.internal = c.Outbound.Guarded, v.internal()
+			places[at] = &opened{gatewayKey: k, plain: plain}
+			order = append(order, places[at])
+		}
+		return places[at]
+	}
+	for _, s := range v.servers(c.Scope) {
+		if c.Outbound.Unprivileged && s.target < 1024 {
 			continue // it could not bind it, and Envoy would reject the listener
 		}
-		out = append(out, v.t.gateways.Get(k))
+		switch p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); {
+		case p.IsHTTP():
+			if o := open(s, true); o.route == "" {
+				o.route, o.http = s.route(), p
+			}
+		case passes(s.Server):
+			o := open(s, false)
+			if o.plain {
+				v.conflict(place{o.bind, o.port})
+				continue
+			}
+			for _, name := range v.handedOn(c.Scope, s) {
+				if !slices.Contains(o.sni, name) {
+					o.sni = append(o.sni, name)
+				}
+			}
+		}
 	}
-	return envoy.NewSet(out)
+	var out []*envoy.Resource
+	for _, o := range order {
+		if k := o.gatewayKey; k.route != "" || len(o.sni) > 0 { // Envoy takes no listener without chains
+			k.sni = frozen.Of(o.sni...)
+			out = append(out, v.t.gateways.Get(k))
+		}
+	}
+	return out
+}
+
+// handedOn names the SNI-DNAT clusters that are reached by a server: of the services that its hosts cover, whatever namespace they name.
+func (v *view) handedOn(c cohort.Scope, s server) []string {
+	var list []string
+	for svc := range v.index.Of(c.Namespace, c.Sidecar).Services {
+		if svc.MeshExternal || svc.Resolution == registry.Alias || !s.covers(svc.Host) {
+			continue
+		}
+		for p := range svc.Imported {
+			if p.Protocol == registry.UDP {
+				continue
+			}
+			for subset := range subsets(v.rules(c, svc.Service)) {
+				list = append(list, names.SNICluster(p.Number, subset, svc.Host))
+			}
+		}
+	}
+	return list
+}
+
+func (s server) covers(host string) bool {
+	for _, h := range s.reach {
+		if names.Covers(h, host) {
+			return true
+		}
+	}
+	return false
+}
+
+// internal gives the ranges of addresses inside the mesh; requests from there may be believed.
+func (v *view) internal() frozen.List[string] {
+	if v.Networks == nil {
+		return frozen.List[string]{}
+	}
+	return v.Networks.Ranges
 }
 
 func buildGateway(k gatewayKey) *envoy.Resource {
 	name := names.Listener(k.bind, k.port)
-	return envoy.NewResource(name, &listenerv3.Listener{
+	l := &listenerv3.Listener{
 		Name:                                 name,
 		Address:                              envoy.Address(k.bind, k.port),
 		AdditionalAddresses:                  alsoIPv6(k.dual, k.port),
 		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
 		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
-		FilterChains: []*listenerv3.FilterChain{{
+	}
+	// Policies hold where the connection is going: here all that can be seen of it is its server name.
+	for cluster := range k.sni.All {
+		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
+			FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: mtls.Mesh},
+			Filters:                       k.tcpFilters(outbound, cluster, false, 0),
+			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+		})
+	}
+	if !k.sni.Empty() {
+		l.ListenerFilters = []*listenerv3.ListenerFilter{tlsInspector(nil)}
+	}
+	if k.route != "" {
+		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
 			Filters:                       []*listenerv3.Filter{k.connectionManager(ingress, "outbound_"+name+";", k.route, nil, k.http)},
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
-		}},
-	})
+		})
+	}
+	return envoy.NewResource(name, l)
 }

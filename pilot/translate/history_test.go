@@ -36,17 +36,19 @@ func people() map[string]*node.Proxy {
 		}
 	}
 	stock := sidecar("a", "pets-0", "10.1.0.5")
-	stock.Capabilities = 0
+	stock.Capabilities = node.VHDS
 	unpodded := sidecar("a", "bare-0", "10.1.0.7")
 	unpodded.Interception, unpodded.HTTP10 = node.TPROXY, true
 	none := sidecar("b", "none-0", "10.1.0.8")
 	none.Interception, none.Labels = node.None, map[string]string{"tier": "front"}
 	vm := sidecar("a", "vm-by-address", "10.2.0.1")
-	vm.DNSCapture, vm.DNSAutoAllocate = true, true
+	vm.DNSCapture, vm.DNSAutoAllocate, vm.Network = true, true, "n1"
 	gw := sidecar("istio-system", "gw-0", "10.1.0.9")
 	gw.Type = node.Router
+	gw.Capabilities |= node.VHDS
 	remote := sidecar("a", "web-0", "10.1.0.1")
-	remote.Cluster = "remote"
+	remote.Cluster, remote.Network = "remote", "n2"
+	gw.Network, gw.NetworkView = "n1", []string{"n1", "n3"}
 	return map[string]*node.Proxy{
 		"web": sidecar("a", "web-0", "10.1.0.1"), "remote": remote, "api": sidecar("b", "api-0", "10.1.0.4"), "stock": stock, "unpodded": unpodded, "none": none, "vm": vm, "gateway": gw,
 	}
@@ -54,8 +56,10 @@ func people() map[string]*node.Proxy {
 
 // references remembers what resources of one content name, so that they are decoded once.
 type references struct {
-	mu   sync.Mutex
-	seen map[string][]string
+	mu    sync.Mutex
+	seen  map[string][]string
+	names envoy.NameTable
+	held  []*envoy.Names
 }
 
 func (m *references) of(t tb, typeURL string, r *envoy.Resource) []string {
@@ -86,21 +90,87 @@ var (
 	assignments, routings = "eds ", "rds "
 )
 
+// picture asks for everything, what is asked for by name all at once, as streams do.
 func (m *references) picture(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
 	c, out := tr.Join(s, p), picture{}
-	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
-		out[clusters+r.Name] = r
-		for _, name := range m.of(t, envoy.ClusterType, r) {
-			out[assignments+name] = tr.Named(s, c, envoy.EndpointType, name)
+	names := m.wildcards(t, tr, s, p, out)
+	for typeURL, short := range subscribed {
+		u, err := tr.Subscribed(s, c, typeURL, m.list(names[typeURL]))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
-		out[listeners+r.Name] = r
-		for _, name := range m.of(t, envoy.ListenerType, r) {
-			out[routings+name] = tr.Named(s, c, envoy.RouteType, name)
+		for r := range u.All {
+			out[short+r.Name] = r
+		}
+		if typeURL == envoy.RouteType {
+			divided(t, u.Outbound)
 		}
 	}
 	return out
+}
+
+// oneByOne asks for everything, what is asked for by name one after the other.
+func (m *references) oneByOne(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
+	c, out := tr.Join(s, p), picture{}
+	for typeURL, names := range m.wildcards(t, tr, s, p, out) {
+		for _, name := range names {
+			out[subscribed[typeURL]+name] = tr.Named(s, c, typeURL, name)
+		}
+	}
+	return out
+}
+
+var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteType: routings}
+
+// wildcards puts clusters and listeners into a picture, and gives the names to which they refer, by type.
+func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out picture) map[string][]string {
+	c, names := tr.Join(s, p), map[string][]string{}
+	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
+		out[clusters+r.Name] = r
+		names[envoy.EndpointType] = append(names[envoy.EndpointType], m.of(t, envoy.ClusterType, r)...)
+	}
+	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
+		out[listeners+r.Name] = r
+		names[envoy.RouteType] = append(names[envoy.RouteType], m.of(t, envoy.ListenerType, r)...)
+	}
+	return names
+}
+
+// list interns names, and keeps them, as the streams do that ask for them.
+func (m *references) list(names []string) *envoy.Names {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names.Of(slices.Clone(names))
+	m.held = append(m.held, n)
+	return n
+}
+
+// divided looks at route configurations as clients take them that take virtual hosts by themselves: put together they are the same virtual hosts.
+func divided(t tb, routes *envoy.Set) {
+	heads, hosts := routes.Divided()
+	n := 0
+	for _, r := range routes.All() {
+		switch head := heads.Get(r.Name); {
+		case r.Head == nil && head != r:
+			t.Fatalf("route configuration %s is not divided, and comes otherwise", r.Name)
+		case r.Head == nil:
+		case !head.Divided || len(r.Hosts) == 0:
+			t.Fatalf("route configuration %s is divided, and comes whole or without virtual hosts", r.Name)
+		default:
+			below := hosts.Below(r.Name)
+			if n += len(below); len(below) != len(r.Hosts) {
+				t.Fatalf("route configuration %s has %d virtual hosts, by themselves there are %d", r.Name, len(r.Hosts), len(below))
+			}
+			for _, h := range r.Hosts {
+				if hosts.Get(h.Name) != h {
+					t.Fatalf("virtual host %s is missing or another by itself", h.Name)
+				}
+			}
+		}
+	}
+	if n != len(hosts.All()) {
+		t.Fatalf("%d virtual hosts by themselves, %d belong to a route configuration", len(hosts.All()), n)
+	}
 }
 
 // differences lists the resources in which two pictures differ.
@@ -109,7 +179,7 @@ func differences(a, b picture) []string {
 	for k, r := range a {
 		if o := b[k]; o == nil {
 			list = append(list, k+" (only before)")
-		} else if !bytes.Equal(r.Body, o.Body) {
+		} else if !bytes.Equal(r.Bytes(), o.Bytes()) {
 			list = append(list, k)
 		}
 	}
@@ -248,7 +318,7 @@ func TestHistories(t *testing.T) {
 
 			for which, name := range some {
 				proxy := proxies[name]
-				want := refs.picture(t, fresh, once, proxy)
+				want := refs.oneByOne(t, fresh, once, proxy)
 				got := refs.picture(t, on, s, proxy)
 				if d := differences(want, got); d != nil {
 					t.Fatalf("step %d, %s: with memo, one batch (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))

@@ -45,7 +45,7 @@ func buildHost(k hostKey) *envoy.Resource {
 	if k.tls {
 		h.RequireTls = routev3.VirtualHost_ALL
 	}
-	return envoy.NewResource(k.route+"/"+k.name, h)
+	return envoy.NewHost(k.route, h)
 }
 
 // host makes a virtual host. Only VirtualServices ask where the proxy is.

@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"net/netip"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -15,6 +17,7 @@ import (
 	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -40,7 +43,8 @@ type surroundings struct {
 	capabilities node.Capabilities
 	tags         cohort.Tags
 	http10       bool
-	guarded      bool // nothing is to pass
+	guarded      bool                // nothing is to pass
+	internal     frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
 // connectionManager makes the HTTP connection manager of one chain. Its routes come by RDS (route is their name) or with it (inline).
@@ -78,6 +82,7 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+		m.InternalAddressConfig = e.internalAddresses()
 	}
 	if d == outbound && route == names.HTTPProxyRoute {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
@@ -104,6 +109,19 @@ func (e surroundings) normalizePath(m *hcmv3.HttpConnectionManager) {
 		m.MergeSlashes = true
 		m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
 	}
+}
+
+// internalAddresses is nil where nobody says which they are: Envoy then has its own idea.
+func (e surroundings) internalAddresses() *hcmv3.HttpConnectionManager_InternalAddressConfig {
+	var ranges []*corev3.CidrRange
+	for r := range e.internal.All {
+		p := netip.MustParsePrefix(r)
+		ranges = append(ranges, &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))})
+	}
+	if ranges == nil {
+		return nil
+	}
+	return &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: ranges}
 }
 
 // httpFilters is the one list of HTTP filters: its order is the order on the wire. A filter of Istio's own build goes only to proxies that list it.

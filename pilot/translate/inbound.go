@@ -129,15 +129,15 @@ type inboundClusterKey struct {
 }
 
 // inboundClusters makes the clusters that lead to the workload itself.
-func (v *view) inboundClusters(c cohort.Inbound) *envoy.Set {
+func (v *view) inboundClusters(c cohort.Inbound) []*envoy.Resource {
 	if !c.Sidecar {
-		return envoy.NewSet(nil)
+		return nil
 	}
 	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.InboundPassthroughCluster, v.Mesh, c.Capabilities, c.IPv4, c.IPv6})}
 	for _, p := range v.workloadPorts(c) {
 		out = append(out, v.t.inboundClusters.Get(inboundClusterKey{p, v.Mesh, c.IPv4, c.IPv6, c.Ingress}))
 	}
-	return envoy.NewSet(out)
+	return out
 }
 
 // forever keeps idle connections to the workload for as long as they live; it is the longest that Envoy takes.

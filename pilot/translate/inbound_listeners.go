@@ -37,9 +37,9 @@ type inboundKey struct {
 }
 
 // inboundListeners makes the listeners for a sidecar's incoming traffic.
-func (v *view) inboundListeners(c cohort.Inbound) *envoy.Set {
+func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 	if !c.Sidecar {
-		return envoy.NewSet(nil)
+		return nil
 	}
 	k := inboundKey{surroundings: v.surroundings(c.Capabilities, c.Tags, c.HTTP10), peer: c.Peer}
 	k.guarded = c.Guarded
@@ -59,7 +59,7 @@ func (v *view) inboundListeners(c cohort.Inbound) *envoy.Set {
 		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, wildcard(c.IPv4)
 		out = append(out, v.t.inbound.Get(k))
 	}
-	return envoy.NewSet(out)
+	return out
 }
 
 // buildInbound makes a listener for incoming traffic.

@@ -14,7 +14,7 @@ import (
 // TestKeys: a memo key that held a whole Snapshot would be equal to none of the next, and would keep the world alive.
 func TestKeys(t *testing.T) {
 	worlds := map[reflect.Type]bool{}
-	for _, v := range []any{snapshot.Snapshot{}, scope.Index{}, scope.Scope{}, view{}, Translator{}, sets{}} {
+	for _, v := range []any{snapshot.Snapshot{}, scope.Index{}, scope.Scope{}, view{}, Translator{}} {
 		worlds[reflect.TypeOf(v)] = true
 	}
 	var holds func(typ reflect.Type, seen map[reflect.Type]bool) string
@@ -22,7 +22,7 @@ func TestKeys(t *testing.T) {
 		if worlds[typ] {
 			return typ.String()
 		}
-		if seen[typ] {
+		if seen[typ] || typ == reflect.TypeFor[envoy.Set]() { // it is its resources
 			return ""
 		}
 		seen[typ] = true
@@ -72,7 +72,7 @@ func TestKeys(t *testing.T) {
 
 // TestSetThatPanics: nobody takes a Set that could not be made for one without resources.
 func TestSetThatPanics(t *testing.T) {
-	s := &sets{made: map[setKey]*setEntry{}}
+	v := &view{Snapshot: &snapshot.Snapshot{Revision: 1}, t: New(Options{})}
 	for range 2 {
 		func() {
 			defer func() {
@@ -80,32 +80,47 @@ func TestSetThatPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			s.get(setKey{typeURL: envoy.ClusterType}, func() *envoy.Set { panic("broken") })
+			keep(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { panic("broken") }, anything))
 		}()
 	}
-	if done := s.finished(); len(done) != 0 {
-		t.Errorf("finished: %v", done)
+	if set := keep(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anything)); len(set.All()) != 1 {
+		t.Error("it stays broken")
 	}
 }
 
 func TestSetIsMadeOnce(t *testing.T) {
-	s := &sets{made: map[setKey]*setEntry{}}
-	var mu sync.Mutex
+	v := &view{Snapshot: &snapshot.Snapshot{Revision: 1}, t: New(Options{})}
 	made := 0
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			s.get(setKey{typeURL: envoy.ClusterType}, func() *envoy.Set {
-				mu.Lock()
-				defer mu.Unlock()
+			keep(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource {
 				made++
-				return envoy.NewSet(nil)
-			})
-			s.finished()
+				return nil
+			}, anything))
+			v.t.Count(DuplicateDomain)
 		})
 	}
 	wg.Wait()
 	if made != 1 {
 		t.Errorf("made %d times", made)
+	}
+}
+
+// TestUnusedSetsAreForgotten: a Set stays while somebody asks for it at every change, and not for long after.
+func TestUnusedSetsAreForgotten(t *testing.T) {
+	tr := New(Options{})
+	some := coarse(func(*view) []*envoy.Resource { return nil }, anything)
+	used, unused := setKey{typeURL: envoy.ClusterType}, setKey{typeURL: envoy.ListenerType}
+	for i := uint64(1); i < 4*keptUnused; i++ {
+		v := &view{Snapshot: &snapshot.Snapshot{Revision: i}, t: tr}
+		tr.kept.note(i, &scope.Changes{Hosts: []string{"a"}})
+		keep(v, used, some)
+		if i == 1 {
+			keep(v, unused, some)
+		}
+	}
+	if _, ok := tr.kept.sets[used]; !ok || len(tr.kept.sets) != 1 || len(tr.kept.changes) > keptChanges {
+		t.Errorf("%d Sets are kept, %d changes", len(tr.kept.sets), len(tr.kept.changes))
 	}
 }

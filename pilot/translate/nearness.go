@@ -62,6 +62,17 @@ func (n nearness) distance(e *registry.Endpoint) int {
 	return d
 }
 
+// beyond is the distance of an endpoint behind a gateway: of such nothing but the network counts.
+func (n nearness) beyond(e *registry.Endpoint) int {
+	if !n.any {
+		return 0
+	}
+	if e.Network == n.Network {
+		return 4
+	}
+	return 5
+}
+
 // group is the endpoints of one locality at one distance.
 type group struct {
 	registry.Locality

@@ -1,7 +1,7 @@
 package translate
 
 import (
-	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -71,43 +71,14 @@ type listeners struct {
 	cohort cohort.Proxy
 	slots  map[place]*slot
 	locked map[uint32]bool // ports that the Sidecar names itself: the catch-all keeps off them
+
+	only     *place // nothing is put elsewhere; nil: everywhere
+	env      surroundings
+	fallback string // where traffic goes that no service asked for
 }
 
 func (v *view) surroundings(c node.Capabilities, t cohort.Tags, http10 bool) surroundings {
 	return surroundings{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
-}
-
-// outboundListeners makes the listeners for a sidecar's outgoing traffic, virtualOutbound included.
-func (v *view) outboundListeners(c cohort.Proxy) *envoy.Set {
-	env := v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
-	l := &listeners{view: v, scope: v.index.Of(c.Scope.Namespace, c.Scope.Sidecar), cohort: c, slots: map[place]*slot{}, locked: map[uint32]bool{}}
-	for _, e := range l.scope.Egress {
-		l.open(e)
-	}
-	fallback := v.fallback(l.scope)
-	var out []*envoy.Resource
-	for _, s := range l.slots {
-		k := outboundKey{surroundings: env, bind: s.bind, port: s.port, real: s.real, route: s.route, chains: frozen.Of(s.chains...)}
-		captured := !s.real
-		if s.web {
-			k.http = registry.GRPCWeb
-		}
-		k.dual = s.bind == "0.0.0.0" && c.Scope.IPv6
-		k.matchHTTP = s.route != "" && (len(s.chains) > 0 || captured && s.wildcard)
-		if captured && !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || k.matchHTTP) {
-			k.fallback = fallback
-		}
-		out = append(out, v.t.outbound.Get(k))
-	}
-	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh.GetProxyHttpPort())); p != 0 {
-		out = append(out, v.t.outbound.Get(outboundKey{surroundings: env, bind: loopback(c.Scope.IPv4), port: p, real: true, route: names.HTTPProxyRoute}))
-	}
-	if c.Outbound.Interception != node.None {
-		out = append(out, v.t.virtualOutbound.Get(virtualOutboundKey{
-			surroundings: env, bind: wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, fallback: fallback, dual: c.Scope.IPv4 && c.Scope.IPv6,
-		}))
-	}
-	return envoy.NewSet(out)
 }
 
 // fallback is where traffic goes that no service asked for.
@@ -141,19 +112,34 @@ func loopback(ipv4 bool) string {
 	return "127.0.0.1"
 }
 
-// open adds what one egress listener wants.
-func (l *listeners) open(e scope.Egress) {
+// opening says how one egress listener opens places.
+func (l *listeners) opening(e *scope.Egress) opening {
 	spec := e.Listener
-	port := spec.GetPort().GetNumber()
 	o := opening{listeners: l, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
 	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || strings.HasPrefix(o.bind, "unix://")
 	if o.bind == "" && o.real {
 		o.bind = loopback(l.cohort.Scope.IPv4)
 	}
+	return o
+}
+
+// address is that by which the services of a place are found; empty where their own does not tell.
+func (o opening) address(at place) string {
+	if o.bind != "" || at.bind == wildcard(o.cohort.Scope.IPv4) {
+		return ""
+	}
+	return at.bind
+}
+
+// open adds what one egress listener wants for some of its services.
+func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
+	spec := e.Listener
+	port := spec.GetPort().GetNumber()
+	o := l.opening(e)
 	if o.explicit {
 		defer func() { l.locked[port] = true }()
 	}
-	for _, s := range e.Services {
+	for s := range services {
 		if s.Resolution == registry.Alias {
 			continue
 		}
@@ -234,9 +220,7 @@ func (o opening) family(ip netip.Addr) bool {
 }
 
 // perEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
-func perEndpoint(s *registry.Service) bool {
-	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil
-}
+func perEndpoint(s *registry.Service) bool { return scope.PerEndpoint(s) }
 
 // addHeadless opens a listener for each address: nothing else tells whom a connection is for.
 func (o opening) addHeadless(s *registry.Service, p registry.Port) {
@@ -257,6 +241,9 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 		return // captured traffic arrives there
 	}
 	at := place{bind, p.Number}
+	if o.only != nil && at != *o.only {
+		return
+	}
 	have := o.slots[at]
 	route := ""
 	switch {
@@ -328,6 +315,9 @@ func (o opening) conflict(have, next *slot) {
 
 // conflict notes that a service is not reached at a place because of another.
 func (v *view) conflict(at place) {
+	if v.notes != nil {
+		v.notes.unit = at
+	}
 	v.problem(ConflictOutbound, names.Listener(at.bind, at.port))
 }
 

@@ -1,5 +1,10 @@
 package translate
 
+import (
+	"maps"
+	"slices"
+)
+
 // Problem is something that a user's configuration asks for and does not get, by the name of the metric that counts it.
 type Problem string
 
@@ -19,26 +24,39 @@ func Problems() []Problem {
 
 // problem notes one, by what it is about.
 func (v *view) problem(p Problem, about string) {
-	v.sets.mu.Lock()
-	defer v.sets.mu.Unlock()
-	if v.sets.problems == nil {
-		v.sets.problems = map[Problem]map[string]struct{}{}
+	if v.notes != nil {
+		n := note{p, about}
+		if list := v.notes.by[v.notes.unit]; !slices.Contains(list, n) {
+			v.notes.by[v.notes.unit] = append(slices.Clip(list), n)
+		}
 	}
-	if v.sets.problems[p] == nil {
-		v.sets.problems[p] = map[string]struct{}{}
-	}
-	v.sets.problems[p][about] = struct{}{}
 }
 
-// Count tells how many there are of one kind in what was worked out since the last change of more than endpoints.
+// Count tells how many there are of one kind in what was asked for since the last change of more than endpoints.
 func (t *Translator) Count(p Problem) int {
-	t.mu.Lock()
-	v := t.newest
-	t.mu.Unlock()
-	if v == nil {
-		return 0
+	about := map[string]struct{}{}
+	for _, n := range t.kept.problems() {
+		if n.Problem == p {
+			about[n.about] = struct{}{}
+		}
 	}
-	v.sets.mu.Lock()
-	defer v.sets.mu.Unlock()
-	return len(v.sets.problems[p])
+	return len(about)
+}
+
+// problems gives those of the Sets that were asked for since the last change.
+func (k *kept) problems() []note {
+	k.mu.Lock()
+	sets, last := slices.Collect(maps.Values(k.sets)), k.last
+	k.mu.Unlock()
+	var all []note
+	for _, s := range sets {
+		s.mu.Lock()
+		if n := len(s.versions); n > 0 && s.versions[n-1].to >= last {
+			for _, list := range s.versions[n-1].notes {
+				all = append(all, list...)
+			}
+		}
+		s.mu.Unlock()
+	}
+	return all
 }

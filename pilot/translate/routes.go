@@ -18,13 +18,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// headerKey is all that a RouteConfiguration depends on beside its virtual hosts.
-type headerKey struct{ name string }
+// headerKey is all that a RouteConfiguration depends on beside its virtual hosts. Those of a divided one come by themselves.
+type headerKey struct {
+	name    string
+	divided bool
+}
 
 // routeKey is all that a whole RouteConfiguration depends on.
 type routeKey struct {
-	header *envoy.Resource
-	hosts  frozen.List[*envoy.Resource]
+	header, head *envoy.Resource
+	hosts        *envoy.Set
+	content      envoy.Content // of hosts
 }
 
 // hostKey is all that one virtual host depends on.
@@ -58,140 +62,47 @@ type destination struct {
 	rules   destinationrule.Rules
 }
 
-// route makes a route configuration as a cohort sees it.
-func (v *view) route(c cohort.Scope, name string) (r *envoy.Resource, exists bool) {
-	header := v.t.headers.Get(headerKey{name})
-	var hosts []*envoy.Resource
+// route makes a route configuration as a cohort sees it: an empty one where there is none.
+func (v *view) route(c cohort.Scope, name string) *envoy.Resource {
+	k := routeKey{header: v.t.headers.Get(headerKey{name: name})}
 	if c.Type == node.Router {
-		hosts = v.gatewayHosts(c, name)
-	} else {
-		hosts = v.sidecarHosts(c, name)
+		r := coarse(func(v *view) []*envoy.Resource { return v.gatewayHosts(c, name) }, anything)
+		r.content = true
+		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: c}, r)
+		k.hosts, k.content = s.set, s.content
+	} else if _, ok := v.routing(c, name); ok {
+		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: c}, hostRecipe(c, name))
+		k.hosts, k.content = s.set, s.content
 	}
-	return v.t.routes.Get(routeKey{header, frozen.Of(hosts...)}), len(hosts) > 0
+	if c.Capabilities.Has(node.VHDS) && divisible(name) {
+		k.head = v.t.headers.Get(headerKey{name, true})
+	}
+	return v.t.routes.Get(k)
+}
+
+// divisible tells whether a route configuration can have more than one virtual host. Those of one sniffed service have one alone, and go whole.
+func divisible(name string) bool {
+	n, ok := names.ParseRoute(name)
+	return !ok || n.Host == ""
 }
 
 func buildHeader(k headerKey) *envoy.Resource {
-	return envoy.NewResource(k.name, &routev3.RouteConfiguration{
+	rc := &routev3.RouteConfiguration{
 		Name:                           k.name,
 		ValidateClusters:               envoy.Bool(false), // a route may come before its cluster
 		IgnorePortInHostMatching:       true,
 		MaxDirectResponseBodySizeBytes: envoy.UInt32(1 << 20),
-	})
+	}
+	if k.divided {
+		rc.Vhds = &routev3.Vhds{ConfigSource: envoy.ADS()}
+	}
+	r := envoy.NewResource(k.name, rc)
+	r.Divided = k.divided
+	return r
 }
 
 func buildRoute(k routeKey) *envoy.Resource {
-	return envoy.NewRoute(k.header, slices.Collect(k.hosts.All))
-}
-
-// sidecarHosts makes the virtual hosts of a sidecar's route configuration: of a port, of one sniffed service, or of the HTTP proxy.
-func (v *view) sidecarHosts(c cohort.Scope, name string) []*envoy.Resource {
-	sc := v.index.Of(c.Namespace, c.Sidecar)
-	n, ok := names.ParseRoute(name)
-	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute && !strings.HasPrefix(name, "/") {
-		return nil
-	}
-	b := hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port, taken: map[string]bool{}}
-	e := egressFor(sc, name, n.Port)
-	if e == nil {
-		return nil
-	}
-	bound := map[string]*scope.VirtualService{} // the first VirtualService of each host
-	for _, vs := range e.VirtualServices {
-		if len(vs.Spec.Http) == 0 {
-			continue
-		}
-		for _, h := range vs.Hosts {
-			if bound[h] == nil {
-				bound[h] = vs
-			}
-		}
-	}
-	type served struct {
-		service scope.Service
-		port    *registry.Port
-		virtual *scope.VirtualService
-	}
-	var found []served
-	b.bound = map[string]bool{}
-	used, met := map[*scope.VirtualService]bool{}, map[string]bool{} // VirtualServices, and their hosts, that a service of this port has
-	for _, s := range e.Services {
-		if n.Host != "" && s.Host != n.Host {
-			continue
-		}
-		for p := range s.Imported {
-			if n.Port != 0 && p.Number != n.Port || !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
-				continue
-			}
-			vs, host := virtualFor(bound, s.Host)
-			if vs != nil {
-				used[vs], met[host], b.bound[s.Host] = true, true, true
-			} else if s.Resolution == registry.Alias {
-				continue // another name of a service, which has it among its own
-			}
-			found = append(found, served{s, p, vs})
-		}
-	}
-	// What a VirtualService says comes before what is so by default, also where both claim a name.
-	if n.Host == "" && n.Port != 0 {
-		for _, vs := range e.VirtualServices {
-			for _, h := range vs.Hosts {
-				// Hosts that only VirtualServices know are called on port 80, and on the ports of the services that they are listed with.
-				if bound[h] == vs && !met[h] && (n.Port == 80 || used[vs]) {
-					b.addVirtual(h, vs)
-				}
-			}
-		}
-	}
-	for _, f := range found {
-		if f.virtual != nil {
-			b.addService(f.service.Service, f.port, f.virtual, n.Host != "")
-		}
-	}
-	for _, f := range found {
-		if f.virtual == nil {
-			b.addService(f.service.Service, f.port, nil, n.Host != "")
-		}
-	}
-	if n.Host != "" {
-		return b.sorted()
-	}
-	return append(b.sorted(), b.last(v.fallback(sc)))
-}
-
-// egressFor gives the egress listener whose routes a name means: the one of that port or socket, else the catch-all.
-func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
-	var rest *scope.Egress
-	for i := range sc.Egress {
-		e := &sc.Egress[i]
-		switch p := e.Listener.GetPort(); {
-		case p == nil:
-			rest = e
-		case strings.HasPrefix(name, "/"):
-			if names.UnixRoute(e.Listener.Bind) == name {
-				return e
-			}
-		case p.Number == port:
-			return e
-		}
-	}
-	return rest
-}
-
-// virtualFor gives the VirtualService for a service's host, its own or that of the most specific wildcard, and the host by which it is bound.
-func virtualFor(bound map[string]*scope.VirtualService, host string) (*scope.VirtualService, string) {
-	if vs := bound[host]; vs != nil {
-		return vs, host
-	}
-	for rest := strings.TrimPrefix(host, "*."); ; {
-		i := strings.IndexByte(rest, '.')
-		if i < 0 {
-			return bound["*"], "*"
-		}
-		rest = rest[i+1:]
-		if vs := bound["*."+rest]; vs != nil {
-			return vs, "*." + rest
-		}
-	}
+	return envoy.NewRouteOf(k.header, k.head, k.hosts.All(), k.content)
 }
 
 // hosts gathers the virtual hosts of one route configuration.
@@ -201,9 +112,6 @@ type hosts struct {
 	scope  *scope.Scope
 	route  string
 	port   uint32
-	taken  map[string]bool                // domains: no two virtual hosts may have one
-	bound  map[string]bool                // services' hosts that have a VirtualService: as aliases they are hosts of their own
-	others map[*registry.Service][]string // by the service that they stand for: the ExternalName services in scope that are not bound
 	made   []*envoy.Resource
 }
 
@@ -212,91 +120,8 @@ func (b *hosts) sorted() []*envoy.Resource {
 	return b.made
 }
 
-// claim keeps those domains that no virtual host before has.
-func (b *hosts) claim(domains []string) string {
-	var free []string
-	for _, d := range domains {
-		if b.taken[d] {
-			b.view.problem(DuplicateDomain, b.route+"/"+d)
-			continue
-		}
-		b.taken[d] = true
-		free = append(free, d)
-	}
-	return strings.Join(free, "\n")
-}
-
 func (b *hosts) key(name, domains string, port uint32) hostKey {
 	return hostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh, proxy: b.cohort.Namespace, domain: b.view.Domain}
-}
-
-// addService adds the virtual host of a service's port.
-func (b *hosts) addService(s *registry.Service, p *registry.Port, vs *scope.VirtualService, sniffed bool) {
-	domains := []string{"*"}
-	if !sniffed {
-		domains = names.Domains(names.Called{Host: s.Host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.As(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
-	}
-	claimed := b.claim(domains)
-	if claimed == "" {
-		return
-	}
-	k := b.key(names.VirtualHost(s.Host, p.Number), claimed, p.Number)
-	if s.Resolution != registry.Alias {
-		k.service = s
-	}
-	if vs != nil {
-		b.bind(&k, "mesh", vs)
-	}
-	k.reached = b.reach(k, k.service)
-	if k.service == nil && !routes(k) {
-		return
-	}
-	b.made = append(b.made, b.view.host(k))
-}
-
-func (b *hosts) addresses(s *registry.Service) []string {
-	at := s.As(b.cohort.Cluster)
-	if len(at.Addresses) == 0 && b.cohort.AutoAddress {
-		return at.AutoAddress
-	}
-	return at.Addresses
-}
-
-// aliases are the ExternalName services in scope that are other names for a service. They are looked up once, when it is known which are bound.
-func (b *hosts) aliases(s *registry.Service) []string {
-	if b.others == nil {
-		b.others = map[*registry.Service][]string{}
-		for _, a := range b.scope.Services() {
-			if a.Resolution == registry.Alias && !b.bound[a.Host] {
-				of := target(b.scope, a.Host)
-				b.others[of] = append(b.others[of], a.Host)
-			}
-		}
-	}
-	return b.others[s]
-}
-
-// target gives the service that a host means, whatever other names it goes by; nil if there is none.
-func target(sc *scope.Scope, host string) *registry.Service {
-	const longest = 8 // of a chain of names; a circle has no end
-	for range longest {
-		s := sc.ServiceByHost(host)
-		if s == nil || s.Resolution != registry.Alias {
-			return s
-		}
-		host = s.ExternalName
-	}
-	return nil
-}
-
-// addVirtual adds the virtual host of a VirtualService's host that no service has.
-func (b *hosts) addVirtual(host string, vs *scope.VirtualService) {
-	k := b.key(names.VirtualHost(host, b.port), host, b.port)
-	b.bind(&k, "mesh", vs)
-	k.reached = b.reach(k, nil)
-	if routes(k) && b.claim([]string{host}) != "" { // no route, no host: requests go where they would without it
-		b.made = append(b.made, b.view.host(k))
-	}
 }
 
 // bind lets VirtualServices say how a virtual host routes; an earlier one's routes come first.
@@ -349,7 +174,7 @@ func (b *hosts) last(fallback string) *envoy.Resource {
 
 // gatewayHosts makes the virtual hosts of a gateway's route configuration.
 func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
-	b := hosts{view: v, cohort: c, scope: v.index.Of(c.Namespace, nil), route: name, taken: map[string]bool{}}
+	b := hosts{view: v, cohort: c, scope: v.index.Of(c.Namespace, nil), route: name}
 	var keys []*hostKey
 	byHost := map[string]*hostKey{}
 	at := func(host string, s server) *hostKey {
@@ -366,7 +191,7 @@ func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
 	}
 	var port uint32
 	for _, s := range v.servers(c) {
-		if s.route() != name {
+		if s.route() != name || !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
 			continue
 		}
 		if port == 0 {

@@ -2,14 +2,12 @@ package translate
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -35,6 +33,9 @@ type Translator struct {
 	headers         *envoy.Table[headerKey]
 	hosts           *envoy.Table[hostKey]
 	routes          *envoy.Table[routeKey]
+
+	board board
+	kept  kept
 
 	mu     sync.Mutex
 	newest *view // of the newest Snapshot that was asked for: the next one is made from it
@@ -70,33 +71,17 @@ type view struct {
 
 	hasPeerAuthentication bool
 
-	sets        *sets
-	assignments named[assignmentsKey]
+	notes *notes // takes problems; nil: nobody does
 }
 
-// sets are those worked out so far, and the routes, shared by the views of Snapshots that differ in endpoints and workloads alone.
-type sets struct {
-	mu     sync.Mutex
-	made   map[setKey]*setEntry
-	last   map[setKey]*envoy.Set // of the Snapshot before: a Set that comes out the same keeps its pointer
-	routes named[cohort.Scope]
+// Objects are read through the Index, which refuses kinds of which nothing would tell that they changed.
+func (v *view) Objects(kind *kinds.Kind, ns string) []*kinds.Object { return v.index.Objects(kind, ns) }
 
-	problems map[Problem]map[string]struct{}
-}
+// AllObjects is Objects of every namespace.
+func (v *view) AllObjects(kind *kinds.Kind) []*kinds.Object { return v.index.AllObjects(kind) }
 
-// setKey names one half of a cohort's Set of one type.
-type setKey struct {
-	typeURL string
-	scope   cohort.Scope
-	proxy   cohort.Proxy
-	inbound cohort.Inbound
-}
-
-// setEntry is one Set: worked out once, by whoever needs it first. Where that panics, it panics for everybody: a Set that is not there must not look empty.
-type setEntry struct {
-	get  func() *envoy.Set
-	done atomic.Pointer[envoy.Set]
-}
+// Object is one of Objects, or nil.
+func (v *view) Object(k kinds.Key) *kinds.Object { return v.index.Object(k) }
 
 // Prepare makes ready to translate a Snapshot. To be called with each, in their order, before it is published: what is the same as in the one before is then kept.
 func (t *Translator) Prepare(s *snapshot.Snapshot) { t.view(s) }
@@ -110,20 +95,17 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.newest
-	next := &view{Snapshot: s, t: t}
-	if v != nil && s.Revision == v.Revision+1 && !s.Delta.Full {
-		// Only endpoints and workloads changed: what is looked up by scope and what Sets hold stays. Workloads are read where proxies join alone.
-		next.index, next.hasPeerAuthentication, next.sets = v.index.At(s), v.hasPeerAuthentication, v.sets
+	next := &view{Snapshot: s, t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0}
+	if v == nil {
+		next.index = scope.NewIndex(s, nil)
 	} else {
-		next.hasPeerAuthentication = len(s.AllObjects(kinds.PeerAuthentication)) > 0
-		next.sets = &sets{made: map[setKey]*setEntry{}}
-		if v == nil {
-			next.index = scope.NewIndex(s, nil)
-		} else {
-			next.index, next.sets.last = scope.NewIndex(s, v.index), v.sets.finished()
-		}
+		next.index = scope.NewIndex(s, v.index)
 	}
 	if v == nil || s.Revision > v.Revision {
+		if v != nil {
+			t.board.note(change{&next.index.Changes, s.Revision})
+		}
+		t.kept.note(s.Revision, &next.index.Changes)
 		t.newest = next
 	}
 	return next
@@ -140,63 +122,35 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Proxy, typeURL stri
 	u := envoy.Union{}
 	switch typeURL {
 	case envoy.ClusterType:
-		u.Outbound = v.sets.get(setKey{typeURL: typeURL, scope: c.Scope}, func() *envoy.Set { return v.outboundClusters(c.Scope) })
-		u.Inbound = v.sets.get(setKey{typeURL: typeURL, inbound: c.Inbound}, func() *envoy.Set { return v.inboundClusters(c.Inbound) })
+		u.Outbound = keep(v, setKey{typeURL: typeURL, scope: c.Scope}, clusterRecipe(c.Scope))
+		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, coarse(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound) }, world))
 	case envoy.ListenerType:
+		shared := cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}
+		k := setKey{typeURL: typeURL, proxy: shared}
 		if c.Scope.Type == node.Router {
-			u.Outbound = v.sets.get(setKey{typeURL: typeURL, proxy: cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}}, func() *envoy.Set { return v.gatewayListeners(c) })
+			u.Outbound = keep(v, k, coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(c) }, anything))
 			break
 		}
-		shared := cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}
-		u.Outbound = v.sets.get(setKey{typeURL: typeURL, proxy: shared}, func() *envoy.Set { return v.outboundListeners(shared) })
-		u.Inbound = v.sets.get(setKey{typeURL: typeURL, inbound: c.Inbound}, func() *envoy.Set { return v.inboundListeners(c.Inbound) })
+		u.Outbound = keep(v, k, listenerRecipe(shared))
+		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound) }, world))
 		u.Omit = v.ownListeners(c, u.Outbound)
 	}
 	return u
 }
 
-// get gives one half of a cohort's Set, worked out once.
-func (s *sets) get(k setKey, make func() *envoy.Set) *envoy.Set {
-	s.mu.Lock()
-	e := s.made[k]
-	if e == nil {
-		e = &setEntry{}
-		last := s.last[k]
-		e.get = sync.OnceValue(func() *envoy.Set {
-			set := make()
-			if set.Equal(last) {
-				set = last
-			}
-			e.done.Store(set)
-			return set
-		})
-		s.made[k] = e
-	}
-	s.mu.Unlock()
-	return e.get()
-}
+// world: what is made of a cohort and of the mesh alone changes with the mesh.
+func world(c *scope.Changes) bool { return c.All }
 
-// finished gives the Sets that are worked out.
-func (s *sets) finished() map[setKey]*envoy.Set {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	done := make(map[setKey]*envoy.Set, len(s.made))
-	for k, e := range s.made {
-		if set := e.done.Load(); set != nil {
-			done[k] = set
-		}
-	}
-	return done
-}
+func anything(c *scope.Changes) bool { return !c.Empty() }
 
 // Named gives one assignment or route configuration: an empty one where nothing has that name, so that Envoy goes on. Of other types nil.
 func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Proxy, typeURL, name string) *envoy.Resource {
 	v := t.view(s)
 	switch typeURL {
 	case envoy.EndpointType:
-		return v.assignments.get(assignmentsKey{c.Scope, c.Node, c.Place}, name, func() (*envoy.Resource, bool) { return v.assignment(c, name) })
+		return t.assignments.Get(v.assignmentKey(c, name))
 	case envoy.RouteType:
-		return v.sets.routes.get(c.Scope, name, func() (*envoy.Resource, bool) { return v.route(c.Scope, name) })
+		return v.route(c.Scope, name)
 	}
 	return nil
 }
@@ -209,11 +163,13 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, c cohort.Proxy, key regis
 		return nil
 	}
 	var list []string
-	subsets := destinationrule.Subsets(v.rules(c.Scope, svc))
+	passes := passesThrough(c.Scope)
 	for _, p := range svc.Ports {
-		list = append(list, names.Cluster(names.Outbound, p.Number, "", svc.Host))
-		for _, sub := range subsets {
-			list = append(list, names.Cluster(names.Outbound, p.Number, sub.Name, svc.Host))
+		for subset := range subsets(v.rules(c.Scope, svc)) {
+			list = append(list, names.Cluster(names.Outbound, p.Number, subset, svc.Host))
+			if passes {
+				list = append(list, names.SNICluster(p.Number, subset, svc.Host))
+			}
 		}
 	}
 	return list

@@ -21,8 +21,8 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 		d.Message = "this version reads it and does nothing with it"
 	case kinds.Gateway:
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
-			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() {
-				d.Field, d.Message = "spec.servers", "this version opens plain HTTP servers alone: port "+s.GetPort().GetName()+" stays closed"
+			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !passes(s) {
+				d.Field, d.Message = "spec.servers", "this version opens plain HTTP servers and those of mode AUTO_PASSTHROUGH alone: port "+s.GetPort().GetName()+" stays closed"
 				return d, true
 			}
 		}
@@ -55,7 +55,7 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 }
 
 // UnreadMesh says what of a mesh configuration has no effect, or not the one that its author meant.
-func UnreadMesh(c *mesh.Config, networks *mesh.Networks) (list []diag.Diagnostic) {
+func UnreadMesh(c *mesh.Config) (list []diag.Diagnostic) {
 	say := func(set bool, field, message string) {
 		if set {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Object: "MeshConfig", Field: field, Message: "this version " + message})
@@ -68,6 +68,5 @@ func UnreadMesh(c *mesh.Config, networks *mesh.Networks) (list []diag.Diagnostic
 	say(c.GetMeshMTLS() != nil, "meshMTLS", "leaves the versions and ciphers of TLS as they are")
 	say(c.GetTlsDefaults() != nil, "tlsDefaults", "leaves the versions and ciphers of TLS as they are")
 	say(len(l.GetDistribute())+len(l.GetFailover())+len(l.GetFailoverPriority()) > 0, "localityLbSetting", "does not prefer or share out by locality: all endpoints are equal")
-	say(networks != nil && len(networks.GetNetworks()) > 0, "meshNetworks", "does not send traffic of other networks through their gateways: endpoints keep their own addresses")
 	return list
 }

@@ -74,6 +74,7 @@ func objects(t tb, name string, yaml []byte) []kinds.Change {
 func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	w.builder.ApplyRegistry(w.registry.Apply(changes))
 	w.builder.Apply(changes)
+	w.builder.SetNetworks(w.registry.Gateways(), nil)
 	return w.builder.Commit(time.Time{})
 }
 
@@ -150,7 +151,7 @@ func routeNames(t tb, m proto.Message) []string {
 func decode(t tb, r *envoy.Resource) proto.Message {
 	t.Helper()
 	var a anypb.Any
-	if err := proto.Unmarshal(r.Body, &a); err != nil {
+	if err := proto.Unmarshal(r.Bytes(), &a); err != nil {
 		t.Fatal(err)
 	}
 	m, err := a.UnmarshalNew()
@@ -173,7 +174,7 @@ func (l lenient) FindMessageByURL(url string) (protoreflect.MessageType, error) 
 func asJSON(t tb, r *envoy.Resource) any {
 	t.Helper()
 	var a anypb.Any
-	if err := proto.Unmarshal(r.Body, &a); err != nil {
+	if err := proto.Unmarshal(r.Bytes(), &a); err != nil {
 		t.Fatal(err)
 	}
 	b, err := protojson.MarshalOptions{Resolver: lenient{protoregistry.GlobalTypes}}.Marshal(&a)

@@ -203,8 +203,8 @@ func (c *conn) greet() (proto.Message, error) {
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = &session{
-			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences,
-			delta: c.delta, proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
+			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, lists: &s.lists,
+			delta: c.delta, divided: c.delta && !s.noHosts && proxy.Capabilities.Has(node.VHDS), proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
 		}
 		c.session.snapshot, err = s.add(c)
 		return r, err
@@ -227,22 +227,20 @@ func (c *conn) loop(log *slog.Logger) error {
 	defer quiet.Stop()
 	stranger := c.stranger()
 	for {
-		var slot chan<- struct{}
+		var slot, express chan struct{}
 		if stranger == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
-			slot = s.slots
+			if slot = s.slots; c.urgent() {
+				express = s.express
+			}
 		}
 		select {
-		case slot <- struct{}{}:
-			r, err := c.translate()
-			if err != nil {
+		case express <- struct{}{}:
+			if err := c.step(express, watchdog); err != nil {
 				return err
 			}
-			if r == nil {
-				c.settle()
-				break
-			}
-			if !c.send(r, watchdog) {
-				return errShutdown()
+		case slot <- struct{}{}:
+			if err := c.step(slot, watchdog); err != nil {
+				return err
 			}
 		case err := <-c.sent:
 			watchdog.Stop()
@@ -292,9 +290,31 @@ func (c *conn) loop(log *slog.Logger) error {
 	}
 }
 
+// newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no configuration to go on with.
+const newcomer = 10 * time.Second
+
+// urgent tells streams that do not wait behind all the others: gateways, through which others wait, and new ones.
+func (c *conn) urgent() bool {
+	return c.proxy.Type == node.Router || !c.joined || time.Since(c.connected) < c.server.newcomer
+}
+
+// step makes the next response, in the slot that was taken, and starts to send it.
+func (c *conn) step(slot chan struct{}, watchdog *time.Timer) error {
+	r, err := c.translate(slot)
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		c.settle()
+	case !c.send(r, watchdog):
+		return errShutdown()
+	}
+	return nil
+}
+
 // translate makes the next response, in the slot that was taken and gives it back. nil: the client has everything.
-func (c *conn) translate() (*Response, error) {
-	defer func() { <-c.server.slots }()
+func (c *conn) translate(slot chan struct{}) (*Response, error) {
+	defer func() { <-slot }()
 	start := time.Now()
 	if !c.joined {
 		if !c.session.start(c.session.snapshot) {

@@ -31,7 +31,7 @@ func (s *session) incremental(r *discoveryv3.DeltaDiscoveryRequest) (verdict, er
 	switch detail := r.GetErrorDetail(); {
 	case detail != nil:
 		v.kind, v.code, v.message = rejected, codes.Code(detail.GetCode()), detail.GetMessage()
-		if d, ok := w.settle(nonce); ok {
+		if d, ok := w.settle(nonce); ok && !w.halve(d) {
 			w.reject(d)
 		}
 	case nonce != "":
@@ -52,34 +52,27 @@ func (s *session) begin(w *watch, r *discoveryv3.DeltaDiscoveryRequest) error {
 	w.explicit = slices.Contains(names, star)
 	s.resumed = s.resumed || len(versions) > 0
 	w.wildcard = w.explicit || len(names) == 0 && (w.complete || !isNamed(w.typeURL))
-	for _, name := range names {
-		if name == star {
-			continue
-		}
-		if err := s.subscribe(w, name); err != nil {
-			return err
-		}
-		version, ok := versions[name]
-		switch {
-		case ok && !w.whole():
-			if w.typeURL == envoy.EndpointType {
-				_, changed := s.changed[name]
-				if version, ok = strings.CutSuffix(version, s.warmedBy(name)); !ok || changed {
-					continue // its cluster has changed since
-				}
+	if err := s.want(w, s.lists.of(names)); err != nil {
+		return err
+	}
+	if w.whole() {
+		for _, name := range w.names.All() {
+			if _, ok := versions[name]; !ok {
+				w.repeat(name)
 			}
-			w.names[name] = &envoy.Resource{Name: name, Version: version}
-		case !ok && w.whole():
-			w.repeat(name)
 		}
 	}
-	if w.whole() && len(versions) > 0 {
+	if len(versions) > 0 {
 		list := make([]*envoy.Resource, 0, len(versions))
 		for name, version := range versions {
-			list = append(list, &envoy.Resource{Name: name, Version: version})
+			if s.declares(w, name, &version) {
+				list = append(list, &envoy.Resource{Name: name, Version: version})
+			}
 		}
 		w.held, w.declared = envoy.Union{Outbound: envoy.NewSet(list)}, true
-		w.narrow()
+		if w.whole() {
+			w.narrow()
+		}
 	}
 	switch w.typeURL {
 	case envoy.ClusterType:
@@ -95,20 +88,43 @@ func (s *session) begin(w *watch, r *discoveryv3.DeltaDiscoveryRequest) error {
 	return nil
 }
 
+// declares tells whether what a resuming client says that it has counts, and takes from the version what this server added.
+func (s *session) declares(w *watch, name string, version *string) bool {
+	if w.whole() {
+		return true
+	}
+	if !w.names.Has(name) {
+		return false
+	}
+	if w.typeURL == envoy.EndpointType {
+		_, changed := s.changed[name]
+		own, ok := strings.CutSuffix(*version, s.warmedBy(name))
+		*version = own
+		return ok && !changed // else its cluster has changed since
+	}
+	return true
+}
+
 // alter adds to and takes from a subscription.
 func (s *session) alter(w *watch, add, remove []string) error {
-	whole := w.whole()
+	whole, before := w.whole(), w.names
+	if err := s.want(w, s.lists.edited(w.names, remove, add)); err != nil {
+		return err
+	}
 	for _, name := range remove {
-		switch _, named := w.names[name]; {
+		switch {
 		case name == star:
 			w.wildcard, w.explicit = false, false
-		case named:
-			s.unsubscribe(w, name)
+		case before.Has(name):
 			if w.wildcard {
 				w.repeat(name) // the client cannot tell whether the wildcard has it too
-			} else {
-				w.supersede(name)
+				continue
 			}
+			w.supersede(name)
+			delete(w.again, name)
+			delete(w.behind, name)
+			delete(w.gone, name)
+			w.compare = w.compare || w.typeURL == envoy.RouteType && w.hosts != nil // its virtual hosts go with it
 		}
 	}
 	if slices.Contains(add, star) && !w.wildcard {
@@ -119,15 +135,7 @@ func (s *session) alter(w *watch, add, remove []string) error {
 			w.explicit = true
 			continue
 		}
-		if err := s.subscribe(w, name); err != nil {
-			return err
-		}
-		if w.whole() {
-			w.repeat(name)
-		} else {
-			w.names[name] = nil
-			w.want(name)
-		}
+		w.repeat(name)
 	}
 	switch {
 	case whole != w.whole():

@@ -3,6 +3,7 @@ package xds
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -16,11 +17,11 @@ type difference struct {
 	removed []*envoy.Resource // as the client has them, by name
 }
 
-// differences compares Unions. Which names differ between two Sets is kept by their pointers, for the streams of a cohort all ask the same; the lists are
-// dropped when a new snapshot comes. Safe for concurrent use.
+// differences compares Unions. What differs between two Sets is kept by their pointers, for the streams of a cohort all ask the same; the lists are dropped
+// when a new snapshot comes. Safe for concurrent use.
 type differences struct {
-	mu    sync.Mutex
-	names map[[2]*envoy.Set][]string
+	mu   sync.Mutex
+	made map[[2]*envoy.Set]difference
 }
 
 // maxDifferences bounds what is kept between two snapshots: slow streams may each come from a different Set.
@@ -29,18 +30,46 @@ const maxDifferences = 1024
 func (d *differences) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.names = nil
+	d.made = nil
 }
 
-// between compares two Unions. With keep, the result for their Sets is remembered.
+// between compares two Unions. With keep, the result for their Sets is remembered. The lists may be shared: nobody changes them.
 func (d *differences) between(from, to envoy.Union, keep bool) difference {
-	var diff difference
 	if from == to {
-		return diff
+		return difference{}
 	}
-	candidates := slices.Concat(d.sets(from.Outbound, to.Outbound, keep), d.sets(from.Inbound, to.Inbound, keep))
+	out := d.sets(from.Outbound, to.Outbound, keep)
+	if from.Inbound == nil && to.Inbound == nil && from.Omit == to.Omit && to.Omit.Empty() {
+		return out
+	}
+	in := d.sets(from.Inbound, to.Inbound, keep)
+	var diff difference
+	var candidates []string // names that both halves, or one and an omission, have a say in
+	other := func(name string) bool { return from.Inbound.Get(name) != nil || to.Inbound.Get(name) != nil }
+	for _, r := range out.changed {
+		if other(r.Name) {
+			candidates = append(candidates, r.Name)
+		} else if !to.Omits(r.Name) {
+			diff.changed = append(diff.changed, r)
+		}
+	}
+	for _, r := range out.removed {
+		if other(r.Name) {
+			candidates = append(candidates, r.Name)
+		} else if !from.Omits(r.Name) {
+			diff.removed = append(diff.removed, r)
+		}
+	}
+	for _, list := range [][]*envoy.Resource{in.changed, in.removed} {
+		for _, r := range list {
+			candidates = append(candidates, r.Name)
+		}
+	}
 	if from.Omit != to.Omit {
 		candidates = slices.AppendSeq(slices.AppendSeq(candidates, from.Omit.All), to.Omit.All)
+	}
+	if len(candidates) == 0 {
+		return diff
 	}
 	slices.Sort(candidates)
 	for _, name := range slices.Compact(candidates) {
@@ -52,51 +81,56 @@ func (d *differences) between(from, to envoy.Union, keep bool) difference {
 			diff.removed = append(diff.removed, had)
 		}
 	}
+	byName := func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(diff.changed, byName)
+	slices.SortFunc(diff.removed, byName)
+	diff.changed, diff.removed = slices.Clip(slices.Compact(diff.changed)), slices.Clip(slices.Compact(diff.removed))
 	return diff
 }
 
-// sets gives the names whose resources differ between two Sets.
-func (d *differences) sets(a, b *envoy.Set, keep bool) []string {
+// sets gives the difference of two Sets.
+func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 	if a == b {
-		return nil
+		return difference{}
 	}
 	if !keep {
 		return compareSets(a, b)
 	}
 	key := [2]*envoy.Set{a, b}
 	d.mu.Lock()
-	names, ok := d.names[key]
+	diff, ok := d.made[key]
 	d.mu.Unlock()
 	if ok {
-		return names
+		return diff
 	}
-	names = compareSets(a, b)
+	diff = compareSets(a, b)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.names == nil || len(d.names) >= maxDifferences {
-		d.names = map[[2]*envoy.Set][]string{}
+	if d.made == nil || len(d.made) >= maxDifferences {
+		d.made = map[[2]*envoy.Set]difference{}
 	}
-	d.names[key] = names
-	return names
+	d.made[key] = diff
+	return diff
 }
 
-func compareSets(from, to *envoy.Set) []string {
-	var names []string
+func compareSets(from, to *envoy.Set) difference {
+	var d difference
 	a, b := from.All(), to.All()
 	for len(a) > 0 || len(b) > 0 {
 		switch {
 		case len(b) == 0 || len(a) > 0 && a[0].Name < b[0].Name:
-			names, a = append(names, a[0].Name), a[1:]
+			d.removed, a = append(d.removed, a[0]), a[1:]
 		case len(a) == 0 || b[0].Name < a[0].Name:
-			names, b = append(names, b[0].Name), b[1:]
+			d.changed, b = append(d.changed, b[0]), b[1:]
 		default:
 			if a[0] != b[0] && a[0].Version != b[0].Version {
-				names = append(names, a[0].Name)
+				d.changed = append(d.changed, b[0])
 			}
 			a, b = a[1:], b[1:]
 		}
 	}
-	return names
+	d.changed, d.removed = slices.Clip(d.changed), slices.Clip(d.removed)
+	return d
 }
 
 // versionOf is the hash of the names and versions of resources, whatever their order.

@@ -12,6 +12,9 @@
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.
 //   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are a pure core.
 //
+// What streams hold they share: lists of names (lists.go), the Sets that they were sent, and the differences of those. A client that takes virtual hosts by
+// themselves is sent them apart from their route configurations (hosts.go).
+//
 // Two hooks stand before a stream's first answer: Options.Connections may take its time, or refuse the stream, and Options.Known makes it wait a little for news of its
 // workload. Neither holds up other streams, and the session knows of neither.
 //

@@ -29,7 +29,7 @@ type Response struct {
 func (r *Response) Size() int {
 	n := 0
 	for _, x := range r.Resources {
-		n += len(x.Body)
+		n += x.Size()
 	}
 	for _, name := range r.Removed {
 		n += len(name)
@@ -88,7 +88,7 @@ type blockKey struct {
 	delta bool
 }
 
-// block is some resources of a response as they go on the wire. Bodies of blockWhole and more are not copied.
+// block is some resources of a response as they go on the wire. Bodies of blockWhole and more are not copied, but for those that Bytes puts together.
 type block struct {
 	resources []*envoy.Resource
 	versions  []string
@@ -149,7 +149,7 @@ func (e *encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice 
 	if r.Versions != nil {
 		versions = r.Versions[from:to]
 	}
-	if len(resources) == 1 {
+	if len(resources) == 1 && resources[0].Body != nil {
 		return splice(r.Delta, resources, versions).chunks
 	}
 	k := blockKey{hash, r.Delta}
@@ -182,17 +182,17 @@ func splice(delta bool, resources []*envoy.Resource, versions []string) *block {
 	length := func(i int) int { // of the field's content
 		x := resources[i]
 		if !delta {
-			return len(x.Body)
+			return x.Size()
 		}
-		return 3 + protowire.SizeBytes(len(version(i))) + protowire.SizeBytes(len(x.Name)) + protowire.SizeBytes(len(x.Body))
+		return 3 + protowire.SizeBytes(len(version(i))) + protowire.SizeBytes(len(x.Name)) + protowire.SizeBytes(x.Size())
 	}
 	size := 0
 	for i, x := range resources {
 		n := protowire.SizeBytes(length(i)) + 1
 		b.cost += n
 		size += n
-		if len(x.Body) >= blockWhole {
-			size -= len(x.Body)
+		if x.Size() >= blockWhole {
+			size -= x.Size()
 		}
 	}
 	copied := make([]byte, 0, size)
@@ -203,13 +203,13 @@ func splice(delta bool, resources []*envoy.Resource, versions []string) *block {
 			copied = appendText(copied, resourceVersion, version(i))
 			copied = appendText(copied, resourceName, x.Name)
 			copied = protowire.AppendTag(copied, resourceAny, protowire.BytesType)
-			copied = protowire.AppendVarint(copied, uint64(len(x.Body)))
+			copied = protowire.AppendVarint(copied, uint64(x.Size()))
 		}
-		if len(x.Body) < blockWhole {
-			copied = append(copied, x.Body...)
+		if x.Size() < blockWhole {
+			copied = append(copied, x.Bytes()...)
 			continue
 		}
-		b.chunks = append(b.chunks, mem.SliceBuffer(copied), mem.SliceBuffer(x.Body))
+		b.chunks = append(b.chunks, mem.SliceBuffer(copied), mem.SliceBuffer(x.Bytes()))
 		copied = copied[len(copied):]
 	}
 	if len(copied) > 0 {

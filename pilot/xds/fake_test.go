@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,9 @@ type fakeTranslator struct {
 	mu     sync.Mutex
 	worlds map[uint64]*fakeWorld
 	calls  map[string]int
+	sets   map[string]*envoy.Set
 	block  chan struct{} // when set, every call waits for it to be closed
+	held   sync.Map      // by the proxy's id: a channel, for whose closing its calls wait
 }
 
 type fakeWorld struct {
@@ -114,6 +117,9 @@ func (f *fakeTranslator) Join(s *snapshot.Snapshot, p *node.Proxy) Cohort {
 	if f.block != nil {
 		<-f.block
 	}
+	if c, ok := f.held.Load(p.ID); ok {
+		<-c.(chan struct{})
+	}
 	return p.Type
 }
 
@@ -128,22 +134,59 @@ func (f *fakeTranslator) Wildcard(s *snapshot.Snapshot, _ Cohort, typeURL string
 	return envoy.Union{}
 }
 
-func (f *fakeTranslator) Named(s *snapshot.Snapshot, _ Cohort, typeURL, name string) *envoy.Resource {
-	w := f.world(s, "named "+ShortType(typeURL))
-	if w.poison[typeURL+"/"+name] {
-		panic(fmt.Sprintf("%s %s is poisoned", typeURL, name))
+func (f *fakeTranslator) Subscribed(s *snapshot.Snapshot, _ Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+	w := f.world(s, "subscribed "+ShortType(typeURL))
+	var list []*envoy.Resource
+	var err error
+	for _, name := range names.All() {
+		switch r := w.resources[typeURL][name]; {
+		case w.poison[typeURL+"/"+name]:
+			err = errors.Join(err, fmt.Errorf("panic in translate %s: %s %s is poisoned", ShortType(typeURL), typeURL, name))
+		case r != nil && typeURL == envoy.RouteType:
+			list = append(list, fakeRoute(r, w.resources[envoy.VirtualHostType]))
+		case r != nil:
+			list = append(list, r)
+		case typeURL == envoy.EndpointType || typeURL == envoy.RouteType:
+			list = append(list, fakeResource(name, "none"))
+		}
 	}
-	if r := w.resources[typeURL][name]; r != nil {
-		return r
-	}
-	if typeURL == envoy.EndpointType || typeURL == envoy.RouteType {
-		return fakeResource(name, "none")
-	}
-	return nil
+	return f.same(s, typeURL, envoy.NewSet(list)), err
 }
 
-func (f *fakeTranslator) Assignments(_ *snapshot.Snapshot, _ Cohort, key registry.ServiceKey) []string {
-	return []string{key.Host}
+// fakeRoute is a route configuration with its virtual hosts, if it has any, which are named as by themselves.
+func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resource {
+	var hosts []*envoy.Resource
+	whole := &envoy.Resource{Name: r.Name, Version: r.Version, Header: r}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(name, r.Name+"/") {
+			hosts = append(hosts, all[name])
+			whole.Version += "+" + strings.TrimPrefix(name, r.Name+"/") + all[name].Version
+		}
+	}
+	if hosts == nil {
+		return r
+	}
+	whole.Body = appendText(nil, 2, whole.Name+"="+whole.Version)
+	whole.Hosts, whole.Head = hosts, fakeResource(r.Name, "head")
+	whole.Head.Divided = true
+	return whole
+}
+
+// same gives an equal Set that was given before, if there is one, as a translator should.
+func (f *fakeTranslator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) envoy.Union {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := typeURL
+	for _, r := range set.All() {
+		key += " " + r.Name + "=" + r.Version
+	}
+	if f.sets == nil {
+		f.sets = map[string]*envoy.Set{}
+	}
+	if f.sets[key] == nil || s.Revision%7 == 0 {
+		f.sets[key] = set
+	}
+	return envoy.Union{Outbound: f.sets[key]}
 }
 
 func longType(short string) string {
@@ -158,6 +201,8 @@ func longType(short string) string {
 		return envoy.ListenerType
 	case "rds":
 		return envoy.RouteType
+	case "vhds":
+		return envoy.VirtualHostType
 	case "sds":
 		return secretType
 	case "nds":

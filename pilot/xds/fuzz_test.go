@@ -10,16 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
-
-func key(hosts ...string) []registry.ServiceKey {
-	var list []registry.ServiceKey
-	for _, h := range hosts {
-		list = append(list, registry.ServiceKey{Namespace: "a", Host: h})
-	}
-	return list
-}
 
 // FuzzDiscoveryRequest has two requests of whatever bytes reach a session of either protocol, with snapshots between: it may refuse them, and always comes
 // to rest with its books in order.
@@ -81,7 +72,7 @@ func FuzzDiscoveryRequest(f *testing.F) {
 				drain()
 				n := 0
 				for _, w := range s.watches {
-					n += len(w.names)
+					n += w.names.Len()
 				}
 				if n != s.names {
 					t.Fatalf("%d names are subscribed to, %d are counted", n, s.names)

@@ -15,13 +15,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Two clients, one of each protocol, live through the same random history: worlds that change, subscriptions, slow and lost streams, rejections. In the end
-// both have what the translator says. On the way no route that they have names a cluster that they have not, and no changed cluster is left warming.
+// Three clients, one of each protocol and one that takes virtual hosts by themselves, live through the same random history: worlds that change, subscriptions,
+// slow and lost streams, rejections. In the end all have what the translator says. On the way no route that they have names a cluster that they have not, and no
+// changed cluster is left warming.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
-		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1")
-		clients := []*modelClient{newModelClient(h, false), newModelClient(h, true)}
+		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1")
+		clients := []*modelClient{newModelClient(h, false, false), newModelClient(h, true, false), newModelClient(h, true, true)}
 		for _, c := range clients {
 			c.finish()
 		}
@@ -37,11 +38,11 @@ func TestHistories(t *testing.T) {
 					c.toggle(envoy.RouteType, name)
 				}
 			case 4:
-				if c := clients[1]; rapid.Bool().Draw(t, "reconnect") {
-					c.connect()
+				if i := rapid.IntRange(0, 2).Draw(t, "reconnect"); i > 0 {
+					clients[i].connect()
 				}
 			default:
-				c := clients[rapid.IntRange(0, 1).Draw(t, "client")]
+				c := clients[rapid.IntRange(0, 2).Draw(t, "client")]
 				switch rapid.IntRange(0, 2).Draw(t, "who") {
 				case 0:
 					c.serve()
@@ -92,7 +93,18 @@ func (h *history) randomEdits() []string {
 	for range rapid.IntRange(0, 3).Draw(h.t, "edits") {
 		name := fmt.Sprint(rapid.IntRange(0, 3).Draw(h.t, "name"))
 		remove := rapid.Bool().Draw(h.t, "remove")
-		switch rapid.IntRange(0, 3).Draw(h.t, "type") {
+		switch rapid.IntRange(0, 5).Draw(h.t, "type") {
+		case 4, 5:
+			name += "/h" + fmt.Sprint(rapid.IntRange(0, 2).Draw(h.t, "host"))
+			switch {
+			case remove:
+				edits = append(edits, "vhds r"+name)
+			case h.nacks && rapid.IntRange(0, 4).Draw(h.t, "bad") == 0:
+				edits = append(edits, "vhds r"+name+"=bad")
+			default:
+				to := rapid.SampledFrom(slices.Sorted(maps.Keys(clusters))).Draw(h.t, "to")
+				edits = append(edits, "vhds r"+name+"="+h.version(to+"."))
+			}
 		case 0:
 			if remove && name != "0" {
 				edits = append(edits, "cds c"+name)
@@ -119,16 +131,21 @@ func (h *history) randomEdits() []string {
 		}
 	}
 	// A route that named a cluster which is gone goes elsewhere in the same snapshot.
-	routes := maps.Clone(h.versions["rds"])
-	for _, e := range edits {
-		if rest, ok := strings.CutPrefix(e, "rds "); ok {
-			name, version, _ := strings.Cut(rest, "=")
-			routes[name] = version
+	for _, short := range []string{"rds", "vhds"} {
+		routes := maps.Clone(h.versions[short])
+		if routes == nil {
+			routes = map[string]string{}
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(routes)) {
-		if to, _, ok := strings.Cut(routes[name], "."); ok && !clusters[to] {
-			edits = append(edits, "rds "+name+"="+h.version("c0."))
+		for _, e := range edits {
+			if rest, ok := strings.CutPrefix(e, short+" "); ok {
+				name, version, _ := strings.Cut(rest, "=")
+				routes[name] = version
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(routes)) {
+			if to, _, ok := strings.Cut(routes[name], "."); ok && !clusters[to] {
+				edits = append(edits, short+" "+name+"="+h.version("c0."))
+			}
 		}
 	}
 	return edits
@@ -155,6 +172,9 @@ func (h *history) publish(full bool, edits ...string) {
 type modelClient struct {
 	h       *history
 	delta   bool
+	hosts   bool                         // it takes virtual hosts by themselves
+	wants   bool                         // it has asked for them
+	live    map[string]map[string]string // virtual hosts by their route configuration: those that were taken, not dropped
 	session *session
 	seen    int // pushes offered
 	waiting *push
@@ -176,17 +196,19 @@ func (c *modelClient) suppressed(string) {
 	}
 }
 
-func newModelClient(h *history, delta bool) *modelClient {
+func newModelClient(h *history, delta, hosts bool) *modelClient {
 	c := &modelClient{
-		h: h, delta: delta, have: map[string]map[string]string{}, warming: map[string]bool{}, active: map[string]string{}, retaken: map[string]bool{},
+		h: h, delta: delta, hosts: hosts, live: map[string]map[string]string{}, have: map[string]map[string]string{}, warming: map[string]bool{}, active: map[string]string{}, retaken: map[string]bool{},
 		subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {"r0": true}},
 	}
-	for _, t := range []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType} {
+	for _, t := range modelTypes {
 		c.have[t] = map[string]string{}
 	}
 	c.connect()
 	return c
 }
+
+var modelTypes = []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType}
 
 func show(r *Response) []string {
 	var list []string
@@ -199,12 +221,13 @@ func show(r *Response) []string {
 // connect begins a new stream; what was on its way is lost.
 func (c *modelClient) connect() {
 	c.session = newTestSession(c.h.fake, c, c.delta)
+	c.session.divided = c.hosts
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
 	c.h.t.Logf("delta %v connects", c.delta)
 	c.nonce, c.opened = map[string]string{}, map[string]bool{}
-	for _, t := range []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType} {
-		if t == envoy.EndpointType && len(c.subs[t]) == 0 {
+	for _, t := range modelTypes {
+		if t == envoy.EndpointType && len(c.subs[t]) == 0 || t == envoy.VirtualHostType && !c.wants {
 			continue
 		}
 		c.subscribe(t, slices.Sorted(maps.Keys(c.subs[t])), nil, "")
@@ -249,6 +272,7 @@ func (c *modelClient) toggle(typeURL, name string) {
 	if c.subs[typeURL][name] {
 		delete(c.subs[typeURL], name)
 		delete(c.have[typeURL], name)
+		delete(c.live, name)
 		c.subscribe(typeURL, nil, []string{name}, "")
 		return
 	}
@@ -302,6 +326,10 @@ func (c *modelClient) receive() bool {
 	c.in = c.in[1:]
 	have, whole := c.have[r.TypeURL], isComplete(r.TypeURL)
 	c.h.t.Logf("delta %v takes %s %s: %v -%v", c.delta, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+	if r.TypeURL == envoy.VirtualHostType {
+		c.takeHosts(r)
+		return true
+	}
 	fault := ""
 	present := map[string]bool{}
 	for i, x := range r.Resources {
@@ -321,6 +349,10 @@ func (c *modelClient) receive() bool {
 			c.active[x.Name] = c.have[envoy.ClusterType][x.Name]
 		}
 		have[x.Name] = told(r, i)
+		if have[x.Name] == "head" && !c.wants {
+			c.wants = true
+			c.subscribe(envoy.VirtualHostType, nil, nil, "")
+		}
 	}
 	for _, name := range r.Removed {
 		if _, ok := have[name]; !ok && !c.h.nacks {
@@ -372,6 +404,14 @@ func (c *modelClient) references() {
 	if c.h.nacks {
 		return
 	}
+	for _, hosts := range c.live {
+		for name, version := range hosts {
+			to, _, _ := strings.Cut(version, ".")
+			if _, ok := c.have[envoy.ClusterType][to]; !ok && c.have[envoy.ClusterType]["in"] != "" {
+				c.h.t.Fatalf("virtual host %s=%s names a cluster that is not there", name, version)
+			}
+		}
+	}
 	for name, version := range c.have[envoy.RouteType] {
 		if !c.delta && c.retaken[name] {
 			continue
@@ -405,6 +445,9 @@ func (c *modelClient) check() {
 			for name := range c.subs[t] {
 				if want[name] = c.h.versions[short][name]; want[name] == "" {
 					want[name] = "none"
+				}
+				if t == envoy.RouteType {
+					want[name] = c.checkHosts(name, want[name])
 				}
 			}
 		}

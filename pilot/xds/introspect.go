@@ -45,7 +45,7 @@ func (s *session) status() map[string]TypeStatus {
 	types := make(map[string]TypeStatus, len(s.watches))
 	for _, w := range s.watches {
 		st := w.status
-		st.Wildcard, st.Names = w.wildcard, len(w.names)
+		st.Wildcard, st.Names = w.wildcard, w.names.Len()
 		types[w.typeURL] = st
 	}
 	return types

@@ -22,7 +22,7 @@ func (quiet) suppressed(string)      {}
 func objectsOf(t *testing.T, f *fakeTranslator, delta bool) *session {
 	t.Helper()
 	l := limits.Default()
-	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
+	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, lists: &lists{}, delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
 	if !s.start(f.publish(true, "nds a=1", "nds b=1")) {
 		t.Fatal("not started")
 	}

@@ -15,7 +15,6 @@ type push struct {
 	snapshot  *snapshot.Snapshot
 	full      bool
 	objects   bool // objects changed that are no proxy's
-	endpoints []registry.ServiceKey
 	workloads []registry.WorkloadKey
 	addresses []snapshot.Place
 	triggers  map[string]int
@@ -23,12 +22,12 @@ type push struct {
 	queued    time.Time // when the first of the pushes was published
 }
 
-// maxMerged bounds the services that a waiting push lists: beyond, everything is compared.
+// maxMerged bounds the workloads that a waiting push lists: beyond, everything is compared.
 const maxMerged = 4096
 
 func newPush(s *snapshot.Snapshot, now time.Time) *push {
 	d := &s.Delta
-	return &push{snapshot: s, full: d.Full, objects: d.Objects, endpoints: d.Endpoints, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
+	return &push{snapshot: s, full: d.Full, objects: d.Objects, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
 }
 
 // merge gives the one push that does for p, which was waiting, and for a newer one.
@@ -40,7 +39,6 @@ func (p *push) merge(newer *push) *push {
 		snapshot:  newer.snapshot,
 		full:      p.full || newer.full,
 		objects:   p.objects || newer.objects,
-		endpoints: union(p.endpoints, newer.endpoints),
 		workloads: union(p.workloads, newer.workloads),
 		addresses: union(p.addresses, newer.addresses),
 		triggers:  p.triggers,
@@ -56,11 +54,11 @@ func (p *push) merge(newer *push) *push {
 			m.triggers[reason] += n
 		}
 	}
-	if len(m.endpoints) > maxMerged || len(m.workloads)+len(m.addresses) > maxMerged {
+	if len(m.workloads)+len(m.addresses) > maxMerged {
 		m.full = true
 	}
 	if m.full {
-		m.endpoints, m.workloads, m.addresses = nil, nil, nil
+		m.workloads, m.addresses = nil, nil
 	}
 	return m
 }

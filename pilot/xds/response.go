@@ -9,51 +9,97 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// byName looks at the names of a type that is sent by name: those that are due, or all.
+// byName brings a client from what it has of a type that it asks for by name to what it should have.
 func (s *session) byName(w *watch) *Response {
-	var out []*envoy.Resource
-	visit := func(name string) {
-		if w.typeURL == envoy.EndpointType && s.leaving(name) {
-			return // its cluster still takes traffic: removals brings it back
+	again, behind, before := w.again, w.behind, w.held
+	w.compare, w.again, w.answer = false, nil, false
+	target, ok := s.subscribed(w)
+	if !ok {
+		for name := range again {
+			w.lag(name, nil)
 		}
-		r, ok := s.named(w.typeURL, name)
-		had := w.names[name]
+		return nil
+	}
+	if w.typeURL == envoy.RouteType && s.divided {
+		target = s.divide(w, target)
+	}
+	diff := s.differences.between(before, target, !w.declared)
+	w.held, w.declared, w.behind = target, false, nil
+	out := diff.changed
+	if len(diff.removed)+len(again)+len(behind) > 0 || w.typeURL == envoy.EndpointType && s.leavingAny() {
+		out = s.visit(w, before, diff, again, behind)
+	}
+	if out = s.acceptable(w, out); len(out) == 0 {
+		return nil
+	}
+	for _, r := range out {
+		delete(w.gone, r.Name)
+		if r.Divided {
+			s.renew(r.Name)
+		}
+	}
+	return s.deliver(w, out, nil)
+}
+
+// visit looks at names one by one: those that differ between what the stream was sent and what it should have, and those of which the client has, or must be
+// sent, something else than held said.
+func (s *session) visit(w *watch, before envoy.Union, diff difference, again map[string]struct{}, behind map[string]*envoy.Resource) []*envoy.Resource {
+	var names []string
+	for _, list := range [][]*envoy.Resource{diff.changed, diff.removed} {
+		for _, r := range list {
+			names = append(names, r.Name)
+		}
+	}
+	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(again)), maps.Keys(behind))
+	slices.Sort(names)
+	var out []*envoy.Resource
+	for _, name := range slices.Compact(names) {
+		if !w.names.Has(name) {
+			continue
+		}
+		had, other := behind[name]
+		if !other {
+			had = before.Get(name)
+		}
+		if _, ok := again[name]; ok {
+			had = nil
+		}
+		has := w.held.Get(name)
 		switch {
-		case !ok:
-		case r == nil:
+		case w.typeURL == envoy.EndpointType && s.leaving(name): // its cluster still takes traffic: removals brings it back
+			w.lag(name, had)
+		case has == nil && (w.typeURL == envoy.EndpointType || w.typeURL == envoy.RouteType): // it could not be translated
+			w.lag(name, had)
+		case has == nil:
 			if had != nil && s.delta {
 				w.mark(name, had)
 			}
-			w.names[name] = nil
-		case had != nil && had.Version == r.Version:
-			w.names[r.Name] = r
-		default:
-			w.names[r.Name] = r // an equal key is replaced: the request's string is not kept
-			if w.isRejected(r) {
-				s.observer.suppressed(w.typeURL)
-				return
-			}
+		case had == nil || had.Version != has.Version:
+			out = append(out, has)
+		}
+	}
+	return out
+}
+
+// acceptable leaves out the versions that the client rejected.
+func (s *session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource {
+	if len(w.rejected) == 0 {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
+		if !w.isRejected(r) {
 			w.supersede(r.Name)
-			delete(w.gone, name)
-			out = append(out, r)
+			return false
 		}
-	}
-	all, due := w.compare, w.due
-	w.compare, w.due, w.answer, w.again = false, nil, false, nil
-	if all {
-		for name := range w.names {
-			visit(name)
-		}
-	} else {
-		for name := range due {
-			visit(name)
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	slices.SortFunc(out, func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) })
-	return s.deliver(w, out, nil)
+		s.observer.suppressed(w.typeURL)
+		return true
+	})
+}
+
+// leavingAny tells that clusters are to be removed at the end of this pass.
+func (s *session) leavingAny() bool {
+	w := s.find(envoy.ClusterType)
+	return w != nil && len(w.gone) > 0
 }
 
 // leaving tells that a cluster is to be removed at the end of this pass: until then its endpoints stay.
@@ -79,15 +125,15 @@ func (s *session) rewarm(clusters []*envoy.Resource) {
 			}
 			continue
 		}
-		if had := w.names[c.Name]; had != nil {
+		if w.current(c.Name) != nil {
 			w.supersede(c.Name) // it may have been taken, and then it is needed
-			w.names[c.Name] = nil
-			w.want(c.Name)
+			w.repeat(c.Name)
 		}
 	}
 }
 
-// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
+// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass, but those of virtual hosts, which are one
+// with what takes their place.
 func (s *session) wholeDelta(w *watch) *Response {
 	again, answer := w.again, w.answer
 	w.compare, w.answer, w.again = false, false, nil
@@ -95,13 +141,16 @@ func (s *session) wholeDelta(w *watch) *Response {
 	if !ok {
 		return nil
 	}
+	if w.typeURL == envoy.VirtualHostType {
+		again = s.anew(target, w.held, again)
+	}
 	diff := s.differences.between(w.held, target, !w.declared && w.wildcard)
 	out := diff.changed
 	for _, name := range slices.Sorted(maps.Keys(again)) {
 		if r := target.Get(name); r == nil {
 			w.mark(name, nil)
 		} else if _, ok := slices.BinarySearchFunc(diff.changed, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) }); !ok {
-			out = append(out, r)
+			out = append(out, r) // diff.changed has no room: it is copied
 		}
 	}
 	for _, r := range diff.removed {
@@ -111,23 +160,18 @@ func (s *session) wholeDelta(w *watch) *Response {
 		delete(w.gone, r.Name)
 	}
 	w.held, w.declared = target, false
-	if len(w.rejected) > 0 {
-		out = slices.DeleteFunc(out, func(r *envoy.Resource) bool {
-			if !w.isRejected(r) {
-				w.supersede(r.Name)
-				return false
-			}
-			s.observer.suppressed(w.typeURL)
-			return true
-		})
+	out = s.acceptable(w, out)
+	var removed []string
+	if w.typeURL == envoy.VirtualHostType {
+		removed, w.gone = slices.Sorted(maps.Keys(w.gone)), nil
 	}
-	if len(out) == 0 && (!answer || s.removable(w)) {
+	if len(out)+len(removed) == 0 && (!answer || s.removable(w)) {
 		return nil // the removals are the answer
 	}
 	if w.typeURL == envoy.ClusterType {
 		s.rewarm(out)
 	}
-	return s.deliver(w, out, nil)
+	return s.deliver(w, out, removed)
 }
 
 // wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name them; removals drops them.
@@ -195,9 +239,7 @@ func (s *session) removals(w *watch) *Response {
 	if w.typeURL == envoy.ClusterType {
 		if eds := s.find(envoy.EndpointType); eds != nil && !eds.whole() {
 			for name := range gone {
-				if _, ok := eds.names[name]; ok {
-					eds.want(name)
-				}
+				eds.compare = eds.compare || eds.names.Has(name)
 			}
 		}
 	}
@@ -226,7 +268,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	if !s.delta {
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources})
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed})
 	if len(w.sent) > maxDeliveries {
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}

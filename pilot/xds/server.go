@@ -30,12 +30,14 @@ type Options struct {
 	Translator   Translator
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
-	Limits       limits.Limits  // the zero value stands for the defaults
-	Identifier   string         // control_plane.identifier of every response
-	Translations int            // how many translations run at a time; 0: one for each CPU
-	Streams      int            // how many streams are served at a time, more wait; 0: no bound
-	Connections  Connections    // nil: nobody is told
-	APIClients   []netip.Prefix // whom objects of configuration are served; nil: peers on this host
+	Limits       limits.Limits // the zero value stands for the defaults
+	Identifier   string        // control_plane.identifier of every response
+	Translations int           // how many translations run at a time; 0: one for each CPU
+	Streams      int           // how many streams are served at a time, more wait; 0: no bound
+	Connections  Connections   // nil: nobody is told
+	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by themselves.
+	NoVirtualHosts bool
+	APIClients     []netip.Prefix // whom objects of configuration are served; nil: peers on this host
 
 	// Known tells whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second for one that does. nil: no wait.
 	Known func(*snapshot.Snapshot, *node.Proxy) bool
@@ -58,18 +60,23 @@ type Server struct {
 	late        func(*node.Proxy) bool
 	apiClients  []netip.Prefix
 	differences differences
+	lists       lists
+	noHosts     bool
+	newcomer    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
+	express     chan struct{} // one more, for streams that do not wait behind all the others
 	admission   chan struct{} // one taken by each stream; nil: no bound
 	listeners   accepted
 	numbers     atomic.Uint64
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
 
-	mu     sync.Mutex
-	latest *snapshot.Snapshot // nil before the first Publish
-	conns  map[string]*conn   // by id
-	count  map[string]int     // streams by the proxy's id
-	closed bool
+	mu      sync.Mutex
+	latest  *snapshot.Snapshot // nil before the first Publish
+	partial bool               // latest is not for proxies
+	conns   map[string]*conn   // by id
+	count   map[string]int     // streams by the proxy's id
+	closed  bool
 }
 
 // New makes a Server that answers Unavailable until the first Publish.
@@ -84,6 +91,8 @@ func New(o Options) *Server {
 		known:       o.Known,
 		late:        o.Late,
 		apiClients:  o.APIClients,
+		noHosts:     o.NoVirtualHosts,
+		newcomer:    newcomer,
 		conns:       map[string]*conn{},
 		count:       map[string]int{},
 		closing:     make(chan struct{}),
@@ -100,7 +109,7 @@ func New(o Options) *Server {
 	if o.Translations <= 0 {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
-	s.slots = make(chan struct{}, o.Translations)
+	s.slots, s.express = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	if o.Streams > 0 {
 		s.admission = make(chan struct{}, o.Streams)
 	}
@@ -117,14 +126,19 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l) }
 
 // Publish makes a snapshot the newest and lets every stream know. It never waits for one. Snapshots are published in order.
-func (s *Server) Publish(snap *snapshot.Snapshot) {
+func (s *Server) Publish(snap *snapshot.Snapshot) { s.publish(snap, false) }
+
+// PublishObjects is Publish for those who want objects of configuration, before the first one for all: of a snapshot that has the server's own objects and lacks
+// others. Proxies are told to come again.
+func (s *Server) PublishObjects(snap *snapshot.Snapshot) { s.publish(snap, true) }
+
+func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 	p := newPush(snap, time.Now())
-	if p.full {
-		s.differences.forget()
-	}
+	s.differences.forget()
+	s.lists.forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latest = snap
+	s.latest, s.partial = snap, partial
 	s.wake(p)
 }
 
@@ -137,9 +151,14 @@ func (s *Server) Push() {
 	}
 }
 
+// wake offers a push to every stream, to gateways first.
 func (s *Server) wake(p *push) {
-	for _, c := range s.conns {
-		c.offer(p)
+	for _, gateways := range []bool{true, false} {
+		for _, c := range s.conns {
+			if (c.proxy.Type == node.Router) == gateways {
+				c.offer(p)
+			}
+		}
 	}
 }
 
@@ -200,10 +219,12 @@ func (s *Server) ready() error {
 	case s.closed:
 		return errShutdown()
 	case s.latest == nil:
-		return status.Error(codes.Unavailable, "the server has not synced yet")
+		return errNotSynced()
 	}
 	return nil
 }
+
+func errNotSynced() error { return status.Error(codes.Unavailable, "the server has not synced yet") }
 
 // add registers a stream and gives the snapshot that it starts from; whatever is published later is offered to it.
 func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
@@ -211,6 +232,9 @@ func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errShutdown()
+	}
+	if s.partial && !OfObjects(c.proxy) {
+		return nil, errNotSynced()
 	}
 	s.conns[c.id] = c
 	s.count[c.proxy.ID]++

@@ -339,7 +339,7 @@ func TestEndpointsGoToSubscribers(t *testing.T) {
 		c.subscribe("eds", name)
 		c.expect("eds " + name + "=1")
 	}
-	wildcards, joins, named := r.fake.count("wildcard cds"), r.fake.count("join"), r.fake.count("named eds")
+	wildcards, joins := r.fake.count("wildcard cds"), r.fake.count("join")
 	for i := range 10 {
 		v := fmt.Sprint("a=", i+2)
 		r.publish(false, "eds "+v)
@@ -349,9 +349,6 @@ func TestEndpointsGoToSubscribers(t *testing.T) {
 	two.expect("eds b=2") // and none of those before
 	if w, j := r.fake.count("wildcard cds"), r.fake.count("join"); w != wildcards || j != joins {
 		t.Errorf("%d cluster lists were made and %d cohorts joined for endpoints", w-wildcards, j-joins)
-	}
-	if n := r.fake.count("named eds") - named; n != 11 {
-		t.Errorf("%d assignments were made for 11 changes", n)
 	}
 }
 
@@ -406,22 +403,19 @@ func TestTheLatestWins(t *testing.T) {
 func TestMerge(t *testing.T) {
 	f := newFakeTranslator()
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	a := &push{snapshot: f.publish(false, "eds a=1"), endpoints: key("a", "b"), triggers: map[string]int{"endpoint": 1}, received: late, queued: early}
-	b := &push{snapshot: f.publish(false, "eds a=2"), endpoints: key("b", "c"), triggers: map[string]int{"endpoint": 2, "config": 1}, received: early, queued: late}
+	a := &push{snapshot: f.publish(false, "eds a=1"), triggers: map[string]int{"endpoint": 1}, received: late, queued: early}
+	b := &push{snapshot: f.publish(false, "eds a=2"), triggers: map[string]int{"endpoint": 2, "config": 1}, received: early, queued: late}
 	m := (*push)(nil).merge(a).merge(b)
 	if m.snapshot != b.snapshot || m.full || m.received != early || m.queued != early {
 		t.Errorf("%+v", m)
 	}
-	if diff := cmp.Diff(key("a", "b", "c"), m.endpoints); diff != "" {
-		t.Error(diff)
-	}
 	if diff := cmp.Diff(map[string]int{"endpoint": 3, "config": 1}, m.triggers); diff != "" {
 		t.Error(diff)
 	}
-	if len(a.endpoints) != 2 || len(b.triggers) != 2 || a.triggers["endpoint"] != 1 {
+	if len(b.triggers) != 2 || a.triggers["endpoint"] != 1 {
 		t.Error("what was merged is shared by other streams and was changed")
 	}
-	if m := a.merge(&push{snapshot: b.snapshot, full: true}); !m.full || m.endpoints != nil || m.received != late {
+	if m := a.merge(&push{snapshot: b.snapshot, full: true}); !m.full || m.received != late {
 		t.Errorf("%+v", m)
 	}
 }

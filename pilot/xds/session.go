@@ -32,7 +32,9 @@ type session struct {
 	observer    observer
 	limits      *limits.Limits
 	differences *differences
+	lists       *lists
 	delta       bool
+	divided     bool   // delta: the client takes virtual hosts by themselves
 	prefix      string // of nonces
 
 	proxy    *node.Proxy
@@ -47,6 +49,9 @@ type session struct {
 	// resuming: the client brought clusters from an earlier stream, and what it asks for on this one may still name them. None is removed before rest.
 	resuming bool
 	resumed  bool // the client brought something from an earlier stream
+
+	// renewed are the route configurations that the client was sent without their virtual hosts: of those it has none, whatever it had before.
+	renewed map[string]struct{}
 
 	watches []*watch // in the order of sending
 	nonces  uint64
@@ -88,7 +93,7 @@ func (s *session) find(typeURL string) *watch {
 }
 
 func (s *session) open(typeURL string) *watch {
-	w := &watch{typeURL: strings.Clone(typeURL), complete: isComplete(typeURL) || s.ofObjects(), names: map[string]*envoy.Resource{}}
+	w := &watch{typeURL: strings.Clone(typeURL), complete: isComplete(typeURL) || s.ofObjects()}
 	s.watches = append(s.watches, w)
 	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(rank(a.typeURL), rank(b.typeURL)) })
 	return w
@@ -117,25 +122,14 @@ func (s *session) check(typeURL string, lists ...[]string) error {
 	return nil
 }
 
-// subscribe adds a name to what the client wants of a type.
-func (s *session) subscribe(w *watch, name string) error {
-	if _, ok := w.names[name]; ok {
-		return nil
-	}
-	if s.names >= s.limits.NamesPerStream {
+// want sets the names that the client wants of a type.
+func (s *session) want(w *watch, names *envoy.Names) error {
+	total := s.names - w.names.Len() + names.Len()
+	if total > s.limits.NamesPerStream {
 		return fmt.Errorf("more than %d resource names on one stream", s.limits.NamesPerStream)
 	}
-	s.names++
-	w.names[name] = nil
+	s.names, w.names = total, names
 	return nil
-}
-
-func (s *session) unsubscribe(w *watch, name string) {
-	if _, ok := w.names[name]; ok {
-		s.names--
-		delete(w.names, name)
-		delete(w.due, name)
-	}
 }
 
 // start joins the session to the first snapshot. false: it cannot be served.
@@ -157,20 +151,8 @@ func (s *session) adopt(p *push) {
 		return
 	}
 	s.snapshot = p.snapshot
-	w := s.find(envoy.EndpointType)
-	if w == nil || w.idle() {
-		return
-	}
-	if w.whole() {
-		w.compare = true
-		return
-	}
-	for _, key := range p.endpoints {
-		for _, name := range s.assignments(key) {
-			if _, ok := w.names[name]; ok {
-				w.want(name)
-			}
-		}
+	if w := s.find(envoy.EndpointType); w != nil {
+		w.compare = w.compare || !w.idle()
 	}
 }
 
@@ -219,21 +201,31 @@ func (s *session) next() *Response {
 func (s *session) additions(w *watch) *Response {
 	switch {
 	case w.idle():
-		w.compare, w.answer, w.due, w.again = false, false, nil, nil
+		w.compare, w.answer, w.again, w.parts = false, false, nil, nil
+		if w.hosts != nil {
+			s.bare(w)
+		}
 		return nil
 	case !w.whole():
 		return s.byName(w)
-	case s.delta:
-		return s.wholeDelta(w)
+	case !s.delta:
+		return s.wholeState(w)
+	case !w.compare && len(w.again) == 0 && len(w.parts) > 0:
+		return s.part(w)
 	}
-	return s.wholeState(w)
+	return s.wholeDelta(w)
 }
 
-// target is what the client should have of a type that is sent as a whole.
+// target is what the client should have of a type that is sent as a whole. false: what it has stands.
 func (s *session) target(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
-	err := safe.Do("translate "+ShortType(w.typeURL), func() { u = s.translator.Wildcard(s.snapshot, s.cohort, w.typeURL) })
-	if err != nil {
+	if w.typeURL == envoy.VirtualHostType && !s.ofObjects() {
+		routes := s.find(envoy.RouteType)
+		if !s.divided || routes == nil {
+			return envoy.Union{}, false
+		}
+		u.Outbound = routes.hosts
+	} else if err := safe.Do("translate "+ShortType(w.typeURL), func() { u = s.translator.Wildcard(s.snapshot, s.cohort, w.typeURL) }); err != nil {
 		s.observer.panicked(w.typeURL, err)
 		return envoy.Union{}, false
 	}
@@ -243,13 +235,15 @@ func (s *session) target(w *watch) (envoy.Union, bool) {
 	return u, true
 }
 
-func (s *session) named(typeURL, name string) (*envoy.Resource, bool) {
-	var r *envoy.Resource
-	err := safe.Do("translate "+ShortType(typeURL), func() { r = s.translator.Named(s.snapshot, s.cohort, typeURL, name) })
-	if err != nil {
-		s.observer.panicked(typeURL, err)
+// subscribed is what the client should have of a type that it asks for by name.
+func (s *session) subscribed(w *watch) (envoy.Union, bool) {
+	var u envoy.Union
+	var failed error
+	err := safe.Do("translate "+ShortType(w.typeURL), func() { u, failed = s.translator.Subscribed(s.snapshot, s.cohort, w.typeURL, w.names) })
+	if e := cmp.Or(err, failed); e != nil {
+		s.observer.panicked(w.typeURL, e)
 	}
-	return r, err == nil
+	return u, err == nil
 }
 
 func (s *session) join(snap *snapshot.Snapshot) bool {
@@ -258,13 +252,4 @@ func (s *session) join(snap *snapshot.Snapshot) bool {
 		s.observer.panicked("", err)
 	}
 	return err == nil
-}
-
-func (s *session) assignments(key registry.ServiceKey) []string {
-	var names []string
-	err := safe.Do("translate eds", func() { names = s.translator.Assignments(s.snapshot, s.cohort, key) })
-	if err != nil {
-		s.observer.panicked(envoy.EndpointType, err)
-	}
-	return names
 }

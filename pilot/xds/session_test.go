@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	publish EDIT; EDIT …     a snapshot in which more than endpoints changed; an edit is "cds a=1", "cds a" (gone), "eds !a" (its translation panics)
 //	endpoints EDIT; …        a snapshot in which only endpoints changed
 //	workload KIND NS NAME    a snapshot in which only that workload changed
-//	connect sotw|delta       a new stream at the newest snapshot
+//	connect sotw|delta|vhds  a new stream at the newest snapshot
 //	TYPE NAME… [nonce=N] [error=TEXT] [+NAME -NAME init=NAME:VERSION]
 //	                         a request; nonce "last" is that of the type's last response; delta requests subscribe with + and unsubscribe with -
 //	manual, next, auto       send one response at a time
@@ -95,7 +95,7 @@ func newTestSession(f *fakeTranslator, o observer, delta bool) *session {
 	l := limits.Default()
 	l.NamesPerRequest, l.NamesPerStream = 20, 30
 	return &session{
-		translator: f, observer: o, limits: &l, differences: &differences{}, delta: delta,
+		translator: f, observer: o, limits: &l, differences: &differences{}, lists: &lists{}, delta: delta,
 		proxy: &node.Proxy{ID: "web.a", Name: "web", Namespace: "a", Type: node.Sidecar},
 	}
 }
@@ -115,7 +115,8 @@ func (x *transcript) run(line string) {
 		p.workloads = []registry.WorkloadKey{{Kind: kind, Namespace: f[1], Name: f[2]}}
 		x.offer(p)
 	case "connect":
-		x.session = newTestSession(x.fake, x, rest == "delta")
+		x.session = newTestSession(x.fake, x, rest != "sotw")
+		x.session.divided = rest == "vhds"
 		x.last, x.waiting = map[string]string{}, nil
 		if !x.session.start(x.latest.snapshot) {
 			fmt.Fprintln(x.out, "cannot be served")

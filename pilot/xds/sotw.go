@@ -5,8 +5,6 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
-
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 // stateOfTheWorld takes a request of a state-of-the-world stream. An error ends the stream: the client broke a limit.
@@ -54,18 +52,18 @@ func (s *session) stateOfTheWorld(r *discoveryv3.DiscoveryRequest) (verdict, err
 // release drops the names that a request which is not answered has no more: a client that lets go of a name and wants it back before it sees the newest
 // response has lost what it had of it, and no later request would tell.
 func (s *session) release(w *watch, names []string) {
-	if w.whole() || len(w.names) == 0 {
+	if w.whole() || w.names == nil || slices.Equal(names, w.names.All()) {
 		return
 	}
-	kept := make(map[string]struct{}, len(names))
-	for _, name := range names {
-		kept[name] = struct{}{}
-	}
-	for name := range w.names {
-		if _, ok := kept[name]; !ok {
-			s.unsubscribe(w, name)
+	asked := s.lists.of(names)
+	var gone []string
+	for _, name := range w.names.All() {
+		if !asked.Has(name) {
+			gone = append(gone, name)
 		}
 	}
+	w.names, s.names = s.lists.edited(w.names, gone, nil), s.names-len(gone)
+	w.drop()
 }
 
 // replace sets what the client wants of a type. With anew, all of it is to be sent, else only what was not asked for before.
@@ -81,20 +79,17 @@ func (s *session) replace(w *watch, names []string, first, anew bool) error {
 		w.wildcard, w.explicit = false, false
 	}
 	before := w.names
-	s.names -= len(before)
-	w.names = make(map[string]*envoy.Resource, len(names))
-	var added []string
-	for _, name := range names {
-		if name == star {
-			continue
-		}
-		if err := s.subscribe(w, name); err != nil {
+	if !slices.Equal(names, before.All()) {
+		if err := s.want(w, s.lists.of(names)); err != nil {
 			return err
 		}
-		had, ok := before[name]
-		w.names[name] = had
-		if !ok {
-			added = append(added, name)
+	}
+	var added []string
+	if w.names != before {
+		for _, name := range w.names.All() {
+			if !before.Has(name) {
+				added = append(added, name)
+			}
 		}
 	}
 	switch {
@@ -106,13 +101,9 @@ func (s *session) replace(w *watch, names []string, first, anew bool) error {
 			w.compare, w.answer = true, w.complete
 		}
 	default:
-		for name := range w.due {
-			if _, ok := w.names[name]; !ok {
-				delete(w.due, name)
-			}
-		}
+		w.drop()
 		for _, name := range added {
-			w.want(name)
+			w.repeat(name)
 		}
 	}
 	return nil

@@ -11,26 +11,28 @@ import (
 
 // watch is one type on one stream: what the client asked for, what it was sent, and what is still to be looked at.
 //
-// It works in one of two ways. As a whole (clusters, listeners, and any type subscribed to by wildcard): held is what the client has. By name (all else):
-// names holds what the client has of each.
+// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by wildcard): what is absent is removed. By name (all
+// else): what is not there is no concern of the client's. Both compare Sets, which the streams of a cohort share: held is the last one, and only what this client
+// has otherwise is kept for it alone.
 type watch struct {
 	typeURL  string
 	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
 	wildcard bool
 	explicit bool // the wildcard was asked for by "*", not by naming nothing
 
-	// names are those subscribed to. By name, the value is what the client has: nil where it is to be sent whatever it has. As a whole, values are nil.
-	names map[string]*envoy.Resource
-	held  envoy.Union
+	names *envoy.Names // those subscribed to
+	held  envoy.Union  // what the client has, as far as behind does not say otherwise
 	// declared: held is what the client named on reconnecting, resources without bodies.
 	declared bool
+	behind   map[string]*envoy.Resource // by name: what the client has in place of what held says
+	hosts    *envoy.Set                 // of route configurations, delta: the virtual hosts of those held that come by themselves
 
 	// What is to be looked at before the stream is idle.
 	compare bool                       // everything
-	due     map[string]struct{}        // by name: these
-	again   map[string]struct{}        // as a whole, delta: to be sent or declared absent whatever the client has
+	again   map[string]struct{}        // to be sent whatever the client has, or, as a whole, declared absent
 	answer  bool                       // as a whole: a response is due even when there is nothing new
 	gone    map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
+	parts   []part                     // of virtual hosts: to be sent one after the other, for the client rejected them together
 
 	sent     []delivery // not acknowledged yet, oldest first
 	rejected map[string][]rejection
@@ -39,11 +41,18 @@ type watch struct {
 	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
 }
 
+// part is some of what a response held that was rejected.
+type part struct {
+	resources []*envoy.Resource
+	removed   []string
+}
+
 // delivery is a response that was not acknowledged yet.
 type delivery struct {
 	nonce     string
 	version   string
 	resources []*envoy.Resource
+	removed   []string
 }
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
@@ -73,40 +82,39 @@ type TypeStatus struct {
 }
 
 // whole tells which way the watch works.
-func (w *watch) whole() bool { return w.wildcard || w.complete }
+func (w *watch) whole() bool {
+	return w.wildcard || w.complete || w.typeURL == envoy.VirtualHostType
+}
 
 // idle tells that the client wants nothing of the type at present.
-func (w *watch) idle() bool { return !w.wildcard && len(w.names) == 0 }
+func (w *watch) idle() bool { return !w.wildcard && w.names == nil }
 
 // pending tells that something is to be looked at, not counting removals.
 func (w *watch) pending() bool {
-	return w.compare || w.answer || len(w.due) > 0 || len(w.again) > 0
+	return w.compare || w.answer || len(w.again) > 0 || len(w.parts) > 0 && len(w.sent) == 0
 }
 
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
-	w.held, w.declared, w.gone, w.again, w.due = envoy.Union{}, false, nil, nil, nil
-	for name := range w.names {
-		w.names[name] = nil
-	}
+	w.held, w.declared, w.behind, w.gone, w.again = envoy.Union{}, false, nil, nil, nil
 	w.compare = !w.idle()
 	w.answer = w.compare && w.complete
 }
 
-// want marks a name to be looked at. By name only.
-func (w *watch) want(name string) {
-	if w.due == nil {
-		w.due = map[string]struct{}{}
-	}
-	w.due[name] = struct{}{}
-}
-
-// repeat marks a name to be sent or declared absent. As a whole only.
+// repeat marks a name to be sent, or, as a whole, declared absent.
 func (w *watch) repeat(name string) {
 	if w.again == nil {
 		w.again = map[string]struct{}{}
 	}
 	w.again[name] = struct{}{}
+}
+
+// lag notes that the client has another resource than held says.
+func (w *watch) lag(name string, has *envoy.Resource) {
+	if w.behind == nil {
+		w.behind = map[string]*envoy.Resource{}
+	}
+	w.behind[name] = has
 }
 
 // mark notes what is to be removed at the end of the pass.
@@ -117,18 +125,24 @@ func (w *watch) mark(name string, had *envoy.Resource) {
 	w.gone[name] = had
 }
 
-// narrow forgets what the client had by wildcard and did not name, or named and does not any more.
+// drop forgets what is kept of names that are not subscribed to any more. By name only.
+func (w *watch) drop() {
+	maps.DeleteFunc(w.again, func(name string, _ struct{}) bool { return !w.names.Has(name) })
+	maps.DeleteFunc(w.behind, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
+}
+
+// narrow forgets what the client had by wildcard and did not name, or named and does not any more. As a whole only.
 func (w *watch) narrow() {
 	if w.wildcard {
 		return
 	}
 	w.held = subset(w.held, w.names)
-	maps.DeleteFunc(w.gone, func(name string, _ *envoy.Resource) bool { _, ok := w.names[name]; return !ok })
+	maps.DeleteFunc(w.gone, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
 }
 
-func subset(u envoy.Union, names map[string]*envoy.Resource) envoy.Union {
+func subset(u envoy.Union, names *envoy.Names) envoy.Union {
 	var list []*envoy.Resource
-	for name := range names {
+	for _, name := range names.All() {
 		if r := u.Get(name); r != nil {
 			list = append(list, r)
 		}
@@ -166,12 +180,33 @@ func (w *watch) reject(d delivery) {
 	}
 }
 
+// halve has the client sent again, in parts, virtual hosts that it rejected together: one that it does not take must not hold up the others. false: there
+// is but one, or they are of another type.
+func (w *watch) halve(d delivery) bool {
+	if w.typeURL != envoy.VirtualHostType || len(d.resources)+len(d.removed) < 2 {
+		return false
+	}
+	if len(d.removed) > 0 && len(d.resources) > 0 {
+		w.parts = append(w.parts, part{removed: d.removed})
+	}
+	half := len(d.resources) / 2
+	for _, list := range [][]*envoy.Resource{d.resources[:half], d.resources[half:]} {
+		if len(list) > 0 {
+			w.parts = append(w.parts, part{resources: list})
+		}
+	}
+	return true
+}
+
 // current is what the client was last sent of that name, or nil.
 func (w *watch) current(name string) *envoy.Resource {
-	if w.whole() {
-		return w.held.Get(name)
+	if r, ok := w.behind[name]; ok {
+		return r
 	}
-	return w.names[name]
+	if !w.whole() && !w.names.Has(name) {
+		return nil
+	}
+	return w.held.Get(name)
 }
 
 // isRejected tells that the client would not take this very version.
@@ -191,21 +226,25 @@ func (w *watch) supersede(name string) {
 	}
 }
 
-// resources gives what the client has, by name.
+// resources gives what the client has, by name; route configurations with their virtual hosts, also those that came by themselves.
 func (w *watch) resources() []*envoy.Resource {
 	var list []*envoy.Resource
-	if w.whole() {
-		for r := range w.held.All {
+	for r := range w.held.All {
+		if _, other := w.behind[r.Name]; !other && (w.whole() || w.names.Has(r.Name)) {
 			list = append(list, r)
 		}
-	} else {
-		for _, r := range w.names {
-			if r != nil {
-				list = append(list, r)
-			}
+	}
+	for _, r := range w.behind {
+		if r != nil {
+			list = append(list, r)
 		}
 	}
-	list = slices.DeleteFunc(list, func(r *envoy.Resource) bool { return r.Body == nil })
+	list = slices.DeleteFunc(list, func(r *envoy.Resource) bool { return r.Size() == 0 })
+	for i, r := range list {
+		if r.Divided {
+			list[i] = envoy.Merged(r, w.hosts.Below(r.Name))
+		}
+	}
 	slices.SortFunc(list, func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }

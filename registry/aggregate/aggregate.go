@@ -89,10 +89,13 @@ func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 			k = r.kube(id)
 			r.clusters[id] = k
 		}
-		c := k.Apply(batch)
-		maps.Copy(found.Services, c.Services)
-		maps.Copy(found.Endpoints, c.Endpoints)
-		maps.Copy(found.Workloads, c.Workloads)
+		if c := k.Apply(batch); len(batches) == 1 {
+			found = c
+		} else {
+			maps.Copy(found.Services, c.Services)
+			maps.Copy(found.Endpoints, c.Endpoints)
+			maps.Copy(found.Workloads, c.Workloads)
+		}
 		if id != "" && k.Empty() {
 			delete(r.clusters, id)
 		}
@@ -173,6 +176,16 @@ func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint { retur
 
 // Clusters names the remote clusters that have anything, sorted.
 func (r *Registry) Clusters() []string { return r.order[1:] }
+
+// Gateways gives the addresses by which networks are entered, sorted, in a slice of the caller's own.
+func (r *Registry) Gateways() []registry.Gateway {
+	var out []registry.Gateway
+	for _, k := range r.clusters {
+		out = append(out, k.Gateways()...)
+	}
+	slices.SortFunc(out, registry.CompareGateways)
+	return out
+}
 
 // Pending is how many endpoints of all clusters wait for the pod that their slice names.
 func (r *Registry) Pending() int { return r.sum((*kube.Registry).Pending) }

@@ -7,5 +7,8 @@
 // Where no controllers write EndpointSlices, as in a directory, a Service with a selector and no slice selects the pods itself; the first slice ends that. A Service
 // also selects the WorkloadEntries of its namespace. An endpoint whose slice names a pod that has not come yet is parked until it does.
 //
+// Services that a label, or the mesh's list of networks, calls gateways between networks are told by Gateways, with the addresses at which they are reached
+// from outside.
+//
 // It reads no client, does not filter by visibility, locality or network, and does not merge clusters.
 package kube

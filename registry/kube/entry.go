@@ -43,6 +43,7 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 	r.entrySelectors.Selecting(n, r.mark)
 }
 
+// newEntry reads a WorkloadEntry. Its network is the one that it names: a machine is not in a cluster's.
 func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 	spec := o.Spec.(*networkingv1.WorkloadEntry)
 	w := &registry.Workload{
@@ -63,9 +64,6 @@ func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 		w.Identity = registry.SPIFFE(r.opts.TrustDomain, n.namespace, spec.ServiceAccount)
 	}
 	w.TLSMode = registry.EntryTLSMode(w.Labels, spec.ServiceAccount)
-	if w.Network == "" {
-		w.Network = r.namespaces.Network(spec.Address, w.Labels)
-	}
 	if spec.Locality == "" {
 		w.Locality, _ = registry.LocalityOf(w.Labels)
 	}

@@ -18,12 +18,16 @@ import (
 var update = world.UpdateFlag()
 
 func start() (registry.Registry, func() string) {
-	r := kube.New(kube.Options{Cluster: "Kubernetes", Network: func(address string) string {
-		if strings.HasPrefix(address, "10.9.") {
-			return "far"
-		}
-		return ""
-	}})
+	r := kube.New(kube.Options{
+		Cluster: "Kubernetes",
+		Network: func(address string) string {
+			if strings.HasPrefix(address, "10.9.") {
+				return "far"
+			}
+			return ""
+		},
+		Gateways: map[string][]registry.Gateway{"named.edge.svc.cluster.local": {{Network: "named", Port: 15555}}},
+	})
 	return r, func() string {
 		var b strings.Builder
 		for _, c := range []struct {
@@ -33,6 +37,9 @@ func start() (registry.Registry, func() string) {
 			if c.count != 0 {
 				fmt.Fprintf(&b, "%s: %d\n", c.name, c.count)
 			}
+		}
+		for _, g := range r.Gateways() {
+			fmt.Fprintf(&b, "gateway of %s at %s:%d, cluster %s\n", g.Network, g.Address, g.Port, g.Cluster)
 		}
 		return b.String()
 	}

@@ -19,6 +19,9 @@ type Options struct {
 	TrustDomain     string                      // of identities; empty is cluster.local
 	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
 	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
+
+	// Gateways are what the mesh's list of networks says of services by their host: network and port; address and cluster are empty.
+	Gateways map[string][]registry.Gateway
 }
 
 // Registry holds what one cluster's objects say. See the package's documentation for who may call it.
@@ -37,6 +40,7 @@ type Registry struct {
 	nodePods map[string]*set.Set[name]
 	nodes    map[string]registry.Locality
 	entries  map[name]*entry
+	gateways gateways
 
 	indexed        bool                         // entrySelectors has the services, as from the first WorkloadEntry
 	podSelectors   *selection.Index[name, name] // of services without slices
@@ -81,17 +85,22 @@ func New(o Options) *Registry {
 
 // Apply takes a batch of changes and gives what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
+	if len(r.touched) == 0 && len(changes) > large {
+		r.touched = make(map[registry.WorkloadKey]*registry.Workload, len(changes))
+	}
 	for _, c := range changes {
 		n := name{c.Namespace, c.Name}
 		switch c.Kind {
 		case kinds.Service:
 			r.applyService(n, c.Object)
+			r.applyGateway(n, c.Object)
 		case kinds.EndpointSlice:
 			r.applySlice(n, c.Object)
 		case kinds.Pod:
 			r.applyPod(n, c.Object)
 		case kinds.Node:
 			r.applyNode(c.Name, c.Object)
+			r.applyGatewayNode(c.Name, c.Object)
 		case kinds.Namespace:
 			r.applyNamespace(c)
 		case kinds.WorkloadEntry:
@@ -117,6 +126,9 @@ func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
 	return nil
 }
 
+// host is the host name of the service of that name.
+func (r *Registry) host(n name) string { return n.name + "." + n.namespace + ".svc." + r.opts.Domain }
+
 func (r *Registry) lookup(k registry.ServiceKey) *service {
 	short, ok := strings.CutSuffix(k.Host, "."+k.Namespace+".svc."+r.opts.Domain)
 	if !ok {
@@ -141,23 +153,35 @@ func (r *Registry) NotReady() int { return r.notReady }
 
 func (r *Registry) flush() registry.Changes {
 	out := registry.Changes{
-		Services:  map[registry.ServiceKey]*registry.Service{},
-		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{},
-		Workloads: map[registry.WorkloadKey]*registry.Workload{},
+		Services:  make(map[registry.ServiceKey]*registry.Service, len(r.dirty)),
+		Endpoints: make(map[registry.ServiceKey][]*registry.Endpoint, len(r.dirty)),
+		Workloads: make(map[registry.WorkloadKey]*registry.Workload, len(r.touched)),
 	}
 	for n := range r.dirty {
 		if s := r.services[n]; s != nil {
 			r.flushService(n, s, out)
 		}
 	}
-	clear(r.dirty)
+	r.dirty = emptied(r.dirty)
 	for key, was := range r.touched {
 		if now := r.current(key); !was.Equal(now) {
 			out.Workloads[key] = now
 		}
 	}
-	clear(r.touched)
+	r.touched = emptied(r.touched)
 	return out
+}
+
+// large is how many changes are many.
+const large = 256
+
+// emptied gives an empty map: a new one in place of one that was large, which would stay as large.
+func emptied[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) > large {
+		return map[K]V{}
+	}
+	clear(m)
+	return m
 }
 
 func (r *Registry) flushService(n name, s *service, out registry.Changes) {

@@ -68,7 +68,7 @@ func (r *Registry) reselect(n name) {
 func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	spec := &o.Spec.(*corev1.Service).Spec
 	s := &registry.Service{
-		Host: o.Name + "." + o.Namespace + ".svc." + r.opts.Domain, Namespace: o.Namespace, Name: o.Name, Object: o.Name,
+		Host: r.host(name{o.Namespace, o.Name}), Namespace: o.Namespace, Name: o.Name, Object: o.Name,
 		Provider: registry.Kubernetes, Labels: o.Labels, Selector: spec.Selector, Created: o.Created,
 		ExportTo:        list(o.Annotations[annotationExportTo]),
 		PublishNotReady: spec.PublishNotReadyAddresses,
@@ -115,9 +115,6 @@ func (r *Registry) applyNamespace(c kinds.Change) {
 	if network {
 		for n, p := range r.pods {
 			r.replace(n, p)
-		}
-		for n, e := range r.entries {
-			r.applyEntry(n, e.object)
 		}
 		for _, sl := range r.slices {
 			r.markSlice(sl)

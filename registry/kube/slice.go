@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -14,7 +15,7 @@ import (
 type slice struct {
 	name    name
 	service name
-	object  *discoveryv1.EndpointSlice
+	facts   *Slice
 	stale   bool
 	built   []*registry.Endpoint
 	pending int
@@ -47,12 +48,15 @@ func newSlice(n name, o *kinds.Object) *slice {
 	if o == nil {
 		return nil
 	}
-	object := o.Spec.(*discoveryv1.EndpointSlice)
+	f, ok := o.Spec.(*Slice)
+	if !ok {
+		f = SliceOf(o.Spec.(*discoveryv1.EndpointSlice))
+	}
 	service := o.Labels[discoveryv1.LabelServiceName]
-	if service == "" || object.AddressType == discoveryv1.AddressTypeFQDN {
+	if service == "" || f.Hosts {
 		return nil
 	}
-	return &slice{name: n, service: name{n.namespace, service}, object: object, stale: true}
+	return &slice{name: n, service: name{n.namespace, service}, facts: f, stale: true}
 }
 
 func (r *Registry) addSlice(sl *slice) {
@@ -75,8 +79,8 @@ func (r *Registry) dropSlice(sl *slice) {
 
 // eachTarget calls pod for each endpoint that names a pod, and ip for each address of the others.
 func (sl *slice) eachTarget(pod func(name), ip func(string)) {
-	for i := range sl.object.Endpoints {
-		e := &sl.object.Endpoints[i]
+	for i := range sl.facts.Endpoints {
+		e := &sl.facts.Endpoints[i]
 		if n, ok := sl.target(e); ok {
 			pod(n)
 			continue
@@ -88,15 +92,11 @@ func (sl *slice) eachTarget(pod func(name), ip func(string)) {
 }
 
 // target is the pod that an endpoint names.
-func (sl *slice) target(e *discoveryv1.Endpoint) (name, bool) {
-	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
+func (sl *slice) target(e *SliceEndpoint) (name, bool) {
+	if !e.OfPod {
 		return name{}, false
 	}
-	n := name{e.TargetRef.Namespace, e.TargetRef.Name}
-	if n.namespace == "" {
-		n.namespace = sl.name.namespace
-	}
-	return n, true
+	return name{cmp.Or(e.PodNamespace, sl.name.namespace), e.Pod}, true
 }
 
 func (r *Registry) markSlice(sl *slice) {
@@ -113,18 +113,10 @@ func (r *Registry) unbuild(sl *slice) {
 func (r *Registry) build(sl *slice, svc *registry.Service) {
 	r.pending -= sl.pending
 	sl.stale, sl.pending = false, 0
-	ports := map[string]uint32{} // by the name of the service port
-	for _, p := range sl.object.Ports {
-		// A slice port without a number means every port: nothing that an assignment can hold.
-		if p.Port == nil {
-			continue
-		}
-		ports[text(p.Name)] = uint32(*p.Port)
-	}
-	var out []*registry.Endpoint
-	for i := range sl.object.Endpoints {
-		e := &sl.object.Endpoints[i]
-		health, ok := condition(&e.Conditions, svc)
+	out := make([]*registry.Endpoint, 0, len(sl.facts.Endpoints))
+	for i := range sl.facts.Endpoints {
+		e := &sl.facts.Endpoints[i]
+		health, ok := condition(e, svc)
 		if !ok {
 			continue
 		}
@@ -143,7 +135,7 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 				continue
 			}
 			for _, port := range svc.Ports {
-				if number, ok := ports[port.Name]; ok {
+				if number, ok := sl.facts.Ports[port.Name]; ok {
 					out = append(out, r.sliceEndpoint(svc, e, p, address, port.Name, number, health))
 				}
 			}
@@ -155,7 +147,7 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 }
 
 func (r *Registry) sliceEndpoint(
-	svc *registry.Service, from *discoveryv1.Endpoint, p *pod, address, port string, number uint32, health registry.Health,
+	svc *registry.Service, from *SliceEndpoint, p *pod, address, port string, number uint32, health registry.Health,
 ) *registry.Endpoint {
 	e := &registry.Endpoint{Cluster: r.opts.Cluster, ServicePort: port, Port: number}
 	if p != nil {
@@ -164,23 +156,22 @@ func (r *Registry) sliceEndpoint(
 	e.Network = r.namespaces.Network(address, e.Labels) // the pod may not have come to know its address yet
 	e.Address, e.Health, e.HealthKnown = address, health, true
 	if e.NodeName == "" {
-		e.NodeName = text(from.NodeName)
+		e.NodeName = from.NodeName
 	}
-	if h := text(from.Hostname); h != "" {
-		e.HostName, e.SubDomain = h, svc.Name
+	if from.HostName != "" {
+		e.HostName, e.SubDomain = from.HostName, svc.Name
 	}
 	return e
 }
 
-// condition tells the health of a slice's endpoint, and whether it is to be handed on. Conditions that are not set count as ready. One that terminates is
-// left out, unless its service's sessions persist and it still serves.
-func condition(c *discoveryv1.EndpointConditions, svc *registry.Service) (registry.Health, bool) {
-	ready := c.Ready == nil || *c.Ready
+// condition tells the health of a slice's endpoint, and whether it is to be handed on. One that terminates is left out, unless its service's sessions persist
+// and it still serves.
+func condition(e *SliceEndpoint, svc *registry.Service) (registry.Health, bool) {
 	switch {
-	case ready:
+	case e.Ready:
 		return registry.Healthy, true
-	case c.Terminating != nil && *c.Terminating:
-		return registry.Draining, svc.Unhealthy && (c.Serving == nil || *c.Serving)
+	case e.Terminating:
+		return registry.Draining, svc.Unhealthy && e.Serving
 	case svc.PublishNotReady:
 		return registry.Healthy, true
 	}
@@ -239,11 +230,4 @@ func selected(from func(name, func(name)), service name) []name {
 	from(service, func(n name) { out = append(out, n) })
 	slices.SortFunc(out, name.compare)
 	return out
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

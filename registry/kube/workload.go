@@ -78,7 +78,7 @@ func (p *pod) endpoints(s *service) []*registry.Endpoint {
 }
 
 func entryEndpoints(w *registry.Workload, svc *registry.Service) []*registry.Endpoint {
-	if len(w.Addresses) == 0 || !w.Ready {
+	if !w.Reachable() || !w.Ready {
 		return nil
 	}
 	var out []*registry.Endpoint

@@ -14,10 +14,8 @@ import (
 
 // Options of a Registry.
 type Options struct {
-	Cluster         string                      // the cluster's ID, written on inline endpoints
-	TrustDomain     string                      // of identities; empty is cluster.local
-	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
-	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
+	Cluster     string // the cluster's ID, written on inline endpoints
+	TrustDomain string // of identities; empty is cluster.local
 }
 
 // Registry holds what the ServiceEntries say. See the package's documentation for who may call it.
@@ -52,11 +50,8 @@ func New(o Options) *Registry {
 	if o.TrustDomain == "" {
 		o.TrustDomain = "cluster.local"
 	}
-	if o.SystemNamespace == "" {
-		o.SystemNamespace = "istio-system"
-	}
 	return &Registry{
-		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Network),
+		opts: o, namespaces: namespaces.New("", nil),
 		entries: map[name]*entry{}, services: map[registry.ServiceKey]*service{}, workloads: map[registry.WorkloadKey]*registry.Workload{},
 		selectors: selection.New[name, registry.WorkloadKey](), allotment: newAllotment(slots), dirty: map[registry.ServiceKey]struct{}{},
 	}
@@ -148,15 +143,17 @@ func compareAge(a, b *entry) int {
 
 // applyNamespace looks at every entry: what it reads changes hardly ever.
 func (r *Registry) applyNamespace(c kinds.Change) {
-	network, traffic := r.namespaces.Apply(c)
+	if _, traffic := r.namespaces.Apply(c); !traffic {
+		return
+	}
 	for k := range r.services {
-		if network || traffic && k.Namespace == c.Name {
+		if k.Namespace == c.Name {
 			r.dirty[k] = struct{}{}
 		}
 	}
 }
 
-// applyWorkload keeps the workload while it can be selected: it has an address and is ready.
+// applyWorkload keeps the workload while it can be selected: it is reached and is ready.
 func (r *Registry) applyWorkload(k registry.WorkloadKey, w *registry.Workload) {
 	mark := func(n name) {
 		for _, k := range r.entries[n].keys {
@@ -164,7 +161,7 @@ func (r *Registry) applyWorkload(k registry.WorkloadKey, w *registry.Workload) {
 		}
 	}
 	r.selectors.Selecting(k, mark)
-	if w == nil || !w.Ready || len(w.Addresses) == 0 {
+	if w == nil || !w.Ready || !w.Reachable() {
 		delete(r.workloads, k)
 		r.selectors.RemoveMember(k)
 		return

@@ -158,8 +158,8 @@ func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Worklo
 		out = append(out, r.workloads[k])
 	}
 	for i, ep := range e.spec.Endpoints {
-		if ep.Address != "" {
-			out = append(out, r.inline(e, fmt.Sprintf("%s-%d", e.object.Name, i), ep))
+		if w := r.inline(e, fmt.Sprintf("%s-%d", e.object.Name, i), ep); w.Reachable() {
+			out = append(out, w)
 		}
 	}
 	return out
@@ -168,14 +168,14 @@ func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Worklo
 func (r *Registry) inline(e *entry, workload string, ep *networkingv1.WorkloadEntry) *registry.Workload {
 	w := &registry.Workload{
 		WorkloadKey: registry.WorkloadKey{Kind: kinds.ServiceEntry, Namespace: e.object.Namespace, Name: workload},
-		Addresses:   []string{ep.Address}, Labels: ep.Labels, ServiceAccount: ep.ServiceAccount, Locality: registry.ParseLocality(ep.Locality),
+		Labels:      ep.Labels, ServiceAccount: ep.ServiceAccount, Locality: registry.ParseLocality(ep.Locality),
 		Network: ep.Network, Cluster: r.opts.Cluster, TLSMode: registry.EntryTLSMode(ep.Labels, ep.ServiceAccount), Owner: workload, Ports: ep.Ports, Weight: ep.Weight,
 	}
 	if ep.ServiceAccount != "" {
 		w.Identity = registry.SPIFFE(r.opts.TrustDomain, e.object.Namespace, ep.ServiceAccount)
 	}
-	if ep.Network == "" {
-		w.Network = r.namespaces.Network(ep.Address, ep.Labels)
+	if ep.Address != "" {
+		w.Addresses = []string{ep.Address}
 	}
 	if ep.Locality == "" {
 		w.Locality, _ = registry.LocalityOf(ep.Labels)

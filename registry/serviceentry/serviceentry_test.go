@@ -2,7 +2,6 @@ package serviceentry_test
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -13,12 +12,7 @@ import (
 var update = world.UpdateFlag()
 
 func start() (registry.Registry, func() string) {
-	r := serviceentry.New(serviceentry.Options{Cluster: "Kubernetes", Network: func(address string) string {
-		if strings.HasPrefix(address, "10.9.") {
-			return "far"
-		}
-		return ""
-	}})
+	r := serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"})
 	return r, func() string { return "" }
 }
 

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -130,6 +131,11 @@ func (s *Source) update(update func() []kinds.Change) (changes []kinds.Change, f
 
 // apply gives what changes in what counts, in the order of changes. The slice is new, for the source may have given its own to others too.
 func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
+	if len(s.objects) < len(changes)/2 { // a source's first load: room at once, in place of twice as much again and again
+		objects := make(map[kinds.Key]claim, len(s.objects)+len(changes))
+		maps.Copy(objects, s.objects)
+		s.objects = objects
+	}
 	var out []kinds.Change
 	if s.complete {
 		out = make([]kinds.Change, 0, len(changes))

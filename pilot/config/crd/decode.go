@@ -27,10 +27,11 @@ type item struct {
 	metav1.Object
 	name    name // an empty name is a bookmark
 	version string
-	end     bool   // of a bookmark: all that there was at first has come
-	data    []byte // what is kept of a core object, as protobuf; the text of another, as JSON
-	print   uint64 // differs where two versions of an object differ in what is read; 0: unknown
-	uid     string // of an object that is no core object
+	end     bool          // of a bookmark: all that there was at first has come
+	data    []byte        // what is kept of a core object, as protobuf; the text of another, as JSON
+	object  *kinds.Object // of a core object in place of data: what was decoded of it
+	print   uint64        // differs where two versions of an object differ in what is read; 0: unknown
+	uid     string        // of an object that is no core object
 }
 
 func (i *item) GetNamespace() string             { return i.name.namespace }
@@ -208,17 +209,44 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	if err != nil || it.name.name == "" {
 		return it, err
 	}
-	it.data, err = f.core.mask.apply(make([]byte, 0, min(len(data), maskedSize)), data)
-	it.print = maphash.Bytes(f.seed, it.data)
-	return it, err
+	f.decoding.Lock()
+	defer f.decoding.Unlock()
+	if cap(f.masked) > maskedMax {
+		f.masked = nil
+	}
+	f.masked, err = f.core.mask.apply(f.masked[:0], data)
+	if err != nil {
+		return it, err
+	}
+	it.print = maphash.Bytes(f.seed, f.masked)
+	if f.loaded.Load() {
+		it.data = bytes.Clone(f.masked) // mostly it says nothing new
+		return it, nil
+	}
+	object, err := f.decode(f.masked)
+	if err != nil {
+		it.data = bytes.Clone(f.masked) // so that it fails again where that is a finding
+		return it, nil
+	}
+	it.object, it.name = object, name{object.Namespace, object.Name}
+	return it, nil
 }
 
-// maskedSize is about what is kept of an object.
-const maskedSize = 512
+// maskedMax is how much space is kept for what is kept of an object.
+const maskedMax = 64 << 10
 
 // object decodes a core object.
 func (f *feed) object(it *item) (*kinds.Object, error) {
-	h, spec, err := f.core.decode(it.data, f.intern)
+	if it.object != nil {
+		return it.object, nil
+	}
+	f.decoding.Lock()
+	defer f.decoding.Unlock()
+	return f.decode(it.data)
+}
+
+func (f *feed) decode(masked []byte) (*kinds.Object, error) {
+	h, spec, err := f.core.decode(masked, f.intern)
 	if err != nil {
 		return nil, fmt.Errorf("decode a %s: %w", f.kind.Name, err)
 	}

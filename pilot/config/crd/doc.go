@@ -11,7 +11,10 @@
 //   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given up by the clock and asked anew.
 //   - An object that cannot be used keeps its last good version. Without one it is left out; a security object is then replaced by the most closed one
 //     of its kind (closed.go), so that the server can start and serve the rest.
-//   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded again.
+//   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded again. In the first load everything
+//     is new: there, objects are decoded as they come, and their bytes are not kept for a moment.
+//
+// Connections and streams are read in large pieces (gather.go): an API server writes each of thousands of objects by itself.
 //
 // Reflectors of client-go list and watch, with a store of our own in place of its informers: an informer would keep a second index of the objects and a
 // queue of their versions, and its handler could not tell a relist from an update.

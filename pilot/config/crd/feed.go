@@ -3,6 +3,8 @@ package crd
 import (
 	"context"
 	"hash/maphash"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,8 +22,12 @@ type feed struct {
 	kind      *kinds.Kind
 	core      *core // nil: defined by a CustomResourceDefinition
 	selection Selection
-	intern    *interner
 	seed      maphash.Seed
+	loaded    atomic.Bool // the first list was taken: what comes now mostly says nothing new
+
+	decoding sync.Mutex // guards what follows
+	intern   *interner
+	masked   []byte // space
 
 	// Of the goroutine that starts and stops the feed.
 	cancel context.CancelFunc
@@ -89,6 +95,7 @@ func (f *feed) key(n name) kinds.Key {
 func (f *feed) start(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.done = make(chan struct{})
+	f.loaded.Store(false)
 	f.s.mu.Lock()
 	f.running, f.synced = true, false
 	f.s.mu.Unlock()
@@ -148,19 +155,25 @@ func (f *feed) Replace(list []any, _ string) error {
 	if len(f.entries) == 0 { // the first load
 		f.entries = make(map[name]entry, len(list))
 		f.s.expect(len(list))
-	}
-	there := make(map[name]struct{}, len(list))
-	for i, obj := range list {
-		it := obj.(*item)
-		there[it.name] = struct{}{}
-		f.apply(it)
-		list[i] = nil
-	}
-	for n := range f.entries {
-		if _, ok := there[n]; !ok {
-			f.remove(n)
+	} else {
+		there := make(map[name]struct{}, len(list))
+		for _, obj := range list {
+			there[obj.(*item).name] = struct{}{}
+		}
+		for n := range f.entries {
+			if _, ok := there[n]; !ok {
+				f.remove(n)
+			}
 		}
 	}
+	for i, obj := range list {
+		f.apply(obj.(*item))
+		list[i] = nil
+	}
+	f.decoding.Lock()
+	f.intern, f.masked = newInterner(), nil // what comes later is little, and has little in common
+	f.decoding.Unlock()
+	f.loaded.Store(true)
 	f.s.mu.Lock()
 	f.synced = true
 	f.s.mu.Unlock()

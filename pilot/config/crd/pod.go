@@ -23,7 +23,7 @@ type head struct {
 func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 	f := &kube.Facts{ServiceAccount: "default", Ready: true} // as a pod that does not say
 	var kind, controller string
-	h, err = readPodHead(fieldOf(masked, 1), in, func(number protowire.Number, value []byte) {
+	h, err = readMetaHead(fieldOf(masked, 1), in, func(number protowire.Number, value []byte) {
 		switch {
 		case number == 9:
 			f.Deleting = true
@@ -39,11 +39,10 @@ func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 	}
 	f.Ready = f.Ready && !f.Deleting && !f.Ended
 	f.Owner = in.text(kube.OwnerOf(h.name.name, h.labels, kind, controller))
-	f.Ports = in.numbers(f.Ports)
 	return h, f, err
 }
 
-func readPodHead(meta []byte, in *interner, more func(protowire.Number, []byte)) (h head, err error) {
+func readMetaHead(meta []byte, in *interner, more func(protowire.Number, []byte)) (h head, err error) {
 	var labels, annotations [][]byte
 	err = eachField(meta, func(number protowire.Number, _, v []byte) error {
 		switch number {
@@ -71,11 +70,11 @@ func readPodHead(meta []byte, in *interner, more func(protowire.Number, []byte))
 }
 
 func podSpec(f *kube.Facts, spec []byte, in *interner) error {
-	var sidecars [][]byte
+	var sidecars, all [][]byte
 	ports := func(container []byte) error {
 		return eachField(container, func(number protowire.Number, _, v []byte) error {
 			if number == 6 {
-				f.AddPort(in.bytes(fieldOf(v, 1)), string(fieldOf(v, 4)), uint32(varint(v, 3)))
+				all = append(all, v)
 			}
 			return nil
 		})
@@ -91,7 +90,7 @@ func podSpec(f *kube.Facts, spec []byte, in *interner) error {
 		case 10:
 			f.NodeName = in.bytes(v)
 		case 11:
-			f.HostNetwork = text[len(text)-1] == 1
+			f.HostNetwork = isSet(text)
 		case 16:
 			f.Hostname = string(v)
 		case 17:
@@ -108,6 +107,7 @@ func podSpec(f *kube.Facts, spec []byte, in *interner) error {
 			err = ports(container)
 		}
 	}
+	f.Ports = in.podPorts(all)
 	return err
 }
 
@@ -134,13 +134,23 @@ func podStatus(f *kube.Facts, status []byte) error {
 }
 
 // varint gives the last number that a message has in that field, or 0.
-func varint(message []byte, field protowire.Number) (out uint64) {
+func varint(message []byte, field protowire.Number) uint64 {
+	out, _ := varintOf(message, field)
+	return out
+}
+
+// varintOf also tells whether the message has the field.
+func varintOf(message []byte, field protowire.Number) (out uint64, has bool) {
 	_ = eachField(message, func(number protowire.Number, text, _ []byte) error {
 		if number == field {
 			_, _, n := protowire.ConsumeTag(text)
 			out, _ = protowire.ConsumeVarint(text[n:])
+			has = true
 		}
 		return nil
 	})
-	return out
+	return out, has
 }
+
+// isSet reads a field that is a bool.
+func isSet(field []byte) bool { return field[len(field)-1] == 1 }

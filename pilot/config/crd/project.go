@@ -2,6 +2,7 @@ package crd
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -10,16 +11,19 @@ import (
 
 // mask says which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most of a Pod, is never decoded.
 type mask struct {
-	fields map[protowire.Number]*mask // nil: every field, as it is
-	when   func(message []byte) bool  // nil: always; else whether a message in a list is kept at all
+	fields *fields                   // nil: every field, as it is
+	when   func(message []byte) bool // nil: always; else whether a message in a list is kept at all
 }
+
+// fields are those that are kept, by number; of the kinds that are read so, none has a higher one.
+type fields [25]*mask
 
 // whole keeps a field as it is.
 func whole() *mask { return &mask{} }
 
 // wholes keeps the fields of those numbers as they are.
-func wholes(numbers ...protowire.Number) map[protowire.Number]*mask {
-	out := map[protowire.Number]*mask{}
+func wholes(numbers ...protowire.Number) *fields {
+	out := &fields{}
 	for _, n := range numbers {
 		out[n] = whole()
 	}
@@ -32,7 +36,10 @@ func (m *mask) apply(dst, message []byte) ([]byte, error) {
 		return append(dst, message...), nil
 	}
 	err := eachField(message, func(number protowire.Number, text, value []byte) error {
-		sub := m.fields[number]
+		var sub *mask
+		if int(number) < len(m.fields) {
+			sub = m.fields[number]
+		}
 		switch {
 		case sub == nil || sub.when != nil && !sub.when(value):
 			return nil
@@ -46,8 +53,9 @@ func (m *mask) apply(dst, message []byte) ([]byte, error) {
 		if dst, err = sub.apply(dst, value); err != nil {
 			return err
 		}
-		size := protowire.AppendVarint(nil, uint64(len(dst)-begin))
-		dst = slices.Insert(dst, begin, size...)
+		var size [binary.MaxVarintLen64]byte
+		n := binary.PutUvarint(size[:], uint64(len(dst)-begin))
+		dst = slices.Insert(dst, begin, size[:n]...)
 		return nil
 	})
 	return dst, err

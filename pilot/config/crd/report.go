@@ -3,7 +3,6 @@ package crd
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -85,8 +84,10 @@ func scope(away []string) string {
 // forbidden names the permission that is missing.
 func (s *Source) forbidden(w *watched) diag.Diagnostic {
 	verb := "list and watch"
-	if m := regexp.MustCompile(`cannot (\w+) resource`).FindStringSubmatch(w.trouble.Error()); m != nil {
-		verb = m[1]
+	if _, rest, ok := strings.Cut(w.trouble.Error(), "cannot "); ok {
+		if word, _, ok := strings.Cut(rest, " resource"); ok && !strings.Contains(word, " ") {
+			verb = word
+		}
 	}
 	resource := w.plural
 	if w.group != "" {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those of the fields in the API's
@@ -32,10 +32,10 @@ type message[T any] interface {
 }
 
 // coreKind makes a core of the fields beside the metadata that are kept, and of what slim makes of a decoded object.
-func coreKind[T any, P message[T]](meta *mask, fields map[protowire.Number]*mask, slim func(P, *interner) any) *core {
-	fields[1] = meta
+func coreKind[T any, P message[T]](meta *mask, kept *fields, slim func(P, *interner) any) *core {
+	kept[1] = meta
 	return &core{
-		mask: &mask{fields: fields},
+		mask: &mask{fields: kept},
 		decode: func(masked []byte, in *interner) (head, any, error) {
 			o := P(new(T))
 			if err := o.Unmarshal(masked); err != nil {
@@ -63,17 +63,17 @@ func coreOf(k *kinds.Kind) *core {
 		meta.fields[9] = whole()                                                                      // deletionTimestamp
 		meta.fields[13] = &mask{wholes(1, 3, 6), func(owner []byte) bool { return isTrue(owner, 6) }} // ownerReferences: kind, name, controller
 		ports := &mask{wholes(1, 3, 4), func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}  // name, containerPort, protocol
-		containers := &mask{map[protowire.Number]*mask{6: ports, 24: whole()}, func(c []byte) bool { return fieldOf(c, 6) != nil }}
+		containers := &mask{&fields{6: ports, 24: whole()}, func(c []byte) bool { return fieldOf(c, 6) != nil }}
 		spec := wholes(8, 10, 11, 16, 17) // serviceAccountName, nodeName, hostNetwork, hostname, subdomain
 		spec[2], spec[20] = containers, containers
 		status := wholes(1, 6, 12)                                                                                       // phase, podIP, podIPs
 		status[2] = &mask{wholes(1, 2), func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }} // conditions: type, status
-		out := coreKind(meta, map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: status}}, asIs[*corev1.Pod])
+		out := coreKind(meta, &fields{2: {fields: spec}, 3: {fields: status}}, asIs[*corev1.Pod])
 		out.decode = decodePod
 		return out
 	case kinds.Service:
 		spec := wholes(1, 2, 3, 18, 4, 5, 7, 8, 9, 9, 10, 11, 12, 13, 19, 17, 20, 21, 22, 23) // all but sessionAffinityConfig
-		return coreKind(metadata(notApplied), map[protowire.Number]*mask{2: {fields: spec}, 3: {fields: wholes(1)}}, func(s *corev1.Service, in *interner) any {
+		return coreKind(metadata(notApplied), &fields{2: {fields: spec}, 3: {fields: wholes(1)}}, func(s *corev1.Service, in *interner) any {
 			s.Spec.Selector = in.set(s.Spec.Selector)
 			return s
 		})
@@ -82,13 +82,16 @@ func coreOf(k *kinds.Kind) *core {
 		meta.fields[11] = keyed(isKey(discoveryv1.LabelServiceName))
 		endpoint := wholes(1, 2, 3, 6)               // addresses, conditions, hostname, nodeName
 		endpoint[4] = &mask{fields: wholes(1, 2, 3)} // targetRef: kind, namespace, name
-		fields := wholes(3, 4)                       // ports, addressType
-		fields[2] = &mask{fields: endpoint}
-		return coreKind(meta, fields, slimSlice)
+		kept := wholes(4)                            // addressType
+		kept[2] = &mask{fields: endpoint}
+		kept[3] = &mask{fields: wholes(1, 3)} // ports: name, port
+		out := coreKind(meta, kept, asIs[*discoveryv1.EndpointSlice])
+		out.decode = decodeSlice
+		return out
 	case kinds.Node:
-		return coreKind(metadata(ours), map[protowire.Number]*mask{3: {fields: wholes(5)}}, asIs[*corev1.Node]) // addresses
+		return coreKind(metadata(ours), &fields{3: {fields: wholes(5)}}, asIs[*corev1.Node]) // addresses
 	case kinds.Namespace:
-		return coreKind(metadata(notApplied), map[protowire.Number]*mask{}, asIs[*corev1.Namespace])
+		return coreKind(metadata(notApplied), &fields{}, asIs[*corev1.Namespace])
 	case kinds.ConfigMap:
 		return coreKind(metadata(notApplied), wholes(2), asIs[*corev1.ConfigMap])
 	case kinds.Secret:
@@ -119,24 +122,11 @@ func isTrue(message []byte, number protowire.Number) bool {
 	set := false
 	_ = eachField(message, func(n protowire.Number, text, _ []byte) error {
 		if n == number {
-			set = text[len(text)-1] == 1
+			set = isSet(text)
 		}
 		return nil
 	})
 	return set
-}
-
-func slimSlice(s *discoveryv1.EndpointSlice, in *interner) any {
-	for i := range s.Endpoints {
-		e := &s.Endpoints[i]
-		if e.NodeName != nil {
-			*e.NodeName = in.text(*e.NodeName)
-		}
-		if r := e.TargetRef; r != nil {
-			r.Kind, r.Namespace = in.text(r.Kind), in.text(r.Namespace)
-		}
-	}
-	return s
 }
 
 func asIs[P any](o P, _ *interner) any { return o }
@@ -199,10 +189,7 @@ func (in *interner) entries(list [][]byte) map[string]string {
 	if len(list) == 0 {
 		return nil
 	}
-	in.buf = in.buf[:0]
-	for _, entry := range list {
-		in.buf = protowire.AppendBytes(in.buf, entry)
-	}
+	in.join(list)
 	return intern(in.sets, in.buf, func() map[string]string {
 		out := make(map[string]string, len(list))
 		for _, entry := range list {
@@ -212,22 +199,44 @@ func (in *interner) entries(list [][]byte) map[string]string {
 	})
 }
 
-// numbers is set, for the ports of pods.
-func (in *interner) numbers(m map[string]uint32) map[string]uint32 {
-	if len(m) == 0 {
+// podPorts is entries, for the ContainerPorts of a pod.
+func (in *interner) podPorts(list [][]byte) map[string]uint32 {
+	return in.numbers(list, func() map[string]uint32 {
+		f := kube.Facts{}
+		for _, v := range list {
+			f.AddPort(in.bytes(fieldOf(v, 1)), string(fieldOf(v, 4)), uint32(varint(v, 3)))
+		}
+		return f.Ports
+	})
+}
+
+// slicePorts is entries, for the EndpointPorts of a slice.
+func (in *interner) slicePorts(list [][]byte) map[string]uint32 {
+	return in.numbers(list, func() map[string]uint32 {
+		s := kube.Slice{}
+		for _, v := range list {
+			if port, ok := varintOf(v, 3); ok {
+				s.AddPort(in.bytes(fieldOf(v, 1)), uint32(port))
+			}
+		}
+		return s.Ports
+	})
+}
+
+func (in *interner) numbers(list [][]byte, read func() map[string]uint32) map[string]uint32 {
+	if len(list) == 0 {
 		return nil
 	}
+	in.join(list)
+	return intern(in.ports, in.buf, read)
+}
+
+// join makes a key of messages.
+func (in *interner) join(list [][]byte) {
 	in.buf = in.buf[:0]
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		in.buf = append(strconv.AppendUint(append(append(in.buf, k...), 0), uint64(m[k]), 10), 0)
+	for _, m := range list {
+		in.buf = protowire.AppendBytes(in.buf, m)
 	}
-	return intern(in.ports, in.buf, func() map[string]uint32 {
-		out := make(map[string]uint32, len(m))
-		for k, v := range m {
-			out[in.bytes([]byte(k))] = v
-		}
-		return out
-	})
 }
 
 func intern[V any](table map[string]V, key []byte, make func() V) V {

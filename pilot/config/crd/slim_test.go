@@ -170,6 +170,7 @@ func TestRegistryReadsNothingThatIsCutOff(t *testing.T) {
 		feeds := map[*kinds.Kind]*feed{}
 		for _, k := range coreKinds() {
 			feeds[k] = newFeed(s, k, Selection{})
+			feeds[k].loaded.Store(seed%2 == 1) // in the first load objects are decoded at once, later if they say anything new
 		}
 		var fat, slim []kinds.Change
 		add := func(k *kinds.Kind, n name) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -257,8 +258,10 @@ func (s *Source) changed(key kinds.Key, existed bool, was, now *kinds.Object) {
 func (s *Source) expect(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) == 0 {
-		s.pending = make(map[kinds.Key]transition, n)
+	if len(s.pending) < n {
+		pending := make(map[kinds.Key]transition, len(s.pending)+n)
+		maps.Copy(pending, s.pending)
+		s.pending = pending
 	}
 }
 

@@ -1,7 +1,7 @@
 package crd
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,11 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Sizes of a stream: what is read at once, so that a connection need not say after every event that it can take more, and the largest event.
-const (
-	streamBuffer = 16 << 10
-	eventMax     = 16 << 20
-)
+// eventMax is the size of the largest event.
+const eventMax = 16 << 20
 
 // stream is the answer to a watch. client-go's decodes by a chain of serializers that copy every object three times.
 type stream struct {
@@ -91,20 +88,21 @@ func (s *stream) send(e watch.Event) bool {
 // read hands on events until there are no more. Protobuf comes in frames of four bytes that hold the length, and an event; JSON as one event after the
 // other.
 func (s *stream) read() error {
-	in := bufio.NewReaderSize(s.body, streamBuffer)
-	first, err := in.Peek(1)
-	if err != nil {
+	in := &chunks{from: s.body}
+	var head [4]byte
+	var frame []byte
+	if _, err := io.ReadFull(in, head[:1]); err != nil {
 		return err
 	}
-	if first[0] == '{' {
-		return s.readJSON(in)
+	if head[0] == '{' {
+		return s.readJSON(io.MultiReader(bytes.NewReader(head[:1]), in))
 	}
-	var frame []byte
+	have := 1
 	for {
-		var head [4]byte
-		if _, err := io.ReadFull(in, head[:]); err != nil {
+		if _, err := io.ReadFull(in, head[have:]); err != nil {
 			return err
 		}
+		have = 0
 		size := int(binary.BigEndian.Uint32(head[:]))
 		if size > eventMax {
 			return fmt.Errorf("an event has %d bytes, more than %d", size, eventMax)

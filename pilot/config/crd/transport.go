@@ -35,7 +35,7 @@ func newHTTP(c *rest.Config) (*http.Client, error) {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingInterval}).DialContext
 	}
 	transport := &http.Transport{
-		Proxy: proxy, DialContext: dial, TLSClientConfig: tls, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 8,
+		Proxy: proxy, DialContext: gather(dial), TLSClientConfig: tls, TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 8,
 		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
 		DisableCompression: c.DisableCompression,
 	}

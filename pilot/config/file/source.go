@@ -15,15 +15,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say what to read and whom to tell. Handler may be nil, as may Findings and Logger.
+// Options say what to read and whom to tell. Dir and Handler are needed.
 type Options struct {
-	Dir      string
-	Handler  config.Handler
-	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
-	Logger   *slog.Logger
-	Poll     time.Duration // how often the tree is looked through even if nothing is reported; 0 is 1 s
-	NoWatch  bool          // only poll
-	Limits   limits.Limits // the zero Limits are limits.Default
+	Dir     string
+	Handler config.Handler
+	Logger  *slog.Logger
+	Poll    time.Duration // how often the tree is looked through even if nothing is reported; 0 is 1 s
+	NoWatch bool          // only poll
+	Limits  limits.Limits // the zero Limits are limits.Default
 }
 
 // Source reads one directory.
@@ -52,12 +51,6 @@ func New(opts Options) (*Source, error) {
 	}
 	if !info.IsDir() {
 		return nil, fmt.Errorf("read the config directory: %s is not a directory", opts.Dir)
-	}
-	if opts.Handler == nil {
-		opts.Handler = func([]kinds.Change) {}
-	}
-	if opts.Findings == nil {
-		opts.Findings = func([]diag.Diagnostic) {}
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -181,5 +174,5 @@ func (s *Source) reload() (recheck time.Duration) {
 
 // report makes the findings known if they have changed.
 func (s *Source) report(list []diag.Diagnostic) {
-	s.findings.Set(list, compare, s.opts.Logger, s.opts.Findings)
+	s.findings.Set(list, compare, s.opts.Logger, nil)
 }

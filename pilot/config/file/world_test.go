@@ -1,9 +1,11 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,11 +37,10 @@ type world struct {
 	dir    string
 	source *Source
 
-	mu       sync.Mutex
-	objects  map[kinds.Key]*kinds.Object
-	batches  [][]kinds.Change
-	findings []diag.Diagnostic
-	reports  int
+	mu      sync.Mutex
+	objects map[kinds.Key]*kinds.Object
+	batches [][]kinds.Change
+	told    []string // lines of the log about findings
 }
 
 // both runs a test with fsnotify and without.
@@ -76,11 +77,14 @@ func newWorld(t *testing.T, files map[string]string) *world {
 func (w *world) run(opts Options) {
 	w.t.Helper()
 	opts.Dir, opts.Handler = w.dir, w.handle
-	opts.Findings = func(list []diag.Diagnostic) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.findings = list
-		w.reports++
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.NewTextHandler(writer(func(line []byte) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if bytes.Contains(line, []byte("finding")) {
+				w.told = append(w.told, string(line))
+			}
+		}), nil))
 	}
 	source, err := New(opts)
 	if err != nil {
@@ -155,7 +159,7 @@ func (w *world) eventually(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.t.Fatalf("no %s; have %v, findings %v", what, w.summary(), w.findings)
+			w.t.Fatalf("no %s; have %v, findings %v", what, w.summary(), w.told)
 		}
 	}
 }

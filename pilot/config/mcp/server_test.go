@@ -160,10 +160,9 @@ func serve(t *testing.T, w *world, address string, options ...grpc.ServerOption)
 // reader is a Source and what it has handed on.
 type reader struct {
 	*mcp.Source
-	mu       sync.Mutex
-	calls    [][]kinds.Change
-	objects  map[kinds.Key]*kinds.Object
-	findings []diag.Diagnostic
+	mu      sync.Mutex
+	calls   [][]kinds.Change
+	objects map[kinds.Key]*kinds.Object
 }
 
 func read(t *testing.T, o mcp.Options) *reader {
@@ -172,7 +171,6 @@ func read(t *testing.T, o mcp.Options) *reader {
 	if o.Kinds == nil {
 		o.Kinds = []*kinds.Kind{kinds.VirtualService, kinds.ServiceEntry, kinds.AuthorizationPolicy}
 	}
-	o.Retry, o.RetryMax = time.Millisecond, 20*time.Millisecond
 	o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Handler = func(changes []kinds.Change) {
 		r.mu.Lock()
@@ -183,11 +181,6 @@ func read(t *testing.T, o mcp.Options) *reader {
 				delete(r.objects, c.Key)
 			}
 		}
-	}
-	o.Findings = func(list []diag.Diagnostic) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.findings = list
 	}
 	s, err := mcp.New(o)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say whom to ask and whom to tell. Only Address is needed.
+// Options say whom to ask and whom to tell. Address and Handler are needed.
 type Options struct {
 	Address string // of the server: host:port, with or without xds:// before it
 	// TLS is what MeshConfig says: absent or DISABLE is plaintext. Files are read anew for each connection.
@@ -33,15 +33,16 @@ type Options struct {
 	Kinds    []*kinds.Kind // Istio kinds; nil: all of them
 	Node     Node
 	Handler  config.Handler
-	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer
 	Limits   limits.Limits // the zero Limits are limits.Default
-
-	// Retry is how long to wait before the second attempt to connect, twice that before the next, and so on up to RetryMax; each wait varies by a half
-	// to either side. 0: 500 ms, up to 30 s.
-	Retry, RetryMax time.Duration
 }
+
+// How long to wait before the second attempt to connect; twice that before the next, and so on; each wait varies by a half to either side.
+const (
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 30 * time.Second
+)
 
 // Node is who the source says that it is.
 type Node struct {
@@ -80,15 +81,8 @@ func New(o Options) (*Source, error) {
 		return nil, fmt.Errorf("configSources: address %q: %w", Scheme+o.Address, err)
 	}
 	o.Limits = cmp.Or(o.Limits, limits.Default())
-	o.Retry, o.RetryMax = cmp.Or(o.Retry, 500*time.Millisecond), cmp.Or(o.RetryMax, 30*time.Second)
 	if o.Kinds == nil {
 		o.Kinds = kinds.All()
-	}
-	if o.Handler == nil {
-		o.Handler = func([]kinds.Change) {}
-	}
-	if o.Findings == nil {
-		o.Findings = func([]diag.Diagnostic) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -115,7 +109,7 @@ func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 // Run follows the server until ctx ends, which is no error. It is called once.
 func (s *Source) Run(ctx context.Context) error {
 	s.report()
-	wait := s.opts.Retry
+	wait := retryFirst
 	for {
 		err := s.follow(ctx)
 		s.metrics.connected.Set(0)
@@ -123,7 +117,7 @@ func (s *Source) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // it was told to stop
 		}
 		if s.whole() { // a server that rolls, or a connection that has grown old, is no trouble
-			wait = s.opts.Retry
+			wait = retryFirst
 			s.opts.Logger.Info("the stream ended, connecting again", "err", err)
 		} else {
 			s.found("the server cannot be read: "+err.Error(), "what was read before stays in force")
@@ -136,7 +130,7 @@ func (s *Source) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(wait/2 + rand.N(wait)):
 		}
-		wait = min(2*wait, s.opts.RetryMax)
+		wait = min(2*wait, retryMost)
 	}
 }
 

@@ -100,7 +100,7 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 		e.findings = []diag.Diagnostic{{Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: err.Error()}}
 	} else {
 		doc := validation.Message(l, w.kind, meta, spec)
-		e.object, e.findings = doc.Object, doc.Findings
+		e.object, e.findings = relayed(doc.Object), doc.Findings
 	}
 	var instead string
 	switch {
@@ -112,7 +112,7 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 	case old != nil && old.object != nil && !old.standIn:
 		e.object, instead = old.object, "its last good version stays in force"
 	case w.kind.Security:
-		if e.object = validation.Closed(l, w.kind, meta, spec); e.object == nil {
+		if e.object = relayed(validation.Closed(l, w.kind, meta, spec)); e.object == nil {
 			return nil, "", fmt.Errorf("%s: %s", name, e.findings[0].Message)
 		}
 		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
@@ -126,6 +126,14 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 		Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: "the object cannot be used: " + instead,
 	})
 	return e, name, nil
+}
+
+// relayed marks an object, which is new, as one that another control plane serves.
+func relayed(o *kinds.Object) *kinds.Object {
+	if o != nil {
+		o.Relayed = true
+	}
+	return o
 }
 
 // open gives the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.

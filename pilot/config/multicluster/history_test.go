@@ -213,8 +213,8 @@ func (m *model) check(got *mesh) error {
 		return fmt.Errorf("clusters %v, want %v", clusters, want)
 	}
 	for _, c := range clusters {
-		if _, works := m.working[c.ID]; works != (c.SyncStatus == "synced") {
-			return fmt.Errorf("%s is %s", c.ID, c.SyncStatus)
+		if _, works := m.working[c.ID]; works != (c.SyncStatus == "synced") || got.Lacks(c.ID) == works {
+			return fmt.Errorf("%s is %s, lacking: %v", c.ID, c.SyncStatus, got.Lacks(c.ID))
 		}
 	}
 	return nil

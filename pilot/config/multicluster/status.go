@@ -69,6 +69,14 @@ func (c *Controller) Clusters() []Cluster {
 	return list
 }
 
+// Lacks tells whether a Secret names that cluster, and it has not synced.
+func (c *Controller) Lacks(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.clusters[id]
+	return cl != nil && cl.status() != Synced
+}
+
 // Findings gives what is wrong at present. The caller must not modify it.
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()

@@ -27,6 +27,15 @@ var ciphers = []string{
 	"AES256-GCM-SHA384", "AES128-GCM-SHA256",
 }
 
+// What every context holds, never written to: a mesh has a thousand of them.
+var (
+	certificates = []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")}
+	roots        = envoy.AgentSecret("ROOTCA")
+	plaintext    = &corev3.TransportSocket{
+		Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
+	}
+)
+
 // Downstream is the transport socket of inbound chains: a client certificate of one of the trust domains is required. peerExchange: the proxy exchanges
 // metadata on TCP connections. http: the chain carries HTTP.
 func Downstream(trustDomains []string, http, peerExchange bool) *corev3.TransportSocket {
@@ -66,12 +75,12 @@ func commonContext(alpn []string, sans []*matcherv3.StringMatcher) *tlsv3.Common
 			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		},
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")},
+		TlsCertificateSdsSecretConfigs: certificates,
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				// The untyped field: what the real istiod sends, and what every supported Envoy takes.
 				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans}, //nolint:staticcheck
-				ValidationContextSdsSecretConfig: envoy.AgentSecret("ROOTCA"),
+				ValidationContextSdsSecretConfig: roots,
 			},
 		},
 		AlpnProtocols: alpn,
@@ -82,7 +91,5 @@ func socket(context proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
 }
 
-// Plaintext is the transport socket without TLS.
-func Plaintext() *corev3.TransportSocket {
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})}}
-}
+// Plaintext is the transport socket without TLS, to be read alone.
+func Plaintext() *corev3.TransportSocket { return plaintext }

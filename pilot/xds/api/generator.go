@@ -19,6 +19,7 @@ import (
 // Generator gives the objects of a kind as resources.
 type Generator struct {
 	resources *envoy.Table[*kinds.Object]
+	relay     bool
 
 	mu   sync.Mutex
 	sets map[*kinds.Kind]made
@@ -33,12 +34,12 @@ type made struct {
 // idle is how many resources that no client has are kept for those that flip back and forth.
 const idle = 64
 
-// New makes a Generator.
-func New() *Generator {
-	return &Generator{resources: envoy.NewTable(envoy.NewMemo(idle), resource), sets: map[*kinds.Kind]made{}}
+// New makes a Generator. With relay it gives also the objects that came from other control planes.
+func New(relay bool) *Generator {
+	return &Generator{resources: envoy.NewTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
 }
 
-// Set gives all objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds it.
+// Set gives the objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds it.
 func (g *Generator) Set(s *snapshot.Snapshot, typeURL string) *envoy.Set {
 	kind := kindOf(typeURL)
 	if kind == nil {
@@ -54,7 +55,9 @@ func (g *Generator) Set(s *snapshot.Snapshot, typeURL string) *envoy.Set {
 	objects := s.AllObjects(kind)
 	list := make([]*envoy.Resource, 0, len(objects))
 	for _, o := range objects {
-		list = append(list, g.resources.Get(o))
+		if g.relay || !o.Relayed {
+			list = append(list, g.resources.Get(o))
+		}
 	}
 	set := envoy.NewSet(list)
 	if old.Equal(set) {

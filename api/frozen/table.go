@@ -1,0 +1,221 @@
+package frozen
+
+import (
+	"iter"
+	"slices"
+	"sort"
+)
+
+// Table is an immutable sorted list from which another, that differs in a few items, is made at a cost of what differs: the two share all else. Reading is
+// by order alone, so that equal content is equal however it came about. The zero Table is empty and cannot be edited.
+type Table[T any] struct {
+	order  func(a, b T) int
+	chunks []*chunk[T] // none is empty
+	n      int
+}
+
+// most is how many items a chunk has at most. An edit copies a chunk and the list of chunks, so it is small where the table is.
+const most = 64
+
+type chunk[T any] struct{ items []T }
+
+// NewTable makes a Table in an order, in which no two items are equal.
+func NewTable[T any](order func(a, b T) int) Table[T] { return Table[T]{order: order} }
+
+// Len is the number of items.
+func (t Table[T]) Len() int { return t.n }
+
+// All calls yield for each item in order.
+func (t Table[T]) All(yield func(T) bool) {
+	for _, c := range t.chunks {
+		for _, x := range c.items {
+			if !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// seek gives the place of the first item for which at is not negative.
+func (t Table[T]) seek(at func(T) int) (c, i int) {
+	c = sort.Search(len(t.chunks), func(c int) bool { items := t.chunks[c].items; return at(items[len(items)-1]) >= 0 })
+	if c < len(t.chunks) {
+		items := t.chunks[c].items
+		i = sort.Search(len(items), func(i int) bool { return at(items[i]) >= 0 })
+	}
+	return c, i
+}
+
+// Where gives the items for which at is 0: at compares an item with what is sought, in the Table's order.
+func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for c, i := t.seek(at); c < len(t.chunks); c, i = c+1, 0 {
+			for _, x := range t.chunks[c].items[i:] {
+				if at(x) != 0 || !yield(x) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// First gives the first item for which at is 0.
+func (t Table[T]) First(at func(T) int) (x T, ok bool) {
+	if c, i := t.seek(at); c < len(t.chunks) {
+		if x = t.chunks[c].items[i]; at(x) == 0 {
+			return x, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// Get gives the item that is equal to x in the Table's order.
+func (t Table[T]) Get(x T) (T, bool) { return t.First(func(y T) int { return t.order(y, x) }) }
+
+// Edit makes other Tables of one. Not safe for concurrent use.
+type Edit[T any] struct {
+	t   Table[T]
+	own map[*chunk[T]]struct{} // copied since the last Table; nil: not even the list of chunks was
+}
+
+// Edit begins to edit.
+func (t Table[T]) Edit() *Edit[T] { return &Edit[T]{t: t} }
+
+// Now gives the items as they are at present, good until the next edit.
+func (e *Edit[T]) Now() Table[T] { return e.t }
+
+// Table freezes what was edited.
+func (e *Edit[T]) Table() Table[T] {
+	for k := range e.own {
+		if cap(k.items)-len(k.items) > most/8 { // it grew; it stays for long
+			k.items = slices.Clone(k.items)
+		}
+	}
+	e.own = nil
+	return e.t
+}
+
+// Put adds an item, in the place of one that is equal in order.
+func (e *Edit[T]) Put(x T) {
+	c, i := e.t.seek(func(y T) int { return e.t.order(y, x) })
+	if c == len(e.t.chunks) { // behind all others
+		if c == 0 || len(e.t.chunks[c-1].items) >= most {
+			e.split(c, &chunk[T]{items: []T{x}})
+			e.t.n++
+			return
+		}
+		c, i = c-1, len(e.t.chunks[c-1].items)
+	}
+	k := e.chunk(c)
+	if i < len(k.items) && e.t.order(k.items[i], x) == 0 {
+		k.items[i] = x
+		return
+	}
+	e.t.n++
+	k.items = slices.Insert(k.items, i, x)
+	if len(k.items) > most {
+		const half = most / 2
+		rest := &chunk[T]{items: slices.Clone(k.items[half:])}
+		k.items = slices.Clone(k.items[:half])
+		e.split(c+1, rest)
+	}
+}
+
+// Delete takes the item out that is equal to x in order.
+func (e *Edit[T]) Delete(x T) {
+	c, i := e.t.seek(func(y T) int { return e.t.order(y, x) })
+	if c == len(e.t.chunks) || e.t.order(e.t.chunks[c].items[i], x) != 0 {
+		return
+	}
+	e.t.n--
+	k := e.chunk(c)
+	k.items = slices.Delete(k.items, i, i+1)
+	switch {
+	case len(k.items) == 0:
+		e.t.chunks = slices.Delete(e.t.chunks, c, c+1)
+	case c > 0 && len(k.items)+len(e.t.chunks[c-1].items) <= most/2: // or a table that shrinks would be all chunks and no items
+		before := e.chunk(c - 1)
+		before.items = append(before.items, k.items...)
+		e.t.chunks = slices.Delete(e.t.chunks, c, c+1)
+	}
+}
+
+// chunk gives one that may be written.
+func (e *Edit[T]) chunk(c int) *chunk[T] {
+	e.list()
+	k := e.t.chunks[c]
+	if _, ok := e.own[k]; !ok {
+		k = &chunk[T]{items: slices.Clone(k.items)}
+		e.own[k] = struct{}{}
+		e.t.chunks[c] = k
+	}
+	return k
+}
+
+func (e *Edit[T]) split(c int, k *chunk[T]) {
+	e.list()
+	e.own[k] = struct{}{}
+	e.t.chunks = slices.Insert(e.t.chunks, c, k)
+}
+
+// list makes the list of chunks one that may be written.
+func (e *Edit[T]) list() {
+	if e.own == nil {
+		e.own = map[*chunk[T]]struct{}{}
+		e.t.chunks = slices.Clone(e.t.chunks)
+	}
+}
+
+// Differences calls yield for the items that are in one of two Tables of one order alone, or differ though they are equal in order; what the Tables
+// share is passed over. had and has tell which of them there is.
+func Differences[T comparable](a, b Table[T], yield func(was T, had bool, is T, has bool)) {
+	order := a.order
+	if order == nil {
+		order = b.order
+	}
+	var none T
+	x, y := cursor[T]{chunks: a.chunks}, cursor[T]{chunks: b.chunks}
+	for !x.done() || !y.done() {
+		if !x.done() && !y.done() && x.i == 0 && y.i == 0 && x.chunks[0] == y.chunks[0] {
+			x.chunks, y.chunks = x.chunks[1:], y.chunks[1:]
+			continue
+		}
+		c := 0
+		switch {
+		case x.done():
+			c = 1
+		case y.done():
+			c = -1
+		case x.item() != y.item():
+			c = order(x.item(), y.item())
+		}
+		switch {
+		case c < 0:
+			yield(x.item(), true, none, false)
+			x.next()
+		case c > 0:
+			yield(none, false, y.item(), true)
+			y.next()
+		default:
+			if x.item() != y.item() {
+				yield(x.item(), true, y.item(), true)
+			}
+			x.next()
+			y.next()
+		}
+	}
+}
+
+type cursor[T any] struct {
+	chunks []*chunk[T]
+	i      int
+}
+
+func (c *cursor[T]) done() bool { return len(c.chunks) == 0 }
+func (c *cursor[T]) item() T    { return c.chunks[0].items[c.i] }
+func (c *cursor[T]) next() {
+	if c.i++; c.i == len(c.chunks[0].items) {
+		c.chunks, c.i = c.chunks[1:], 0
+	}
+}

@@ -1,0 +1,113 @@
+package frozen_test
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+)
+
+type pair struct{ key, value int }
+
+func byKey(a, b pair) int { return cmp.Compare(a.key, b.key) }
+
+// TestTable holds a Table against a map, through edits of every size; what was frozen stays as it was.
+func TestTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table, model := frozen.NewTable(byKey), map[int]int{}
+		list := func(m map[int]int) []pair {
+			var all []pair
+			for k, v := range m {
+				all = append(all, pair{k, v})
+			}
+			slices.SortFunc(all, byKey)
+			return all
+		}
+		keys := rapid.IntRange(0, rapid.SampledFrom([]int{3, 100, 1000}).Draw(t, "keys"))
+		for range rapid.IntRange(1, 8).Draw(t, "edits") {
+			before, was := table, list(model)
+			e := table.Edit()
+			deletes := rapid.IntRange(0, 10).Draw(t, "deletes")
+			for range rapid.IntRange(0, 300).Draw(t, "size") {
+				p := pair{keys.Draw(t, "key"), rapid.IntRange(0, 2).Draw(t, "value")}
+				if rapid.IntRange(0, 9).Draw(t, "what") < deletes {
+					e.Delete(p)
+					delete(model, p.key)
+				} else {
+					e.Put(p)
+					model[p.key] = p.value
+				}
+				if e.Now().Len() != len(model) {
+					t.Fatalf("%d items, not %d", e.Now().Len(), len(model))
+				}
+			}
+			table = e.Table()
+			want := list(model)
+			if got := slices.Collect(table.All); !slices.Equal(got, want) {
+				t.Fatalf("%v, want %v", got, want)
+			}
+			if got := slices.Collect(before.All); !slices.Equal(got, was) {
+				t.Fatalf("the one before became %v, was %v", got, was)
+			}
+			k := keys.Draw(t, "sought")
+			v, ok := model[k]
+			if p, found := table.Get(pair{key: k}); found != ok || found && p.value != v {
+				t.Fatalf("%d: %v, %v", k, p, found)
+			}
+			wide := func(p pair) int { return cmp.Compare(p.key/50, k/50) }
+			run := slices.DeleteFunc(slices.Clone(want), func(p pair) bool { return wide(p) != 0 })
+			if got := slices.Collect(table.Where(wide)); !slices.Equal(got, run) {
+				t.Fatalf("around %d: %v, want %v", k, got, run)
+			}
+			patched := map[int]int{}
+			for _, p := range was {
+				patched[p.key] = p.value
+			}
+			frozen.Differences(before, table, func(was pair, had bool, is pair, has bool) {
+				if old, ok := patched[was.key]; had && (!ok || old != was.value) {
+					t.Fatalf("%v was not there", was)
+				}
+				if had == has && was == is {
+					t.Fatalf("%v is no difference", was)
+				}
+				if had {
+					delete(patched, was.key)
+				}
+				if has {
+					patched[is.key] = is.value
+				}
+			})
+			if got := list(patched); !slices.Equal(got, want) {
+				t.Fatalf("the differences make %v, not %v", got, want)
+			}
+		}
+	})
+}
+
+// BenchmarkTable puts one item into tables of several sizes.
+func BenchmarkTable(b *testing.B) {
+	for _, n := range []int{250, 1000, 4000, 100000} {
+		e := frozen.NewTable(byKey).Edit()
+		for i := range n {
+			e.Put(pair{i * 7919 % n, i})
+		}
+		table := e.Table()
+		b.Run(frozenSize(n), func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				e := table.Edit()
+				e.Put(pair{i % n, -i})
+				table = e.Table()
+			}
+		})
+	}
+}
+
+func frozenSize(n int) string {
+	return map[int]string{250: "250", 1000: "1k", 4000: "4k", 100000: "100k"}[n]
+}

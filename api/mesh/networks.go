@@ -1,0 +1,114 @@
+package mesh
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+)
+
+// Networks says which endpoints are in which network, and how the networks of the mesh reach each other. nil says nothing.
+type Networks struct {
+	*meshv1alpha1.MeshNetworks
+}
+
+// Equal tells whether both say the same.
+func (n *Networks) Equal(o *Networks) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return proto.Equal(n.MeshNetworks, o.MeshNetworks)
+}
+
+// Gateway is an entrance to a network: at an address, an IP or a host name, or at those of a service.
+type Gateway struct {
+	Network          string
+	Address, Service string // one of both; Service is a host name
+	Port             uint32
+}
+
+// Gateways lists those at addresses, by the names of their networks.
+func (n *Networks) Gateways() []Gateway {
+	return n.gateways(func(_ *meshv1alpha1.Network, g *meshv1alpha1.Network_IstioNetworkGateway) bool {
+		return g.GetAddress() != ""
+	})
+}
+
+// Services lists the gateways that are services of a cluster, by its ID: a network looks for its services in the clusters that are in it.
+func (n *Networks) Services(cluster string) []Gateway {
+	return n.gateways(func(of *meshv1alpha1.Network, g *meshv1alpha1.Network_IstioNetworkGateway) bool {
+		in := func(e *meshv1alpha1.Network_NetworkEndpoints) bool { return e.GetFromRegistry() == cluster }
+		return g.GetRegistryServiceName() != "" && slices.ContainsFunc(of.GetEndpoints(), in)
+	})
+}
+
+func (n *Networks) gateways(wanted func(*meshv1alpha1.Network, *meshv1alpha1.Network_IstioNetworkGateway) bool) []Gateway {
+	var out []Gateway
+	for _, name := range n.names() {
+		network := n.GetNetworks()[name]
+		for _, g := range network.GetGateways() {
+			if wanted(network, g) {
+				out = append(out, Gateway{name, g.GetAddress(), g.GetRegistryServiceName(), g.GetPort()})
+			}
+		}
+	}
+	return out
+}
+
+// Ranges lists the CIDRs of all networks, sorted.
+func (n *Networks) Ranges() []string {
+	var out []string
+	for _, name := range n.names() {
+		for _, e := range n.GetNetworks()[name].GetEndpoints() {
+			if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil {
+				out = append(out, p.Masked().String())
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (n *Networks) names() []string {
+	if n == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(n.GetNetworks()))
+}
+
+// Of gives the function that finds the network of an address of a cluster: by the longest range that holds it, else by the cluster; nil where n says nothing.
+func (n *Networks) Of(cluster string) func(address string) string {
+	if n == nil {
+		return nil
+	}
+	type entry struct {
+		prefix  netip.Prefix
+		network string
+	}
+	var ranges []entry
+	ofCluster := ""
+	for _, name := range n.names() {
+		for _, e := range n.GetNetworks()[name].GetEndpoints() {
+			if p, err := netip.ParsePrefix(e.GetFromCidr()); err == nil {
+				ranges = append(ranges, entry{p.Masked(), name})
+			}
+			if e.GetFromRegistry() == cluster && ofCluster == "" {
+				ofCluster = name
+			}
+		}
+	}
+	slices.SortStableFunc(ranges, func(a, b entry) int { return cmp.Compare(b.prefix.Bits(), a.prefix.Bits()) })
+	return func(address string) string {
+		if ip, err := netip.ParseAddr(address); err == nil {
+			for _, e := range ranges {
+				if e.prefix.Contains(ip.Unmap()) {
+					return e.network
+				}
+			}
+		}
+		return ofCluster
+	}
+}

@@ -1,0 +1,139 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// book is a DNS of what is known at once.
+type book struct {
+	known  map[string][]string
+	wanted []string
+}
+
+func (b *book) Want(hosts []string) { b.wanted = hosts }
+
+func (b *book) Wait(context.Context) map[string][]string { return maps.Clone(b.known) }
+
+func gatewayService(name string, labels map[string]string, at ...corev1.LoadBalancerIngress) *kinds.Object {
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "istio-system", Labels: labels},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "tls", Port: 15443}}},
+		Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: at}},
+	}
+	return &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "istio-system", Name: name}, Labels: labels, Spec: svc}
+}
+
+func podAt(ip string) *kinds.Object {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "a", Labels: map[string]string{"app": "web"}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip},
+	}
+	return &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}, Labels: p.Labels, Spec: p}
+}
+
+// enters wants exactly these ways into networks.
+func (s stage) enters(want ...string) {
+	s.t.Helper()
+	var got []string
+	for _, g := range s.Snapshot().Networks.Gateways() {
+		got = append(got, fmt.Sprintf("%s at %s:%d of %q", g.Network, g.Address, g.Port, g.Cluster))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		s.t.Errorf("gateways (-want +got):\n%s", d)
+	}
+}
+
+func (s stage) networkOf(want string) {
+	s.t.Helper()
+	list := s.Snapshot().Endpoints(registry.ServiceKey{Namespace: "a", Host: "web.a.svc.cluster.local"}).List
+	if len(list) != 1 || list[0].Network != want {
+		s.t.Errorf("endpoints %v, want one in network %q", list, want)
+	}
+}
+
+const networks = `
+networks:
+  home:
+    endpoints: [{fromRegistry: c1}]
+    gateways: [{registryServiceName: named.istio-system.svc.cluster.local, port: 8443}]
+  away:
+    endpoints: [{fromCidr: 10.2.0.0/16}]
+    gateways: [{address: 192.0.2.9, port: 443}]
+`
+
+// Gateways, and the networks of endpoints, follow the mesh's list of networks, labels of Services and the label of the root namespace; and only what differs is told.
+func TestNetworksFollow(t *testing.T) {
+	s := newStage(t, Options{ClusterID: "c1"})
+	web := serviceIn("a")
+	web.Spec.(*corev1.Service).Spec.Selector = map[string]string{"app": "web"}
+	ip := corev1.LoadBalancerIngress{IP: "192.0.2.1"}
+	s.apply(web, podAt("10.1.0.1"), gatewayService("named", nil, ip), gatewayService("labelled", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	s.enters(`away at 192.0.2.2:15443 of "c1"`)
+	s.networkOf("")
+
+	s.apply(configMap("istio", map[string]string{"meshNetworks": networks}))
+	s.enters(`home at 192.0.2.1:8443 of "c1"`, `away at 192.0.2.2:15443 of "c1"`, `away at 192.0.2.9:443 of ""`)
+	s.networkOf("home")
+	if f := s.Findings(); len(f) > 0 {
+		t.Errorf("findings %v", f)
+	}
+	s.apply(podAt("10.2.0.1"))
+	s.networkOf("away")
+	if s.Snapshot().Delta.World {
+		t.Error("an endpoint of a known network is told as a change of the networks")
+	}
+	s.apply(namespaceWith("istio-system", map[string]string{registry.LabelNetwork: "labelled"}))
+	s.networkOf("labelled")
+	s.apply(gatewayService("labelled", nil))
+	s.enters(`home at 192.0.2.1:8443 of "c1"`, `away at 192.0.2.9:443 of ""`)
+	if d := s.Snapshot().Delta; !d.World || d.Triggers["networks"] != 1 {
+		t.Errorf("the gateway's end is told as %+v", d.Triggers)
+	}
+	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {home: {gateways: [{}]}}"}))
+	s.enters(`home at 192.0.2.1:8443 of "c1"`, `away at 192.0.2.9:443 of ""`) // what is wrong keeps the last good one
+	s.apply(configMap("istio", nil))
+	s.enters()
+	if s.Snapshot().Networks != nil {
+		t.Error("a mesh of one network has a table of them")
+	}
+}
+
+// A gateway that is known by name is there under its addresses: from the first snapshot on where they are known soon, and as they change.
+func TestNamesOfGateways(t *testing.T) {
+	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1", "192.0.2.2"}}}
+	s := newStage(t, Options{ClusterID: "c1"})
+	s.names = b
+	label := map[string]string{registry.LabelNetwork: "away"}
+	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"}))
+	s.enters(`away at 192.0.2.1:15443 of "c1"`, `away at 192.0.2.2:15443 of "c1"`)
+	if want := []string{"gw.example.com", "unknown.example.com"}; !slices.Equal(b.wanted, want) {
+		t.Errorf("asked for %v, want %v", b.wanted, want)
+	}
+	answer := func(host string, addresses ...string) {
+		key := kinds.Key{Kind: kinds.HostAddresses, Name: host}
+		s.commit([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &addresses}}}, time.Time{})
+	}
+	answer("unknown.example.com", "192.0.2.3")
+	answer("gw.example.com", "192.0.2.2")
+	s.enters(`away at 192.0.2.2:15443 of "c1"`, `away at 192.0.2.3:15443 of "c1"`)
+	if n := len(s.Objects()); n != 1 {
+		t.Errorf("%d objects: answers are none", n)
+	}
+	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{IP: "192.0.2.4"}))
+	s.enters(`away at 192.0.2.4:15443 of "c1"`)
+	if len(b.wanted) > 0 {
+		t.Errorf("still asks for %v", b.wanted)
+	}
+}

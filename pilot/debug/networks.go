@@ -1,0 +1,24 @@
+package debug
+
+import "net/url"
+
+// networkGateway is a gateway as Istio's tools know it. Those for HBONE, of which there are none, say more.
+type networkGateway struct {
+	Network        string
+	Cluster        string
+	Addr           string
+	Port           uint32
+	HBONEPort      uint32
+	ServiceAccount struct{ Namespace, Name string }
+}
+
+// networkz lists the addresses by which networks are entered from others.
+func (a *API) networkz(url.Values) (any, error) {
+	var list []networkGateway
+	if s := a.o.Snapshot(); s != nil {
+		for _, g := range s.Networks.Gateways() {
+			list = append(list, networkGateway{Network: g.Network, Cluster: g.Cluster, Addr: g.Address, Port: g.Port})
+		}
+	}
+	return orEmpty(list), nil
+}

@@ -1,0 +1,102 @@
+package leader
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// A process is there for as long as it renews its lease, whatever becomes of who looks; killed, it is gone a while after; stopped, at once.
+func TestPresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		options := func(instance string) Options {
+			return Options{Client: &rest.Config{Host: "http://api", Transport: a.as(instance)}, Namespace: "istio-system", Identity: instance}
+		}
+		start := func(instance string) (*Presence, func()) {
+			p, err := NewPresence(options(instance))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- p.Run(ctx) }()
+			return p, func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		o, err := NewObserver(options("looks"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const who = "Laptop-17_"
+		gone := func() bool { return o.Gone(t.Context(), who) }
+		if !gone() {
+			t.Error("who never was is there")
+		}
+		a.set(who, "refuse")
+		p, stop := start(who)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if p.Wait(short) == nil {
+			t.Error("it is there without a lease")
+		}
+		a.set(who, "")
+		if err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if a.path != "/apis/coordination.k8s.io/v1/namespaces/istio-system/leases/istio-instance-laptop-17" {
+			t.Error(a.path)
+		}
+		time.Sleep(askAgain)
+		for range 100 {
+			if gone() {
+				t.Fatal("who renews its lease is gone")
+			}
+			time.Sleep(7 * time.Second)
+		}
+		a.set("looks", "refuse")
+		time.Sleep(time.Hour)
+		if gone() {
+			t.Error("gone, by somebody who cannot look")
+		}
+		a.set("looks", "")
+		time.Sleep(time.Minute)
+		if gone() {
+			t.Error("gone, though it renews its lease")
+		}
+		a.set(who, "hang") // as if it was killed
+		time.Sleep(askAgain)
+		if gone() {
+			t.Error("gone at once")
+		}
+		time.Sleep(12 * time.Second)
+		if !gone() {
+			t.Error("not gone 12 s after it was last seen")
+		}
+		a.set(who, "")
+		time.Sleep(30 * time.Second)
+		if gone() {
+			t.Error("gone, though it is back")
+		}
+		stop()
+		time.Sleep(askAgain)
+		if !gone() || a.lease != nil {
+			t.Errorf("it was stopped, and is there: %v", a.lease)
+		}
+	})
+}
+
+func TestPresenceNames(t *testing.T) {
+	long := presenceName(strings.Repeat("host", 100))
+	if len(long) > 253 || presenceName("a.b-1_") != "istio-instance-a.b-1" || presenceName("_") != "istio-instance" {
+		t.Errorf("%q, %q, %q", long, presenceName("a.b-1_"), presenceName("_"))
+	}
+}

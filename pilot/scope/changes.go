@@ -1,0 +1,263 @@
+package scope
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Changes says in what an Index differs from the one before, in the terms by which resources are made: a cluster, a virtual host and an assignment belong to
+// a host, a listener for outgoing traffic to a place. What is not named here is the same as it was, in every scope; what is may be.
+type Changes struct {
+	All       bool     // everything may be different: the mesh, or a policy of peers
+	Hosts     []string // of services and of VirtualServices, sorted; patterns stand for themselves, what they cover is listed too
+	Endpoints []string // hosts of services whose endpoints are others
+	Places    []Place  // of the services of Hosts, as they were and as they are
+}
+
+// Place is where a listener for outgoing traffic may stand. Address is empty for the wildcard, and for whatever a Sidecar says instead.
+type Place struct {
+	Address string
+	Port    uint32
+	Wild    bool // the wildcard's is different, not only that of a Sidecar
+}
+
+// Empty tells that nothing is different but, perhaps, endpoints.
+func (c *Changes) Empty() bool { return !c.All && len(c.Hosts) == 0 }
+
+// changes works out what follows from the Snapshot's Delta and from VirtualServices.
+func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
+	d := &x.Delta
+	c := Changes{All: d.World}
+	s := spreading{index: x, hosts: map[string]struct{}{}, known: map[string]struct{}{}}
+	gone := map[string][]*registry.Service{} // services as they were, by host
+	was := map[registry.ServiceKey]*snapshot.Endpoints{}
+	for _, sc := range d.Services {
+		for _, svc := range []*registry.Service{sc.Was, sc.Is} {
+			if svc != nil {
+				s.facts(svc.Host)
+				s.follow(svc)
+			}
+		}
+		if sc.Was != nil {
+			gone[sc.Was.Host] = append(gone[sc.Was.Host], sc.Was)
+		}
+	}
+	for _, b := range d.Before {
+		was[b.ServiceKey] = b.Endpoints
+		c.Endpoints = append(c.Endpoints, b.Host)
+		if is := x.Endpoints(b.ServiceKey); b.Identities != is.Identities || b.TLS != is.TLS || x.embedsEndpoints(b.ServiceKey) {
+			s.facts(b.Host)
+		}
+	}
+	for _, cc := range d.Configs {
+		for _, o := range []*kinds.Object{cc.Was, cc.Is} {
+			switch {
+			case o == nil:
+			case o.Kind == kinds.PeerAuthentication:
+				c.All = true
+			case o.Kind == kinds.DestinationRule:
+				s.covered(x.rule(o).host, s.facts)
+			}
+		}
+	}
+	for _, vc := range virtual {
+		for _, v := range []*VirtualService{vc.was, vc.is} {
+			if v != nil && slices.Contains(v.Gateways, "mesh") {
+				s.routes(v)
+				for _, h := range v.Reached {
+					s.hosts[h] = struct{}{}
+				}
+			} else if v != nil {
+				for _, h := range v.Hosts { // routes of gateways
+					s.hosts[h] = struct{}{}
+				}
+			}
+		}
+	}
+	s.spread()
+	for h := range s.hosts {
+		c.Hosts = append(c.Hosts, h)
+		for svc := range x.ServicesByHost(h) {
+			c.Places = x.places(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()])
+		}
+		for _, svc := range gone[h] {
+			c.Places = x.places(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
+		}
+	}
+	slices.Sort(c.Hosts)
+	return c
+}
+
+// embedsEndpoints tells a service whose endpoints are part of more than assignments.
+func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
+	for in := range variants(x.Service(k)) {
+		if in.Resolution != registry.ClientSide || in.Headless {
+			return true
+		}
+	}
+	return false
+}
+
+// places adds where a service has listeners.
+func (x *Index) places(list []Place, s *registry.Service, endpoints ...*snapshot.Endpoints) []Place {
+	var at []string
+	bare := false // its listeners may be on the wildcard
+	for in := range variants(s) {
+		at = append(append(at, in.Addresses...), in.AutoAddress...)
+		bare = bare || len(in.Addresses) == 0 || slices.ContainsFunc(in.Addresses, func(a string) bool { return strings.Contains(a, "/") })
+		if PerEndpoint(in) {
+			for _, eps := range endpoints {
+				if eps != nil {
+					for _, e := range eps.List {
+						at = append(at, e.Address)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		list = append(list, Place{"", p.Number, bare || p.Protocol.IsHTTP()})
+		for _, a := range at {
+			list = append(list, Place{a, p.Number, false})
+		}
+	}
+	return list
+}
+
+// spreading gathers the hosts that changes reach.
+type spreading struct {
+	index *Index
+	hosts map[string]struct{}
+	known map[string]struct{} // of hosts: those whose facts are different
+	due   []string            // of known: those that are still to be spread
+}
+
+// facts notes a host whose services, endpoints, rules or routes are different.
+func (s *spreading) facts(host string) {
+	if _, ok := s.known[host]; !ok {
+		s.known[host], s.hosts[host] = struct{}{}, struct{}{}
+		s.due = append(s.due, host)
+	}
+}
+
+// neighbours notes the services that may be called by an address of this one: which of them is, depends on both.
+func (s *spreading) neighbours(svc *registry.Service) {
+	for in := range variants(svc) {
+		for _, list := range [][]string{in.Addresses, in.AutoAddress} {
+			for _, a := range list {
+				if s.index.Knows(a) { // a host that is an address
+					s.hosts[a] = struct{}{}
+				}
+				for l := range s.index.located.Where(at(a)) {
+					s.hosts[l.service.Host] = struct{}{}
+				}
+			}
+		}
+	}
+}
+
+// covered calls note for a host and, if it is a pattern, for each service's that it covers.
+func (s *spreading) covered(host string, note func(string)) {
+	note(host)
+	if strings.HasPrefix(host, "*") {
+		for svc := range s.index.EachService {
+			if names.Covers(host, svc.Host) {
+				note(svc.Host)
+			}
+		}
+	}
+}
+
+// routes notes the hosts that a VirtualService routes: as facts, for by them aliases are told from what they stand for.
+func (s *spreading) routes(v *VirtualService) {
+	for _, h := range v.Hosts {
+		s.covered(h, s.facts)
+	}
+}
+
+// follow notes what else is called differently where a service is.
+func (s *spreading) follow(svc *registry.Service) {
+	s.neighbours(svc)
+	if svc.Resolution == registry.Alias {
+		s.facts(svc.ExternalName) // by this one's name it is called too
+	}
+}
+
+// spread follows names that stand for others, and routes to what they lead to.
+func (s *spreading) spread() {
+	reached := map[*VirtualService]struct{}{}
+	for len(s.due) > 0 {
+		host := s.due[len(s.due)-1]
+		s.due = s.due[:len(s.due)-1]
+		for a := range s.index.aliases.Where(func(a alias) int { return strings.Compare(a.target, host) }) {
+			s.facts(a.service.Host)
+		}
+		for svc := range s.index.ServicesByHost(host) {
+			s.follow(svc)
+		}
+		for l := range s.index.reached.Where(linked(host)) {
+			if _, ok := reached[l.VirtualService]; !ok {
+				reached[l.VirtualService] = struct{}{}
+				for _, h := range l.Hosts {
+					s.covered(h, func(h string) { s.hosts[h] = struct{}{} })
+				}
+			}
+		}
+		for pattern := range Patterns(host) { // whether a VirtualService has virtual hosts without a service depends on the services that it has
+			for l := range s.index.bound.Where(linked(pattern)) {
+				for _, h := range l.Hosts {
+					s.hosts[h] = struct{}{}
+				}
+			}
+		}
+	}
+}
+
+// Patterns calls yield for a host and each pattern that covers it, the most specific first.
+func Patterns(host string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if !yield(host) {
+			return
+		}
+		for rest := strings.TrimPrefix(host, "*."); ; {
+			i := strings.IndexByte(rest, '.')
+			if i < 0 {
+				yield("*")
+				return
+			}
+			rest = rest[i+1:]
+			if !yield("*." + rest) {
+				return
+			}
+		}
+	}
+}
+
+func at(address string) func(location) int {
+	return func(l location) int { return strings.Compare(l.address, address) }
+}
+
+// Add makes c the Changes of both.
+func (c *Changes) Add(o *Changes) {
+	c.All = c.All || o.All
+	c.Hosts = union(c.Hosts, o.Hosts)
+	c.Endpoints = union(c.Endpoints, o.Endpoints)
+	c.Places = append(c.Places, o.Places...)
+}
+
+func union(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

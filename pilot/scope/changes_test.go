@@ -1,0 +1,126 @@
+package scope_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// TestChanges: which hosts a change reaches, in a mesh where names stand for names, a pattern is routed, and two services have one address.
+func TestChanges(t *testing.T) {
+	service := func(ns, name string, change ...func(*registry.Service)) *registry.Service {
+		s := &registry.Service{Host: name + "." + ns, Namespace: ns, Name: name, Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}}}
+		for _, c := range change {
+			c(s)
+		}
+		return s
+	}
+	at := func(address string) func(*registry.Service) {
+		return func(s *registry.Service) { s.Addresses = []string{address} }
+	}
+	alias := func(of string) func(*registry.Service) {
+		return func(s *registry.Service) { s.Resolution, s.ExternalName = registry.Alias, of }
+	}
+	object := func(kind *kinds.Kind, ns, name, spec string) *kinds.Object {
+		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: ns, Name: name}, Spec: kind.New()}
+		if err := protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for _, c := range []struct {
+		name    string
+		service *registry.Service
+		object  *kinds.Object
+		want    string
+		all     bool
+		places  string
+	}{
+		{name: "a service", service: service("a", "new", at("10.0.0.9")), want: "new.a", places: "10.0.0.9:80 10.0.0.9:90 :80 :90?"},
+		{name: "a service without address", service: service("a", "new"), want: "new.a", places: ":80 :90"},
+		{name: "one that shares its address", service: service("a", "new", at("10.0.0.1")), want: "new.a web.a", places: "10.0.0.1:80 10.0.0.1:80 10.0.0.1:90 10.0.0.1:90 :80 :80 :90? :90?"},
+		{name: "one that names stand for, and that is routed to", service: service("a", "web", at("10.0.0.1")), want: "*.wild also.a other.a routed.example web.a x.wild"},
+		{name: "a name", service: service("a", "third", alias("other.a")), want: "*.wild also.a other.a routed.example third.a web.a x.wild"},
+		{name: "one that a pattern routes", service: service("wild", "y"), want: "*.wild routed.example y.wild"},
+		{name: "a rule", object: object(kinds.DestinationRule, "a", "r", `{"host":"free.a"}`), want: "free.a", places: ":80 :90"},
+		{name: "a rule of a pattern", object: object(kinds.DestinationRule, "a", "r", `{"host":"*.free"}`), want: "*.free"},
+		{name: "routes", object: object(kinds.VirtualService, "a", "v", `{"hosts":["free.a"],"http":[{"route":[{"destination":{"host":"x.wild"}}]}]}`), want: "free.a x.wild"},
+		{name: "routes of a gateway", object: object(kinds.VirtualService, "a", "v", `{"hosts":["free.a"],"gateways":["gw"]}`), want: "free.a"},
+		{name: "a delegate", object: object(kinds.VirtualService, "a", "part", `{"http":[{"route":[{"destination":{"host":"free.a"}}]}]}`), want: "free.a root.example"},
+		{name: "a Sidecar", object: object(kinds.Sidecar, "a", "s", `{}`), want: ""},
+		{name: "a policy of peers", object: object(kinds.PeerAuthentication, "a", "p", `{}`), want: "", all: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+			enter := func(services []*registry.Service, objects ...*kinds.Object) *snapshot.Snapshot {
+				changes := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}}
+				for _, s := range services {
+					changes.Services[s.Key()] = s
+				}
+				b.ApplyRegistry(changes)
+				for _, o := range objects {
+					b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
+				}
+				return b.Commit(time.Time{})
+			}
+			first := scope.NewIndex(enter(
+				[]*registry.Service{service("a", "web", at("10.0.0.1")), service("a", "free"), service("a", "other", alias("web.a")), service("a", "also", alias("other.a")), service("wild", "x")},
+				object(kinds.VirtualService, "a", "wild", `{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
+				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
+			), nil)
+			if !first.Changes.All {
+				t.Error("the first Index tells of a predecessor")
+			}
+			var s *snapshot.Snapshot
+			if c.service != nil {
+				s = enter([]*registry.Service{c.service})
+			} else {
+				s = enter(nil, c.object)
+			}
+			x := scope.NewIndex(s, first)
+			if got := strings.Join(x.Changes.Hosts, " "); got != c.want || x.Changes.All != c.all {
+				t.Errorf("reaches %q, all %v", got, x.Changes.All)
+			}
+			var places []string
+			for _, p := range x.Changes.Places {
+				place := p.Address + ":" + map[uint32]string{80: "80", 90: "90"}[p.Port]
+				if p.Address == "" && !p.Wild {
+					place += "?" // of a Sidecar's own listeners
+				}
+				places = append(places, place)
+			}
+			if slices.Sort(places); c.places != "" && strings.Join(places, " ") != c.places {
+				t.Errorf("places %v", places)
+			}
+		})
+	}
+}
+
+// TestUnwatchedKindsAreRefused: what snapshots do not watch cannot be read, or proxies would keep what they were sent of it.
+func TestUnwatchedKindsAreRefused(t *testing.T) {
+	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()}).Commit(time.Time{}), nil)
+	for _, k := range kinds.All() {
+		for what, read := range map[string]func(){
+			"Objects": func() { x.Objects(k, "a") }, "AllObjects": func() { x.AllObjects(k) }, "Object": func() { x.Object(kinds.Key{Kind: k}) },
+		} {
+			refused := func() (refused bool) {
+				defer func() { refused = recover() != nil }()
+				read()
+				return false
+			}()
+			if refused == snapshot.Translated(k) {
+				t.Errorf("%s of %s: refused %v", what, k.Name, refused)
+			}
+		}
+	}
+}

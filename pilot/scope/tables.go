@@ -1,0 +1,325 @@
+package scope
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// tables order services and routing objects by what they are looked up by. Each Index shares with the one before what is the same.
+type tables struct {
+	rules     frozen.Table[rule]          // DestinationRules by namespace and host, then precedence
+	patterns  frozen.Table[rule]          // those whose host is a pattern: by namespace, the most specific host first, then precedence
+	selecting frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
+
+	virtual  frozen.Table[*VirtualService] // by namespace and name
+	mesh     frozen.Table[*VirtualService] // those bound to sidecars, by precedence
+	bound    frozen.Table[link]            // of mesh: by host
+	reached  frozen.Table[link]            // of mesh: by the host of a destination
+	gateways frozen.Table[link]            // by the Gateway, "ns/name"
+	sourced  frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+	roots    frozen.Table[delegation]      // by whom they delegate to
+
+	ports     frozen.Table[port]     // services by port and protocol
+	located   frozen.Table[location] // by address
+	selectors frozen.Table[selector] // by namespace and one of the labels that they select by
+	aliases   frozen.Table[alias]    // by the name that they stand for
+
+	nodeLocal, distributed int // how many services are called on the caller's own node alone, or prefer what is close
+}
+
+func newTables() tables {
+	return tables{
+		rules: frozen.NewTable(compareRules), patterns: frozen.NewTable(comparePatterns), selecting: frozen.NewTable(compareSelecting),
+		virtual: frozen.NewTable(compareVirtual), mesh: frozen.NewTable(compareMesh), sourced: frozen.NewTable(compareMesh),
+		bound: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), gateways: frozen.NewTable(compareLinks), roots: frozen.NewTable(compareDelegations),
+		ports: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
+	}
+}
+
+// rule is a DestinationRule by its qualified host.
+type rule struct {
+	host string
+	*kinds.Object
+}
+
+func compareRules(a, b rule) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.host, b.host); c != 0 {
+		return c
+	}
+	return snapshot.ByPrecedence(a.Object, b.Object)
+}
+
+func comparePatterns(a, b rule) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	if c := cmp.Or(len(b.host)-len(a.host), strings.Compare(a.host, b.host)); c != 0 {
+		return c
+	}
+	return snapshot.ByPrecedence(a.Object, b.Object)
+}
+
+func compareSelecting(a, b *kinds.Object) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), snapshot.ByPrecedence(a, b))
+}
+
+func compareVirtual(a, b *VirtualService) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+func compareMesh(a, b *VirtualService) int { return snapshot.ByPrecedence(a.Object, b.Object) }
+
+// link leads from a name to a VirtualService.
+type link struct {
+	name string
+	*VirtualService
+}
+
+func compareLinks(a, b link) int {
+	if c := strings.Compare(a.name, b.name); c != 0 {
+		return c
+	}
+	return compareMesh(a.VirtualService, b.VirtualService)
+}
+
+func linked(name string) func(link) int {
+	return func(l link) int { return strings.Compare(l.name, name) }
+}
+
+// delegation leads from a VirtualService, "ns/name", to one that delegates to it.
+type delegation struct {
+	delegate string
+	root     kinds.Key
+}
+
+func compareDelegations(a, b delegation) int {
+	return cmp.Or(strings.Compare(a.delegate, b.delegate), strings.Compare(a.root.Namespace, b.root.Namespace), strings.Compare(a.root.Name, b.root.Name))
+}
+
+// port is one port of a service.
+type port struct {
+	*registry.Port
+	service *registry.Service
+}
+
+func comparePorts(a, b port) int {
+	if a.Number != b.Number {
+		return cmp.Compare(a.Number, b.Number)
+	}
+	if a.Protocol != b.Protocol {
+		return cmp.Compare(a.Protocol, b.Protocol)
+	}
+	if c := snapshot.ByServicePrecedence(a.service, b.service); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// location is a service at an address: one of its own or, where it is its endpoints alone that say where it is, of theirs.
+type location struct {
+	address string
+	service *registry.Service
+}
+
+func compareLocations(a, b location) int {
+	if c := strings.Compare(a.address, b.address); c != 0 {
+		return c
+	}
+	return snapshot.ByServicePrecedence(a.service, b.service)
+}
+
+// selector is a service by one of the labels that it selects by.
+type selector struct {
+	key, value string
+	service    *registry.Service
+}
+
+func compareSelectors(a, b selector) int {
+	if c := strings.Compare(a.service.Namespace, b.service.Namespace); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.key, b.key); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.value, b.value); c != 0 {
+		return c
+	}
+	return snapshot.ByServicePrecedence(a.service, b.service)
+}
+
+// alias is a service that is another name.
+type alias struct {
+	target  string
+	service *registry.Service
+}
+
+func compareAliases(a, b alias) int {
+	return cmp.Or(strings.Compare(a.target, b.target), snapshot.ByServicePrecedence(a.service, b.service))
+}
+
+// PerEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
+func PerEndpoint(s *registry.Service) bool {
+	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil
+}
+
+// variants calls yield with a service and as each cluster has it.
+func variants(s *registry.Service) func(yield func(*registry.Service) bool) {
+	return func(yield func(*registry.Service) bool) {
+		if s == nil || !yield(s) {
+			return
+		}
+		for _, in := range s.Clusters {
+			if !yield(in) {
+				return
+			}
+		}
+	}
+}
+
+// locatedByEndpoints tells a service that is found by the addresses of its endpoints.
+func locatedByEndpoints(s *registry.Service) bool {
+	for in := range variants(s) {
+		if in.Selector == nil || PerEndpoint(in) {
+			return true
+		}
+	}
+	return false
+}
+
+// addresses lists where a service is, as location says.
+func addresses(s *registry.Service, eps *snapshot.Endpoints) []string {
+	var list []string
+	for in := range variants(s) {
+		list = append(append(list, in.Addresses...), in.AutoAddress...)
+	}
+	if locatedByEndpoints(s) {
+		for _, e := range eps.List {
+			list = append(list, e.Address)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// tableEdits are the tables of an Index in the making.
+type tableEdits struct {
+	rules, patterns          *frozen.Edit[rule]
+	selecting                *frozen.Edit[*kinds.Object]
+	virtual, mesh, sourced   *frozen.Edit[*VirtualService]
+	bound, reached, gateways *frozen.Edit[link]
+	roots                    *frozen.Edit[delegation]
+	ports                    *frozen.Edit[port]
+	located                  *frozen.Edit[location]
+	selectors                *frozen.Edit[selector]
+	aliases                  *frozen.Edit[alias]
+	nodeLocal, distributed   int
+}
+
+func (t *tables) edit() *tableEdits {
+	return &tableEdits{
+		t.rules.Edit(), t.patterns.Edit(), t.selecting.Edit(), t.virtual.Edit(), t.mesh.Edit(), t.sourced.Edit(), t.bound.Edit(), t.reached.Edit(), t.gateways.Edit(),
+		t.roots.Edit(), t.ports.Edit(), t.located.Edit(), t.selectors.Edit(), t.aliases.Edit(), t.nodeLocal, t.distributed,
+	}
+}
+
+func (e *tableEdits) freeze() tables {
+	return tables{
+		rules: e.rules.Table(), patterns: e.patterns.Table(), selecting: e.selecting.Table(), virtual: e.virtual.Table(), mesh: e.mesh.Table(), sourced: e.sourced.Table(),
+		bound: e.bound.Table(), reached: e.reached.Table(), gateways: e.gateways.Table(), roots: e.roots.Table(), ports: e.ports.Table(), located: e.located.Table(),
+		selectors: e.selectors.Table(), aliases: e.aliases.Table(), nodeLocal: e.nodeLocal, distributed: e.distributed,
+	}
+}
+
+// putOrDelete is the edit of something that comes or goes.
+func putOrDelete[T any](e *frozen.Edit[T], comes bool, x T) {
+	if comes {
+		e.Put(x)
+	} else {
+		e.Delete(x)
+	}
+}
+
+// service enters a service, with its endpoints, or takes it out.
+func (e *tableEdits) service(s *registry.Service, eps *snapshot.Endpoints, comes bool) {
+	if s == nil {
+		return
+	}
+	for i := range s.Ports {
+		if s.Resolution != registry.Alias { // at what it stands for is where listeners are
+			putOrDelete(e.ports, comes, port{&s.Ports[i], s})
+		}
+	}
+	for _, a := range addresses(s, eps) {
+		putOrDelete(e.located, comes, location{a, s})
+	}
+	for in := range variants(s) {
+		if len(in.Selector) > 0 {
+			least := ""
+			for k := range in.Selector {
+				if least == "" || k < least {
+					least = k
+				}
+			}
+			putOrDelete(e.selectors, comes, selector{least, in.Selector[least], s})
+		}
+	}
+	if s.Resolution == registry.Alias {
+		putOrDelete(e.aliases, comes, alias{s.ExternalName, s})
+	}
+	n := -1
+	if comes {
+		n = 1
+	}
+	if s.NodeLocal {
+		e.nodeLocal += n
+	}
+	if s.TrafficDist != "" {
+		e.distributed += n
+	}
+}
+
+// rule enters a DestinationRule, or takes it out.
+func (e *tableEdits) rule(r rule, comes bool) {
+	putOrDelete(e.rules, comes, r)
+	if strings.HasPrefix(r.host, "*") {
+		putOrDelete(e.patterns, comes, r)
+	}
+	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
+		putOrDelete(e.selecting, comes, r.Object)
+	}
+}
+
+// virtualService enters a VirtualService, or takes it out.
+func (e *tableEdits) virtualService(v *VirtualService, comes bool) {
+	putOrDelete(e.virtual, comes, v)
+	for _, labels := range Sources(v.Spec) {
+		if len(labels) > 0 {
+			putOrDelete(e.sourced, comes, v)
+			break
+		}
+	}
+	for _, g := range v.Gateways {
+		if g != "mesh" {
+			putOrDelete(e.gateways, comes, link{g, v})
+			continue
+		}
+		putOrDelete(e.mesh, comes, v)
+		for _, h := range v.Hosts {
+			putOrDelete(e.bound, comes, link{h, v})
+		}
+		for _, h := range v.Reached {
+			putOrDelete(e.reached, comes, link{h, v})
+		}
+	}
+}

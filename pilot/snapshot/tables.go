@@ -1,0 +1,251 @@
+package snapshot
+
+import (
+	"cmp"
+	"maps"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// tables are what a Snapshot holds, in each order that it is looked up by. A commit copies what it touches of them.
+type tables struct {
+	services  frozen.Table[*registry.Service] // by precedence
+	hosts     frozen.Table[*registry.Service] // by host, then precedence
+	endpoints frozen.Table[serviceEndpoints]  // by host and namespace of the service
+	workloads frozen.Table[*registry.Workload]
+	addresses frozen.Table[addressed] // of workloads, by place, then workload
+	objects   map[*kinds.Kind]objects
+}
+
+// serviceEndpoints are a service's endpoints.
+type serviceEndpoints struct {
+	registry.ServiceKey
+	*Endpoints
+}
+
+// addressed is a workload at one of its addresses.
+type addressed struct {
+	*registry.Workload
+	which int
+}
+
+func (a addressed) place() Place { return Place{a.WorkloadKey.Cluster, a.Addresses[a.which]} }
+
+// objects of one kind.
+type objects struct {
+	byName       frozen.Table[*kinds.Object] // by namespace and name
+	byNamespace  frozen.Table[*kinds.Object] // by namespace, then precedence
+	byPrecedence frozen.Table[*kinds.Object]
+}
+
+func newTables() tables {
+	return tables{
+		services: frozen.NewTable(ByServicePrecedence), hosts: frozen.NewTable(byHost), endpoints: frozen.NewTable(byService), workloads: frozen.NewTable(byWorkload),
+		addresses: frozen.NewTable(byAddress), objects: map[*kinds.Kind]objects{},
+	}
+}
+
+func newObjects() objects {
+	return objects{byName: frozen.NewTable(byName), byNamespace: frozen.NewTable(byNamespace), byPrecedence: frozen.NewTable(ByPrecedence)}
+}
+
+// edits are the tables of a commit in the making.
+type edits struct {
+	services  *frozen.Edit[*registry.Service]
+	hosts     *frozen.Edit[*registry.Service]
+	endpoints *frozen.Edit[serviceEndpoints]
+	workloads *frozen.Edit[*registry.Workload]
+	addresses *frozen.Edit[addressed]
+	objects   map[*kinds.Kind]*objectEdits
+}
+
+type objectEdits struct{ byName, byNamespace, byPrecedence *frozen.Edit[*kinds.Object] }
+
+func (t tables) edit() edits {
+	return edits{t.services.Edit(), t.hosts.Edit(), t.endpoints.Edit(), t.workloads.Edit(), t.addresses.Edit(), map[*kinds.Kind]*objectEdits{}}
+}
+
+// now gives the tables as they are at present.
+func (e edits) now() tables {
+	return tables{services: e.services.Now(), hosts: e.hosts.Now(), endpoints: e.endpoints.Now(), workloads: e.workloads.Now(), addresses: e.addresses.Now()}
+}
+
+// freeze ends the edits.
+func (e edits) freeze(before map[*kinds.Kind]objects) tables {
+	t := tables{e.services.Table(), e.hosts.Table(), e.endpoints.Table(), e.workloads.Table(), e.addresses.Table(), before}
+	if len(e.objects) > 0 {
+		t.objects = maps.Clone(before)
+		for k, o := range e.objects {
+			t.objects[k] = objects{o.byName.Table(), o.byNamespace.Table(), o.byPrecedence.Table()}
+		}
+	}
+	return t
+}
+
+// replaceObject puts an object in the place of another. Either may be nil.
+func (e edits) replaceObject(before tables, kind *kinds.Kind, was, is *kinds.Object) {
+	o := e.objects[kind]
+	if o == nil {
+		old, ok := before.objects[kind]
+		if !ok {
+			old = newObjects()
+		}
+		o = &objectEdits{old.byName.Edit(), old.byNamespace.Edit(), old.byPrecedence.Edit()}
+		e.objects[kind] = o
+	}
+	if was != nil {
+		o.byName.Delete(was)
+		o.byNamespace.Delete(was)
+		o.byPrecedence.Delete(was)
+	}
+	if is != nil {
+		o.byName.Put(is)
+		o.byNamespace.Put(is)
+		o.byPrecedence.Put(is)
+	}
+}
+
+func (e edits) replaceService(was, is *registry.Service) {
+	if was != nil {
+		e.services.Delete(was)
+		e.hosts.Delete(was)
+	}
+	if is != nil {
+		e.services.Put(is)
+		e.hosts.Put(is)
+	}
+}
+
+func (e edits) replaceWorkload(was, is *registry.Workload) {
+	each := func(w *registry.Workload, do func(addressed)) {
+		if w == nil || w.HostNetwork {
+			return
+		}
+		for i := range w.Addresses {
+			do(addressed{w, i})
+		}
+	}
+	each(was, e.addresses.Delete)
+	each(is, e.addresses.Put)
+	switch {
+	case is != nil:
+		e.workloads.Put(is)
+	case was != nil:
+		e.workloads.Delete(was)
+	}
+}
+
+func (t tables) service(k registry.ServiceKey) *registry.Service {
+	for s := range t.hosts.Where(atHost(k.Host)) {
+		if s.Namespace == k.Namespace {
+			return s
+		}
+	}
+	return nil
+}
+
+func (t tables) endpointsOf(k registry.ServiceKey) *Endpoints {
+	if e, ok := t.endpoints.Get(serviceEndpoints{ServiceKey: k}); ok {
+		return e.Endpoints
+	}
+	return noEndpoints
+}
+
+func (t tables) workload(k registry.WorkloadKey) *registry.Workload {
+	w, _ := t.workloads.First(func(w *registry.Workload) int { return w.WorkloadKey.Compare(k) })
+	return w
+}
+
+func (t tables) workloadAt(p Place) *registry.Workload {
+	a, _ := t.addresses.First(func(a addressed) int { return a.place().compare(p) })
+	return a.Workload
+}
+
+func (t tables) object(k kinds.Key) *kinds.Object {
+	o, _ := t.objects[k.Kind].byName.First(func(o *kinds.Object) int {
+		return cmp.Or(strings.Compare(o.Namespace, k.Namespace), strings.Compare(o.Name, k.Name))
+	})
+	return o
+}
+
+func (p Place) compare(o Place) int {
+	if c := strings.Compare(p.Address, o.Address); c != 0 {
+		return c
+	}
+	return strings.Compare(p.Cluster, o.Cluster)
+}
+
+// ByPrecedence orders objects of one kind: the oldest first, ties by name and namespace.
+func ByPrecedence(a, b *kinds.Object) int {
+	if a == b {
+		return 0
+	}
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Namespace, b.Namespace)
+}
+
+// ByServicePrecedence orders services: the oldest first, ties by name, namespace and host.
+func ByServicePrecedence(a, b *registry.Service) int {
+	if a == b {
+		return 0
+	}
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Host, b.Host)
+}
+
+func byName(a, b *kinds.Object) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+func byNamespace(a, b *kinds.Object) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return ByPrecedence(a, b)
+}
+
+func byHost(a, b *registry.Service) int {
+	if c := strings.Compare(a.Host, b.Host); c != 0 {
+		return c
+	}
+	return ByServicePrecedence(a, b)
+}
+
+func atHost(host string) func(*registry.Service) int {
+	return func(s *registry.Service) int { return strings.Compare(s.Host, host) }
+}
+
+func byService(a, b serviceEndpoints) int {
+	if c := strings.Compare(a.Host, b.Host); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Namespace, b.Namespace)
+}
+
+func byWorkload(a, b *registry.Workload) int { return a.WorkloadKey.Compare(b.WorkloadKey) }
+
+func byAddress(a, b addressed) int {
+	if c := a.place().compare(b.place()); c != 0 {
+		return c
+	}
+	return cmp.Or(a.WorkloadKey.Compare(b.WorkloadKey), cmp.Compare(a.which, b.which))
+}

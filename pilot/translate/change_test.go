@@ -1,0 +1,113 @@
+package translate_test
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+const benchNamespaces = 20 // of services
+
+// town is a mesh with a proxy in each of its namespaces, which sees all of it.
+type town struct {
+	*world
+	translator *translate.Translator
+	proxies    []*node.Proxy
+}
+
+func newTown(b *testing.B, n int) *town {
+	t := &town{world: newWorld(b, mesh.Default()), translator: translate.New(translate.Options{Idle: 64 << 20})}
+	all := services(b, n)
+	for i := range 200 {
+		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: r%[1]d, namespace: n%[2]d}\nspec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}}\n", i, i%benchNamespaces))[0])
+	}
+	for i := range benchNamespaces {
+		p := *people()["web"]
+		p.Namespace, p.Domain = fmt.Sprintf("n%d", i), fmt.Sprintf("n%d.svc.cluster.local", i)
+		p.Name, p.IPs = fmt.Sprintf("s%d-0", i), []string{fmt.Sprintf("10.0.%d.2", i)}
+		p.ID = p.Name + "." + p.Namespace
+		t.proxies = append(t.proxies, &p)
+	}
+	t.ask(t.apply(all...))
+	return t
+}
+
+// ask has each proxy joined and asks for all Sets that it has.
+func (t *town) ask(s *snapshot.Snapshot) {
+	t.translator.Prepare(s)
+	for _, p := range t.proxies {
+		t.sets(s, t.translator.Join(s, p))
+	}
+}
+
+func (t *town) sets(s *snapshot.Snapshot, c cohort.Proxy) {
+	t.translator.Wildcard(s, c, envoy.ClusterType)
+	t.translator.Wildcard(s, c, envoy.ListenerType)
+	t.translator.Named(s, c, envoy.RouteType, "80")
+}
+
+func virtualService(t tb, i, seconds int) kinds.Change {
+	return objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v%[1]d, namespace: n%[2]d}\nspec: {hosts: [s%[1]d], http: [{timeout: %[3]ds, route: [{destination: {host: s%[1]d}}]}]}\n", i, i%benchNamespaces, seconds))[0]
+}
+
+// changes are two states of a mesh of n services to go back and forth between, by what differs.
+func (t *town) changes(b *testing.B, n int) map[string][2][]kinds.Change {
+	one := services(b, n+1)[3*n:]
+	gone := func(c kinds.Change) []kinds.Change { return []kinds.Change{{Key: c.Key}} }
+	return map[string][2][]kinds.Change{
+		"service":        {{one[0]}, gone(one[0])},
+		"virtualservice": {{virtualService(b, 0, 1)}, {virtualService(b, 0, 2)}},
+		"endpoints":      {gone(services(b, 1)[2]), {services(b, 1)[2]}},
+	}
+}
+
+// BenchmarkChange: what one change costs, by the size of the mesh: the commit, and with it all Sets of 20 scopes; and a proxy that joins. The time that counts is
+// the processor's, which other programs take nothing of.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{250, 1000, 4000} {
+		t := newTown(b, n)
+		changes := t.changes(b, n)
+		for _, what := range []string{"service", "virtualservice", "endpoints"} {
+			c, i := changes[what], 0
+			next := func() *snapshot.Snapshot { i++; return t.apply(c[i%2]...) }
+			measure(b, fmt.Sprintf("%s/commit/%d", what, n), func() { next() })
+			t.ask(t.apply())
+			measure(b, fmt.Sprintf("%s/sets/%d", what, n), func() { t.ask(next()) })
+		}
+		s := t.apply()
+		t.translator.Prepare(s)
+		measure(b, fmt.Sprintf("join/%d", n), func() { t.translator.Join(s, t.proxies[0]) })
+	}
+}
+
+func measure(b *testing.B, name string, what func()) {
+	b.Run(name, func(b *testing.B) {
+		b.ReportAllocs()
+		runtime.GC()
+		began, n := processor(b), 0
+		for b.Loop() {
+			what()
+			n++
+		}
+		b.ReportMetric(float64(processor(b)-began)/float64(n), "cpu-ns/op")
+	})
+}
+
+// processor is the time that this process took of the processor.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

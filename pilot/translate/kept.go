@@ -1,0 +1,314 @@
+package translate
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+)
+
+// recipe says how one Set is made: whole, and again in part. Its units are what the Changes of an Index speak of, hosts or places: each resource belongs to one,
+// and is made of nothing but what the Index says of that unit, so that a unit of which no change speaks is as it was.
+type recipe[U comparable] struct {
+	whole   func(v *view) []*envoy.Resource
+	touched func(c *scope.Changes) []U // the units that changes may reach
+	spread  func(v *view, u []U) []U   // with those whose resources depend on theirs; nil: none do
+	unit    func(v *view, u U) []*envoy.Resource
+	of      func(u U) unitOf // finds a unit's resources in a Set
+	byTail  bool             // they are together in the order of tails, not in that of names
+	content bool             // the Content of the Set is wanted: it is of virtual hosts
+}
+
+// unitOf tells whether a resource is of a unit: in the order of tails, then names, 0 is.
+type unitOf func(r *envoy.Resource) int
+
+// coarse is the recipe of a Set that is made whole whenever stale says so.
+func coarse(whole func(v *view) []*envoy.Resource, stale func(c *scope.Changes) bool) recipe[struct{}] {
+	return recipe[struct{}]{whole: whole, touched: func(c *scope.Changes) []struct{} {
+		if stale(c) {
+			return make([]struct{}, 1)
+		}
+		return nil
+	}}
+}
+
+// setKey names one half of a cohort's Set of one type; of virtual hosts, with the route configuration.
+type setKey struct {
+	typeURL string
+	route   string
+	scope   cohort.Scope
+	proxy   cohort.Proxy
+	inbound cohort.Inbound
+}
+
+// kept holds each Set that cohorts were given, with the revisions in which it is what it is: the next is made from it by its recipe's units that changed, and is the same
+// pointer when nothing came out different. Sets that nobody asked for in a while are forgotten. Safe for concurrent use.
+type kept struct {
+	mu      sync.Mutex
+	changes []changed // by revision, without gaps
+	sets    map[setKey]*keptSet
+	full    uint64 // changes that were not empty
+	last    uint64 // the revision of the last of them
+}
+
+// changed is what one Snapshot changed.
+type changed struct {
+	revision uint64
+	*scope.Changes
+}
+
+// keptSet is one Set through time.
+type keptSet struct {
+	used uint64 // when kept.full was so much
+
+	mu       sync.Mutex
+	versions []*version // oldest first
+}
+
+// version is a Set in the revisions from one to another.
+type version struct {
+	from, to uint64
+	set      *envoy.Set
+	units    []*envoy.Resource // the same resources, those of a unit together
+	content  envoy.Content
+	notes    map[any][]note // problems, by unit
+}
+
+// note is one problem, and what it is about.
+type note struct {
+	Problem
+	about string
+}
+
+// notes takes the problems of what is being made.
+type notes struct {
+	unit any
+	by   map[any][]note
+}
+
+// Bounds of what is kept of the past.
+const (
+	keptVersions = 2
+	keptChanges  = 256
+	keptUnused   = 64 // changes, between two looks for Sets that nobody asks for
+)
+
+// note enters what the newest Snapshot changed.
+func (k *kept) note(revision uint64, c *scope.Changes) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n := len(k.changes); n > 0 && k.changes[n-1].revision+1 != revision {
+		k.changes = nil
+	}
+	if len(k.changes) >= keptChanges {
+		k.changes = slices.Delete(k.changes, 0, keptChanges/2)
+	}
+	k.changes = append(k.changes, changed{revision, c})
+	if c.Empty() {
+		return
+	}
+	k.last = revision
+	if k.full++; k.full%keptUnused == 0 {
+		for key, s := range k.sets {
+			if s.used+keptUnused < k.full {
+				delete(k.sets, key)
+			}
+		}
+	}
+}
+
+// since gives all that changed after one revision, up to another. false: that is not known.
+func (k *kept) since(from, to uint64) (*scope.Changes, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.changes) == 0 || from >= to || from+1 < k.changes[0].revision || to > k.changes[len(k.changes)-1].revision {
+		return nil, false
+	}
+	first := k.changes[0].revision
+	list := k.changes[from+1-first : to+1-first]
+	if len(list) == 1 {
+		return list[0].Changes, true
+	}
+	all := &scope.Changes{}
+	for _, c := range list {
+		all.Add(c.Changes)
+	}
+	return all, true
+}
+
+func (k *kept) of(key setKey) *keptSet {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.sets[key]
+	if s == nil {
+		if s = (&keptSet{}); k.sets == nil {
+			k.sets = map[setKey]*keptSet{}
+		}
+		k.sets[key] = s
+	}
+	s.used = k.full
+	return s
+}
+
+// keep gives a Set in a view. Whoever needs it first makes it, and the others wait. Where that panics it panics for everybody: a Set that is not there must not look empty.
+func keep[U comparable](v *view, key setKey, r recipe[U]) *envoy.Set {
+	return keepVersion(v, key, r).set
+}
+
+func keepVersion[U comparable](v *view, key setKey, r recipe[U]) *version {
+	k := v.t.kept.of(key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var last *version
+	for _, s := range slices.Backward(k.versions) {
+		if s.from <= v.Revision && v.Revision <= s.to {
+			return s
+		}
+		if last == nil {
+			last = s
+		}
+	}
+	if last != nil && v.Revision < last.from {
+		return r.anew(v) // of a stream that has fallen far behind
+	}
+	next := r.next(v, last)
+	if last != nil && next.set == last.set {
+		last.to, last.notes = v.Revision, next.notes
+		return last
+	}
+	if k.versions = append(k.versions, next); len(k.versions) > keptVersions {
+		k.versions = slices.Delete(k.versions, 0, 1)
+	}
+	return next
+}
+
+// next makes the version of a view from the last one, nil if there is none.
+func (r recipe[U]) next(v *view, last *version) *version {
+	if last == nil {
+		return r.anew(v)
+	}
+	c, ok := v.t.kept.since(last.to, v.Revision)
+	if ok && !c.All {
+		units := r.touched(c)
+		if len(units) == 0 {
+			return last
+		}
+		if r.unit != nil {
+			if r.spread != nil {
+				units = r.spread(v, units)
+			}
+			return r.again(v, last, units)
+		}
+	}
+	next := r.anew(v)
+	if next.set.Equal(last.set) {
+		next.set = last.set
+	}
+	return next
+}
+
+func (r recipe[U]) anew(v *view) *version {
+	taker := *v
+	taker.notes = &notes{by: map[any][]note{}}
+	s := &version{from: v.Revision, to: v.Revision, set: envoy.NewSet(r.whole(&taker)), notes: taker.notes.by}
+	if s.units = s.set.All(); r.byTail {
+		s.units = slices.Clone(s.units)
+		slices.SortFunc(s.units, compareTails)
+	}
+	if r.content {
+		for _, h := range s.set.All() {
+			s.content.Add(h)
+		}
+	}
+	return s
+}
+
+// again makes some units again.
+func (r recipe[U]) again(v *view, last *version, units []U) *version {
+	taker := *v
+	taker.notes = &notes{by: make(map[any][]note, len(last.notes))}
+	for u, list := range last.notes {
+		taker.notes.by[u] = list
+	}
+	var gone, made []*envoy.Resource
+	for _, u := range units {
+		delete(taker.notes.by, u)
+		taker.notes.unit = u
+		was, is := find(last.units, r.of(u)), r.unit(&taker, u)
+		gone, made = append(gone, without(was, is)...), append(made, without(is, was)...)
+	}
+	s := &version{from: v.Revision, to: v.Revision, set: last.set, units: last.units, content: last.content, notes: taker.notes.by}
+	if len(gone)+len(made) > 0 {
+		s.set = envoy.SortedSet(exchange(last.set.All(), gone, made, compareNames))
+		if s.units = s.set.All(); r.byTail {
+			s.units = exchange(last.units, gone, made, compareTails)
+		}
+		if r.content {
+			for _, h := range gone {
+				s.content.Remove(h)
+			}
+			for _, h := range made {
+				s.content.Add(h)
+			}
+		}
+	}
+	return s
+}
+
+// find gives the resources of one unit.
+func find(units []*envoy.Resource, of unitOf) []*envoy.Resource {
+	i, _ := slices.BinarySearchFunc(units, of, func(r *envoy.Resource, of unitOf) int { return of(r) })
+	n := i
+	for n < len(units) && of(units[n]) == 0 {
+		n++
+	}
+	return units[i:n]
+}
+
+// without gives the resources that are not among others.
+func without(list, others []*envoy.Resource) []*envoy.Resource {
+	if slices.Equal(list, others) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool { return slices.Contains(others, r) })
+}
+
+// exchange gives a sorted list with some resources in the place of others.
+func exchange(list, gone, made []*envoy.Resource, compare func(a, b *envoy.Resource) int) []*envoy.Resource {
+	out := append(make([]*envoy.Resource, 0, len(list)+len(made)), list...)
+	for _, r := range made {
+		i, there := slices.BinarySearchFunc(out, r, compare)
+		if there {
+			out[i] = r
+		} else {
+			out = slices.Insert(out, i, r)
+		}
+	}
+	for _, r := range gone {
+		if i, ok := slices.BinarySearchFunc(out, r, compare); ok && out[i] == r {
+			out = slices.Delete(out, i, i+1)
+		}
+	}
+	return out
+}
+
+func compareNames(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) }
+
+// tail is the host in a cluster's name; other names are their own tails.
+func tail(name string) string {
+	if strings.HasPrefix(name, string(names.Outbound)+"_.") {
+		return name[strings.LastIndex(name, "_.")+2:]
+	}
+	return name[strings.LastIndexByte(name, '|')+1:]
+}
+
+func compareTails(a, b *envoy.Resource) int {
+	if c := strings.Compare(tail(a.Name), tail(b.Name)); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}

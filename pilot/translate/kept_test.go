@@ -1,0 +1,436 @@
+package translate_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// A tangle is a small world in which everything is in the way of everything else: hosts that are other hosts' short names, addresses and ports that several
+// services want, names that stand for names, patterns over all of them.
+
+// tangleStep is what one commit brings. A nil value takes away.
+type tangleStep struct {
+	services  map[registry.ServiceKey]*registry.Service
+	endpoints map[registry.ServiceKey][]*registry.Endpoint
+	objects   map[kinds.Key]*kinds.Object
+	mesh      int // of tangleMeshes
+}
+
+func (s tangleStep) GoString() string {
+	var b strings.Builder
+	for k, v := range s.services {
+		fmt.Fprintf(&b, "\n service %v: %+v", k, v)
+	}
+	for k, list := range s.endpoints {
+		fmt.Fprintf(&b, "\n endpoints %v:", k)
+		for _, e := range list {
+			fmt.Fprintf(&b, " %+v", *e)
+		}
+	}
+	for k, o := range s.objects {
+		fmt.Fprintf(&b, "\n %v: ", k)
+		if o != nil {
+			fmt.Fprintf(&b, "%v %+v", o.Created.Unix(), o.Spec)
+		}
+	}
+	fmt.Fprintf(&b, "\n mesh %d", s.mesh)
+	return b.String()
+}
+
+var (
+	tangleHosts = []string{
+		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com", "*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
+		"alias.b.svc.cluster.local",
+	}
+	tanglePorts = []registry.Port{
+		{Name: "http", Number: 80, Protocol: registry.HTTP},
+		{Name: "web", Number: 80, Protocol: registry.GRPCWeb},
+		{Name: "tcp", Number: 80, Protocol: registry.TCP},
+		{Name: "any", Number: 80, Protocol: registry.Unsupported},
+		{Name: "http", Number: 9000, Protocol: registry.HTTP},
+		{Name: "tcp", Number: 9000, Protocol: registry.TCP},
+		{Name: "tls", Number: 443, Protocol: registry.TLS},
+		{Name: "mongo", Number: 9000, Protocol: registry.Mongo},
+		{Name: "udp", Number: 80, Protocol: registry.UDP},
+		{Name: "any", Number: 9000, Protocol: registry.Unsupported},
+		{Name: "grpc", Number: 9000, Protocol: registry.GRPC},
+	}
+	tangleVirtual  = []string{"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local"}
+	tangleExports  = [][]string{nil, nil, nil, {"."}, {"b"}, {"~"}, {"*"}}
+	tangleSidecars = []*networkingv1.Sidecar{
+		{},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"./*"}}}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*.example.com", "~/*"}}}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "TCP", Name: "x"}, Bind: "127.0.0.9"}, {Hosts: []string{"a/*"}},
+		}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "TLS", Name: "x"}}, {Hosts: []string{"b/*"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
+		}},
+		{OutboundTrafficPolicy: &networkingv1alpha3.OutboundTrafficPolicy{Mode: networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY}},
+	}
+)
+
+func tangleMeshes() []*mesh.Config {
+	only, private := mesh.Default(), mesh.Default()
+	only.OutboundTrafficPolicy.Mode = meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
+	private.DefaultServiceExportTo, private.DefaultVirtualServiceExportTo = []string{"."}, []string{"b"}
+	return []*mesh.Config{mesh.Default(), only, private}
+}
+
+func one[T any](t *rapid.T, of []T) T { return rapid.SampledFrom(of).Draw(t, "one") }
+
+func chance(t *rapid.T, in int) bool { return rapid.IntRange(1, in).Draw(t, "chance") == 1 }
+
+func some[T any](t *rapid.T, of []T, most int) []T {
+	var list []T
+	for range rapid.IntRange(0, most).Draw(t, "some") {
+		list = append(list, one(t, of))
+	}
+	return list
+}
+
+func tangleService(t *rapid.T, k registry.ServiceKey) *registry.Service {
+	s := &registry.Service{
+		Host: k.Host, Namespace: k.Namespace, Name: k.Host, Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0),
+		ExportTo: one(t, tangleExports), Addresses: some(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.0/16", "fd00::1"}, 2),
+		Resolution: one(t, []registry.Resolution{registry.ClientSide, registry.ClientSide, registry.ClientSide, registry.DNS, registry.Passthrough}),
+	}
+	slices.Sort(s.Addresses)
+	s.Addresses = slices.Compact(s.Addresses)
+	seen := map[string]bool{}
+	for _, p := range some(t, tanglePorts, 3) {
+		if !seen[p.Name] {
+			seen[p.Name] = true
+			s.Ports = append(s.Ports, p)
+		}
+	}
+	switch rapid.IntRange(0, 7).Draw(t, "sort") {
+	case 0:
+		s.Headless, s.Resolution, s.Addresses, s.Selector = true, registry.Passthrough, nil, map[string]string{"app": "web"}
+	case 1, 2:
+		s.Resolution, s.ExternalName, s.Addresses = registry.Alias, one(t, tangleHosts), nil
+	case 3:
+		s.Addresses, s.AutoAddress = nil, []string{"10.0.0.2"}
+	default:
+		if chance(t, 2) {
+			s.Selector = map[string]string{"app": "web"}
+		}
+	}
+	return s
+}
+
+func tangleEndpoints(t *rapid.T, s *registry.Service) []*registry.Endpoint {
+	var list []*registry.Endpoint
+	if s == nil || len(s.Ports) == 0 {
+		return nil
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "endpoints") {
+		list = append(list, &registry.Endpoint{
+			Address: one(t, []string{"10.1.0.1", "10.1.0.2", "10.0.0.1"}), Port: 8080, ServicePort: one(t, s.Ports).Name, Cluster: "Kubernetes", Weight: one(t, []uint32{0, 5}),
+			Identity: one(t, []string{"spiffe://cluster.local/ns/a/sa/a", "spiffe://cluster.local/ns/a/sa/b"}), TLSMode: one(t, []string{"", "istio"}), HealthKnown: true,
+		})
+	}
+	slices.SortFunc(list, registry.CompareEndpoints)
+	return list
+}
+
+var tangleKeys = []kinds.Key{
+	{Kind: kinds.VirtualService, Namespace: "a", Name: "v1"},
+	{Kind: kinds.VirtualService, Namespace: "a", Name: "v2"},
+	{Kind: kinds.VirtualService, Namespace: "b", Name: "v1"},
+	{Kind: kinds.VirtualService, Namespace: "b", Name: "v3"},
+	{Kind: kinds.VirtualService, Namespace: "a", Name: "part"},
+	{Kind: kinds.DestinationRule, Namespace: "a", Name: "r1"},
+	{Kind: kinds.DestinationRule, Namespace: "a", Name: "r2"},
+	{Kind: kinds.DestinationRule, Namespace: "b", Name: "r1"},
+	{Kind: kinds.DestinationRule, Namespace: "istio-system", Name: "r1"},
+	{Kind: kinds.Sidecar, Namespace: "a", Name: "s"},
+	{Kind: kinds.Sidecar, Namespace: "b", Name: "s"},
+	{Kind: kinds.PeerAuthentication, Namespace: "a", Name: "p"},
+	{Kind: kinds.PeerAuthentication, Namespace: "istio-system", Name: "p"},
+	{Kind: kinds.Gateway, Namespace: "istio-system", Name: "gw"},
+}
+
+func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
+	o := &kinds.Object{Key: k, Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0)}
+	switch k.Kind {
+	case kinds.VirtualService:
+		spec := &networkingv1.VirtualService{ExportTo: one(t, tangleExports), Gateways: one(t, [][]string{nil, nil, {"mesh"}, {"istio-system/gw"}, {"istio-system/gw", "mesh"}})}
+		if o.Name != "part" {
+			spec.Hosts = append(some(t, tangleVirtual, 2), one(t, tangleVirtual))
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "routes") {
+			h := &networkingv1alpha3.HTTPRoute{Timeout: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "timeout")) * time.Second)}
+			if d := (&networkingv1alpha3.Destination{Host: one(t, append(slices.Clip(tangleHosts), "web"))}); o.Name != "part" && chance(t, 4) {
+				h = &networkingv1alpha3.HTTPRoute{Delegate: &networkingv1alpha3.Delegate{Name: "part", Namespace: "a"}}
+			} else {
+				if chance(t, 2) {
+					d.Port = &networkingv1alpha3.PortSelector{Number: 80}
+				}
+				h.Route = []*networkingv1alpha3.HTTPRouteDestination{{Destination: d}}
+			}
+			if chance(t, 4) {
+				h.Match = []*networkingv1alpha3.HTTPMatchRequest{{SourceLabels: map[string]string{"app": "web"}}}
+			}
+			spec.Http = append(spec.Http, h)
+		}
+		o.Spec = spec
+	case kinds.DestinationRule:
+		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(tangleVirtual, tangleHosts)), ExportTo: one(t, tangleExports)}
+		if chance(t, 2) {
+			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{ConnectionPool: &networkingv1alpha3.ConnectionPoolSettings{Tcp: &networkingv1alpha3.ConnectionPoolSettings_TCPSettings{
+				MaxConnectionDuration: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "longest")) * time.Hour),
+			}}}
+		}
+		if chance(t, 3) {
+			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{LoadBalancer: &networkingv1alpha3.LoadBalancerSettings{LbPolicy: &networkingv1alpha3.LoadBalancerSettings_ConsistentHash{
+				ConsistentHash: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB{HashKey: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_UseSourceIp{UseSourceIp: true}},
+			}}}
+		}
+		for _, name := range some(t, []string{"v1", "v2"}, 2) {
+			spec.Subsets = append(spec.Subsets, &networkingv1alpha3.Subset{Name: name, Labels: map[string]string{"version": name}})
+		}
+		if chance(t, 4) {
+			spec.WorkloadSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
+		}
+		o.Spec = spec
+	case kinds.Sidecar:
+		o.Spec = one(t, tangleSidecars)
+	case kinds.PeerAuthentication:
+		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t, []securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
+	case kinds.Gateway:
+		o.Spec = &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{{Port: &networkingv1alpha3.Port{Number: 80, Protocol: "HTTP", Name: "http"}, Hosts: []string{"*"}}}}
+	}
+	return o
+}
+
+// tangles draws the steps of a history; the first is a world.
+func tangles() *rapid.Generator[[]tangleStep] {
+	return rapid.Custom(func(t *rapid.T) []tangleStep {
+		var steps []tangleStep
+		now := map[registry.ServiceKey]*registry.Service{}
+		last := 0
+		for i := range rapid.IntRange(2, 8).Draw(t, "steps") {
+			s := tangleStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, last}
+			n := rapid.IntRange(1, 2).Draw(t, "changes")
+			if i == 0 {
+				n = rapid.IntRange(4, 25).Draw(t, "world")
+			}
+			for range n {
+				switch rapid.IntRange(0, 9).Draw(t, "what") {
+				case 0, 1, 2, 3:
+					k := registry.ServiceKey{Namespace: one(t, []string{"a", "b"}), Host: one(t, tangleHosts)}
+					now[k], s.endpoints[k] = nil, nil
+					if !chance(t, 4) {
+						now[k] = tangleService(t, k)
+						s.endpoints[k] = tangleEndpoints(t, now[k])
+					}
+					s.services[k] = now[k]
+				case 4, 5:
+					k := registry.ServiceKey{Namespace: one(t, []string{"a", "b"}), Host: one(t, tangleHosts)}
+					s.endpoints[k] = tangleEndpoints(t, now[k])
+				case 6:
+					if chance(t, 3) {
+						s.mesh = rapid.IntRange(0, 2).Draw(t, "mesh")
+					}
+				default:
+					k := one(t, tangleKeys)
+					if s.objects[k] = nil; !chance(t, 4) {
+						s.objects[k] = tangleObject(t, k)
+					}
+				}
+			}
+			last = s.mesh
+			steps = append(steps, s)
+		}
+		return steps
+	})
+}
+
+func tanglePeople() map[string]*node.Proxy {
+	all := map[string]*node.Proxy{}
+	for _, name := range []string{"a", "b", "c", "none", "six"} {
+		p := *people()["web"]
+		p.Name, p.Namespace = name+"-0", name
+		if len(name) > 1 {
+			p.Namespace = "a"
+		}
+		p.ID, p.Domain, p.IPs = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local", []string{"10.9.0.1"}
+		switch name {
+		case "a":
+			p.Labels = map[string]string{"app": "web"}
+		case "c":
+			p.DNSCapture, p.DNSAutoAllocate = true, true
+		case "none":
+			p.Interception = node.None
+		case "six":
+			p.IPs = []string{"fd09::1", "10.9.0.2"}
+		}
+		all[name] = &p
+	}
+	gw := *people()["gateway"]
+	all["gateway"] = &gw
+	return all
+}
+
+// unravel lets a long-lived Translator follow a history, and says where it first differs from a fresh one on a world made at once. hide may take something out
+// of what it learns of each change. asked tells which proxies ask at a step: the others skip it.
+func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who int) bool, hide func(*scope.Changes)) string {
+	meshes, proxies := tangleMeshes(), tanglePeople()
+	on := translate.New(translate.Options{Idle: 1 << 20})
+	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]}
+	b := snapshot.NewBuilder(options)
+	world := tangleStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
+	commit := func(b *snapshot.Builder, s tangleStep) *snapshot.Snapshot {
+		b.SetMesh(meshes[s.mesh])
+		b.ApplyRegistry(registry.Changes{Services: s.services, Endpoints: s.endpoints})
+		var changes []kinds.Change
+		for k, o := range s.objects {
+			changes = append(changes, kinds.Change{Key: k, Object: o})
+		}
+		b.Apply(changes)
+		return b.Commit(time.Time{})
+	}
+	var last *snapshot.Snapshot
+	before, lists := map[string]picture{}, newSubscriptions(on)
+	for i, step := range steps {
+		s := commit(b, step)
+		if s == last {
+			continue
+		}
+		on.Prepare(s)
+		if hide != nil && i > 0 {
+			hide(on.Changes())
+		}
+		maps.Copy(world.services, step.services)
+		maps.Copy(world.endpoints, step.endpoints)
+		maps.Copy(world.objects, step.objects)
+		world.mesh = step.mesh
+		present := tangleStep{maps.Clone(world.services), maps.Clone(world.endpoints), maps.Clone(world.objects), world.mesh}
+		maps.DeleteFunc(present.services, func(_ registry.ServiceKey, s *registry.Service) bool { return s == nil })
+		maps.DeleteFunc(present.objects, func(_ kinds.Key, o *kinds.Object) bool { return o == nil })
+		once, fresh := commit(snapshot.NewBuilder(options), present), translate.New(translate.Options{})
+		for who, name := range slices.Sorted(maps.Keys(proxies)) {
+			if !asked(i, who) {
+				delete(before, name)
+				continue
+			}
+			got := refs.picture(t, on, s, proxies[name])
+			if d := differences(refs.picture(t, fresh, once, proxies[name]), got); d != nil {
+				return fmt.Sprintf("step %d, %s: a world made at once (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
+			}
+			if d := lists.differ(s, name, proxies[name], got); d != "" {
+				return fmt.Sprintf("step %d, %s: %s", i, name, d)
+			}
+			if hide == nil && before[name] != nil { // a stream that is late is still at the Snapshot before
+				if d := differences(before[name], refs.picture(t, on, last, proxies[name])); d != nil {
+					return fmt.Sprintf("step %d, %s: the Snapshot before is not what it was: %v", i, name, d)
+				}
+			}
+			before[name] = got
+		}
+		last = s
+	}
+	return ""
+}
+
+// subscriptions are those of proxies to what is asked for by name. While a list of names is the same it is the same pointer.
+type subscriptions struct {
+	translator *translate.Translator
+	names      envoy.NameTable
+	held       map[string]*envoy.Names
+}
+
+func newSubscriptions(t *translate.Translator) *subscriptions {
+	return &subscriptions{translator: t, held: map[string]*envoy.Names{}}
+}
+
+// differ says in what the resources of a subscription are not those of a picture.
+func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, want picture) string {
+	c := b.translator.Join(s, p)
+	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType} {
+		var list []string
+		for k := range want {
+			if name, ok := strings.CutPrefix(k, prefix); ok {
+				list = append(list, name)
+			}
+		}
+		b.held[who+prefix] = b.names.Of(list)
+		got, err := b.translator.Subscribed(s, c, typeURL, b.held[who+prefix])
+		if err != nil {
+			return err.Error()
+		}
+		for _, name := range list {
+			if r := got.Get(name); r == nil || !bytes.Equal(r.Bytes(), want[prefix+name].Bytes()) {
+				return prefix + name + " is another where it is subscribed to"
+			}
+		}
+	}
+	return ""
+}
+
+func always(int, int) bool { return true }
+
+// TestKept: what is kept from one Snapshot to the next, and made again in part, is what would be made of the newest alone; also by those who missed some.
+func TestKept(t *testing.T) {
+	refs, gen := &references{seen: map[string][]string{}}, tangles()
+	rapid.Check(t, func(t *rapid.T) {
+		steps := gen.Draw(t, "steps")
+		skips := rapid.Uint64().Draw(t, "skips")
+		if d := unravel(t, refs, steps, func(step, who int) bool { return skips>>((step*6+who)%64)&1 == 0 }, nil); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// TestHiddenChangesAreFound: a change of which the Index did not tell is found by the histories, whichever sort it is. A bound on what is read that is too narrow
+// is such a change.
+func TestHiddenChangesAreFound(t *testing.T) {
+	refs, gen := &references{seen: map[string][]string{}}, tangles()
+	for what, hide := range map[string]func(*scope.Changes){
+		"all":            func(c *scope.Changes) { c.All = false },
+		"hosts":          func(c *scope.Changes) { c.Hosts = nil },
+		"the first host": func(c *scope.Changes) { c.Hosts = c.Hosts[min(1, len(c.Hosts)):] },
+		"the last host":  func(c *scope.Changes) { c.Hosts = c.Hosts[:max(0, len(c.Hosts)-1)] },
+		"endpoints":      func(c *scope.Changes) { c.Endpoints = nil },
+		"places":         func(c *scope.Changes) { c.Places = nil },
+		"the wildcard": func(c *scope.Changes) {
+			c.Places = slices.DeleteFunc(c.Places, func(p scope.Place) bool { return p.Wild })
+		},
+		"places addressed": func(c *scope.Changes) {
+			c.Places = slices.DeleteFunc(c.Places, func(p scope.Place) bool { return p.Address != "" })
+		},
+	} {
+		found := false
+		for seed := 0; seed < 2000 && !found; seed++ {
+			found = unravel(t, refs, gen.Example(seed), always, hide) != ""
+		}
+		if !found {
+			t.Errorf("nobody notices that %s is hidden", what)
+		}
+	}
+}

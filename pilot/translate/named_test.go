@@ -1,0 +1,138 @@
+package translate
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// Whatever changes, and whoever asks in which order, a subscription holds what looking at every name would give; what fails keeps its last good, and equal
+// content is one Set.
+func TestBoard(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const hosts = 4
+		var b board
+		var table envoy.NameTable
+		worlds := []map[string]string{{}} // by revision: the version of each host's assignments; "bad" panics
+		resources := map[string]*envoy.Resource{}
+		at := func(revision int, name string) *envoy.Resource {
+			v := name + "=" + worlds[revision][hostOf(name)]
+			if resources[v] == nil {
+				resources[v] = &envoy.Resource{Name: name, Version: v}
+			}
+			return resources[v]
+		}
+		lists := []*envoy.Names{nil}
+		var last []string // as the newest list was seen last, without failures
+		var lastList *envoy.Names
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				w := maps.Clone(worlds[len(worlds)-1])
+				c := change{&scope.Changes{}, uint64(len(worlds))}
+				c.All = rapid.IntRange(0, 9).Draw(t, "all") == 0
+				for h := range hosts {
+					if rapid.IntRange(0, 2).Draw(t, "change") > 0 {
+						continue
+					}
+					host := fmt.Sprint("h", h)
+					w[host] = rapid.SampledFrom([]string{"1", "2", "3", "bad"}).Draw(t, "version")
+					switch {
+					case c.All:
+					case h%2 == 0:
+						c.Hosts = append(c.Hosts, host)
+					default:
+						c.Endpoints = append(c.Endpoints, host)
+					}
+				}
+				worlds = append(worlds, w)
+				if rapid.IntRange(0, 9).Draw(t, "unknown") > 0 { // else nobody says what changed
+					b.note(c)
+				}
+			case 1:
+				from := rapid.SampledFrom(lists).Draw(t, "from")
+				var list []string
+				for h := range hosts {
+					for p := range uint32(2) {
+						if rapid.Bool().Draw(t, "name") {
+							list = append(list, names.Cluster(names.Outbound, p+1, "", fmt.Sprint("h", h)))
+						}
+					}
+				}
+				if n := table.From(from, list); n != nil {
+					lists = append(lists, n)
+				}
+			default:
+				n := rapid.SampledFrom(lists).Draw(t, "list")
+				if n == nil {
+					continue
+				}
+				revision := max(0, len(worlds)-1-rapid.IntRange(0, 3).Draw(t, "behind"))
+				v := &view{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}}
+				got := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) {
+					if worlds[revision][hostOf(name)] == "bad" {
+						panic("it is bad")
+					}
+					return at(revision, name), false
+				})
+				var good []string
+				for _, name := range n.All() {
+					r := got.set.Get(name)
+					if worlds[revision][hostOf(name)] != "bad" {
+						if r != at(revision, name) {
+							t.Fatalf("revision %d: %s is %v", revision, name, r)
+						}
+						good = append(good, r.Version)
+						continue
+					}
+					if got.failed[name] == nil || r != nil && strings.HasSuffix(r.Version, "bad") {
+						t.Fatalf("revision %d: %s fails, and is %v with error %v", revision, name, r, got.failed[name])
+					}
+				}
+				if len(got.set.All()) > n.Len() {
+					t.Fatal("there is more than was asked for")
+				}
+				if n == lastList && slices.Equal(good, last) && len(good) == n.Len() && revision == len(worlds)-1 {
+					if again := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, nil); again.set != got.set {
+						t.Fatal("asked again, it is another Set")
+					}
+				}
+				last, lastList = good, n
+			}
+		}
+	})
+}
+
+// A subscription ends with the last who holds its names.
+func TestBoardForgets(t *testing.T) {
+	var b board
+	var table envoy.NameTable
+	v := &view{Snapshot: &snapshot.Snapshot{}}
+	for i := range 10 {
+		n := table.Of([]string{fmt.Sprint(i)})
+		b.get(v, subscription{names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) { return &envoy.Resource{Name: name}, false })
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		runtime.GC()
+		b.mu.Lock()
+		n := len(b.entries)
+		b.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d subscriptions are kept", n)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package translate
+
+import (
+	"math"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// crossing says how a client comes to what one cluster has in another network: through gateways, or, without any, not at all.
+type crossing struct {
+	network, cluster string
+	gateways         frozen.List[registry.Gateway]
+}
+
+// crossings lists those between a cohort and endpoints: none for endpoints that it calls as they are, which are those of its own network, of networks that nobody
+// knows, and of networks without a gateway.
+func (v *view) crossings(c cohort.Scope, endpoints []*registry.Endpoint) frozen.List[crossing] {
+	if v.Networks == nil && c.View.Empty() {
+		return frozen.List[crossing]{}
+	}
+	var list []crossing
+	seen := map[crossing]bool{}
+	for _, e := range endpoints {
+		at := crossing{network: e.Network, cluster: e.Cluster}
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		if !views(c, e.Network) {
+			list = append(list, at)
+			continue
+		}
+		if e.Network == c.Network {
+			continue
+		}
+		if at.gateways = v.Networks.Into(e.Network, e.Cluster); !at.gateways.Empty() {
+			list = append(list, at)
+		}
+	}
+	return frozen.Of(list...)
+}
+
+// views tells that a cohort wants the endpoints of a network: without a view of its own it wants all, and those of no network it always wants.
+func views(c cohort.Scope, network string) bool {
+	if c.View.Empty() || network == "" {
+		return true
+	}
+	for n := range c.View.All {
+		if n == network {
+			return true
+		}
+	}
+	return false
+}
+
+// border is the crossings of one assignment at work. Endpoints behind gateways become those gateways: each has an equal part of their weight.
+type border struct {
+	ways   map[crossing][]registry.Gateway // by network and cluster; no gateways: out of reach
+	scale  uint64                          // what all weights are multiplied by, so that the parts are whole
+	behind map[group]map[registry.Gateway]uint64
+}
+
+func newBorder(crossings frozen.List[crossing]) *border {
+	b := &border{scale: 1, behind: map[group]map[registry.Gateway]uint64{}}
+	for c := range crossings.All {
+		if b.ways == nil {
+			b.ways = map[crossing][]registry.Gateway{}
+		}
+		gateways := slices.Collect(c.gateways.All)
+		b.ways[crossing{network: c.network, cluster: c.cluster}] = gateways
+		if n := uint64(len(gateways)); n > 0 {
+			if b.scale = lcm(b.scale, n); b.scale > maxScale {
+				b.scale = 1 // the parts are rounded up
+			}
+		}
+	}
+	return b
+}
+
+// maxScale keeps the sum of a locality's weights below what Envoy takes, for endpoints of whatever weight that anybody gives.
+const maxScale = 1 << 10
+
+func lcm(a, b uint64) uint64 {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// way gives the gateways before an endpoint; crosses: it is not called as it is.
+func (b *border) way(e *registry.Endpoint) (gateways []registry.Gateway, crosses bool) {
+	if b.ways == nil {
+		return nil, false
+	}
+	gateways, crosses = b.ways[crossing{network: e.Network, cluster: e.Cluster}]
+	return gateways, crosses
+}
+
+// add puts an endpoint of a group behind gateways.
+func (b *border) add(at group, e *registry.Endpoint, gateways []registry.Gateway) {
+	if b.behind[at] == nil {
+		b.behind[at] = map[registry.Gateway]uint64{}
+	}
+	n := uint64(len(gateways))
+	for _, g := range gateways {
+		b.behind[at][g] += (uint64(max(e.Weight, 1))*b.scale + n - 1) / n
+	}
+}
+
+// weight is that of an endpoint that is called as it is.
+func (b *border) weight(e *registry.Endpoint) uint32 {
+	return uint32(min(uint64(max(e.Weight, 1))*b.scale, math.MaxUint32))
+}
+
+// close adds the gateways of a group to it. What is behind them takes mTLS, and nobody knows more of it.
+func (b *border) close(at group, g *endpointv3.LocalityLbEndpoints) {
+	var gateways []registry.Gateway
+	for w := range b.behind[at] {
+		gateways = append(gateways, w)
+	}
+	slices.SortFunc(gateways, registry.CompareGateways)
+	for _, w := range gateways {
+		weight := uint32(min(b.behind[at][w], math.MaxUint32))
+		g.LbEndpoints = append(g.LbEndpoints, &endpointv3.LbEndpoint{
+			HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(w.Address, w.Port)}},
+			LoadBalancingWeight: envoy.UInt32(weight),
+			Metadata:            &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{tlsMatch: tlsModeIstio(), "istio": workloadMetadata(";;;;" + w.Cluster)}},
+		})
+		g.LoadBalancingWeight = envoy.UInt32(g.LoadBalancingWeight.GetValue() + weight)
+	}
+}

@@ -1,0 +1,358 @@
+package translate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// hostRecipe makes the virtual hosts of a sidecar's route configuration, of a port, of one sniffed service, or of the HTTP proxy: each host's by itself, and
+// the one for whatever no other matches.
+func hostRecipe(c cohort.Scope, name string) recipe[string] {
+	return recipe[string]{
+		whole: func(v *view) []*envoy.Resource {
+			b, _ := v.routing(c, name)
+			var out []*envoy.Resource
+			b.each(func(host string) { out = append(out, b.made(host)...) })
+			if b.sniffed == "" {
+				out = append(out, b.last(v.fallback(b.scope)))
+			}
+			return out
+		},
+		touched: func(changes *scope.Changes) []string { return changes.Hosts },
+		spread: func(v *view, hosts []string) []string {
+			b, _ := v.routing(c, name)
+			return b.spread(hosts)
+		},
+		unit: func(v *view, host string) []*envoy.Resource {
+			b, _ := v.routing(c, name)
+			return b.made(host)
+		},
+		of: func(host string) unitOf {
+			prefix := name + "/" + host + ":"
+			return func(r *envoy.Resource) int {
+				if strings.HasPrefix(r.Name, prefix) {
+					return 0
+				}
+				return strings.Compare(r.Name, prefix)
+			}
+		},
+		content: true,
+	}
+}
+
+// routing is one route configuration of a sidecar at work.
+type routing struct {
+	hosts
+	egress  *scope.Egress
+	sniffed string // the only service that it is of; empty: all
+}
+
+// routing says what a route configuration is of. false: of nothing.
+func (v *view) routing(c cohort.Scope, name string) (*routing, bool) {
+	n, ok := names.ParseRoute(name)
+	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute && !strings.HasPrefix(name, "/") {
+		return nil, false
+	}
+	sc := v.index.Of(c.Namespace, c.Sidecar)
+	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host}
+	return b, b.egress != nil
+}
+
+// egressFor gives the egress listener whose routes a name means: the one of that port or socket, else the catch-all.
+func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
+	var rest *scope.Egress
+	for i := range sc.Egress {
+		e := &sc.Egress[i]
+		switch p := e.Listener.GetPort(); {
+		case p == nil:
+			rest = e
+		case strings.HasPrefix(name, "/"):
+			if names.UnixRoute(e.Listener.Bind) == name {
+				return e
+			}
+		case p.Number == port:
+			return e
+		}
+	}
+	return rest
+}
+
+// each calls visit for each host that may have a virtual host.
+func (b *routing) each(visit func(host string)) {
+	if b.sniffed != "" {
+		visit(b.sniffed)
+		return
+	}
+	for s := range b.egress.Services {
+		visit(s.Host)
+	}
+	seen := map[string]bool{}
+	for vs := range b.egress.VirtualServices {
+		for _, h := range vs.Hosts {
+			if _, service := b.egress.Service(h); !service && !seen[h] {
+				seen[h] = true
+				visit(h)
+			}
+		}
+	}
+}
+
+// spread gives the hosts, and those that may be called by a name of theirs.
+func (b *routing) spread(hosts []string) []string {
+	if b.sniffed != "" {
+		if slices.Contains(hosts, b.sniffed) {
+			return []string{b.sniffed}
+		}
+		return nil
+	}
+	all := slices.Clone(hosts)
+	for _, h := range hosts {
+		all = append(all, b.rivals(names.Domains(names.Called{Host: h, Headless: true, Domain: b.cohort.Domain}))...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// served is a service port of the route configuration, with the VirtualService that routes it, if one does, and the host by which that is bound.
+type served struct {
+	service scope.Service
+	port    *registry.Port
+	virtual *scope.VirtualService
+	by      string
+}
+
+// served finds what serves a host here.
+func (b *routing) served(host string) (served, bool) {
+	if b.sniffed != "" && host != b.sniffed {
+		return served{}, false
+	}
+	s, ok := b.egress.Service(host)
+	if !ok {
+		return served{}, false
+	}
+	for p := range s.Imported {
+		if b.port != 0 && p.Number != b.port || !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
+			continue
+		}
+		of := served{service: s, port: p}
+		for pattern := range scope.Patterns(host) {
+			if of.virtual = b.egress.Bound(pattern); of.virtual != nil {
+				of.by = pattern
+				break
+			}
+		}
+		return of, true
+	}
+	return served{}, false
+}
+
+// meets tells that a host of a VirtualService, which may be a pattern, is that of a service here.
+func (b *routing) meets(host string) bool {
+	if !strings.HasPrefix(host, "*") {
+		of, ok := b.served(host)
+		return ok && of.by == host
+	}
+	for svc := range b.view.index.EachService {
+		if names.Covers(host, svc.Host) || svc.Host == host {
+			if of, ok := b.served(svc.Host); ok && of.by == host {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alone gives the VirtualService of a host that no service has: such are called on port 80, and on the ports of the services that they are listed with.
+func (b *routing) alone(host string) *scope.VirtualService {
+	if b.sniffed != "" || b.port == 0 {
+		return nil
+	}
+	vs := b.egress.Bound(host)
+	if vs == nil || b.meets(host) {
+		return nil
+	}
+	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.Bound(h) == vs && b.meets(h) }) {
+		return nil
+	}
+	return vs
+}
+
+// claim is a virtual host with the domains that it wants. What a VirtualService says comes before what is so by default, also where both want a name.
+type claim struct {
+	key     hostKey
+	domains []string
+	class   int // 0: of a VirtualService alone; 1: of a service that a VirtualService routes; 2: of a service
+	service *registry.Service
+	virtual *scope.VirtualService
+	which   int // of the VirtualService's hosts
+}
+
+// before tells whose domain it is that two want.
+func (c *claim) before(o *claim) bool {
+	switch {
+	case c.class != o.class:
+		return c.class < o.class
+	case c.class == 0:
+		return cmp.Or(snapshot.ByPrecedence(c.virtual.Object, o.virtual.Object), c.which-o.which) < 0
+	}
+	return snapshot.ByServicePrecedence(c.service, o.service) < 0
+}
+
+// claim gives that of a host, nil if it has none.
+func (b *routing) claim(host string) *claim {
+	if of, ok := b.served(host); ok {
+		s := of.service.Service
+		if of.virtual == nil && s.Resolution == registry.Alias {
+			return nil // another name of a service, which has it among its own
+		}
+		c := &claim{key: b.key(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2, domains: []string{"*"}, service: s}
+		if b.sniffed == "" {
+			c.domains = names.Domains(names.Called{Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.As(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
+		}
+		if s.Resolution != registry.Alias {
+			c.key.service = s
+		}
+		if of.virtual != nil {
+			c.class, c.virtual = 1, of.virtual
+		}
+		return c
+	}
+	if vs := b.alone(host); vs != nil {
+		c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{host}, virtual: vs, which: slices.Index(vs.Hosts, host)}
+		b.answer(c)
+		if routes(c.key) { // no route, no host: requests go where they would without it
+			return c
+		}
+	}
+	return nil
+}
+
+// answer says what requests to a host are answered with.
+func (b *routing) answer(c *claim) {
+	if c.virtual != nil {
+		b.bind(&c.key, "mesh", c.virtual)
+	}
+	c.key.reached = b.reach(c.key, c.key.service)
+}
+
+// made makes the virtual host of a host, if it has one.
+func (b *routing) made(host string) []*envoy.Resource {
+	c := b.claim(host)
+	if c == nil {
+		return nil
+	}
+	if n := b.view.notes; n != nil {
+		n.unit = host
+	}
+	if c.key.domains = b.free(c, host); c.key.domains == "" {
+		return nil
+	}
+	if c.class != 0 {
+		b.answer(c)
+	}
+	if c.key.service == nil && !routes(c.key) {
+		return nil
+	}
+	return []*envoy.Resource{b.view.host(c.key)}
+}
+
+// free gives those domains, one a line, that no virtual host before wants.
+func (b *routing) free(c *claim, host string) string {
+	var rivals []*claim
+	if b.sniffed == "" {
+		for _, h := range b.rivals(c.domains) {
+			if h != host {
+				if o := b.claim(h); o != nil && o.before(c) {
+					rivals = append(rivals, o)
+				}
+			}
+		}
+	}
+	var free []string
+	for _, d := range c.domains {
+		if slices.ContainsFunc(rivals, func(o *claim) bool { return slices.Contains(o.domains, d) }) {
+			b.view.problem(DuplicateDomain, b.route+"/"+d)
+			continue
+		}
+		free = append(free, d)
+	}
+	return strings.Join(free, "\n")
+}
+
+// rivals gives the hosts that may have one of some domains: those that have one in a mesh of any kind are among them.
+func (b *routing) rivals(domains []string) []string {
+	var list []string
+	add := func(host string) {
+		if slices.Contains(list, host) || !b.view.index.Knows(host) {
+			return
+		}
+		list = append(list, host)
+		if s := target(b.scope, host); s != nil && s.Host != host && !slices.Contains(list, s.Host) {
+			list = append(list, s.Host) // which is called by this name too
+		}
+	}
+	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")
+	var seen []string
+	for _, d := range domains {
+		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service is called by its pods' names too
+			if name = strings.TrimSuffix(name, "."); slices.Contains(seen, name) {
+				continue
+			}
+			seen = append(seen, name)
+			add(name)
+			add(name + "." + suffix)                             // web.a
+			add(strings.TrimSuffix(name, ".svc") + "." + suffix) // web.a.svc
+			add(name + "." + b.cohort.Domain)                    // web
+			b.view.index.At(strings.Trim(name, "[]"), add)
+		}
+	}
+	return list
+}
+
+// addresses are those by which a service is called here.
+func (b *hosts) addresses(s *registry.Service) []string {
+	at := s.As(b.cohort.Cluster)
+	if len(at.Addresses) == 0 && b.cohort.AutoAddress {
+		return at.AutoAddress
+	}
+	return at.Addresses
+}
+
+// aliases are the ExternalName services in scope that are other names for a service, unless a VirtualService routes them: then they are hosts of their own.
+func (b *routing) aliases(s *registry.Service) []string {
+	var found []*registry.Service
+	b.view.index.Aliases(s.Host, func(a *registry.Service) {
+		if b.scope.ServiceByHost(a.Host) != a || target(b.scope, a.Host) != s {
+			return
+		}
+		if of, ok := b.served(a.Host); !ok || of.virtual == nil {
+			found = append(found, a)
+		}
+	})
+	slices.SortFunc(found, snapshot.ByServicePrecedence)
+	var list []string
+	for _, a := range found {
+		list = append(list, a.Host)
+	}
+	return list
+}
+
+// target gives the service that a host means, whatever other names it goes by; nil if there is none.
+func target(sc *scope.Scope, host string) *registry.Service {
+	for range scope.LongestAlias {
+		s := sc.ServiceByHost(host)
+		if s == nil || s.Resolution != registry.Alias {
+			return s
+		}
+		host = s.ExternalName
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Only an Envoy that can is sent virtual hosts by themselves, and none where they are turned off; the debug view has them in their route configurations.
+func TestVirtualHosts(t *testing.T) {
+	for _, c := range []struct {
+		minor   uint32
+		off     bool
+		divided bool
+	}{{36, false, false}, {37, false, true}, {40, true, false}} {
+		r := newRig(t, func(o *Options) { o.NoVirtualHosts = c.off })
+		r.publish(true, "cds a=1", "rds 80=h", "vhds 80/x=1", "vhds 80/y=1")
+		n := testNode("web.a")
+		n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+			Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: c.minor},
+		}}
+		s := r.as(n)
+		s.expect("cds a=1")
+		s.subscribe("rds", "80")
+		if !c.divided {
+			s.expect("rds 80=h+x1+y1")
+			s.subscribe("vhds")
+			r.publish(true, "vhds 80/y=2")
+			s.expect("rds 80=h+x1+y2")
+			continue
+		}
+		s.expect("rds 80=head")
+		s.subscribe("vhds")
+		m := s.expect("vhds 80/x=1 80/y=1")
+		// What was rejected together comes again one by one, each when the one before was answered.
+		reject := func(m *discoveryv3.DeltaDiscoveryResponse) {
+			s.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no"}})
+		}
+		reject(m)
+		reject(s.expect("vhds 80/x=1"))
+		m = s.expect("vhds 80/y=1")
+		s.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
+		r.publish(true, "vhds 80/y=2")
+		s.expect("vhds 80/y=2")
+		routes, ok := r.server.Dump("web.a", envoy.RouteType)
+		if !ok || len(routes) != 1 || !strings.Contains(string(routes[0].Bytes()), "80/y=2") || !strings.Contains(string(routes[0].Bytes()), "80=head") {
+			t.Errorf("dump: %v %v", routes, ok)
+		}
+		if hosts, ok := r.server.Dump("web.a", envoy.VirtualHostType); !ok || len(hosts) != 2 {
+			t.Errorf("dump: %v %v", hosts, ok)
+		}
+	}
+}
+
+// takeHosts takes virtual hosts by themselves: all of a response or nothing. Those whose route configuration is not there are dropped, and still count as had.
+func (c *modelClient) takeHosts(r *Response) {
+	c.nonce[r.TypeURL] = r.Nonce
+	if slices.ContainsFunc(r.Resources, func(x *envoy.Resource) bool { return x.Version == "bad" }) {
+		c.send(r.TypeURL, nil, nil, r.Nonce, "a bad one is among them")
+		return
+	}
+	for _, name := range r.Removed {
+		if _, ok := c.have[r.TypeURL][name]; !ok && !c.h.nacks {
+			c.h.t.Fatalf("virtual host %s is removed and was not there", name)
+		}
+		delete(c.have[r.TypeURL], name)
+		delete(c.live[folder(name)], name)
+	}
+	for i, x := range r.Resources {
+		c.have[r.TypeURL][x.Name] = told(r, i)
+		if route := folder(x.Name); c.have[envoy.RouteType][route] == "head" {
+			if c.live[route] == nil {
+				c.live[route] = map[string]string{}
+			}
+			c.live[route][x.Name] = told(r, i)
+		}
+	}
+	c.send(r.TypeURL, nil, nil, r.Nonce, "")
+	c.references()
+}
+
+func folder(name string) string { return name[:strings.LastIndexByte(name, '/')] }
+
+// checkHosts looks at the virtual hosts of a route configuration, and gives the version that it should have.
+func (c *modelClient) checkHosts(route, version string) string {
+	want := map[string]string{}
+	for name, v := range c.h.versions["vhds"] {
+		if folder(name) == route && version != "none" {
+			want[name] = v
+		}
+	}
+	whole := version
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		whole += "+" + strings.TrimPrefix(name, route+"/") + want[name]
+	}
+	if c.have[envoy.RouteType][route] != "head" {
+		return whole
+	}
+	for name, v := range want {
+		if v != "bad" && c.live[route][name] != v {
+			c.h.t.Errorf("virtual host %s is %q, want %q", name, c.live[route][name], v)
+		}
+	}
+	for name := range c.live[route] {
+		if _, ok := want[name]; !ok {
+			c.h.t.Errorf("virtual host %s is there and should not be", name)
+		}
+	}
+	return "head"
+}

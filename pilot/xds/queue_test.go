@@ -1,0 +1,112 @@
+package xds
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Gateways and proxies that start do not wait behind the others; those wait for each other.
+func TestGatewaysAndNewProxiesGoFirst(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Translations = 1 })
+	r.server.newcomer = 0
+	r.publish(true, "cds a=1")
+	slow, other := r.delta("slow.a"), r.delta("other.a")
+	gateway := r.as(&corev3.Node{Id: "router~10.0.0.2~gw.a~a.svc.cluster.local"})
+	for _, c := range []*deltaClient{slow, other, gateway} {
+		c.expect("cds a=1")
+	}
+	release := make(chan struct{})
+	r.fake.held.Store("slow.a", release)
+	joins := r.fake.count("join")
+	r.server.mu.Lock()
+	p := newPush(r.fake.publish(true, "cds a=2"), r.server.conns["slow.a-1"].connected)
+	r.server.latest = p.snapshot
+	slowly := r.server.conns["slow.a-1"]
+	r.server.mu.Unlock()
+	slowly.offer(p)
+	eventually(t, "the slot is taken", func() bool { return r.fake.count("join") > joins })
+	r.publish(true, "cds a=3")
+	gateway.expect("cds a=3")
+	r.delta("new.a").expect("cds a=3")
+	if n := len(r.server.slots); n != 1 {
+		t.Fatalf("%d slots are taken, want the one", n)
+	}
+	got := make(chan string, 1)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		m, err := other.stream.Recv()
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		got <- m.Resources[0].Version
+	})
+	select {
+	case v := <-got:
+		t.Errorf("an ordinary stream was sent %s while the slot was taken", v)
+	default:
+	}
+	close(release)
+	if v := <-got; v != "3" {
+		t.Errorf("the ordinary stream was sent %s", v)
+	}
+	wait.Wait()
+}
+
+// as is the stream of a proxy that says of itself what a test wants.
+func (r *rig) as(n *corev3.Node) *deltaClient {
+	r.t.Helper()
+	stream, err := r.dial().DeltaAggregatedResources(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := &deltaClient{t: r.t, stream: stream}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType})
+	return c
+}
+
+// All that connect at once are served, however few translations run at a time: none is refused.
+func TestConnectStorm(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Translations, o.Streams = 1, 50 })
+	r.publish(true, "cds a=1"+strings.Repeat("x", 1<<10), "eds a=1", "lds l=1", "rds r=1")
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			stream, err := r.dial().DeltaAggregatedResources(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for j, short := range []string{"cds", "eds", "lds", "rds"} {
+				m := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: longType(short)}
+				switch short {
+				case "cds":
+					m.Node = testNode(fmt.Sprintf("p%d.a", i))
+				case "eds":
+					m.ResourceNamesSubscribe = []string{"a"}
+				case "rds":
+					m.ResourceNamesSubscribe = []string{"r"}
+				}
+				if err := stream.Send(m); err != nil {
+					t.Error(err)
+					return
+				}
+				if got, err := stream.Recv(); err != nil || got.TypeUrl != m.TypeUrl {
+					t.Errorf("proxy %d, response %d: %v %v", i, j, got.GetTypeUrl(), err)
+					return
+				}
+			}
+			if err := stream.CloseSend(); err != nil { // it makes room
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}

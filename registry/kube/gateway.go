@@ -1,0 +1,165 @@
+package kube
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+const (
+	labelGatewayPort = "networking.istio.io/gatewayPort"
+	annotationNodes  = "traffic.istio.io/nodeSelector" // of a NodePort gateway, as JSON: at which nodes it is reached
+)
+
+// gateways are the Services that lead into networks, and what is read of Nodes for those that are reached at theirs.
+type gateways struct {
+	services map[name]*kinds.Object
+	nodes    map[string]*kinds.Object
+	stale    bool
+	list     []registry.Gateway
+}
+
+// applyGateway looks at a Service, nil where it is gone.
+func (r *Registry) applyGateway(n name, o *kinds.Object) {
+	g := &r.gateways
+	_, was := g.services[n]
+	if o == nil || o.Labels[registry.LabelNetwork] == "" && len(r.opts.Gateways[r.host(n)]) == 0 {
+		if was {
+			delete(g.services, n)
+			g.stale = true
+		}
+		return
+	}
+	if g.services == nil {
+		g.services = map[name]*kinds.Object{}
+	}
+	g.services[n], g.stale = o, true
+}
+
+// applyGatewayNode looks at a Node, nil where it is gone.
+func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
+	g := &r.gateways
+	if o == nil {
+		delete(g.nodes, node)
+	} else {
+		if g.nodes == nil {
+			g.nodes = map[string]*kinds.Object{}
+		}
+		g.nodes[node] = o
+	}
+	for _, s := range g.services {
+		g.stale = g.stale || s.Annotations[annotationNodes] != ""
+	}
+}
+
+// Gateways gives the addresses by which other networks come into those of this cluster, sorted. The caller must not change the slice.
+func (r *Registry) Gateways() []registry.Gateway {
+	g := &r.gateways
+	if !g.stale {
+		return g.list
+	}
+	g.stale, g.list = false, nil
+	for n, o := range g.services {
+		for _, at := range r.entrances(n, o) {
+			at.Cluster = r.opts.Cluster
+			for _, address := range at.addresses {
+				at.Address = address
+				g.list = append(g.list, at.Gateway)
+			}
+		}
+	}
+	slices.SortFunc(g.list, registry.CompareGateways)
+	g.list = slices.Compact(g.list)
+	return g.list
+}
+
+// entrance is one port of a gateway, with all addresses at which it is reached.
+type entrance struct {
+	registry.Gateway
+	addresses []string
+}
+
+// entrances are those that a Service's label names, at a port that the Service has; where it has no label, those that the mesh's networks name.
+func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
+	spec := &o.Spec.(*corev1.Service).Spec
+	at := func(port uint32) int {
+		return slices.IndexFunc(spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port })
+	}
+	named := r.opts.Gateways[r.host(n)]
+	if network := o.Labels[registry.LabelNetwork]; network != "" {
+		port := uint64(registry.DefaultGatewayPort)
+		if p, err := strconv.ParseUint(o.Labels[labelGatewayPort], 10, 16); err == nil {
+			port = p
+		}
+		named = []registry.Gateway{{Network: network, Port: uint32(port)}}
+		if at(uint32(port)) < 0 {
+			return nil
+		}
+	}
+	var out []entrance
+	for _, g := range named {
+		e := entrance{g, addressesOf(o)}
+		if spec.Type == corev1.ServiceTypeNodePort && o.Annotations[annotationNodes] != "" {
+			i := at(g.Port)
+			if i < 0 || spec.Ports[i].NodePort == 0 {
+				continue
+			}
+			e.Port, e.addresses = uint32(spec.Ports[i].NodePort), r.nodesOf(o)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// addressesOf are those at which a Service is reached from outside of its cluster: its load balancer's, and external IPs.
+func addressesOf(o *kinds.Object) []string {
+	s := o.Spec.(*corev1.Service)
+	out := slices.Clone(s.Spec.ExternalIPs)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		switch {
+		case in.IP != "":
+			out = append(out, in.IP)
+		case in.Hostname != "":
+			out = append(out, in.Hostname)
+		}
+	}
+	return out
+}
+
+// nodesOf gives the external addresses of the nodes that a Service's annotation selects. A selector that cannot be read selects none.
+func (r *Registry) nodesOf(o *kinds.Object) []string {
+	var selector map[string]string
+	if json.Unmarshal([]byte(o.Annotations[annotationNodes]), &selector) != nil {
+		return nil
+	}
+	var out []string
+	for _, node := range slices.Sorted(maps.Keys(r.gateways.nodes)) {
+		n := r.gateways.nodes[node]
+		if !has(n.Labels, selector) {
+			continue
+		}
+		for _, a := range n.Spec.(*corev1.Node).Status.Addresses {
+			if _, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeExternalIP {
+				out = append(out, a.Address)
+			}
+		}
+	}
+	return out
+}
+
+// has tells that labels have all that is wanted.
+func has(labels, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

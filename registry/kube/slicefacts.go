@@ -1,0 +1,58 @@
+package kube
+
+import (
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Slice is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads many may hand on a Slice as an object's Spec.
+type Slice struct {
+	Hosts     bool              // its addresses are host names
+	Ports     map[string]uint32 // by the name of the service port; never modified
+	Endpoints []SliceEndpoint
+}
+
+// SliceEndpoint is one endpoint of a Slice. Conditions that are not set count as those of one that is ready.
+type SliceEndpoint struct {
+	Addresses                   []string
+	PodNamespace, Pod           string // where OfPod; without a namespace it is the slice's
+	NodeName, HostName          string
+	OfPod                       bool
+	Ready, Serving, Terminating bool
+}
+
+// SliceOf reads an EndpointSlice.
+func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
+	out := &Slice{Hosts: s.AddressType == discoveryv1.AddressTypeFQDN, Endpoints: make([]SliceEndpoint, len(s.Endpoints))}
+	for _, p := range s.Ports {
+		if p.Port != nil {
+			out.AddPort(or(p.Name, ""), uint32(*p.Port))
+		}
+	}
+	for i := range s.Endpoints {
+		e, c := &s.Endpoints[i], &s.Endpoints[i].Conditions
+		to := SliceEndpoint{
+			Addresses: e.Addresses, NodeName: or(e.NodeName, ""), HostName: or(e.Hostname, ""),
+			Ready: or(c.Ready, true), Serving: or(c.Serving, true), Terminating: or(c.Terminating, false),
+		}
+		if r := e.TargetRef; r != nil && r.Kind == "Pod" {
+			to.OfPod, to.PodNamespace, to.Pod = true, r.Namespace, r.Name
+		}
+		out.Endpoints[i] = to
+	}
+	return out
+}
+
+// AddPort adds a port; the last of a name wins. One without a number means every port, nothing that an assignment can hold: it is not added.
+func (s *Slice) AddPort(name string, port uint32) {
+	if s.Ports == nil {
+		s.Ports = map[string]uint32{}
+	}
+	s.Ports[name] = port
+}
+
+func or[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
