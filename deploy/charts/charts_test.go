@@ -137,6 +137,7 @@ func TestTypos(t *testing.T) {
 		"meshConfig=text":                      "at '/meshConfig'",
 		"podAnnotations.a=true":                "at '/podAnnotations/a': got boolean, want string",
 		"ipFamilyPolicy=DualStack":             "at '/ipFamilyPolicy'",
+		"drainSeconds=5s":                      "at '/drainSeconds': got string, want integer",
 		"telemetry.v2.prometheus.enable=false": "'enable' not allowed",
 	} {
 		for _, h := range helms(t) {
@@ -227,13 +228,15 @@ func TestNotes(t *testing.T) {
 	for set, want := range map[string]string{
 		ha:                                      "",
 		"autoscaleEnabled=false,replicaCount=1": "One replica",
-		ha + ",podDisruptionBudget.minAvailable=2":                     "minAvailable 2 of 2 replicas",
-		ha + ",pdb.minAvailable=100%":                                  "minAvailable 100% of 2 replicas",
-		ha + ",resources.requests.cpu=null":                            "resources.requests.cpu",
-		ha + ",replicaCount=3":                                         "replicaCount has no effect",
-		ha + ",configMap=false,revision=canary":                        "ConfigMap istio-canary must come from elsewhere",
-		ha + ",global.istioNamespace=other":                            "The root namespace is other",
-		ha + ",cni.enabled=true,revisionTags={stable},profile=ambient": "no effect here: cni, profile, revisionTags.",
+		ha + ",podDisruptionBudget.minAvailable=2":                                                    "minAvailable 2 of 2 replicas",
+		ha + ",pdb.minAvailable=100%":                                                                 "minAvailable 100% of 2 replicas",
+		ha + ",resources.requests.cpu=null":                                                           "resources.requests.cpu",
+		ha + ",replicaCount=3":                                                                        "replicaCount has no effect",
+		ha + ",configMap=false,revision=canary":                                                       "ConfigMap istio-canary must come from elsewhere",
+		ha + ",global.istioNamespace=other":                                                           "The root namespace is other",
+		ha + ",cni.enabled=true,revisionTags={stable},profile=ambient":                                "no effect here: cni, profile, revisionTags.",
+		ha + ",global.pilotCertProvider=kubernetes,global.istiod.enableAnalysis=true":                 "no effect here: global.pilotCertProvider, global.istiod.enableAnalysis.",
+		ha + ",extraContainerArgs={--shutdownDuration=60s}":                                           "--shutdownDuration in extraContainerArgs does not change",
 		ha + ",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true": "no effect here: sidecarInjectorWebhook, _internal_defaults_do_not_set.",
 	} {
 		for _, h := range helms(t)[1:] { // Helm 3 wants a cluster even to pretend

@@ -77,9 +77,10 @@ func TestRules(t *testing.T) {
 	}
 	leads := func(mesh, lease string) map[string]string {
 		all := reads(mesh)
-		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+lease] = "create", "get update"
+		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+lease] = "create get", "update"
 		return all
 	}
+	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	for _, c := range []struct {
 		name, set, suffix string
@@ -91,6 +92,9 @@ func TestRules(t *testing.T) {
 		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup")},
 		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup")},
 		{"no registration", registration + "=false", "", cluster, reads("istio")},
+		{"no registration, in short", registration + "=0", "", cluster, reads("istio")},
+		{"no election", election + "=false", "", writes, reads("istio")},
+		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", c.set)

@@ -23,5 +23,8 @@ func testMesh(t *testing.T, mode string) {
 	t.Run("Split", func(t *testing.T) { testSplit(t, m) })
 	t.Run("Endpoints", func(t *testing.T) { testEndpoints(t, m) })
 	t.Run("BrokenFile", func(t *testing.T) { testBrokenFile(t, m) })
+	if mode == delta {
+		t.Run("Hosts", func(t *testing.T) { testHosts(t, m) })
+	}
 	t.Run("Restart", func(t *testing.T) { testRestart(t, m) })
 }

@@ -6,8 +6,6 @@ to, as $(POD_NAME), stands before it.
 {{- $plain := dict "REVISION" (.Values.revision | default "default")
       "CLUSTER_ID" ((.Values.global.multiCluster).clusterName | default "Kubernetes")
       "PILOT_TRACE_SAMPLING" .Values.traceSampling }}
-{{- with .Values.global.pilotCertProvider }}{{ $_ := set $plain "PILOT_CERT_PROVIDER" . }}{{ end }}
-{{- if (.Values.global.istiod).enableAnalysis }}{{ $_ := set $plain "PILOT_ENABLE_ANALYSIS" true }}{{ end }}
 {{- range $name, $value := .Values.env }}{{ $_ := set $plain $name $value }}{{ end }}
 {{- $from := dict }}
 {{- range .Values.envVarFrom }}{{ $_ := set $from .name .valueFrom }}{{ end }}
@@ -20,13 +18,6 @@ to, as $(POD_NAME), stands before it.
       apiVersion: v1
       fieldPath: {{ $field }}
 {{- end }}
-{{- end }}
-{{- if and ((.Values.resources).limits).memory (not (or (hasKey $plain "GOMEMLIMIT") (hasKey $from "GOMEMLIMIT"))) }}
-- name: GOMEMLIMIT
-  valueFrom:
-    resourceFieldRef:
-      resource: limits.memory
-      divisor: "1"
 {{- end }}
 {{- range $name, $source := $from }}
 - name: {{ $name }}

@@ -68,7 +68,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* "on" unless env has that variable as false: what is switched off needs no rights. */}}
+{{- /* "on" unless env has that variable as false, in one of the ways that the server reads: what is switched off needs no rights. */}}
 {{- define "istiod.on" -}}
-{{- if ne (toString (get (.values.env | default dict) .name)) "false" }}on{{ end }}
+{{- if not (has (toString (get (.values.env | default dict) .name)) (list "false" "False" "FALSE" "f" "F" "0")) }}on{{ end }}
 {{- end }}

@@ -40,13 +40,13 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 	return s, Build(ctx, s.Pilot, "./cmd/pilot-discovery")
 }
 
-// Build builds a main package, named relative to the module, without cgo as releases are.
+// Build builds a main package, named relative to the module, without cgo and gRPC's traces as releases are.
 func Build(ctx context.Context, to, pkg string) error {
 	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-o", to, pkg)
 	cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build %s: %w", pkg, err)

@@ -1,115 +1,74 @@
 package charts
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 )
 
-// program gives the binary that the image holds.
-var program = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
-		return path, nil
-	}
-	dir, err := os.MkdirTemp("", "istiod-lite-charts-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "pilot-discovery")
-	return path, binaries.Build(context.Background(), path, "./cmd/pilot-discovery")
-})
+// program is the binary that the image holds.
+var program string
 
-// TestMain takes the binary away.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := program(); err == nil && os.Getenv("PILOT_DISCOVERY") == "" {
-		_ = os.RemoveAll(filepath.Dir(path))
+	dir, err := os.MkdirTemp("", "istiod-lite-charts-")
+	if err == nil {
+		program, err = kubelet.Program(context.Background(), dir)
 	}
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// runByHand does what a kubelet would with the pod of a release: it runs the container's command in the container's environment, with the rights of the pod's
-// ServiceAccount, on ports that are free; and then the container of `helm test`.
+// runByHand runs the pod of a release, on ports that are free, and then the container of `helm test`. When it is told to stop it is no longer ready, and yet serves on
+// for a while.
 func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, release, revision string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := strings.TrimSuffix("istiod-"+revision, "-")
-	d, err := w.Client().AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := d.Spec.Template.Spec
-	server := pod.Containers[0]
-	if server.Name != "discovery" {
-		t.Errorf("the container is called %s", server.Name)
-	}
-	access, err := w.ServiceAccount(ctx, namespace, pod.ServiceAccountName)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	kubeconfig, addresses := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "addresses.json")
-	if err := access.WriteFile(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	args := slices.Concat(server.Command, server.Args, []string{"--kubeconfig", kubeconfig, "--addressFile", addresses})
+	addresses := filepath.Join(dir, "addresses.json")
+	o := kubelet.Options{Cluster: w.Cluster, Program: program, Namespace: namespace, Deployment: name, Pod: name + "-0", Dir: dir, Args: []string{"--addressFile", addresses}}
 	for _, flag := range []string{"monitoringAddr", "grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr"} {
-		args = append(args, "--"+flag+"=127.0.0.1:0")
+		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
 	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Dir, cmd.Stderr = dir, &stderr
-	cmd.Env = environment(t, server, name+"-0", pod.ServiceAccountName)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 30 * time.Second
-	if err := cmd.Start(); err != nil {
+	server, err := kubelet.Start(ctx, o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			if err := <-ended; err != nil {
-				t.Errorf("%s ended with %v: %s", name, err, tail(&stderr))
-			}
+	stop := sync.OnceFunc(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("%v: %s", err, tail(server.Log()))
 		}
-	}
+	})
 	defer stop()
+	if server.Spec.Name != "discovery" {
+		t.Errorf("the container is called %s", server.Spec.Name)
+	}
 
 	at := map[string]string{}
 	for len(at) == 0 { // the file is there once the server is ready
 		select {
-		case err := <-ended:
-			stopped = true
-			t.Fatalf("%s ended: %v: %s", name, err, tail(&stderr))
-		case <-ctx.Done(): // which has the server stopped
-			stopped = true
-			<-ended
-			t.Fatalf("%s is not ready: %s", name, tail(&stderr))
+		case <-server.Ended():
+			t.Fatalf("%s ended: %s", name, tail(server.Log()))
+		case <-ctx.Done():
+			t.Fatalf("%s is not ready: %s", name, tail(server.Log()))
 		case <-time.After(20 * time.Millisecond):
 		}
 		if text, err := os.ReadFile(addresses); err == nil {
@@ -125,46 +84,45 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 	for i, arg := range test.Args {
 		test.Args[i] = strings.ReplaceAll(arg, service, at["monitoring"])
 	}
-	out, err := exec.CommandContext(ctx, binary, slices.Concat(test.Command, test.Args)...).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "lite") {
+	ask := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+		return string(out), err
+	}
+	helmTest := slices.Concat(test.Command, test.Args)
+	if out, err := ask(helmTest...); err != nil || !strings.Contains(out, "lite") {
 		t.Errorf("helm test: %v: %s", err, out)
 	}
+	server.Terminate()
+	for {
+		out, err := ask("request", "GET", "/ready", "--address", at["http"])
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(out, "503") {
+			t.Errorf("a server that was told to stop does not say that it is not ready: %s", out)
+		}
+		break
+	}
+	if conn, err := net.Dial("tcp", at["grpc"]); err != nil {
+		t.Errorf("a server that was told to stop takes no connections while they still come: %v", err)
+	} else {
+		_ = conn.Close()
+	}
 	stop()
-	if out, err := exec.CommandContext(ctx, binary, slices.Concat(test.Command, test.Args)...).CombinedOutput(); err == nil {
+	if out, err := ask(helmTest...); err == nil {
 		t.Errorf("helm test without a server: %s", out)
 	}
 
-	said := stderr.String()
+	said := server.Log()
 	t.Logf("%s said:\n%s", name, said)
 	for _, bad := range []string{"unknown flag", "no effect here", "arguments ignored", "is not understood", "forbidden", "Forbidden", "panic"} {
 		if strings.Contains(said, bad) {
-			t.Errorf("%s says %q: %s", name, bad, tail(&stderr))
+			t.Errorf("%s says %q: %s", name, bad, tail(said))
 		}
 	}
-	if json.Valid([]byte(strings.SplitN(said, "\n", 2)[0])) != strings.Contains(strings.Join(server.Args, " "), "--log_as_json") {
-		t.Errorf("%s: log of the wrong form: %s", name, tail(&stderr))
+	if json.Valid([]byte(strings.SplitN(said, "\n", 2)[0])) != strings.Contains(strings.Join(server.Spec.Args, " "), "--log_as_json") {
+		t.Errorf("%s: log of the wrong form: %s", name, tail(said))
 	}
-}
-
-// environment is what a kubelet makes of a container's.
-func environment(t *testing.T, c corev1.Container, pod, account string) []string {
-	t.Helper()
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
-	for _, e := range c.Env {
-		value := e.Value
-		switch from := e.ValueFrom; {
-		case from == nil:
-		case from.FieldRef != nil:
-			value = map[string]string{"metadata.name": pod, "metadata.namespace": namespace, "spec.serviceAccountName": account}[from.FieldRef.FieldPath]
-		case from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory":
-			value = c.Resources.Limits.Memory().AsDec().String()
-		}
-		if value == "" {
-			t.Errorf("variable %s has no value", e.Name)
-		}
-		env = append(env, e.Name+"="+value)
-	}
-	return env
 }
 
 // hook gives the pod that `helm test` would start.

@@ -1,7 +1,6 @@
 package charts
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -260,6 +259,7 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "networking.istio.io", Resource: "workloadentries", Subresource: "status", Namespace: "default"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: namespace}},
 		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-workloadentry-cleanup"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-instance-laptop-1"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "networking.istio.io", Resource: "workloadentries", Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "another"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "default"}},
@@ -302,7 +302,6 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 }
 
 // tail is the end of what a process said.
-func tail(b *bytes.Buffer) string {
-	text := b.String()
+func tail(text string) string {
 	return text[max(0, len(text)-4000):]
 }

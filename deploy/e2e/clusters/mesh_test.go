@@ -47,6 +47,7 @@ type mesh struct {
 	t        *testing.T // at whose end all ends
 	work     string
 	one, two *cluster.Cluster
+	sds      string // where proxies get certificates; empty: nowhere
 	pilot    *controlplane.Process
 	// own are the pods of the first cluster but one, sotw is that one, remote those of the second cluster.
 	own, sotw, remote *world.World
@@ -108,6 +109,12 @@ func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig st
 // run brings to life those pods of a cluster that are chosen, and waits for their Envoys.
 func (m *mesh) run(ctx context.Context, t *testing.T, yaml, clusterID string, delta bool, chosen func(name string) bool) *world.World {
 	t.Helper()
+	return m.runIn(ctx, t, "", yaml, clusterID, delta, chosen)
+}
+
+// runIn is run for pods that say which network they are in. Gateways ask for the endpoints of theirs alone.
+func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID string, delta bool, chosen func(name string) bool) *world.World {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(yaml), 0o644); err != nil {
 		t.Fatal(err)
@@ -118,14 +125,17 @@ func (m *mesh) run(ctx context.Context, t *testing.T, yaml, clusterID string, de
 	}
 	directory.Pods = slices.DeleteFunc(directory.Pods, func(p world.Pod) bool { return !chosen(p.Node.Name) })
 	for i := range directory.Pods {
-		directory.Pods[i].Node.Cluster = clusterID
+		n := &directory.Pods[i].Node
+		if n.Cluster, n.Network = clusterID, on; n.Type == "router" {
+			n.View = on
+		}
 	}
 	w, err := world.Start(world.Options{
 		Directory: directory,
 		Place: func(p world.Pod) (world.Place, error) {
 			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
 		},
-		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, Delta: delta, Mark: pods.Mark, WorkDir: m.work,
+		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, SDS: m.sds, Delta: delta, Mark: pods.Mark, WorkDir: m.work,
 		Admin: func(world.Pod) (string, error) {
 			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
 		},

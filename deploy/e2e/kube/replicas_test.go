@@ -18,12 +18,12 @@ func (w *world) replicas() {
 	two.launch("istiod-1")
 	two.eventually("the second is ready", two.ready)
 
-	one.must(one.process.Signal(syscall.SIGSTOP))
+	one.must(one.server.Signal(syscall.SIGSTOP))
 	began := time.Now()
 	two.eventually("the second leads", func() bool { return two.leads("istiod-1") })
 	w.t.Logf("the leader was stopped: followed after %.1f s", time.Since(began).Seconds())
 	one.between.Forget()
-	one.must(one.process.Signal(syscall.SIGCONT))
+	one.must(one.server.Signal(syscall.SIGCONT))
 	one.eventually("the first asks who leads, and knows that it does not", func() bool {
 		return one.between.Count(faults.Match{Verbs: []string{"get"}, Resource: "leases"}) >= 3
 	})
@@ -38,8 +38,7 @@ func (w *world) replicas() {
 	one.eventually("the resumed leader is ready", one.ready)
 	one.unready.Store(0) // nobody could ask it meanwhile
 
-	two.killed = true
-	two.must(two.process.Kill())
+	two.must(two.server.Kill())
 	began = time.Now()
 	one.eventually("the first leads again", func() bool { return one.leads("istiod-0") })
 	w.t.Logf("the leader was killed: followed after %.1f s", time.Since(began).Seconds())

@@ -8,23 +8,17 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -78,28 +72,23 @@ var shopGuards = []guard{
 	{envoy.RouteType, "80", "/marker"},
 }
 
-// program gives the binary under test.
-var program = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
-		return path, nil
-	}
-	dir, err := os.MkdirTemp("", "istiod-lite-kube-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "pilot-discovery")
-	return path, binaries.Build(context.Background(), path, "./cmd/pilot-discovery")
-})
+// program is the binary under test.
+var program string
 
 // TestMain lets all tests run at a time, unless the command line says otherwise, for they wait more than they compute; and takes the binary away.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	code := m.Run()
-	if path, err := program(); err == nil && os.Getenv("PILOT_DISCOVERY") == "" {
-		_ = os.RemoveAll(filepath.Dir(path))
+	dir, err := os.MkdirTemp("", "istiod-lite-kube-")
+	if err == nil {
+		program, err = kubelet.Program(context.Background(), dir)
 	}
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
@@ -112,9 +101,7 @@ type world struct {
 	between *faults.Proxy
 
 	http, grpc, monitoring string
-	log                    string // path
-	process                *os.Process
-	killed                 bool
+	server                 *kubelet.Container
 	clients                []*adsClient
 	gone                   []string     // what was taken from the clients on purpose
 	unready                atomic.Int64 // how often, once ready, the server was not
@@ -173,58 +160,26 @@ func (w *world) serve() {
 // launch starts the server as the chart's Deployment would start that pod.
 func (w *world) launch(name string) {
 	w.t.Helper()
-	binary, err := program()
-	w.must(err)
-	d, err := w.Client().AppsV1().Deployments(root).Get(w.ctx, "istiod", metav1.GetOptions{})
-	w.must(err)
-	pod := d.Spec.Template.Spec
-	access, err := w.ServiceAccount(w.ctx, root, pod.ServiceAccountName)
-	w.must(err)
-	dir := w.t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	o := kubelet.Options{Cluster: w.Cluster, Program: program, Namespace: root, Deployment: "istiod", Pod: name, Dir: w.t.TempDir()}
 	if w.between != nil {
-		access = w.between.Access(access)
+		o.Access = w.between.Access
 	}
-	w.must(access.WriteFile(kubeconfig))
 	for _, at := range []*string{&w.http, &w.grpc, &w.monitoring} {
 		port, err := cluster.FreePort(w.ctx, "127.0.0.1")
 		w.must(err)
 		*at = net.JoinHostPort("127.0.0.1", port)
 	}
-	args := slices.Concat(pod.Containers[0].Args, []string{
-		"--kubeconfig", kubeconfig, "--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring, "--secureGRPCAddr=", "--httpsAddr=",
-	})
-	w.log = filepath.Join(dir, "pilot-discovery.log")
-	out, err := os.Create(w.log)
+	// Nobody has to learn here that the server stops.
+	o.Args = []string{"--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--drainDuration=0s"}
+	server, err := kubelet.Start(w.ctx, o)
 	w.must(err)
-	defer out.Close()
-	cmd := exec.CommandContext(context.Background(), binary, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "POD_NAME=" + name, "POD_NAMESPACE=" + root, "SERVICE_ACCOUNT=" + pod.ServiceAccountName}
-	for _, e := range pod.Containers[0].Env {
-		if e.ValueFrom == nil {
-			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
-		}
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	w.must(cmd.Start())
-	w.process = cmd.Process
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	w.server = server
 	w.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case err := <-ended:
-			if err != nil && !w.killed {
-				w.t.Errorf("the server ended with %v", err)
-			}
-		case <-time.After(within):
-			w.t.Error("the server does not end")
-			_ = cmd.Process.Kill()
-			<-ended
+		if err := server.Stop(); err != nil {
+			w.t.Error(err)
 		}
 		if w.t.Failed() {
-			w.t.Logf("%s said:\n%s", name, w.said())
+			w.t.Logf("%s said:\n%s", name, server.Log())
 		}
 	})
 }
@@ -360,8 +315,4 @@ func (w *world) stalled(resource string) bool {
 }
 
 // said is the log of the server.
-func (w *world) said() string {
-	text, err := os.ReadFile(w.log)
-	w.must(err)
-	return string(text)
-}
+func (w *world) said() string { return w.server.Log() }

@@ -24,6 +24,8 @@ type Node struct {
 	Interception string
 	// Cluster is the ID of the cluster; Kubernetes without it.
 	Cluster string
+	// Network is the one that the proxy says it is in; View are those whose endpoints it asks for, all if empty. Both may be empty.
+	Network, View string
 }
 
 // object is a JSON object.
@@ -37,6 +39,12 @@ func (n Node) json() object {
 	}
 	if n.Interception != "" {
 		metadata["INTERCEPTION_MODE"] = n.Interception
+	}
+	if n.Network != "" {
+		metadata["NETWORK"] = n.Network
+	}
+	if n.View != "" {
+		metadata["REQUESTED_NETWORK_VIEW"] = n.View
 	}
 	return object{
 		"id":       fmt.Sprintf("%s~%s~%s.%s~%s.svc.cluster.local", n.Type, n.Addr, n.Name, n.Namespace, n.Namespace),
@@ -74,16 +82,7 @@ func (o Options) bootstrap() ([]byte, error) {
 			"cds_config": ads,
 			"lds_config": ads,
 		},
-		"static_resources": object{"clusters": []any{object{
-			"name": "xds-grpc", "type": "STATIC", "connect_timeout": "1s",
-			"typed_extension_protocol_options": object{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": object{
-				"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-				"explicit_http_config": object{"http2_protocol_options": object{}},
-			}},
-			"load_assignment": object{"cluster_name": "xds-grpc", "endpoints": []any{object{
-				"lb_endpoints": []any{object{"endpoint": object{"address": socket(xds)}}},
-			}}},
-		}}},
+		"static_resources": object{"clusters": []any{grpcCluster("xds-grpc", xds)}},
 		// The control plane bounds users' regular expressions; Envoy's own bound of 100 instructions would refuse most.
 		"layered_runtime": object{"layers": []any{object{"name": "bounds", "static_layer": object{"re2.max_program_size.error_level": 32768}}}},
 		// Without a limit Envoy warns, and that would be all there is in its log.
@@ -95,12 +94,32 @@ func (o Options) bootstrap() ([]byte, error) {
 			},
 		}}},
 	}
+	if o.SDS != "" {
+		sds, err := netip.ParseAddrPort(o.SDS)
+		if err != nil {
+			return nil, fmt.Errorf("address of the certificates: %w", err)
+		}
+		b["static_resources"] = object{"clusters": []any{grpcCluster("xds-grpc", xds), grpcCluster("sds-grpc", sds)}}
+	}
 	if o.Mark != 0 {
 		b["cluster_manager"] = object{"upstream_bind_config": object{"socket_options": []any{object{
 			"description": "mark", "level": unix.SOL_SOCKET, "name": unix.SO_MARK, "int_value": o.Mark, "state": "STATE_PREBIND",
 		}}}}
 	}
 	return json.MarshalIndent(b, "", " ")
+}
+
+func grpcCluster(name string, at netip.AddrPort) object {
+	return object{
+		"name": name, "type": "STATIC", "connect_timeout": "1s",
+		"typed_extension_protocol_options": object{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": object{
+			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+			"explicit_http_config": object{"http2_protocol_options": object{}},
+		}},
+		"load_assignment": object{"cluster_name": name, "endpoints": []any{object{
+			"lb_endpoints": []any{object{"endpoint": object{"address": socket(at)}}},
+		}}},
+	}
 }
 
 func socket(a netip.AddrPort) object {

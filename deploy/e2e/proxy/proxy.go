@@ -31,6 +31,8 @@ type Options struct {
 	Node   Node
 	// XDS is the control plane's plaintext address.
 	XDS string
+	// SDS is the plaintext address of whoever gives it certificates, as an agent would; empty: it gets none.
+	SDS string
 	// Delta asks for incremental xDS, else state of the world.
 	Delta bool
 	// Admin is the address of the admin API; port 0 will not do.

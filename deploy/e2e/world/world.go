@@ -30,9 +30,10 @@ type Options struct {
 	Directory Directory
 	// Place makes the place for a pod. Closing it, where it can be closed, removes it.
 	Place func(Pod) (Place, error)
-	// Envoy is the binary, XDS the control plane's address, and Delta how to ask it.
+	// Envoy is the binary, XDS the control plane's address, and Delta how to ask it. SDS is where proxies get certificates; empty: they get none.
 	Envoy string
 	XDS   string
+	SDS   string
 	Delta bool
 	Mark  int
 	// Admin gives the address of a pod's admin API.
@@ -94,7 +95,7 @@ func (w *World) Add(p Pod) (*Running, error) {
 		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
 	}
 	r.Proxy, err = proxy.Start(proxy.Options{
-		Binary: w.o.Envoy, Place: place, Node: p.Node, XDS: w.o.XDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
+		Binary: w.o.Envoy, Place: place, Node: p.Node, XDS: w.o.XDS, SDS: w.o.SDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
 	})
 	return r, err
 }

@@ -31,6 +31,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	// Servers that the tests start: nothing of the surroundings, and no long wait for proxies to come back.
+	for name, value := range map[string]string{"POD_NAME": "", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "1s"} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
 }
 
@@ -131,7 +137,7 @@ func start(t *testing.T) (context.Context, *cluster.Cluster, cluster.Access) {
 // eventually waits until ok gives no error.
 func eventually(ctx context.Context, t *testing.T, what string, ok func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	for {
 		err := ok()

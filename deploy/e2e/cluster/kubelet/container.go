@@ -1,0 +1,176 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+)
+
+// Program gives the control plane's binary: the one that PILOT_DISCOVERY names, else one that is built into the folder.
+func Program(ctx context.Context, dir string) (string, error) {
+	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
+		return path, nil
+	}
+	path := filepath.Join(dir, "pilot-discovery")
+	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
+}
+
+// Options say which pod to run, and what is different here. Access and Args may be left out.
+type Options struct {
+	Cluster    *cluster.Cluster
+	Program    string // the container's entry point
+	Namespace  string
+	Deployment string
+	Pod        string                              // its name
+	Access     func(cluster.Access) cluster.Access // the way to the API server that the pod takes
+	Args       []string                            // behind the container's own, after --kubeconfig
+	Dir        string                              // the working directory, which takes the kubeconfig and the log
+}
+
+// Container is the first container of the pod.
+type Container struct {
+	Spec  corev1.Container
+	Grace time.Duration // that it gets to stop
+
+	pod   string
+	log   string // path
+	cmd   *exec.Cmd
+	ended chan struct{}
+
+	terminate sync.Once
+	mu        sync.Mutex
+	killed    bool
+}
+
+// Start starts the container and waits for nothing.
+func Start(ctx context.Context, o Options) (*Container, error) {
+	d, err := o.Cluster.Client().AppsV1().Deployments(o.Namespace).Get(ctx, o.Deployment, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read deployment %s: %w", o.Deployment, err)
+	}
+	pod := d.Spec.Template.Spec
+	access, err := o.Cluster.ServiceAccount(ctx, o.Namespace, pod.ServiceAccountName)
+	if err != nil {
+		return nil, err
+	}
+	if o.Access != nil {
+		access = o.Access(access)
+	}
+	kubeconfig := filepath.Join(o.Dir, "kubeconfig")
+	if err := access.WriteFile(kubeconfig); err != nil {
+		return nil, fmt.Errorf("write kubeconfig: %w", err)
+	}
+	c := &Container{Spec: pod.Containers[0], pod: o.Pod, log: filepath.Join(o.Dir, "container.log"), ended: make(chan struct{})}
+	if pod.TerminationGracePeriodSeconds != nil {
+		c.Grace = time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
+	}
+	c.cmd = exec.CommandContext(context.Background(), o.Program, slices.Concat(c.Spec.Command, c.Spec.Args, []string{"--kubeconfig", kubeconfig}, o.Args)...)
+	c.cmd.Dir = o.Dir
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if c.cmd.Env, err = environment(c.Spec, o.Pod, o.Namespace, pod.ServiceAccountName); err != nil {
+		return nil, err
+	}
+	return c, c.start()
+}
+
+func (c *Container) start() error {
+	out, err := os.Create(c.log)
+	if err != nil {
+		return fmt.Errorf("log of %s: %w", c.pod, err)
+	}
+	defer out.Close()
+	c.cmd.Stdout, c.cmd.Stderr = out, out
+	started := make(chan error)
+	go func() {
+		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the container runs.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = c.cmd.Wait()
+			close(c.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", c.pod, err)
+	}
+	return nil
+}
+
+// environment is what the container's description makes of the pod's facts. A source that it does not know is an error, and so is one that gives nothing.
+func environment(c corev1.Container, pod, namespace, account string) ([]string, error) {
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
+	for _, e := range c.Env {
+		value := e.Value
+		if from := e.ValueFrom; from != nil && from.FieldRef != nil {
+			value = map[string]string{"metadata.name": pod, "metadata.namespace": namespace, "spec.serviceAccountName": account}[from.FieldRef.FieldPath]
+		}
+		if value == "" {
+			return nil, fmt.Errorf("variable %s of %s has no value", e.Name, pod)
+		}
+		env = append(env, e.Name+"="+value)
+	}
+	return env, nil
+}
+
+// Signal sends one, to a container that runs.
+func (c *Container) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
+
+// Kill ends it as a crash would.
+func (c *Container) Kill() error {
+	c.mu.Lock()
+	c.killed = true
+	c.mu.Unlock()
+	err := c.cmd.Process.Kill()
+	<-c.ended
+	return err
+}
+
+// Ended is closed when the container has ended, for whatever reason.
+func (c *Container) Ended() <-chan struct{} { return c.ended }
+
+// Terminate tells it to stop, as the end of a pod does. Only the first call does: another signal would end it at once.
+func (c *Container) Terminate() {
+	c.terminate.Do(func() { _ = c.cmd.Process.Signal(syscall.SIGTERM) })
+}
+
+// Stop has it terminate, and waits. What does not stop in the pod's grace period is killed, and an error; so is another exit code than 0, unless it
+// was killed before.
+func (c *Container) Stop() error {
+	c.Terminate()
+	select {
+	case <-c.ended:
+	case <-time.After(c.Grace):
+		_ = c.Kill()
+		return fmt.Errorf("%s does not stop within %v", c.pod, c.Grace)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.killed && !c.cmd.ProcessState.Success() {
+		return fmt.Errorf("%s ended with %v", c.pod, c.cmd.ProcessState)
+	}
+	return nil
+}
+
+// Log is what it has said so far.
+func (c *Container) Log() string {
+	text, err := os.ReadFile(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

@@ -1,0 +1,125 @@
+package clusters
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+var (
+	//go:embed testdata/networks/one.yaml
+	firstNetwork string
+	//go:embed testdata/networks/two.yaml
+	secondNetwork string
+)
+
+// gateway is the Service by which the second network is entered, at that address.
+func gateway(address string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: v1
+kind: Service
+metadata: {name: eastwest, namespace: istio-system, labels: {topology.istio.io/network: there}}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.30
+  selector: {istio: eastwestgateway}
+  ports:
+  - {name: tls, port: 15443, targetPort: 15443}
+status:
+  loadBalancer:
+    ingress: [{ip: %s}]
+`, address)
+}
+
+// handedOn counts the connections to the service that a gateway handed on.
+func handedOn(t *testing.T, gateway *world.Running) int {
+	t.Helper()
+	stats, err := gateway.Proxy.Stats(t.Context(), `^cluster\.outbound_\.80_\._\.echo\.mesh\.svc\.cluster\.local.*upstream_cx_total$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, n := range stats {
+		sum += n
+	}
+	return sum
+}
+
+// TestNetworks has a client call a service that runs on another network alone: by mutual TLS from sidecar to sidecar, through whichever gateway the Service of that
+// network names.
+func TestNetworks(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	certificates, err := sds.Start(network.Gateway().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(certificates.Stop)
+	m := &mesh{t: t, work: t.TempDir(), sds: certificates.Address}
+	suite.LogTails(t, m.work)
+	began := time.Now()
+	start := func(ctx context.Context, to **cluster.Cluster) error {
+		c, err := cluster.Start(ctx, cluster.Options{})
+		if err == nil {
+			t.Cleanup(c.Stop)
+			*to = c
+		}
+		return err
+	}
+	all, each := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		if err := start(each, &m.two); err != nil {
+			return err
+		}
+		return m.two.Apply(each, []byte(secondNetwork+gateway("10.10.2.31")+slice("echo", "echo-1", "10.10.2.21", ready)))
+	})
+	all.Go(func() error {
+		if err := start(each, &m.one); err != nil {
+			return err
+		}
+		if err := m.one.InstallCRDs(each, os.Getenv(crdsVar)); err != nil {
+			return err
+		}
+		return m.one.Apply(each, []byte(firstNetwork))
+	})
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("two clusters after %s", time.Since(began).Round(time.Millisecond))
+	reader, err := m.two.ServiceAccount(ctx, "istio-system", "reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, m.one, remoteSecret(map[string][]byte{"two": encode(t, reader)}))
+	kubeconfig := filepath.Join(m.work, "kubeconfig")
+	if err := m.one.Admin().WriteFile(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	m.serve(ctx, t, "", kubeconfig)
+	everyone := func(string) bool { return true }
+	m.own = m.runIn(ctx, t, "here", firstNetwork, "", true, everyone)
+	m.remote = m.runIn(ctx, t, "there", secondNetwork, "two", false, everyone)
+
+	tr := begin(t, echoAddr, "echo", m.own.Pod("client"))
+	tr.answers(t, "echo-1", soon)
+	first, second := m.remote.Pod("gateway-1"), m.remote.Pod("gateway-2")
+	if handedOn(t, first) == 0 || handedOn(t, second) != 0 {
+		t.Errorf("%d connections came by the gateway that the Service names, %d by the other", handedOn(t, first), handedOn(t, second))
+	}
+	apply(t, m.two, gateway("10.10.2.32"))
+	suite.Eventually(t, "connections come by the other gateway", soon, func() bool { return handedOn(t, second) > 0 })
+	tr.answers(t, "echo-1", soon)
+	m.healthy(t)
+}

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+// held is how long Envoy holds a listener back whose virtual hosts do not come; what comes within half of that was not waited for.
+const held = 15 * time.Second
+
+// lateService is a service of the echo pods with those ports.
+func lateService(ports ...int) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: mesh}\nspec:\n  clusterIP: 10.96.0.77\n  selector: {app: echo}\n  ports:\n")
+	for _, p := range ports {
+		fmt.Fprintf(&b, "  - {name: http-%d, port: %d, targetPort: 8080}\n", p, p)
+	}
+	return b.String()
+}
+
+// lateTimeout gives the late service's routes something to know them by.
+func lateTimeout(seconds int) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: late, namespace: mesh}
+spec:
+  hosts: [late]
+  http:
+  - timeout: %ds
+    route: [{destination: {host: late}}]
+`, seconds)
+}
+
+// routing is what the Envoy of a pod has of one route configuration.
+type routing struct {
+	divided bool // its virtual hosts came by themselves
+	hosts   []string
+	text    string
+}
+
+// routing reads it, and tells whether it is there.
+func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
+	t.Helper()
+	body, err := m.world.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_route_configs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dump struct {
+		Configs []struct {
+			RouteConfig json.RawMessage `json:"route_config"`
+		} `json:"configs"`
+	}
+	if err := json.Unmarshal(body, &dump); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range dump.Configs {
+		var rc struct {
+			Name         string                  `json:"name"`
+			VHDS         json.RawMessage         `json:"vhds"`
+			VirtualHosts []struct{ Name string } `json:"virtual_hosts"`
+		}
+		if err := json.Unmarshal(c.RouteConfig, &rc); err != nil {
+			t.Fatal(err)
+		}
+		if rc.Name == name {
+			r := routing{divided: rc.VHDS != nil, text: string(c.RouteConfig)}
+			for _, h := range rc.VirtualHosts {
+				// By itself a virtual host has its route configuration in its name.
+				r.hosts = append(r.hosts, strings.TrimPrefix(h.Name, name+"/"))
+			}
+			return r, true
+		}
+	}
+	return routing{}, false
+}
+
+// testHosts has virtual hosts and route configurations come, change and go under load, and the control plane die and change its mind of how it sends them.
+func testHosts(t *testing.T, m *mesh) {
+	const late, fallback = "late.mesh.svc.cluster.local", "allow_any"
+	dial := m.world.Pod("client").Place.DialContext
+	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
+	answers := func(port int, limit time.Duration) {
+		t.Helper()
+		one := overHTTP(dial, "HTTP/1.1", fmt.Sprintf("10.96.0.77:%d", port), fmt.Sprintf("late:%d", port))
+		suite.Eventually(t, fmt.Sprintf("the late service answers on %d", port), limit, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			from, err := one(ctx)
+			return err == nil && strings.HasPrefix(from, "echo")
+		})
+	}
+	has := func(what, route string, ok func(routing) bool) {
+		t.Helper()
+		var last routing
+		defer func() {
+			if t.Failed() {
+				t.Logf("route configuration %s has %v: %s", route, last.hosts, last.text)
+			}
+		}()
+		suite.Eventually(t, what, soon, func() bool {
+			r, there := m.routing(t, "client", route)
+			last = r
+			return there && ok(r)
+		})
+	}
+	divided := func(r routing) bool { return r.divided && slices.Contains(r.hosts, fallback) }
+	has("virtual hosts come by themselves", "80", func(r routing) bool { return divided(r) && slices.Contains(r.hosts, "echo.mesh.svc.cluster.local:80") })
+
+	for range 2 { // the second time Envoy has seen the names before
+		m.write(t, "late.yaml", lateService(8085))
+		answers(8085, held/2)
+		has("a new route configuration has both hosts", "8085", func(r routing) bool { return divided(r) && len(r.hosts) == 2 })
+		m.write(t, "late.yaml", lateService(8085, 80))
+		answers(80, soon)
+		m.write(t, "late-route.yaml", lateTimeout(7))
+		has("a route changes", "80", func(r routing) bool { return strings.Contains(r.text, `"timeout": "7s"`) })
+		m.remove(t, "late-route.yaml")
+		has("and changes back", "80", func(r routing) bool { return !strings.Contains(r.text, `"timeout": "7s"`) })
+		m.write(t, "late.yaml", lateService(80))
+		suite.Eventually(t, "the route configuration is gone", soon, func() bool { _, there := m.routing(t, "client", "8085"); return !there })
+		m.remove(t, "late.yaml")
+		has("the virtual host is gone", "80", func(r routing) bool { return divided(r) && !slices.Contains(r.hosts, late+":80") })
+	}
+
+	for i, enabled := range []string{"true", "false", "true"} {
+		m.pilot.Kill()
+		m.write(t, "late.yaml", lateService(80, 8085))
+		m.write(t, "late-route.yaml", lateTimeout(20+i))
+		t.Setenv("PILOT_ENABLE_VHDS", enabled)
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+		err := m.pilot.Restart(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers(80, 2*held)
+		answers(8085, held/2)
+		for _, route := range []string{"80", "8085"} {
+			has("what changed meanwhile is there", route, func(r routing) bool {
+				return strings.Contains(r.text, fmt.Sprintf(`"timeout": "%ds"`, 20+i)) && slices.Contains(r.hosts, fallback)
+			})
+		}
+		m.remove(t, "late-route.yaml")
+		has("what changes now is, too", "8085", func(r routing) bool {
+			return !strings.Contains(r.text, `"timeout": "2`) && slices.Contains(r.hosts, late+":8085")
+		})
+	}
+	m.remove(t, "late.yaml")
+	suite.Eventually(t, "the route configuration is gone", soon, func() bool { _, there := m.routing(t, "client", "8085"); return !there })
+	tr.answers(t, "echo-1", soon)
+	m.healthy(t)
+}

@@ -1,0 +1,114 @@
+package writers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/autoregistration"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+)
+
+// view is the cluster as informers would have it, a moment late.
+type view struct {
+	mu      sync.Mutex
+	objects map[kinds.Key]*kinds.Object
+}
+
+func (v *view) follow(ctx context.Context, l live) {
+	for ctx.Err() == nil {
+		objects := map[kinds.Key]*kinds.Object{}
+		key := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}
+		objects[key] = l.object(key)
+		for _, o := range l.objects() {
+			objects[o.Key] = o
+		}
+		v.mu.Lock()
+		v.objects = objects
+		v.mu.Unlock()
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func (v *view) object(k kinds.Key) *kinds.Object {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.objects[k]
+}
+
+// counted counts requests by method.
+type counted struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	by   map[string]int
+}
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.by[r.Method]++
+	c.mu.Unlock()
+	return c.next.RoundTrip(r)
+}
+
+// A thousand machines that connect at once are all registered, though the API server is asked no more often than by default; one request each.
+func TestAThousandMachinesAtOnce(t *testing.T) {
+	const n = 1000
+	ctx, c, access := start(t)
+	if err := c.Apply(ctx, []byte(group)); err != nil {
+		t.Fatal(err)
+	}
+	requests := &counted{by: map[string]int{}}
+	config := access.Config()
+	config.QPS, config.Burst = crd.DefaultQPS, crd.DefaultBurst
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { requests.next = next; return requests })
+	store, err := autoregistration.NewKubernetes(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{}
+	following, enough := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { v.follow(following, live{ctx, c}) })
+	group := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}
+	eventually(ctx, t, "the group is seen", func() error {
+		if v.object(group) == nil {
+			return fmt.Errorf("no %v", group)
+		}
+		return nil
+	})
+	r := autoregistration.New(autoregistration.Options{Store: store, Instance: "istiod-a", Object: v.object, Grace: time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	running.Go(func() { _ = r.Run(following) })
+	defer running.Wait()
+	defer enough()
+
+	began := time.Now()
+	var connected sync.WaitGroup
+	for i := range n {
+		client := stream(fmt.Sprint(i))
+		client.Proxy.IPs = []string{fmt.Sprintf("10.9.%d.%d", i/250, i%250)}
+		connected.Go(func() {
+			if err := r.Connected(ctx, client); err != nil {
+				t.Errorf("machine %s: %v", client.ID, err)
+			}
+		})
+	}
+	connected.Wait()
+	took := time.Since(began)
+	list, err := c.Dynamic().Resource(resource(kinds.WorkloadEntry)).Namespace("vm").List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != n {
+		t.Errorf("%d entries, %v", len(list.Items), err)
+	}
+	requests.mu.Lock()
+	defer requests.mu.Unlock()
+	t.Logf("%d machines in %v, requests %v", n, took.Round(time.Millisecond), requests.by)
+	if requests.by[http.MethodPost] != n || requests.by[http.MethodPatch] != 0 {
+		t.Errorf("requests %v", requests.by)
+	}
+}
