@@ -64,7 +64,10 @@ func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 		var rc struct {
 			Name         string                  `json:"name"`
 			VHDS         json.RawMessage         `json:"vhds"`
-			VirtualHosts []struct{ Name string } `json:"virtual_hosts"`
+			VirtualHosts []struct {
+				Name    string
+				Domains []string
+			} `json:"virtual_hosts"`
 		}
 		if err := json.Unmarshal(c.RouteConfig, &rc); err != nil {
 			t.Fatal(err)
@@ -72,8 +75,9 @@ func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 		if rc.Name == name {
 			r := routing{divided: rc.VHDS != nil, text: string(c.RouteConfig)}
 			for _, h := range rc.VirtualHosts {
-				// By itself a virtual host has its route configuration in its name.
-				r.hosts = append(r.hosts, strings.TrimPrefix(h.Name, name+"/"))
+				if !strings.HasPrefix(h.Domains[0], "removed.invalid/") { // what stays of one that was removed
+					r.hosts = append(r.hosts, h.Name)
+				}
 			}
 			return r, true
 		}

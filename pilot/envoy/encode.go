@@ -3,6 +3,7 @@ package envoy
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -34,16 +35,16 @@ func NewResource(name string, m proto.Message) *Resource {
 	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
 }
 
-// NewHost encodes a virtual host of a route configuration, both for itself and as part of that. By itself its name is that of the resource,
-// "<route configuration>/<virtual host>": Envoy keeps virtual hosts by their own names and finds the one to remove by the resource's. The longer name comes last
-// in the message, where it overrides the other, so that one encoding holds both.
+// NewHost encodes a virtual host of a route configuration, for itself and as part of that. By itself it goes by "<route configuration>/<virtual host>".
 func NewHost(route string, h *routev3.VirtualHost) *Resource {
-	const name = 1 // VirtualHost.name
-	plain := encode(h)
-	full := route + "/" + h.GetName()
-	r := rawResource(full, VirtualHostType, protowire.AppendString(protowire.AppendTag(slices.Clip(plain), name, protowire.BytesType), full))
-	r.plain = r.value + len(plain)
-	return r
+	return rawResource(route+"/"+h.GetName(), VirtualHostType, encode(h))
+}
+
+// Vacancy takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy keeps virtual hosts by VirtualHost.name but looks
+// for the one to remove by the resource's name, so that it acknowledges a removal and goes on routing.
+func Vacancy(name string) *Resource {
+	route, host := name[:strings.LastIndexByte(name, '/')], name[strings.LastIndexByte(name, '/')+1:]
+	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}}) // no Host header has a slash
 }
 
 // NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are encoded already: a repeated field may
@@ -72,7 +73,7 @@ func NewRouteOf(header, head *Resource, hosts []*Resource, c Content) *Resource 
 const virtualHosts = 2 // RouteConfiguration.virtual_hosts
 
 func hostSize(h *Resource) int {
-	return protowire.SizeTag(virtualHosts) + protowire.SizeBytes(len(h.within()))
+	return protowire.SizeTag(virtualHosts) + protowire.SizeBytes(len(h.Value()))
 }
 
 // join puts a RouteConfiguration together.
@@ -81,7 +82,7 @@ func (r *Resource) join() []byte {
 	b = append(b, r.Header.Value()...)
 	for _, h := range r.Hosts {
 		b = protowire.AppendTag(b, virtualHosts, protowire.BytesType)
-		b = protowire.AppendBytes(b, h.within())
+		b = protowire.AppendBytes(b, h.Value())
 	}
 	return b
 }

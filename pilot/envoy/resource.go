@@ -21,7 +21,6 @@ type Resource struct {
 	Divided      bool // it is such a Head
 
 	value int // where the Any's value begins in Bytes; it runs to the end
-	plain int // of a virtual host: where it ends as part of a RouteConfiguration; 0: at the end
 	size  int // of Bytes, where Body is nil
 }
 
@@ -43,14 +42,6 @@ func (r *Resource) Bytes() []byte {
 
 // Value is the encoded message inside the Any.
 func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
-
-// within is the encoded message as part of a RouteConfiguration.
-func (r *Resource) within() []byte {
-	if r.plain > 0 {
-		return r.Body[r.value:r.plain]
-	}
-	return r.Value()
-}
 
 // cost is about what the resource itself takes in memory, without what it is made of.
 func (r *Resource) cost() int { return len(r.Body) + 8*len(r.Hosts) }

@@ -349,6 +349,9 @@ func (c *modelClient) receive() bool {
 			c.active[x.Name] = c.have[envoy.ClusterType][x.Name]
 		}
 		have[x.Name] = told(r, i)
+		if r.TypeURL == envoy.RouteType && have[x.Name] != "head" {
+			delete(c.live, x.Name) // as an Envoy does, which would else have hosts twice when they are in the route configuration again
+		}
 		if have[x.Name] == "head" && !c.wants {
 			c.wants = true
 			c.subscribe(envoy.VirtualHostType, nil, nil, "")

@@ -1,7 +1,9 @@
 package xds
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -74,18 +76,33 @@ func (s *session) anew(target, held envoy.Union, again map[string]struct{}) map[
 	return again
 }
 
+// vacate gives what takes the place of virtual hosts before they are removed, where the client has their route configuration: in one step with what else changes,
+// for a domain may move from one to the other.
+func (s *session) vacate(removed []*envoy.Resource) []*envoy.Resource {
+	routes := s.find(envoy.RouteType)
+	var list []*envoy.Resource
+	for _, r := range removed {
+		i := strings.LastIndexByte(r.Name, '/')
+		if routes == nil || i < 0 { // a client may say that it has anything
+			continue
+		}
+		if head := routes.current(r.Name[:i]); head != nil && head.Divided {
+			list = append(list, envoy.Vacancy(r.Name))
+		}
+	}
+	return list
+}
+
 // part sends the next part of what was rejected together, as far as it still holds.
 func (s *session) part(w *watch) *Response {
 	for len(w.parts) > 0 {
-		p := w.parts[0]
-		w.parts = w.parts[1:]
-		list := slices.DeleteFunc(slices.Clone(p.resources), func(r *envoy.Resource) bool {
-			is := w.held.Get(r.Name)
+		list := slices.DeleteFunc(slices.Clone(w.parts[0]), func(r *envoy.Resource) bool {
+			is := cmp.Or(w.held.Get(r.Name), w.gone[r.Name])
 			return is == nil || is.Version != r.Version || w.isRejected(r)
 		})
-		gone := slices.DeleteFunc(slices.Clone(p.removed), func(name string) bool { return w.held.Get(name) != nil })
-		if len(list)+len(gone) > 0 {
-			return s.deliver(w, list, gone)
+		w.parts = w.parts[1:]
+		if len(list) > 0 {
+			return s.deliver(w, list, nil)
 		}
 	}
 	return nil

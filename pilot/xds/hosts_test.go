@@ -72,10 +72,16 @@ func (c *modelClient) takeHosts(r *Response) {
 			c.h.t.Fatalf("virtual host %s is removed and was not there", name)
 		}
 		delete(c.have[r.TypeURL], name)
-		delete(c.live[folder(name)], name)
+		if _, ok := c.live[folder(name)][name]; ok && c.have[envoy.RouteType][folder(name)] == "head" {
+			c.h.t.Fatalf("virtual host %s is removed, which an Envoy does not heed", name)
+		}
 	}
 	for i, x := range r.Resources {
 		c.have[r.TypeURL][x.Name] = told(r, i)
+		if told(r, i) == vacant {
+			delete(c.live[folder(x.Name)], x.Name)
+			continue
+		}
 		if route := folder(x.Name); c.have[envoy.RouteType][route] == "head" {
 			if c.live[route] == nil {
 				c.live[route] = map[string]string{}

@@ -132,8 +132,7 @@ func (s *session) rewarm(clusters []*envoy.Resource) {
 	}
 }
 
-// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass, but those of virtual hosts, which are one
-// with what takes their place.
+// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
 func (s *session) wholeDelta(w *watch) *Response {
 	again, answer := w.again, w.answer
 	w.compare, w.answer, w.again = false, false, nil
@@ -160,18 +159,20 @@ func (s *session) wholeDelta(w *watch) *Response {
 		delete(w.gone, r.Name)
 	}
 	w.held, w.declared = target, false
-	out = s.acceptable(w, out)
-	var removed []string
 	if w.typeURL == envoy.VirtualHostType {
-		removed, w.gone = slices.Sorted(maps.Keys(w.gone)), nil
+		for _, r := range s.vacate(diff.removed) {
+			w.mark(r.Name, r)
+			out = append(out, r)
+		}
 	}
-	if len(out)+len(removed) == 0 && (!answer || s.removable(w)) {
+	out = s.acceptable(w, out)
+	if len(out) == 0 && (!answer || s.removable(w)) {
 		return nil // the removals are the answer
 	}
 	if w.typeURL == envoy.ClusterType {
 		s.rewarm(out)
 	}
-	return s.deliver(w, out, removed)
+	return s.deliver(w, out, nil)
 }
 
 // wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name them; removals drops them.
@@ -268,7 +269,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	if !s.delta {
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed})
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources})
 	if len(w.sent) > maxDeliveries {
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}

@@ -172,7 +172,15 @@ func (s *session) pending() bool {
 }
 
 func (s *session) removable(w *watch) bool {
-	return len(w.gone) > 0 && (!s.resuming || w.typeURL != envoy.ClusterType)
+	switch {
+	case len(w.gone) == 0:
+		return false
+	case w.typeURL == envoy.ClusterType:
+		return !s.resuming
+	case w.typeURL == envoy.VirtualHostType:
+		return len(w.sent) == 0 && len(w.parts) == 0 // what takes their place was taken
+	}
+	return true
 }
 
 // rest says that the client has asked for all that it had on its earlier stream: it has been quiet for a while.

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -256,5 +257,10 @@ func told(r *Response, i int) string {
 	if r.Versions != nil {
 		return r.Versions[i]
 	}
-	return r.Resources[i].Version
+	if x := r.Resources[i]; r.TypeURL != envoy.VirtualHostType || x.Version != envoy.Vacancy(x.Name).Version {
+		return x.Version
+	}
+	return vacant
 }
+
+const vacant = "vacant"

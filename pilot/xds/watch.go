@@ -32,7 +32,7 @@ type watch struct {
 	again   map[string]struct{}        // to be sent whatever the client has, or, as a whole, declared absent
 	answer  bool                       // as a whole: a response is due even when there is nothing new
 	gone    map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
-	parts   []part                     // of virtual hosts: to be sent one after the other, for the client rejected them together
+	parts   [][]*envoy.Resource        // of virtual hosts: to be sent one after the other, for the client rejected them together
 
 	sent     []delivery // not acknowledged yet, oldest first
 	rejected map[string][]rejection
@@ -41,18 +41,11 @@ type watch struct {
 	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
 }
 
-// part is some of what a response held that was rejected.
-type part struct {
-	resources []*envoy.Resource
-	removed   []string
-}
-
 // delivery is a response that was not acknowledged yet.
 type delivery struct {
 	nonce     string
 	version   string
 	resources []*envoy.Resource
-	removed   []string
 }
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
@@ -183,18 +176,11 @@ func (w *watch) reject(d delivery) {
 // halve has the client sent again, in parts, virtual hosts that it rejected together: one that it does not take must not hold up the others. false: there
 // is but one, or they are of another type.
 func (w *watch) halve(d delivery) bool {
-	if w.typeURL != envoy.VirtualHostType || len(d.resources)+len(d.removed) < 2 {
+	if w.typeURL != envoy.VirtualHostType || len(d.resources) < 2 {
 		return false
 	}
-	if len(d.removed) > 0 && len(d.resources) > 0 {
-		w.parts = append(w.parts, part{removed: d.removed})
-	}
 	half := len(d.resources) / 2
-	for _, list := range [][]*envoy.Resource{d.resources[:half], d.resources[half:]} {
-		if len(list) > 0 {
-			w.parts = append(w.parts, part{resources: list})
-		}
-	}
+	w.parts = append(w.parts, d.resources[:half], d.resources[half:])
 	return true
 }
 
