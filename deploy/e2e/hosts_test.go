@@ -62,8 +62,8 @@ func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 	}
 	for _, c := range dump.Configs {
 		var rc struct {
-			Name         string                  `json:"name"`
-			VHDS         json.RawMessage         `json:"vhds"`
+			Name         string          `json:"name"`
+			VHDS         json.RawMessage `json:"vhds"`
 			VirtualHosts []struct {
 				Name    string
 				Domains []string
