@@ -62,27 +62,6 @@ func TestTable(t *testing.T) {
 			if got := slices.Collect(table.Where(wide)); !slices.Equal(got, run) {
 				t.Fatalf("around %d: %v, want %v", k, got, run)
 			}
-			patched := map[int]int{}
-			for _, p := range was {
-				patched[p.key] = p.value
-			}
-			frozen.Differences(before, table, func(was pair, had bool, is pair, has bool) {
-				if old, ok := patched[was.key]; had && (!ok || old != was.value) {
-					t.Fatalf("%v was not there", was)
-				}
-				if had == has && was == is {
-					t.Fatalf("%v is no difference", was)
-				}
-				if had {
-					delete(patched, was.key)
-				}
-				if has {
-					patched[is.key] = is.value
-				}
-			})
-			if got := list(patched); !slices.Equal(got, want) {
-				t.Fatalf("the differences make %v, not %v", got, want)
-			}
 		}
 	})
 }
