@@ -48,17 +48,10 @@ type setKey struct {
 // kept holds each Set that cohorts were given, with the revisions in which it is what it is: the next is made from it by its recipe's units that changed, and is the same
 // pointer when nothing came out different. Sets that nobody asked for in a while are forgotten. Safe for concurrent use.
 type kept struct {
-	mu      sync.Mutex
-	changes []changed // by revision, without gaps
-	sets    map[setKey]*keptSet
-	full    uint64 // changes that were not empty
-	last    uint64 // the revision of the last of them
-}
-
-// changed is what one Snapshot changed.
-type changed struct {
-	revision uint64
-	*scope.Changes
+	mu   sync.Mutex
+	sets map[setKey]*keptSet
+	full uint64 // changes that were not empty
+	last uint64 // the revision of the last of them
 }
 
 // keptSet is one Set through time.
@@ -93,21 +86,13 @@ type notes struct {
 // Bounds of what is kept of the past.
 const (
 	keptVersions = 2
-	keptChanges  = 256
 	keptUnused   = 64 // changes, between two looks for Sets that nobody asks for
 )
 
-// note enters what the newest Snapshot changed.
+// note counts what the newest Snapshot changed.
 func (k *kept) note(revision uint64, c *scope.Changes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if n := len(k.changes); n > 0 && k.changes[n-1].revision+1 != revision {
-		k.changes = nil
-	}
-	if len(k.changes) >= keptChanges {
-		k.changes = slices.Delete(k.changes, 0, keptChanges/2)
-	}
-	k.changes = append(k.changes, changed{revision, c})
 	if c.Empty() {
 		return
 	}
@@ -119,25 +104,6 @@ func (k *kept) note(revision uint64, c *scope.Changes) {
 			}
 		}
 	}
-}
-
-// since gives all that changed after one revision, up to another. false: that is not known.
-func (k *kept) since(from, to uint64) (*scope.Changes, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.changes) == 0 || from >= to || from+1 < k.changes[0].revision || to > k.changes[len(k.changes)-1].revision {
-		return nil, false
-	}
-	first := k.changes[0].revision
-	list := k.changes[from+1-first : to+1-first]
-	if len(list) == 1 {
-		return list[0].Changes, true
-	}
-	all := &scope.Changes{}
-	for _, c := range list {
-		all.Add(c.Changes)
-	}
-	return all, true
 }
 
 func (k *kept) of(key setKey) *keptSet {
@@ -191,7 +157,7 @@ func (r recipe[U]) next(v *view, last *version) *version {
 	if last == nil {
 		return r.anew(v)
 	}
-	c, ok := v.t.kept.since(last.to, v.Revision)
+	c, ok := v.t.history.since(last.to, v.Revision)
 	if ok && !c.All {
 		units := r.touched(c)
 		if len(units) == 0 {

@@ -114,13 +114,15 @@ func TestUnusedSetsAreForgotten(t *testing.T) {
 	used, unused := setKey{typeURL: envoy.ClusterType}, setKey{typeURL: envoy.ListenerType}
 	for i := uint64(1); i < 4*keptUnused; i++ {
 		v := &view{Snapshot: &snapshot.Snapshot{Revision: i}, t: tr}
-		tr.kept.note(i, &scope.Changes{Hosts: []string{"a"}})
+		changes := &scope.Changes{Hosts: []string{"a"}}
+		tr.history.note(i, changes)
+		tr.kept.note(i, changes)
 		keep(v, used, some)
 		if i == 1 {
 			keep(v, unused, some)
 		}
 	}
-	if _, ok := tr.kept.sets[used]; !ok || len(tr.kept.sets) != 1 || len(tr.kept.changes) > keptChanges {
-		t.Errorf("%d Sets are kept, %d changes", len(tr.kept.sets), len(tr.kept.changes))
+	if _, ok := tr.kept.sets[used]; !ok || len(tr.kept.sets) != 1 || len(tr.history.list) > keptChanges {
+		t.Errorf("%d Sets are kept, %d changes", len(tr.kept.sets), len(tr.history.list))
 	}
 }

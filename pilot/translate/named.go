@@ -12,7 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
@@ -70,46 +69,7 @@ func weakOf(n *envoy.Names) weak.Pointer[envoy.Names] { return weak.Make(n) }
 // looking at what changed alone. Those whose names nobody holds any more are forgotten. Safe for concurrent use.
 type board struct {
 	mu      sync.Mutex
-	changes []change // by revision, without gaps
 	entries map[subscription]*entry
-}
-
-// change is in what a Snapshot differs from the one before.
-type change struct {
-	*scope.Changes
-	revision uint64
-}
-
-// Bounds of what is kept of the past.
-const (
-	changesKept = 256
-	statesKept  = 2
-)
-
-func (b *board) note(c change) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n := len(b.changes); n > 0 && b.changes[n-1].revision+1 != c.revision {
-		b.changes = nil
-	}
-	if len(b.changes) >= changesKept {
-		b.changes = slices.Delete(b.changes, 0, changesKept/2)
-	}
-	b.changes = append(b.changes, c)
-}
-
-// since gives what changed after one revision, up to another. false: that is not known.
-func (b *board) since(from, to uint64) ([]change, bool) {
-	if from == to {
-		return nil, true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.changes) == 0 || from > to || from+1 < b.changes[0].revision || to > b.changes[len(b.changes)-1].revision {
-		return nil, false
-	}
-	first := b.changes[0].revision
-	return slices.Clone(b.changes[from+1-first : to+1-first]), true
 }
 
 // entry is one subscription.
@@ -172,7 +132,7 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 	var look []int
 	if last != nil {
 		var all bool
-		look, all = b.due(e, k, names, last.to, v.Revision)
+		look, all = e.due(v, k, names, last.to)
 		for name := range last.failed {
 			i, _ := slices.BinarySearch(names.All(), name)
 			look = append(look, i)
@@ -187,7 +147,7 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 		last, look = b.grow(v, k, origin, names, make)
 	}
 	next := e.work(v, names, last, look, make)
-	if len(e.states) >= statesKept {
+	if len(e.states) >= keptVersions {
 		e.states = slices.Delete(e.states, 0, 1)
 	}
 	e.states = append(e.states, next)
@@ -223,33 +183,25 @@ func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make f
 	return s, look
 }
 
-// due tells which names may have changed between two revisions, by their place; or that all may have.
-func (b *board) due(e *entry, k subscription, names *envoy.Names, from, to uint64) (look []int, all bool) {
-	changes, ok := b.since(from, to)
-	if !ok {
+// due tells which names may have changed after a revision, by their place; or that all may have.
+func (e *entry) due(v *view, k subscription, names *envoy.Names, from uint64) (look []int, all bool) {
+	c, ok := v.t.history.since(from, v.Revision)
+	switch {
+	case !ok || c.All:
 		return nil, true
+	case k.typeURL == envoy.RouteType:
+		return nil, !c.Empty()
 	}
-	for _, c := range changes {
-		if k.typeURL == envoy.RouteType {
-			if !c.Empty() {
-				return nil, true
-			}
-			continue
+	if len(c.Hosts)+len(c.Endpoints) > 0 && e.byHost == nil {
+		e.byHost = map[string][]int{}
+		for i, name := range names.All() {
+			host := hostOf(name)
+			e.byHost[host] = append(e.byHost[host], i)
 		}
-		if c.All {
-			return nil, true
-		}
-		if len(c.Hosts)+len(c.Endpoints) > 0 && e.byHost == nil {
-			e.byHost = map[string][]int{}
-			for i, name := range names.All() {
-				host := hostOf(name)
-				e.byHost[host] = append(e.byHost[host], i)
-			}
-		}
-		for _, list := range [][]string{c.Hosts, c.Endpoints} {
-			for _, h := range list {
-				look = append(look, e.byHost[h]...)
-			}
+	}
+	for _, list := range [][]string{c.Hosts, c.Endpoints} {
+		for _, h := range list {
+			look = append(look, e.byHost[h]...)
 		}
 	}
 	return look, false

@@ -23,6 +23,7 @@ func TestBoard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts = 4
 		var b board
+		tr := &Translator{}
 		var table envoy.NameTable
 		worlds := []map[string]string{{}} // by revision: the version of each host's assignments; "bad" panics
 		resources := map[string]*envoy.Resource{}
@@ -40,7 +41,7 @@ func TestBoard(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				w := maps.Clone(worlds[len(worlds)-1])
-				c := change{&scope.Changes{}, uint64(len(worlds))}
+				c := &scope.Changes{}
 				c.All = rapid.IntRange(0, 9).Draw(t, "all") == 0
 				for h := range hosts {
 					if rapid.IntRange(0, 2).Draw(t, "change") > 0 {
@@ -56,10 +57,10 @@ func TestBoard(t *testing.T) {
 						c.Endpoints = append(c.Endpoints, host)
 					}
 				}
-				worlds = append(worlds, w)
 				if rapid.IntRange(0, 9).Draw(t, "unknown") > 0 { // else nobody says what changed
-					b.note(c)
+					tr.history.note(uint64(len(worlds)), c)
 				}
+				worlds = append(worlds, w)
 			case 1:
 				from := rapid.SampledFrom(lists).Draw(t, "from")
 				var list []string
@@ -79,7 +80,7 @@ func TestBoard(t *testing.T) {
 					continue
 				}
 				revision := max(0, len(worlds)-1-rapid.IntRange(0, 3).Draw(t, "behind"))
-				v := &view{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}}
+				v := &view{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}, t: tr}
 				got := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) {
 					if worlds[revision][hostOf(name)] == "bad" {
 						panic("it is bad")

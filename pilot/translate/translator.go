@@ -34,8 +34,9 @@ type Translator struct {
 	hosts           *envoy.Table[hostKey]
 	routes          *envoy.Table[routeKey]
 
-	board board
-	kept  kept
+	history history
+	board   board
+	kept    kept
 
 	mu     sync.Mutex
 	newest *view // of the newest Snapshot that was asked for: the next one is made from it
@@ -102,9 +103,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 		next.index = scope.NewIndex(s, v.index)
 	}
 	if v == nil || s.Revision > v.Revision {
-		if v != nil {
-			t.board.note(change{&next.index.Changes, s.Revision})
-		}
+		t.history.note(s.Revision, &next.index.Changes)
 		t.kept.note(s.Revision, &next.index.Changes)
 		t.newest = next
 	}
