@@ -65,14 +65,14 @@ func clusterRecipe(c cohort.Scope) recipe[string] {
 			if c.Type != node.Router {
 				out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
 			}
-			for s := range v.index.Of(c.Namespace, c.Sidecar).Services {
+			for s := range v.Index.Of(c.Namespace, c.Sidecar).Services {
 				out = append(out, v.clustersOf(c, s)...)
 			}
 			return out
 		},
 		touched: func(c *scope.Changes) []string { return c.Hosts },
 		unit: func(v *view, host string) []*envoy.Resource {
-			if s, ok := v.index.Of(c.Namespace, c.Sidecar).Service(host); ok {
+			if s, ok := v.Index.Of(c.Namespace, c.Sidecar).Service(host); ok {
 				return v.clustersOf(c, s)
 			}
 			return nil
@@ -140,12 +140,12 @@ func subsets(rules destinationrule.Rules) iter.Seq[string] {
 
 // noTLS tells that mTLS is off for a whole namespace: by its own policy, else by the mesh's.
 func (v *view) noTLS(namespace string) bool {
-	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.index, namespace, nil), 0) == mtls.Disable
+	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.Index, namespace, nil), 0) == mtls.Disable
 }
 
 // rules gives the DestinationRules in force for a cohort's calls to a service.
 func (v *view) rules(c cohort.Scope, s *registry.Service) destinationrule.Rules {
-	return v.index.Rules(c.Namespace, s, c.Rules)
+	return v.Index.Rules(c.Namespace, s, c.Rules)
 }
 
 // buildCluster makes an outbound cluster.

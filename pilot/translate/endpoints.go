@@ -56,7 +56,7 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 	if !ok || n.Direction != names.Outbound {
 		return k
 	}
-	s := v.index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
+	s := v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
 	if s == nil || s.Port(n.Port) == nil {
 		return k
 	}
@@ -71,7 +71,7 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
 	}
 	cluster := cmp.Or(c.Scope.Cluster, v.Cluster)
-	if s.NodeLocal || v.index.ClusterLocal(s.Host) {
+	if s.NodeLocal || v.Index.ClusterLocal(s.Host) {
 		k.cluster = cluster
 	}
 	if distributes(s, destinationrule.Resolve(rules, n.Port, n.Subset)) {
@@ -88,7 +88,7 @@ func (v *view) peers(eps *snapshot.Endpoints) frozen.List[peer] {
 	var list []peer
 	for _, e := range eps.List {
 		if e.TLSMode != "" {
-			if p := cohort.PeerAuthentications(v.index, e.Namespace, e.Labels); !p.Empty() {
+			if p := cohort.PeerAuthentications(v.Index, e.Namespace, e.Labels); !p.Empty() {
 				list = append(list, peer{e.Address, e.Network, p})
 			}
 		}

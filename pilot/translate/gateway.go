@@ -156,7 +156,7 @@ func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
 // handedOn names the SNI-DNAT clusters that are reached by a server: of the services that its hosts cover, whatever namespace they name.
 func (v *view) handedOn(c cohort.Scope, s server) []string {
 	var list []string
-	for svc := range v.index.Of(c.Namespace, c.Sidecar).Services {
+	for svc := range v.Index.Of(c.Namespace, c.Sidecar).Services {
 		if svc.MeshExternal || svc.Resolution == registry.Alias || !s.covers(svc.Host) {
 			continue
 		}

@@ -72,7 +72,7 @@ func TestKeys(t *testing.T) {
 
 // TestSetThatPanics: nobody takes a Set that could not be made for one without resources.
 func TestSetThatPanics(t *testing.T) {
-	v := &view{Snapshot: &snapshot.Snapshot{Revision: 1}, t: New(Options{})}
+	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: 1}}, t: New(Options{})}
 	for range 2 {
 		func() {
 			defer func() {
@@ -89,7 +89,7 @@ func TestSetThatPanics(t *testing.T) {
 }
 
 func TestSetIsMadeOnce(t *testing.T) {
-	v := &view{Snapshot: &snapshot.Snapshot{Revision: 1}, t: New(Options{})}
+	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: 1}}, t: New(Options{})}
 	made := 0
 	var wg sync.WaitGroup
 	for range 16 {
@@ -113,7 +113,7 @@ func TestUnusedSetsAreForgotten(t *testing.T) {
 	some := coarse(func(*view) []*envoy.Resource { return nil }, anything)
 	used, unused := setKey{typeURL: envoy.ClusterType}, setKey{typeURL: envoy.ListenerType}
 	for i := uint64(1); i < 4*keptUnused; i++ {
-		v := &view{Snapshot: &snapshot.Snapshot{Revision: i}, t: tr}
+		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: i}}, t: tr}
 		changes := &scope.Changes{Hosts: []string{"a"}}
 		tr.history.note(i, changes)
 		tr.kept.note(i, changes)

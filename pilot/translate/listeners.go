@@ -93,7 +93,7 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 }
 
 func (v *view) newListeners(c cohort.Proxy) *listeners {
-	sc := v.index.Of(c.Scope.Namespace, c.Scope.Sidecar)
+	sc := v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar)
 	return &listeners{
 		view: v, scope: sc, cohort: c, slots: map[place]*slot{}, locked: map[uint32]bool{},
 		env: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), fallback: v.fallback(sc),
@@ -125,7 +125,7 @@ func (v *view) fixedListeners(c cohort.Proxy) []*envoy.Resource {
 	if c.Outbound.Interception != node.None {
 		out = append(out, v.t.virtualOutbound.Get(virtualOutboundKey{
 			surroundings: env, bind: wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Scope.IPv4 && c.Scope.IPv6,
-			fallback: v.fallback(v.index.Of(c.Scope.Namespace, c.Scope.Sidecar)),
+			fallback: v.fallback(v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar)),
 		}))
 	}
 	return out

@@ -80,7 +80,7 @@ func TestBoard(t *testing.T) {
 					continue
 				}
 				revision := max(0, len(worlds)-1-rapid.IntRange(0, 3).Draw(t, "behind"))
-				v := &view{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}, t: tr}
+				v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}}, t: tr}
 				got := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) {
 					if worlds[revision][hostOf(name)] == "bad" {
 						panic("it is bad")
@@ -119,7 +119,7 @@ func TestBoard(t *testing.T) {
 func TestBoardForgets(t *testing.T) {
 	var b board
 	var table envoy.NameTable
-	v := &view{Snapshot: &snapshot.Snapshot{}}
+	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{}}}
 	for i := range 10 {
 		n := table.Of([]string{fmt.Sprint(i)})
 		b.get(v, subscription{names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) { return &envoy.Resource{Name: name}, false })

@@ -174,7 +174,7 @@ func (b *hosts) last(fallback string) *envoy.Resource {
 
 // gatewayHosts makes the virtual hosts of a gateway's route configuration.
 func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
-	b := hosts{view: v, cohort: c, scope: v.index.Of(c.Namespace, nil), route: name}
+	b := hosts{view: v, cohort: c, scope: v.Index.Of(c.Namespace, nil), route: name}
 	var keys []*hostKey
 	byHost := map[string]*hostKey{}
 	at := func(host string, s server) *hostKey {
@@ -198,7 +198,7 @@ func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
 			port = s.Port.Number
 		}
 		gateway := s.gateway.Namespace + "/" + s.gateway.Name
-		for _, vs := range v.index.OfGateway(gateway, c.Namespace) {
+		for _, vs := range v.Index.OfGateway(gateway, c.Namespace) {
 			if len(vs.Spec.Http) == 0 {
 				continue
 			}

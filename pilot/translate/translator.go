@@ -66,23 +66,13 @@ func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 
 // view is one Snapshot with what was worked out of it so far.
 type view struct {
-	*snapshot.Snapshot
-	t     *Translator
-	index *scope.Index
+	*scope.Index
+	t *Translator
 
 	hasPeerAuthentication bool
 
 	notes *notes // takes problems; nil: nobody does
 }
-
-// Objects are read through the Index, which refuses kinds of which nothing would tell that they changed.
-func (v *view) Objects(kind *kinds.Kind, ns string) []*kinds.Object { return v.index.Objects(kind, ns) }
-
-// AllObjects is Objects of every namespace.
-func (v *view) AllObjects(kind *kinds.Kind) []*kinds.Object { return v.index.AllObjects(kind) }
-
-// Object is one of Objects, or nil.
-func (v *view) Object(k kinds.Key) *kinds.Object { return v.index.Object(k) }
 
 // Prepare makes ready to translate a Snapshot. To be called with each, in their order, before it is published: what is the same as in the one before is then kept.
 func (t *Translator) Prepare(s *snapshot.Snapshot) { t.view(s) }
@@ -96,15 +86,14 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.newest
-	next := &view{Snapshot: s, t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0}
-	if v == nil {
-		next.index = scope.NewIndex(s, nil)
-	} else {
-		next.index = scope.NewIndex(s, v.index)
+	var last *scope.Index
+	if v != nil {
+		last = v.Index
 	}
+	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0}
 	if v == nil || s.Revision > v.Revision {
-		t.history.note(s.Revision, &next.index.Changes)
-		t.kept.note(s.Revision, &next.index.Changes)
+		t.history.note(s.Revision, &next.Changes)
+		t.kept.note(s.Revision, &next.Changes)
 		t.newest = next
 	}
 	return next
@@ -112,7 +101,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 
 // Join says what a proxy's configuration is made from at a Snapshot.
 func (t *Translator) Join(s *snapshot.Snapshot, p *node.Proxy) cohort.Proxy {
-	return cohort.Of(t.view(s).index, p)
+	return cohort.Of(t.view(s).Index, p)
 }
 
 // Wildcard gives every cluster or listener of a cohort.
@@ -158,7 +147,7 @@ func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Proxy, typeURL, name s
 func (t *Translator) Assignments(s *snapshot.Snapshot, c cohort.Proxy, key registry.ServiceKey) []string {
 	v := t.view(s)
 	svc := v.Service(key)
-	if svc == nil || v.index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
+	if svc == nil || v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
 		return nil
 	}
 	var list []string

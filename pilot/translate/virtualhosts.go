@@ -61,7 +61,7 @@ func (v *view) routing(c cohort.Scope, name string) (*routing, bool) {
 	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute && !strings.HasPrefix(name, "/") {
 		return nil, false
 	}
-	sc := v.index.Of(c.Namespace, c.Sidecar)
+	sc := v.Index.Of(c.Namespace, c.Sidecar)
 	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host}
 	return b, b.egress != nil
 }
@@ -160,7 +160,7 @@ func (b *routing) meets(host string) bool {
 		of, ok := b.served(host)
 		return ok && of.by == host
 	}
-	for svc := range b.view.index.EachService {
+	for svc := range b.view.Index.EachService {
 		if names.Covers(host, svc.Host) || svc.Host == host {
 			if of, ok := b.served(svc.Host); ok && of.by == host {
 				return true
@@ -291,7 +291,7 @@ func (b *routing) free(c *claim, host string) string {
 func (b *routing) rivals(domains []string) []string {
 	var list []string
 	add := func(host string) {
-		if slices.Contains(list, host) || !b.view.index.Knows(host) {
+		if slices.Contains(list, host) || !b.view.Index.Knows(host) {
 			return
 		}
 		list = append(list, host)
@@ -311,7 +311,7 @@ func (b *routing) rivals(domains []string) []string {
 			add(name + "." + suffix)                             // web.a
 			add(strings.TrimSuffix(name, ".svc") + "." + suffix) // web.a.svc
 			add(name + "." + b.cohort.Domain)                    // web
-			b.view.index.At(strings.Trim(name, "[]"), add)
+			b.view.Index.At(strings.Trim(name, "[]"), add)
 		}
 	}
 	return list
@@ -329,7 +329,7 @@ func (b *hosts) addresses(s *registry.Service) []string {
 // aliases are the ExternalName services in scope that are other names for a service, unless a VirtualService routes them: then they are hosts of their own.
 func (b *routing) aliases(s *registry.Service) []string {
 	var found []*registry.Service
-	b.view.index.Aliases(s.Host, func(a *registry.Service) {
+	b.view.Index.Aliases(s.Host, func(a *registry.Service) {
 		if b.scope.ServiceByHost(a.Host) != a || target(b.scope, a.Host) != s {
 			return
 		}
