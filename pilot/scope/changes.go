@@ -83,10 +83,10 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 	for h := range s.hosts {
 		c.Hosts = append(c.Hosts, h)
 		for svc := range x.ServicesByHost(h) {
-			c.Places = x.places(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()])
+			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()])
 		}
 		for _, svc := range gone[h] {
-			c.Places = x.places(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
+			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
 		}
 	}
 	slices.Sort(c.Hosts)
@@ -103,8 +103,8 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 	return false
 }
 
-// places adds where a service has listeners.
-func (x *Index) places(list []Place, s *registry.Service, endpoints ...*snapshot.Endpoints) []Place {
+// appendPlaces adds where a service has listeners.
+func appendPlaces(list []Place, s *registry.Service, endpoints ...*snapshot.Endpoints) []Place {
 	var at []string
 	bare := false // its listeners may be on the wildcard
 	for in := range variants(s) {

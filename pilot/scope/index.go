@@ -42,7 +42,7 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision {
 		x.tables, x.clusterLocal = newTables(), localities(s)
-		x.apply(everything(s), nil)
+		x.apply(everything(s))
 		x.Changes = Changes{All: true}
 		return x
 	}
@@ -50,7 +50,7 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	if s.Delta.World {
 		x.clusterLocal = localities(s)
 	}
-	x.Changes = x.changes(last, x.apply(&s.Delta, s.Delta.Before))
+	x.Changes = x.changes(last, x.apply(&s.Delta))
 	return x
 }
 
@@ -72,13 +72,13 @@ func everything(s *snapshot.Snapshot) *snapshot.Delta {
 type virtualChange struct{ was, is *VirtualService }
 
 // apply brings the tables up to date and gives the VirtualServices that are others.
-func (x *Index) apply(d *snapshot.Delta, before []snapshot.EndpointsBefore) []virtualChange {
-	if len(d.Services)+len(d.Configs)+len(before) == 0 {
+func (x *Index) apply(d *snapshot.Delta) []virtualChange {
+	if len(d.Services)+len(d.Configs)+len(d.Before) == 0 {
 		return nil
 	}
 	e := x.tables.edit()
-	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(before))
-	for _, b := range before {
+	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(d.Before))
+	for _, b := range d.Before {
 		had[b.ServiceKey] = b.Endpoints
 	}
 	endpoints := func(s *registry.Service) *snapshot.Endpoints {
