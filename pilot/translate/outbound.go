@@ -180,7 +180,7 @@ type opening struct {
 // add finds the places for one service port and puts it there.
 func (o opening) add(s *registry.Service, p registry.Port) {
 	at := s.As(o.cohort.Scope.Cluster)
-	if perEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
+	if scope.PerEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
 		o.addHeadless(s, p)
 		return
 	}
@@ -218,9 +218,6 @@ func (o opening) family(ip netip.Addr) bool {
 	}
 	return o.cohort.Scope.IPv6
 }
-
-// perEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
-func perEndpoint(s *registry.Service) bool { return scope.PerEndpoint(s) }
 
 // addHeadless opens a listener for each address: nothing else tells whom a connection is for.
 func (o opening) addHeadless(s *registry.Service, p registry.Port) {
@@ -463,7 +460,7 @@ func (v *view) ownListeners(c cohort.Proxy, set *envoy.Set) frozen.List[string] 
 	var own []string
 	if c.Address != "" && c.Outbound.Interception != node.None {
 		for t := range c.Inbound.Targets.All {
-			if name := names.Listener(c.Address, t.Port); perEndpoint(t.Service) && set.Get(name) != nil && !slices.Contains(own, name) {
+			if name := names.Listener(c.Address, t.Port); scope.PerEndpoint(t.Service) && set.Get(name) != nil && !slices.Contains(own, name) {
 				own = append(own, name)
 			}
 		}

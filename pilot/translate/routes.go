@@ -105,38 +105,28 @@ func buildRoute(k routeKey) *envoy.Resource {
 	return envoy.NewRouteOf(k.header, k.head, k.hosts.All(), k.content)
 }
 
-// hosts gathers the virtual hosts of one route configuration.
+// hosts is one route configuration at work.
 type hosts struct {
 	view   *view
 	cohort cohort.Scope
 	scope  *scope.Scope
 	route  string
 	port   uint32
-	made   []*envoy.Resource
-}
-
-func (b *hosts) sorted() []*envoy.Resource {
-	slices.SortStableFunc(b.made, func(x, y *envoy.Resource) int { return strings.Compare(x.Name, y.Name) })
-	return b.made
 }
 
 func (b *hosts) key(name, domains string, port uint32) hostKey {
 	return hostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh, proxy: b.cohort.Namespace, domain: b.view.Domain}
 }
 
-// bind lets VirtualServices say how a virtual host routes; an earlier one's routes come first.
-func (b *hosts) bind(k *hostKey, gateway string, list ...*scope.VirtualService) {
-	var bound []binding
-	for _, vs := range list {
-		x := binding{object: vs.Object, gateway: gateway}
-		for f := range b.cohort.Foreign.All {
-			if f.Object == vs.Object {
-				x.foreign = f.Matches
-			}
+// bind lets a VirtualService say how a virtual host routes; an earlier one's routes come first.
+func (b *hosts) bind(k *hostKey, gateway string, vs *scope.VirtualService) {
+	x := binding{object: vs.Object, gateway: gateway}
+	for f := range b.cohort.Foreign.All {
+		if f.Object == vs.Object {
+			x.foreign = f.Matches
 		}
-		bound = append(bound, x)
 	}
-	k.virtual = frozen.Of(append(slices.Collect(k.virtual.All), bound...)...)
+	k.virtual = frozen.Of(append(slices.Collect(k.virtual.All), x)...)
 }
 
 // reach finds the services that a virtual host's routes lead to.
@@ -220,13 +210,14 @@ func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
 		}
 		out = append(out, k)
 	}
-	for _, k := range merged(out) {
-		b.made = append(b.made, v.host(*k))
-	}
-	if len(b.made) == 0 && port != 0 {
+	if len(out) == 0 && port != 0 {
 		return []*envoy.Resource{v.host(b.key(names.VirtualHost("blackhole", port), "*", port))}
 	}
-	return b.sorted()
+	var made []*envoy.Resource
+	for _, k := range merged(out) {
+		made = append(made, v.host(*k))
+	}
+	return made
 }
 
 // admits tells whether a VirtualService of a namespace may take a host on the server, and which: the more specific of what both say.
