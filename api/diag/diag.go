@@ -2,6 +2,7 @@ package diag
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -35,6 +36,17 @@ type Diagnostic struct {
 	File     string   `json:"file,omitempty"`
 	Line     int      `json:"line,omitempty"`   // from 1; 0 is unknown
 	Column   int      `json:"column,omitempty"` // from 1, in characters
+}
+
+// At gives d at the position of an object, file:line:column; at none if it has none.
+func (d Diagnostic) At(position string) Diagnostic {
+	part := strings.Split(position, ":")
+	if n := len(part) - 2; n > 0 { // the file's name may have colons
+		d.File = strings.Join(part[:n], ":")
+		d.Line, _ = strconv.Atoi(part[n])
+		d.Column, _ = strconv.Atoi(part[n+1])
+	}
+	return d
 }
 
 // String is one line: file:line:column: severity: object: field: message (fix).

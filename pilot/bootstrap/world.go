@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +41,8 @@ type world struct {
 	mu       sync.Mutex // guards what others read
 	last     *snapshot.Snapshot
 	objects  map[kinds.Key]*kinds.Object
-	findings map[string][]diag.Diagnostic // by key of the ConfigMap
+	unread   map[kinds.Key]diag.Diagnostic // what of objects has no effect
+	findings map[string][]diag.Diagnostic  // by key of the ConfigMap
 	counts   counts
 }
 
@@ -53,7 +52,7 @@ type counts struct{ pending, withoutIP, notReady int }
 func newWorld(o Options, events func(*kinds.Kind, string), n names) *world {
 	w := &world{
 		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
-		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, names: n, answers: map[string][]string{},
+		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unread: map[kinds.Key]diag.Diagnostic{}, names: n, answers: map[string][]string{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh})
 	w.makeRegistries()
@@ -89,20 +88,21 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.objects = make(map[kinds.Key]*kinds.Object, len(batch)) // the first load
 	}
 	for _, c := range batch {
+		delete(w.unread, c.Key)
 		if c.Object == nil {
 			delete(w.objects, c.Key)
 			continue
 		}
 		w.objects[c.Key] = c.Object
+		if d, ok := translate.Unread(c.Object); ok {
+			w.unread[c.Key] = d.At(c.Object.Position)
+		}
 	}
 	w.mu.Unlock()
 	rebuild := remesh && w.applyMesh()
 	batch = w.visible(batch)
 	for _, c := range batch {
-		if c.Object == nil {
-			continue
-		}
-		if d, ok := unread(c.Object); ok {
+		if d, ok := w.unread[c.Key]; ok && c.Object != nil {
 			w.logger.Warn("finding", "finding", d.String())
 		}
 	}
@@ -235,8 +235,8 @@ func (w *world) Findings() []diag.Diagnostic {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var objects []diag.Diagnostic
-	for _, o := range w.objects {
-		if d, ok := unread(o); ok && w.filter.shows(o) {
+	for key, d := range w.unread {
+		if w.filter.shows(w.objects[key]) {
 			objects = append(objects, d)
 		}
 	}
@@ -244,18 +244,6 @@ func (w *world) Findings() []diag.Diagnostic {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
 	})
 	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unread"], objects)
-}
-
-// unread says where an object stands that translation does not read, or not whole.
-func unread(o *kinds.Object) (diag.Diagnostic, bool) {
-	d, ok := translate.Unread(o)
-	if part := strings.Split(o.Position, ":"); ok && len(part) > 2 {
-		at := len(part) - 2
-		d.File = strings.Join(part[:at], ":")
-		d.Line, _ = strconv.Atoi(part[at])
-		d.Column, _ = strconv.Atoi(part[at+1])
-	}
-	return d, ok
 }
 
 func (w *world) registryCounts() counts {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -25,7 +24,7 @@ func (s *Source) findings() []diag.Diagnostic {
 		for _, c := range claims[1:] {
 			hidden = append(hidden, s.where(c))
 			if d.File == "" {
-				d.File, d.Line, d.Column = position(c.object.Position)
+				d = d.At(c.object.Position)
 			}
 		}
 		d.Message = fmt.Sprintf("several sources have this object: that of %s counts, not that of %s", s.where(claims[0]), strings.Join(hidden, ", nor that of "))
@@ -41,15 +40,4 @@ func (s *Source) where(c claim) string {
 		name += " (" + c.object.Position + ")"
 	}
 	return name
-}
-
-// position takes file:line:column apart. The file's name may hold colons.
-func position(p string) (file string, line, column int) {
-	part := strings.Split(p, ":")
-	if n := len(part) - 2; n > 0 {
-		file = strings.Join(part[:n], ":")
-		line, _ = strconv.Atoi(part[n])
-		column, _ = strconv.Atoi(part[n+1])
-	}
-	return file, line, column
 }
