@@ -1,0 +1,108 @@
+package crd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+func policy(principal any, uid string) object {
+	return object{"metadata": object{"uid": uid}, "spec": object{
+		"selector": object{"matchLabels": object{"app": "x"}}, "rules": []any{object{"from": []any{object{"source": object{"principals": []any{principal}}}}}},
+	}}
+}
+
+func TestSecurityObjectsFailClosed(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t, kinds.AuthorizationPolicy, kinds.PeerAuthentication, kinds.RequestAuthentication)
+	const policies = "authorizationpolicies.security.istio.io"
+	a.put(policies, "a", "bad", policy(1, "1"))
+	a.put(policies, "a", "worse", object{"spec": object{"selector": 1, "rules": 2}})
+	a.put(policies, "a", "worst", object{"spec": 1})
+	a.put("peerauthentications.security.istio.io", "a", "p", object{"spec": object{"selector": object{"matchLabels": object{"app": "x"}}, "mtls": object{"mode": "NEWER"}}})
+	a.put("requestauthentications.security.istio.io", "a", "r", object{"spec": object{"jwtRules": []any{object{"issuer": "a", "newerField": 1}}}})
+	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.AuthorizationPolicy, kinds.PeerAuthentication, kinds.RequestAuthentication}})
+	r.synced()
+	bad := r.get(kinds.AuthorizationPolicy, "a", "bad")
+	if p := bad.Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Action != 0 || p.Selector.MatchLabels["app"] != "x" {
+		t.Errorf("%v", p)
+	}
+	for _, name := range []string{"worse", "worst"} {
+		if p := r.get(kinds.AuthorizationPolicy, "a", name).Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Selector != nil {
+			t.Errorf("%v", p)
+		}
+	}
+	if p := r.get(kinds.PeerAuthentication, "a", "p").Spec.(*securityv1.PeerAuthentication); p.Mtls.Mode != securityv1.PeerAuthentication_MutualTLS_STRICT || p.Selector.MatchLabels["app"] != "x" {
+		t.Errorf("%v", p)
+	}
+	if p := r.get(kinds.RequestAuthentication, "a", "r").Spec.(*securityv1.RequestAuthentication); len(p.JwtRules) != 0 {
+		t.Errorf("%v", p)
+	}
+	errors := map[string]bool{}
+	for _, d := range r.Findings() {
+		errors[d.Object] = errors[d.Object] || d.Severity == diag.Error && d.Code == "Unusable"
+	}
+	if len(errors) != 5 || errors["AuthorizationPolicy a/bad"] != true {
+		t.Errorf("findings: %v", r.Findings())
+	}
+
+	// A good version counts, and then stays when the next is bad; of another object by that name it does not.
+	a.put(policies, "a", "bad", policy("p1", "1"))
+	principal := func() string {
+		p := r.get(kinds.AuthorizationPolicy, "a", "bad").Spec.(*securityv1.AuthorizationPolicy)
+		if len(p.Rules) == 0 {
+			return ""
+		}
+		return p.Rules[0].From[0].Source.Principals[0]
+	}
+	until(t, "mended", func() bool { return principal() == "p1" })
+	a.put(policies, "a", "bad", policy(1, "1"))
+	until(t, "found", func() bool {
+		return strings.Contains(fmt.Sprint(r.Findings()), "AuthorizationPolicy a/bad: the object cannot be used: its last good version")
+	})
+	if principal() != "p1" {
+		t.Error("the last good version is gone")
+	}
+	a.put(policies, "a", "bad", policy(1, "2"))
+	until(t, "closed", func() bool { return principal() == "" })
+	// What only stands in is no good version: the next bad one closes what it selects itself.
+	other := policy(1, "2")
+	other["spec"].(object)["selector"] = object{"matchLabels": object{"app": "y"}}
+	a.put(policies, "a", "bad", other)
+	until(t, "closed for others", func() bool {
+		return r.get(kinds.AuthorizationPolicy, "a", "bad").Spec.(*securityv1.AuthorizationPolicy).Selector.MatchLabels["app"] == "y"
+	})
+	a.drop(policies, "a", "bad")
+	until(t, "gone", func() bool {
+		return r.get(kinds.AuthorizationPolicy, "a", "bad") == nil && !strings.Contains(fmt.Sprint(r.Findings()), "a/bad")
+	})
+}
+
+func TestOtherObjectsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t, kinds.Sidecar)
+	const sidecars = "sidecars.networking.istio.io"
+	a.put(sidecars, "a", "s", object{"spec": object{"egress": 1}})
+	a.put(sidecars, "a", "newer", object{"spec": object{"newerField": 1, "egress": []any{object{"hosts": []any{"./*"}}}}})
+	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.Sidecar}})
+	r.synced()
+	if r.get(kinds.Sidecar, "a", "s") != nil || hostOf(r.get(kinds.Sidecar, "a", "newer")) != "./*" {
+		t.Error("left out what is good, or not what is bad")
+	}
+	if d := r.finding("UnknownField"); d.Severity != diag.Warning || d.Object != "Sidecar a/newer" || d.Field != "spec.newerField" {
+		t.Errorf("%+v", d)
+	}
+	r.finding("Unusable")
+	a.put(sidecars, "a", "s", sidecar("./*"))
+	until(t, "mended", func() bool { return hostOf(r.get(kinds.Sidecar, "a", "s")) == "./*" })
+	a.put(sidecars, "a", "s", object{"spec": object{"egress": 1}})
+	r.finding("Unusable")
+	if hostOf(r.get(kinds.Sidecar, "a", "s")) != "./*" {
+		t.Error("the last good version is gone")
+	}
+}
