@@ -23,9 +23,9 @@ func (f *Findings) Get() []diag.Diagnostic {
 	return nil
 }
 
-// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what is gone, and tells, if somebody is to be told. It is called by one
-// goroutine at a time; compare is the same in each call, and 0 for equal findings alone.
-func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic) int, logger *slog.Logger, tell func([]diag.Diagnostic)) {
+// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what is gone. It is called by one goroutine at a time;
+// compare is the same in each call, and 0 for equal findings alone.
+func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic) int, logger *slog.Logger) {
 	slices.SortFunc(list, compare)
 	list = slices.Compact(list)
 	before := f.Get()
@@ -47,9 +47,6 @@ func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic
 		}
 	}
 	f.list.Store(&list)
-	if tell != nil {
-		tell(list)
-	}
 }
 
 // ByObject orders findings about objects that have no place in a file.

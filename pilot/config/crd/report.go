@@ -16,7 +16,7 @@ import (
 
 // report makes the findings known if they have changed.
 func (s *Source) report() {
-	s.findings.Set(s.gather(), config.ByObject, s.opts.Logger, s.opts.Findings)
+	s.findings.Set(s.gather(), config.ByObject, s.opts.Logger)
 }
 
 // outagePatience is how long an API server is away before that is a finding: a restart, or a failure now and then, is none.

@@ -27,17 +27,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say what to read and whom to tell. Handler, Findings, Logger and Metrics may be nil.
+// Options say what to read and whom to tell. Client and Handler are needed.
 type Options struct {
-	Client   *rest.Config
-	Cluster  string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
-	Kinds    []*kinds.Kind
-	Only     map[*kinds.Kind]Selection // kinds of which not everything is read
-	Handler  config.Handler
-	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer // several sources may share one
-	Limits   limits.Limits         // the zero Limits are limits.Default
+	Client  *rest.Config
+	Cluster string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
+	Kinds   []*kinds.Kind
+	Only    map[*kinds.Kind]Selection // kinds of which not everything is read
+	Handler config.Handler
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // several sources may share one
+	Limits  limits.Limits         // the zero Limits are limits.Default
 }
 
 // Selection names the objects of a kind that are read. What is empty does not restrict.
@@ -74,12 +73,6 @@ type transition struct {
 
 // New makes a Source. It asks nothing of the API server.
 func New(opts Options) (*Source, error) {
-	if opts.Handler == nil {
-		opts.Handler = func([]kinds.Change) {}
-	}
-	if opts.Findings == nil {
-		opts.Findings = func([]diag.Diagnostic) {}
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -39,7 +39,7 @@ func (s *Source) report() {
 	for i := range list {
 		list[i].File = Scheme + s.opts.Address
 	}
-	s.findings.Set(list, config.ByObject, s.opts.Logger, nil)
+	s.findings.Set(list, config.ByObject, s.opts.Logger)
 }
 
 // metrics are those of one source, told apart by the label source.
