@@ -23,7 +23,7 @@ type own struct {
 
 func newOwn() *own {
 	o := &own{}
-	o.merged = aggregate.New(aggregate.Options{Sink: func(changes []kinds.Change) {
+	o.merged = aggregate.New(func(changes []kinds.Change) {
 		o.mu.Lock()
 		sink := o.sink
 		if !o.others {
@@ -33,7 +33,7 @@ func newOwn() *own {
 		if sink != nil {
 			sink(changes)
 		}
-	}})
+	})
 	return o
 }
 

@@ -37,9 +37,9 @@ func (s *Server) newSources(sink config.Handler) (*sources, error) {
 	if s.o.ConfigDir == "" && s.o.Client == nil {
 		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, or --kubeconfig a cluster")
 	}
-	all := &sources{Source: aggregate.New(aggregate.Options{Sink: sink}), own: newOwn()}
+	all := &sources{Source: aggregate.New(sink), own: newOwn()}
 	all.later = &configSources{server: s, to: all, known: make(chan struct{})}
-	all.first = aggregate.New(aggregate.Options{Sink: all.later.after(all.From(all.Add("mesh configuration")))})
+	all.first = aggregate.New(all.later.after(all.From(all.Add("mesh configuration"))))
 
 	// Those that are added first take precedence.
 	files := &meshFiles{

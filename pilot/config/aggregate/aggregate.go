@@ -8,21 +8,13 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say what to make one source of, and whom to tell. Findings may be nil.
-type Options struct {
-	Sources  []string // their names for logs and findings, the first in precedence first
-	Sink     config.Handler
-	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
-}
-
-// Source is one source made of several. Its getters may be called from anywhere, the sink included; From's handlers, Add and Forget not from the sink.
+// Source is one source made of several. Its getters may be called from anywhere, the sink included; From's handlers and Add not from the sink.
 type Source struct {
-	opts  Options
+	sink  config.Handler
 	turn  sync.Mutex    // held from a call of a source to the return of the sink: one at a time, in order
 	whole chan struct{} // closed when the sink has returned from its first call
 
@@ -31,8 +23,6 @@ type Source struct {
 	objects  map[kinds.Key]claim   // what counts
 	shared   map[kinds.Key][]claim // of keys that several sources have: all of them, the one that counts first
 	complete bool                  // no first call is awaited any more
-	dirty    bool                  // shared may have changed since the findings were told
-	told     []diag.Diagnostic     // the findings, as of then
 }
 
 type source struct {
@@ -46,13 +36,9 @@ type claim struct {
 	source int
 }
 
-// New makes a Source whose sources are all awaited. Without any, the first that is added makes it whole.
-func New(opts Options) *Source {
-	s := &Source{opts: opts, whole: make(chan struct{}), objects: map[kinds.Key]claim{}, shared: map[kinds.Key][]claim{}}
-	for _, name := range opts.Sources {
-		s.sources = append(s.sources, source{name, true})
-	}
-	return s
+// New makes a Source, to which sources are added. The first call of sink brings all that they have.
+func New(sink config.Handler) *Source {
+	return &Source{sink: sink, whole: make(chan struct{}), objects: map[kinds.Key]claim{}, shared: map[kinds.Key][]claim{}}
 }
 
 // Add puts another source behind all that are there and gives its index. Before the first call of the sink it is awaited like the others, later not: what
@@ -67,66 +53,37 @@ func (s *Source) Add(name string) int {
 // From gives the handler of a source.
 func (s *Source) From(i int) config.Handler {
 	return func(changes []kinds.Change) {
-		s.take(func() []kinds.Change {
-			s.sources[i].awaited = false
-			return s.apply(i, changes)
-		})
-	}
-}
-
-// Forget takes away all that a source has and waits for it no longer. The source must have stopped, or what it hands on later counts again.
-func (s *Source) Forget(i int) {
-	s.take(func() []kinds.Change {
-		s.sources[i].awaited = false
-		var changes []kinds.Change
-		for key, c := range s.objects {
-			if c.source == i || slices.ContainsFunc(s.shared[key], func(c claim) bool { return c.source == i }) {
-				changes = append(changes, kinds.Change{Key: key})
-			}
+		s.turn.Lock()
+		defer s.turn.Unlock()
+		changes, first := s.take(i, changes)
+		if len(changes) > 0 || first {
+			s.sink(changes)
 		}
-		config.Sort(changes)
-		return s.apply(i, changes)
-	})
-}
-
-// take lets update change the state and hands on what follows.
-func (s *Source) take(update func() []kinds.Change) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	changes, first, findings := s.update(update)
-	if len(changes) > 0 || first {
-		s.opts.Sink(changes)
-	}
-	if first {
-		close(s.whole)
-	}
-	if findings != nil {
-		s.opts.Findings(*findings)
+		if first {
+			close(s.whole)
+		}
 	}
 }
 
-func (s *Source) update(update func() []kinds.Change) (changes []kinds.Change, first bool, findings *[]diag.Diagnostic) {
+// take gives what follows for the sink; first: that is all there is.
+func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changes = update()
-	if !s.complete {
-		if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
-			return nil, false, nil
-		}
-		s.complete, first = true, true
-		changes = make([]kinds.Change, 0, len(s.objects))
-		for key, c := range s.objects {
-			changes = append(changes, kinds.Change{Key: key, Object: c.object})
-		}
-		config.Sort(changes)
+	s.sources[i].awaited = false
+	out = s.apply(i, changes)
+	if s.complete {
+		return out, false
 	}
-	if s.dirty && s.opts.Findings != nil {
-		s.dirty = false
-		if now := s.findings(); !slices.Equal(now, s.told) {
-			s.told, findings = now, &now
-		}
+	if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
+		return nil, false
 	}
-	return changes, first, findings
+	s.complete = true
+	out = make([]kinds.Change, 0, len(s.objects))
+	for key, c := range s.objects {
+		out = append(out, kinds.Change{Key: key, Object: c.object})
+	}
+	config.Sort(out)
+	return out, true
 }
 
 // apply gives what changes in what counts, in the order of changes. The slice is new, for the source may have given its own to others too.
@@ -178,7 +135,6 @@ func (s *Source) claim(i int, c kinds.Change, before claim, had bool) claim {
 		}
 		list = []claim{before}
 	}
-	s.dirty = true
 	at, found := slices.BinarySearchFunc(list, i, func(c claim, i int) int { return c.source - i })
 	switch {
 	case found && c.Object != nil:
