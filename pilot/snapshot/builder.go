@@ -89,7 +89,7 @@ func (b *Builder) object(k kinds.Key) *kinds.Object {
 		o, _ := e.byName.Now().Get(&kinds.Object{Key: k})
 		return o
 	}
-	return b.last.object(k)
+	return b.last.Object(k)
 }
 
 // translatesAlike tells that two objects differ in nothing that a translation reads: labels and annotations it does not.
@@ -122,7 +122,7 @@ func Translated(k *kinds.Kind) bool {
 // ApplyRegistry takes what registries found different.
 func (b *Builder) ApplyRegistry(c registry.Changes) {
 	for k, s := range c.Services {
-		old := b.edits.now().service(k)
+		old := b.edits.now().Service(k)
 		if old == s {
 			continue
 		}
@@ -133,7 +133,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		b.full("service", "Service "+k.Namespace+"/"+k.Host)
 	}
 	for k, w := range c.Workloads {
-		old := b.edits.now().workload(k)
+		old := b.edits.now().Workload(k)
 		if old == w {
 			continue
 		}
@@ -169,7 +169,7 @@ func sameProxy(a, b *registry.Workload) bool {
 
 func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoint) {
 	now := b.edits.now()
-	old, next := now.endpointsOf(k), newEndpoints(list)
+	old, next := now.Endpoints(k), newEndpoints(list)
 	if _, touched := b.endpoints[k]; !touched {
 		b.endpoints[k] = old
 		b.delta.Endpoints = append(b.delta.Endpoints, k)
@@ -179,7 +179,7 @@ func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoin
 	} else {
 		b.edits.endpoints.Put(serviceEndpoints{k, next})
 	}
-	s := now.service(k)
+	s := now.Service(k)
 	headless := headless(s)
 	switch {
 	case headless && !sameListeners(old.List, list):

@@ -35,7 +35,7 @@ type Delta struct {
 
 	unnoticed bool // a workload changed in what no proxy is sent
 
-	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, secret, namespace, networks.
+	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, networks.
 	Triggers map[string]int
 
 	// Causes names what changed, "VirtualService a/web", at most MaxCauses of them.

@@ -102,15 +102,6 @@ func (s *Snapshot) ServicesByHost(host string) iter.Seq[*registry.Service] {
 	return s.hosts.Where(atHost(host))
 }
 
-// Service gives one service, or nil.
-func (s *Snapshot) Service(k registry.ServiceKey) *registry.Service { return s.service(k) }
-
-// Endpoints gives those of one service; never nil.
-func (s *Snapshot) Endpoints(k registry.ServiceKey) *Endpoints { return s.endpointsOf(k) }
-
-// Workload gives a workload by kind, namespace and name, or nil.
-func (s *Snapshot) Workload(k registry.WorkloadKey) *registry.Workload { return s.workload(k) }
-
 // WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.
 func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
 	return s.workloadAt(Place{cluster, ip})
@@ -123,9 +114,6 @@ func (s *Snapshot) ClusterKey(id string) string {
 	}
 	return id
 }
-
-// Object gives one configuration object, or nil.
-func (s *Snapshot) Object(k kinds.Key) *kinds.Object { return s.object(k) }
 
 // Objects gives the objects of one kind in one namespace by precedence: oldest first, ties by name.
 func (s *Snapshot) Objects(kind *kinds.Kind, ns string) []*kinds.Object {

@@ -138,7 +138,8 @@ func (e edits) replaceWorkload(was, is *registry.Workload) {
 	}
 }
 
-func (t tables) service(k registry.ServiceKey) *registry.Service {
+// Service gives one service, or nil.
+func (t tables) Service(k registry.ServiceKey) *registry.Service {
 	for s := range t.hosts.Where(atHost(k.Host)) {
 		if s.Namespace == k.Namespace {
 			return s
@@ -147,14 +148,16 @@ func (t tables) service(k registry.ServiceKey) *registry.Service {
 	return nil
 }
 
-func (t tables) endpointsOf(k registry.ServiceKey) *Endpoints {
+// Endpoints gives those of one service; never nil.
+func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
 	if e, ok := t.endpoints.Get(serviceEndpoints{ServiceKey: k}); ok {
 		return e.Endpoints
 	}
 	return noEndpoints
 }
 
-func (t tables) workload(k registry.WorkloadKey) *registry.Workload {
+// Workload gives a workload by kind, namespace and name, or nil.
+func (t tables) Workload(k registry.WorkloadKey) *registry.Workload {
 	w, _ := t.workloads.First(func(w *registry.Workload) int { return w.WorkloadKey.Compare(k) })
 	return w
 }
@@ -164,7 +167,8 @@ func (t tables) workloadAt(p Place) *registry.Workload {
 	return a.Workload
 }
 
-func (t tables) object(k kinds.Key) *kinds.Object {
+// Object gives one configuration object, or nil.
+func (t tables) Object(k kinds.Key) *kinds.Object {
 	o, _ := t.objects[k.Kind].byName.First(func(o *kinds.Object) int {
 		return cmp.Or(strings.Compare(o.Namespace, k.Namespace), strings.Compare(o.Name, k.Name))
 	})
