@@ -4,13 +4,11 @@ import (
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Options of a Translator.
@@ -141,24 +139,4 @@ func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Proxy, typeURL, name s
 		return v.route(c.Scope, name)
 	}
 	return nil
-}
-
-// Assignments names the assignments in which a cohort sees the endpoints of a service.
-func (t *Translator) Assignments(s *snapshot.Snapshot, c cohort.Proxy, key registry.ServiceKey) []string {
-	v := t.view(s)
-	svc := v.Service(key)
-	if svc == nil || v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
-		return nil
-	}
-	var list []string
-	passes := passesThrough(c.Scope)
-	for _, p := range svc.Ports {
-		for subset := range subsets(v.rules(c.Scope, svc)) {
-			list = append(list, names.Cluster(names.Outbound, p.Number, subset, svc.Host))
-			if passes {
-				list = append(list, names.SNICluster(p.Number, subset, svc.Host))
-			}
-		}
-	}
-	return list
 }
