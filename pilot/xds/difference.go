@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -20,17 +19,7 @@ type difference struct {
 // differences compares Unions. What differs between two Sets is kept by their pointers, for the streams of a cohort all ask the same; the lists are dropped
 // when a new snapshot comes. Safe for concurrent use.
 type differences struct {
-	mu   sync.Mutex
-	made map[[2]*envoy.Set]difference
-}
-
-// maxDifferences bounds what is kept between two snapshots: slow streams may each come from a different Set.
-const maxDifferences = 1024
-
-func (d *differences) forget() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.made = nil
+	memo[[2]*envoy.Set, difference]
 }
 
 // between compares two Unions. With keep, the result for their Sets is remembered. The lists may be shared: nobody changes them.
@@ -96,21 +85,7 @@ func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 	if !keep {
 		return compareSets(a, b)
 	}
-	key := [2]*envoy.Set{a, b}
-	d.mu.Lock()
-	diff, ok := d.made[key]
-	d.mu.Unlock()
-	if ok {
-		return diff
-	}
-	diff = compareSets(a, b)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.made == nil || len(d.made) >= maxDifferences {
-		d.made = map[[2]*envoy.Set]difference{}
-	}
-	d.made[key] = diff
-	return diff
+	return d.get([2]*envoy.Set{a, b}, func() difference { return compareSets(a, b) })
 }
 
 func compareSets(from, to *envoy.Set) difference {

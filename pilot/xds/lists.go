@@ -3,7 +3,6 @@ package xds
 import (
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -11,24 +10,13 @@ import (
 // lists makes the lists of names that streams subscribe to, which are the same for the streams of a cohort and change in the same way. Safe for concurrent use.
 type lists struct {
 	table envoy.NameTable
-
-	mu    sync.Mutex
-	edits map[edit]*envoy.Names
+	memo[edit, *envoy.Names]
 }
 
 // edit is a list and what is taken from it and added.
 type edit struct {
 	from        *envoy.Names
 	remove, add string
-}
-
-// maxEdits bounds what is kept between two snapshots.
-const maxEdits = 1024
-
-func (l *lists) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.edits = nil
 }
 
 // of gives the list of some names, which stay the caller's. star is none.
@@ -44,21 +32,9 @@ func (l *lists) edited(from *envoy.Names, remove, add []string) *envoy.Names {
 	case from == nil:
 		return l.of(add)
 	}
-	k := edit{from, strings.Join(remove, "\n"), strings.Join(add, "\n")}
-	l.mu.Lock()
-	n, ok := l.edits[k]
-	l.mu.Unlock()
-	if ok {
-		return n
-	}
-	gone := slices.Sorted(slices.Values(remove))
-	all := slices.DeleteFunc(slices.Clone(from.All()), func(n string) bool { _, ok := slices.BinarySearch(gone, n); return ok })
-	n = l.table.From(from, slices.DeleteFunc(append(all, add...), func(n string) bool { return n == star }))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.edits == nil || len(l.edits) >= maxEdits {
-		l.edits = map[edit]*envoy.Names{}
-	}
-	l.edits[k] = n
-	return n
+	return l.get(edit{from, strings.Join(remove, "\n"), strings.Join(add, "\n")}, func() *envoy.Names {
+		gone := slices.Sorted(slices.Values(remove))
+		all := slices.DeleteFunc(slices.Clone(from.All()), func(n string) bool { _, ok := slices.BinarySearch(gone, n); return ok })
+		return l.table.From(from, slices.DeleteFunc(append(all, add...), func(n string) bool { return n == star }))
+	})
 }
