@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
 )
 
 const (
@@ -142,7 +143,7 @@ func (r *Registry) nodesOf(o *kinds.Object) []string {
 	var out []string
 	for _, node := range slices.Sorted(maps.Keys(r.gateways.nodes)) {
 		n := r.gateways.nodes[node]
-		if !has(n.Labels, selector) {
+		if !selection.Subset(selector, n.Labels) {
 			continue
 		}
 		for _, a := range n.Spec.(*corev1.Node).Status.Addresses {
@@ -152,14 +153,4 @@ func (r *Registry) nodesOf(o *kinds.Object) []string {
 		}
 	}
 	return out
-}
-
-// has tells that labels have all that is wanted.
-func has(labels, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }

@@ -99,7 +99,7 @@ func (x *Index[S, M]) Selecting(m M, f func(S)) {
 	labels := x.members[m].labels
 	x.eachBucket(m, func(b *bucket[S, M]) {
 		for s := range b.selectors.All {
-			if subset(x.selectors[s].labels, labels) {
+			if Subset(x.selectors[s].labels, labels) {
 				f(s)
 			}
 		}
@@ -113,7 +113,7 @@ func (x *Index[S, M]) Selected(s S, f func(M)) {
 		return
 	}
 	for m := range x.buckets[filedUnder(l)].members.All {
-		if subset(l.labels, x.members[m].labels) {
+		if Subset(l.labels, x.members[m].labels) {
 			f(m)
 		}
 	}
@@ -138,7 +138,8 @@ func filedUnder(l labelled) pair {
 	return p
 }
 
-func subset(selector, labels map[string]string) bool {
+// Subset tells that labels have all that a selector wants.
+func Subset(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {
 			return false
