@@ -390,7 +390,7 @@ func (a *API) pushContext(url.Values) (any, error) {
 		endpoints += len(e.List)
 	}
 	return map[string]any{
-		"revision": s.Revision, "services": len(s.Services()), "endpoints": endpoints,
+		"revision": s.Revision, "services": s.ServiceCount(), "endpoints": endpoints,
 		"virtualServices": len(s.AllObjects(kinds.VirtualService)), "destinationRules": len(s.AllObjects(kinds.DestinationRule)),
 		"gateways": len(s.AllObjects(kinds.Gateway)), "sidecars": len(s.AllObjects(kinds.Sidecar)),
 	}, nil
