@@ -39,19 +39,22 @@ func (w *world) meshKey() kinds.Key {
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: meshName(w.o)}
 }
 
-// isMesh tells a ConfigMap that the mesh configuration is made of.
+// isMesh tells a ConfigMap or file that the mesh configuration is made of.
 func (w *world) isMesh(k kinds.Key) bool {
-	return k == w.meshKey() || w.o.SharedMesh != "" && k == kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: w.o.SharedMesh}
+	return k == w.meshKey() || k == meshFileKey(w.o.Namespace, "mesh") || k == meshFileKey(w.o.Namespace, "meshNetworks") || w.o.SharedMesh != "" && k == kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: w.o.SharedMesh}
 }
 
-// meshLayer is the text of one ConfigMap.
+// meshLayer is the text of one ConfigMap or file.
 type meshLayer struct{ data, file string }
 
-// layers gives the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it.
+// layers gives the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A file takes the place of the key in the mesh's own.
 func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshLayer {
 	names := []string{meshName(o)}
 	if o.SharedMesh != "" && o.SharedMesh != names[0] {
 		names = []string{o.SharedMesh, names[0]}
+	}
+	if object(meshFileKey(o.Namespace, key)) != nil {
+		names[len(names)-1] = meshFileKey(o.Namespace, key).Name
 	}
 	var out []meshLayer
 	for _, name := range names {

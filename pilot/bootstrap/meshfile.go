@@ -17,23 +17,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// meshFiles is the source of the mesh configuration that --meshConfig and --networksConfig name. It hands on one ConfigMap, the one that a directory or a
-// cluster would hold, so that there is one way in. The files are small and are read once a poll: no watch can be lost.
+// meshFiles is the source of the mesh configuration that --meshConfig and --networksConfig name. It hands on a ConfigMap for each, so that there is one way in.
+// The files are small and are read once a poll: no watch can be lost.
 type meshFiles struct {
-	logger         *slog.Logger
-	mesh, networks string
-	key            kinds.Key
-	limit          int64
-	poll           time.Duration
-	handler        config.Handler
+	logger    *slog.Logger
+	paths     map[string]string // by key of the ConfigMap that they stand for: mesh, meshNetworks
+	namespace string
+	limit     int64
+	poll      time.Duration
+	handler   config.Handler
 
 	data  map[string]string
 	wrong map[string]string // the error of the last reading, by path: told once
 }
 
+// meshFileKey is what the file goes by that stands for a key of the mesh's ConfigMap. No object of a cluster can have that name.
+func meshFileKey(namespace, key string) kinds.Key {
+	flag := map[string]string{"mesh": "--meshConfig", "meshNetworks": "--networksConfig"}[key]
+	return kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: flag}
+}
+
 // present tells whether there is a file to read: without one, the ConfigMap is what counts.
 func (m *meshFiles) present() bool {
-	for _, path := range []string{m.mesh, m.networks} {
+	for _, path := range m.paths {
 		if path == "" {
 			continue
 		}
@@ -47,8 +53,7 @@ func (m *meshFiles) present() bool {
 // run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read counts as what it was.
 func (m *meshFiles) run(ctx context.Context) error {
 	m.data, m.wrong = map[string]string{}, map[string]string{}
-	m.read()
-	m.handler([]kinds.Change{m.change()})
+	m.handler(m.read())
 	tick := time.NewTicker(m.poll)
 	defer tick.Stop()
 	for {
@@ -56,27 +61,26 @@ func (m *meshFiles) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if m.read() {
-				m.handler([]kinds.Change{m.change()})
+			if changes := m.read(); len(changes) > 0 {
+				m.handler(changes)
 			}
 		}
 	}
 }
 
-func (m *meshFiles) change() kinds.Change {
-	data := map[string]string{}
-	for k, v := range m.data {
-		data[k] = v
+// read takes in both files and gives those that are different.
+func (m *meshFiles) read() []kinds.Change {
+	var changes []kinds.Change
+	for key, path := range m.paths {
+		if !m.readOne(key, path) {
+			continue
+		}
+		k := meshFileKey(m.namespace, key)
+		cm := &corev1.ConfigMap{Data: map[string]string{key: m.data[key]}}
+		cm.Namespace, cm.Name = k.Namespace, k.Name
+		changes = append(changes, kinds.Change{Key: k, Object: &kinds.Object{Key: k, Position: path, Spec: cm}})
 	}
-	cm := &corev1.ConfigMap{Data: data}
-	cm.Namespace, cm.Name = m.key.Namespace, m.key.Name
-	return kinds.Change{Key: m.key, Object: &kinds.Object{Key: m.key, Position: m.mesh, Spec: cm}}
-}
-
-// read takes in both files and tells whether one is different.
-func (m *meshFiles) read() bool {
-	changed := m.readOne("mesh", m.mesh)
-	return m.readOne("meshNetworks", m.networks) || changed
+	return changes
 }
 
 func (m *meshFiles) readOne(key, path string) bool {

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -331,6 +332,38 @@ func TestMeshConfig(t *testing.T) {
 		time.Sleep(3 * o.Poll)
 		if timeout() != "8s" {
 			t.Errorf("a file that vanished changed the mesh configuration: %s", timeout())
+		}
+	})
+
+	t.Run("a file wins for its own key alone", func(t *testing.T) {
+		o := o
+		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 6s")+"  meshNetworks: |\n    networks: {near: {endpoints: [{fromCidr: 10.0.0.0/8}]}}\n")
+		for name, file := range map[string]struct{ mesh, networks, timeout, has string }{
+			"networks": {networks: "networks: {far: {endpoints: [{fromCidr: 10.0.0.0/9}]}}", timeout: "6s", has: "far"},
+			"mesh":     {mesh: "connectTimeout: 5s", timeout: "5s", has: "near"},
+			"broken":   {networks: "networks: {far: {endpoints: [{fromCidr: nowhere}]}}", timeout: "6s"},
+		} {
+			o.MeshConfig, o.MeshNetworks = filepath.Join(t.TempDir(), "mesh"), filepath.Join(t.TempDir(), "networks")
+			for path, text := range map[string]string{o.MeshConfig: file.mesh, o.MeshNetworks: file.networks} {
+				if text != "" {
+					write(t, path, text)
+				}
+			}
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, s)
+			eventually(t, name+" is ready", s.ready.Load)
+			if got := s.world.Snapshot().Mesh.ConnectTimeout().String(); got != file.timeout {
+				t.Errorf("%s: connect timeout %s, want %s", name, got, file.timeout)
+			}
+			if ranges := fmt.Sprint(s.world.networks); file.has != "" && !strings.Contains(ranges, file.has) {
+				t.Errorf("%s: networks %s", name, ranges)
+			}
+			if found := s.world.Findings(); file.has == "" && (len(found) == 0 || found[0].File != o.MeshNetworks) {
+				t.Errorf("%s: findings %v, want them in %s", name, found, o.MeshNetworks)
+			}
 		}
 	})
 }

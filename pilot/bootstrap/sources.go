@@ -43,24 +43,22 @@ func (s *Server) newSources(sink config.Handler) (*sources, error) {
 
 	// Those that are added first take precedence.
 	files := &meshFiles{
-		logger: s.o.Logger.With("scope", "model"), mesh: s.o.MeshConfig, networks: s.o.MeshNetworks,
-		key: s.world.meshKey(), limit: s.o.Limits.MeshConfig, poll: cmp.Or(s.o.Poll, time.Second),
+		logger: s.o.Logger.With("scope", "model"), paths: map[string]string{"mesh": s.o.MeshConfig, "meshNetworks": s.o.MeshNetworks},
+		namespace: s.o.Namespace, limit: s.o.Limits.MeshConfig, poll: cmp.Or(s.o.Poll, time.Second),
 	}
-	hidden := kinds.Key{}
 	if files.present() {
 		files.handler = all.first.From(all.first.Add("mesh files"))
 		all.list = append(all.list, source{name: "mesh files", run: files.run})
-		hidden = files.key // the files are the mesh's configuration, not a ConfigMap
 	}
 	if s.o.ConfigDir != "" {
-		d, err := s.directory(s.o.ConfigDir, without(hidden, all.first.From(all.first.Add("configuration directory"))))
+		d, err := s.directory(s.o.ConfigDir, all.first.From(all.first.Add("configuration directory")))
 		if err != nil {
 			return nil, err
 		}
 		all.list = append(all.list, source{"configuration directory", d.Run, d.Findings})
 	}
 	if s.o.Client != nil {
-		if err := s.addCluster(all, hidden); err != nil {
+		if err := s.addCluster(all); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +100,7 @@ func (s *Server) cluster(o crd.Options) (*crd.Source, error) {
 
 // addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name. Its configuration is one of the
 // configSources.
-func (s *Server) addCluster(all *sources, hidden kinds.Key) error {
+func (s *Server) addCluster(all *sources) error {
 	add := func(name string, o crd.Options) error {
 		k, err := s.cluster(o)
 		if err == nil {
@@ -115,7 +113,7 @@ func (s *Server) addCluster(all *sources, hidden kinds.Key) error {
 		maps = append(maps, s.o.SharedMesh)
 	}
 	err := add("mesh configuration", crd.Options{
-		Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: without(hidden, all.first.From(all.first.Add("API server"))),
+		Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: all.first.From(all.first.Add("API server")),
 		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: maps}},
 	})
 	if err != nil {
