@@ -44,9 +44,8 @@ type clusterKey struct {
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
 	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
-	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as are the next two
+	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as is the next: as they are, whatever their network
 	policies     frozen.List[peer]
-	crossings    frozen.List[crossing]
 	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
 }
 
@@ -96,7 +95,7 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 	}
 	switch s.Resolution {
 	case registry.DNS, registry.DNSRoundRobin:
-		k.inline, k.policies, k.crossings = frozen.Of(eps.List...), v.peers(eps), v.crossings(c, eps.List)
+		k.inline, k.policies = frozen.Of(eps.List...), v.peers(eps)
 	case registry.Passthrough:
 		k.headlessTLS = eps.TLS
 	}
@@ -250,7 +249,7 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 
 func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
 	a := assignmentKey{
-		service: k.service, rules: k.rules, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, peers: k.policies, sni: k.sni, crossings: k.crossings,
+		service: k.service, rules: k.rules, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, peers: k.policies, sni: k.sni,
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(k.inline.All, func(address string) bool { return address != "" })}
 }

@@ -17,6 +17,7 @@ type pod struct {
 	hostname string // with subdomain, its name in the headless service that has the subdomain's name
 	domain   string
 	ended    bool // Succeeded or Failed
+	failed   bool
 	deleting bool
 }
 
@@ -29,7 +30,11 @@ func (p *pod) visible() bool { return p != nil && !p.ended && len(p.workload.Add
 
 func (r *Registry) applyPod(n name, o *kinds.Object) {
 	old := r.pods[n]
-	if o == nil {
+	var next *pod
+	if o != nil {
+		next = r.newPod(n, o)
+	}
+	if next == nil || next.failed { // a cluster's failed pods are not even read
 		if old != nil {
 			r.touch(r.key(kinds.Pod, n))
 			r.markPod(n, old)
@@ -38,7 +43,6 @@ func (r *Registry) applyPod(n name, o *kinds.Object) {
 		}
 		return
 	}
-	next := r.newPod(n, o)
 	if old != nil && old.equal(next) {
 		return
 	}
@@ -170,6 +174,7 @@ type Facts struct {
 	Ready                    bool
 	Deleting                 bool
 	Ended                    bool // Succeeded or Failed
+	Failed                   bool
 }
 
 // FactsOf reads a Pod that has those labels.
@@ -179,8 +184,8 @@ func FactsOf(p *corev1.Pod, labels map[string]string) *Facts {
 		controller = c
 	}
 	f := &Facts{
-		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: OwnerOf(p.Name, labels, controller.Kind, controller.Name),
-		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: OwnerOf(p.Name, p.GenerateName != "", labels, controller.Kind, controller.Name),
+		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, Failed: p.Status.Phase == corev1.PodFailed,
 	}
 	f.Ready = ready(p) && !f.Deleting && !f.Ended
 	if f.ServiceAccount == "" {
@@ -222,7 +227,7 @@ func (r *Registry) newPod(n name, o *kinds.Object) *pod {
 		Addresses: f.Addresses, Ports: f.Ports,
 	}
 	r.place(w)
-	return &pod{workload: w, hostname: f.Hostname, domain: f.Subdomain, ended: f.Ended, deleting: f.Deleting}
+	return &pod{workload: w, hostname: f.Hostname, domain: f.Subdomain, ended: f.Ended, failed: f.Failed, deleting: f.Deleting}
 }
 
 // AddPort adds a TCP port that has a name; the first of a name wins.
@@ -255,13 +260,16 @@ func tlsMode(labels map[string]string) string {
 	return ""
 }
 
-// OwnerOf names a pod's workload: as labelled, else by its controller, if it has one, else itself.
-func OwnerOf(pod string, labels map[string]string, controllerKind, controller string) string {
+// OwnerOf names a pod's workload: as labelled, else by the controller that generated its name, if one did, else itself.
+func OwnerOf(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
 	if l := labels[registry.LabelWorkloadName]; l != "" {
 		return l
 	}
+	if !generated {
+		return pod
+	}
 	switch controllerKind {
-	case "", "Node": // of the latter a static pod
+	case "":
 		return pod
 	case "ReplicaSet":
 		if hash := labels["pod-template-hash"]; hash != "" {

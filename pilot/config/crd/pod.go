@@ -23,8 +23,11 @@ type head struct {
 func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 	f := &kube.Facts{ServiceAccount: "default", Ready: true} // as a pod that does not say
 	var kind, controller string
+	generated := false
 	h, err = readMetaHead(fieldOf(masked, 1), in, func(number protowire.Number, value []byte) {
 		switch {
+		case number == 2:
+			generated = len(value) > 0
 		case number == 9:
 			f.Deleting = true
 		case number == 13 && kind == "": // the mask keeps controllers alone; the first counts
@@ -38,7 +41,7 @@ func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 		err = podStatus(f, fieldOf(masked, 3))
 	}
 	f.Ready = f.Ready && !f.Deleting && !f.Ended
-	f.Owner = in.text(kube.OwnerOf(h.name.name, h.labels, kind, controller))
+	f.Owner = in.text(kube.OwnerOf(h.name.name, generated, h.labels, kind, controller))
 	return h, f, err
 }
 
@@ -119,7 +122,8 @@ func podStatus(f *kube.Facts, status []byte) error {
 	return eachField(status, func(number protowire.Number, _, v []byte) error {
 		switch number {
 		case 1:
-			f.Ended = string(v) == string(corev1.PodSucceeded) || string(v) == string(corev1.PodFailed)
+			f.Failed = string(v) == string(corev1.PodFailed)
+			f.Ended = f.Failed || string(v) == string(corev1.PodSucceeded)
 		case 2: // the mask keeps the condition Ready alone
 			if !said {
 				said, f.Ready = true, string(fieldOf(v, 2)) == string(corev1.ConditionTrue)

@@ -60,7 +60,7 @@ func coreOf(k *kinds.Kind) *core {
 	switch k {
 	case kinds.Pod:
 		meta := metadata(ours)
-		meta.fields[9] = whole()                                                                      // deletionTimestamp
+		meta.fields[2], meta.fields[9] = whole(), whole()                                             // generateName, deletionTimestamp
 		meta.fields[13] = &mask{wholes(1, 3, 6), func(owner []byte) bool { return isTrue(owner, 6) }} // ownerReferences: kind, name, controller
 		ports := &mask{wholes(1, 3, 4), func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}  // name, containerPort, protocol
 		containers := &mask{&fields{6: ports, 24: whole()}, func(c []byte) bool { return fieldOf(c, 6) != nil }}
