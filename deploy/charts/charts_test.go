@@ -236,6 +236,8 @@ func TestNotes(t *testing.T) {
 		ha + ",global.istioNamespace=other":                                                           "The root namespace is other",
 		ha + ",cni.enabled=true,revisionTags={stable},profile=ambient":                                "no effect here: cni, profile, revisionTags.",
 		ha + ",global.pilotCertProvider=kubernetes,global.istiod.enableAnalysis=true":                 "no effect here: global.pilotCertProvider, global.istiod.enableAnalysis.",
+		ha + ",global.externalIstiod=true,global.caAddress=ca":                                        "no effect here: global.caAddress, global.externalIstiod.",
+		ha + ",global.network=network1":                                                               "kubectl label namespace istio-system topology.istio.io/network=network1",
 		ha + ",extraContainerArgs={--shutdownDuration=60s}":                                           "--shutdownDuration in extraContainerArgs does not change",
 		ha + ",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true": "no effect here: sidecarInjectorWebhook, _internal_defaults_do_not_set.",
 	} {
