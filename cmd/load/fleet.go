@@ -53,9 +53,10 @@ type Fleet struct {
 	live         atomic.Int64 // streams that were opened and have asked for everything
 	track        atomic.Pointer[Track]
 
-	mu    sync.Mutex
-	times []time.Duration
-	full  chan struct{} // closed when all are synced
+	mu      sync.Mutex
+	times   []time.Duration
+	failure error         // of the last stream that ended
+	full    chan struct{} // closed when all are synced
 }
 
 // Start connects the proxies, which go on until Stop or until ctx ends.
@@ -227,7 +228,17 @@ func (f *Fleet) ended(p *proxy, err error) {
 		n = &f.cut
 	}
 	n.Add(1)
+	f.mu.Lock()
+	f.failure = err
+	f.mu.Unlock()
 	f.o.Logger.Debug("a stream ended", "proxy", p.index, "err", err)
+}
+
+// Failure gives why the last stream that ended did, or nil.
+func (f *Fleet) Failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failure
 }
 
 // interner keeps one copy of each text that proxies hold.

@@ -49,7 +49,8 @@ func loadCommand() *cobra.Command {
 Envoy 1.40 with Istio's extensions does, and decodes next to nothing, so that one core plays thousands.
 
 Once all have everything they stay for --duration; what the control plane sends meanwhile is counted too, so change something. In --namespace, --labels,
---pod and --service-account, {i} stands for the number of the proxy. A proxy gets what any pod of its namespace and labels would get; it need not exist.
+--pod and --service-account, {i} stands for the number of the proxy. A proxy gets what any pod of its namespace and labels would get; it need not exist, but a
+server of a cluster waits a second for the pod of a proxy that it does not know: give --pod one that exists to leave that out of the first answers.
 
 Of each type "answer" is the time from a request to its response, and "spread" how much later than the first proxy each one got what was sent to all.`,
 		Example: `  pilot-discovery load --proxies 500 --duration 5m --namespace shop,billing --labels app=load
@@ -115,8 +116,8 @@ func (f *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			done = true
 		case <-tick.C:
 			n := fleet.Counters()
-			fmt.Fprintf(stderr, "%s: %d of %d proxies have everything, %s received, %d streams refused or ended\n",
-				time.Since(begin).Round(time.Second), len(fleet.SyncTimes()), f.proxies, bytesOf(n.Bytes()), n.Refused)
+			fmt.Fprintf(stderr, "%s: %d of %d proxies have everything, %s received, %d streams refused or ended%s\n",
+				time.Since(begin).Round(time.Second), len(fleet.SyncTimes()), f.proxies, bytesOf(n.Bytes()), n.Refused, because(fleet))
 		}
 	}
 	r := f.report(fleet, wall, time.Since(begin))
@@ -129,10 +130,21 @@ func (f *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	} else {
 		r.print(stdout)
 	}
-	if ctx.Err() != nil { // whoever ends it early wants what there is
+	switch failure := fleet.Failure(); {
+	case ctx.Err() != nil: // whoever ends it early wants what there is
 		return nil
+	case err != nil && failure != nil:
+		return fmt.Errorf("%w; the last stream ended: %w", err, failure)
 	}
 	return err
+}
+
+// because says why the last stream ended, if one did.
+func because(fleet *load.Fleet) string {
+	if err := fleet.Failure(); err != nil {
+		return ", the last: " + err.Error()
+	}
+	return ""
 }
 
 func (f *loadFlags) options() (o load.Options, err error) {
@@ -277,8 +289,12 @@ func (f *loadFlags) report(fleet *load.Fleet, wall, total time.Duration) loadRep
 }
 
 func (r loadReport) print(to io.Writer) {
-	fmt.Fprintf(to, "%d of %d proxies have everything (%s): all after %.0f ms, p50 %.0f ms, p99 %.0f ms. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
-		r.Full, r.Proxies, r.Protocol, r.WallMS, r.P50MS, r.P99MS, bytesOf(r.Bytes), r.TotalMS/1000, bytesOf(r.Bytes/int64(r.Proxies)), r.Refused)
+	times := ""
+	if r.Full == r.Proxies {
+		times = fmt.Sprintf(": all after %.0f ms, p50 %.0f ms, p99 %.0f ms", r.WallMS, r.P50MS, r.P99MS)
+	}
+	fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
+		r.Full, r.Proxies, r.Protocol, times, bytesOf(r.Bytes), r.TotalMS/1000, bytesOf(r.Bytes/int64(r.Proxies)), r.Refused)
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "type\tresponses\tresources\treceived\tanswers\tp50 ms\tp99 ms\tpushed\tspread p50 ms\tp99 ms\t")
 	for _, t := range r.Types {
