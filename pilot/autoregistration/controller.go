@@ -38,6 +38,7 @@ type Options struct {
 	// Of the sweep.
 	OrphanAge time.Duration                                   // an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
 	Gone      func(ctx context.Context, instance string) bool // that instance does not run any more; nil: nobody knows
+	Sweeps    func(ctx context.Context, instance string) bool // the entries of that instance are this one's to judge; nil: all are
 
 	Entries int // of this instance at most; 0: 20000
 	Logger  *slog.Logger
@@ -248,11 +249,25 @@ func (c *Controller) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var running sync.WaitGroup
-	for range workers {
+	start := func(work func()) {
 		running.Add(1)
 		safe.Go(c.o.Logger, "autoregistration", func() {
 			defer running.Done()
-			for c.next(inner, queue) {
+			work()
+		})
+	}
+	turns := newTurns(workers)
+	start(func() {
+		defer turns.close()
+		for key, end := queue.Get(); !end; key, end = queue.Get() {
+			turns.put(key)
+		}
+	})
+	for range workers {
+		start(func() {
+			for key, ok := turns.take(); ok; key, ok = turns.take() {
+				c.next(inner, queue, key)
+				turns.done(key)
 			}
 		})
 	}
@@ -300,12 +315,8 @@ func (c *Controller) watch(ctx context.Context) {
 	}
 }
 
-// next does the next step of the queue. false: there will be none.
-func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.NamespacedName]) bool {
-	key, end := queue.Get()
-	if end {
-		return false
-	}
+// next does the next step of an entry from the queue.
+func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.NamespacedName], key types.NamespacedName) {
 	defer queue.Done(key)
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -329,7 +340,6 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		c.o.Logger.Log(ctx, level, "an entry is not written yet", "ns", key.Namespace, "name", key.Name, "err", err)
 		queue.AddRateLimited(key)
 	}
-	return true
 }
 
 // count notes how a step went. What failed may have been written all the same.

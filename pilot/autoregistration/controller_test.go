@@ -30,7 +30,7 @@ func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
 		want := &kinds.Object{
 			Key: objectKey(vm()), UID: "1", Created: time.Now(), Labels: labels,
 			Annotations: map[string]string{
-				annotationGroup: "reviews", AnnotationController: "istiod-a", annotationConnected: stamp(time.Now()), annotationHealth: "true", "note": "hello",
+				annotationGroup: "reviews", annotationController: "istiod-a", annotationConnected: stamp(time.Now()), annotationHealth: "true", "note": "hello",
 			},
 			Spec: &networkingv1.WorkloadEntry{
 				Address: "10.9.0.1", Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Weight: 3, Network: "net-1", Locality: "r/z", Labels: labels,
@@ -57,8 +57,8 @@ func TestNames(t *testing.T) {
 		{"g", "10.0.0.1", "net", "g-10.0.0.1-net"},
 		{"g", "fd00::5", "", "g-fd00--5"},
 		{"g", "fd00::", "", "g-fd00"},
-		{"g", "fd00::", "n.-x", "g-fd00---n.x"},
-		{"g", "10.0.0.1", "Net_X/y.", "g-10.0.0.1-net-x-y"},
+		{"g", "fd00::", "n.-x", "g-fd00---n.x-5ed737fc0c64a8af"},
+		{"g", "10.0.0.1", "Net_X/y.", "g-10.0.0.1-net-x-y.bb6d2a5ee088f093"},
 		{long, "10.0.0.1", "network-1", ""},
 		{long, "10.0.0.1", "network-2", ""},
 	} {
@@ -68,9 +68,13 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s %s %s: %q of %d bytes, want %q", x.group, x.ip, x.network, got, len(got), x.want)
 		}
 	}
-	one, two := &node.Proxy{RegisterGroup: long, IPs: []string{"10.0.0.1"}, Network: "network-1"}, &node.Proxy{RegisterGroup: long, IPs: []string{"10.0.0.1"}, Network: "network-2"}
-	if keyOf(one) == keyOf(two) {
-		t.Error("two proxies share a name")
+	for _, x := range []struct{ group, one, two string }{{long, "network-1", "network-2"}, {"g", "n_1", "n-1"}, {"g", "n_1", "n/1"}, {"g", "N1", "n1"}, {"g", "n.", "n"}, {long, "n_1", "n/1"}} {
+		key := func(network string) string {
+			return keyOf(&node.Proxy{RegisterGroup: x.group, IPs: []string{"10.0.0.1"}, Network: network}).Name
+		}
+		if key(x.one) == key(x.two) {
+			t.Errorf("proxies of the networks %s and %s share the name %s", x.one, x.two, key(x.one))
+		}
 	}
 }
 

@@ -11,6 +11,7 @@
 //
 // A stream may register only by an identity that it proved, and only for the namespace and the service account of that identity; see Options.
 //
-// State: the Controller's map of entries, under its lock. Goroutines: sixteen workers and one that looks after the entries of this instance, all while Run
-// does, and those of client-go's workqueue. Streams wait for each other only for their turn to write.
+// State: the Controller's map of entries, under its lock. Goroutines: as many as the constant workers, one that hands them entries, and one that looks after
+// the entries of this instance, all while Run does, and those of client-go's workqueue. Streams wait for each other only for their turn to write, which goes round by
+// namespace: one whose writes hang does not shut out the others.
 package autoregistration

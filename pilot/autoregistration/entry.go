@@ -22,7 +22,7 @@ import (
 // Annotations of an entry that was registered.
 const (
 	annotationGroup        = "istio.io/autoRegistrationGroup"
-	AnnotationController   = "istio.io/workloadController" // the instance that holds, or last held, the proxy's stream
+	annotationController   = "istio.io/workloadController" // the instance that holds, or last held, the proxy's stream
 	annotationConnected    = "istio.io/connectedAt"        // RFC 3339; absent once it is disconnected
 	annotationDisconnected = "istio.io/disconnectedAt"     // RFC 3339; absent while it is connected
 	annotationHealth       = "proxy.istio.io/health-checks-enabled"
@@ -66,11 +66,15 @@ func (c *Condition) same(o *Condition) bool {
 	return o != nil && c.Healthy == o.Healthy && c.Message == o.Message
 }
 
-// keyOf gives the name of the entry of a proxy. One proxy gets one name, at whatever replica it connects.
+// keyOf gives the name of the entry of a proxy. One proxy gets one name, at whatever replica it connects. It is <group>-<address>[-<network>], as others expect; a network
+// that cannot stand in the name of an object gets a hash behind it, or n_1 and n-1 would share an entry.
 func keyOf(p *node.Proxy) types.NamespacedName {
 	name := p.RegisterGroup + "-" + strings.ReplaceAll(p.IPs[0], ":", "-")
 	if p.Network != "" {
 		name += "-" + p.Network
+		if content.IsDNS1123Subdomain(p.Network) != nil {
+			name += "-" + hash(p.Network)
+		}
 	}
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -86,10 +90,14 @@ func keyOf(p *node.Proxy) types.NamespacedName {
 	}
 	name = strings.Join(parts, ".")
 	if len(name) > maxName {
-		sum := sha256.Sum256([]byte(name))
-		name = strings.TrimRight(name[:maxName-17], "-.") + "-" + hex.EncodeToString(sum[:8])
+		name = strings.TrimRight(name[:maxName-17], "-.") + "-" + hash(name)
 	}
 	return types.NamespacedName{Namespace: p.Namespace, Name: name}
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
 }
 
 // newEntry makes the entry of a proxy from its group. Of labels, the proxy's own count most, then those that the group has for the entry's metadata, then its template's.
@@ -157,7 +165,7 @@ func checkProxy(p *node.Proxy) error {
 
 // claim says in an entry's annotations that this instance holds the proxy.
 func (e *Entry) claim(instance string, since time.Time) {
-	e.Annotations[AnnotationController] = instance
+	e.Annotations[annotationController] = instance
 	e.Annotations[annotationConnected] = stamp(since)
 	delete(e.Annotations, annotationDisconnected)
 }

@@ -121,7 +121,7 @@ func (e *Entry) stored(u *unstructured.Unstructured, err error) error {
 // Update implements Store.
 func (k *Kubernetes) Update(ctx context.Context, e *Entry) error {
 	annotations := map[string]any{}
-	for _, name := range []string{AnnotationController, annotationConnected, annotationDisconnected, annotationHealth} {
+	for _, name := range []string{annotationController, annotationConnected, annotationDisconnected, annotationHealth} {
 		if v, ok := e.Annotations[name]; ok {
 			annotations[name] = v
 		} else if name != annotationHealth {

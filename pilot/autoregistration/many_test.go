@@ -211,7 +211,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 		}
 		for name := range api.objects {
 			o := api.object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: path.Base(name)})
-			if o.Annotations[AnnotationController] != "b" || o.Annotations[annotationDisconnected] != "" {
+			if o.Annotations[annotationController] != "b" || o.Annotations[annotationDisconnected] != "" {
 				t.Fatalf("%s: %v", name, o.Annotations)
 			}
 		}

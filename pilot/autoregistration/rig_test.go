@@ -176,7 +176,7 @@ func reviews() *kinds.Object {
 	return &kinds.Object{Key: groupKey, UID: "g1", Spec: &networkingv1.WorkloadGroup{
 		Metadata: &networkingv1.WorkloadGroup_ObjectMeta{
 			Labels:      map[string]string{"app": "reviews", "version": "v1", "shared": "group"},
-			Annotations: map[string]string{"note": "hello", AnnotationController: "somebody", annotationDisconnected: "now"},
+			Annotations: map[string]string{"note": "hello", annotationController: "somebody", annotationDisconnected: "now"},
 		},
 		Template: &networkingv1.WorkloadEntry{
 			Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Labels: map[string]string{"app": "reviews", "tier": "t", "shared": "template"}, Weight: 3,
@@ -207,7 +207,7 @@ func (w *world) state() string {
 	if o == nil {
 		return "none"
 	}
-	s := o.Annotations[AnnotationController]
+	s := o.Annotations[annotationController]
 	switch {
 	case o.Annotations[annotationConnected] != "" && o.Annotations[annotationDisconnected] == "":
 		s += " connected"

@@ -181,7 +181,7 @@ func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h hel
 	if g := e.Annotations[annotationGroup]; g != p.RegisterGroup {
 		return 0, status.Errorf(codes.FailedPrecondition, "the WorkloadEntry %s was not registered for group %s: delete or rename it", key, p.RegisterGroup)
 	}
-	mine := e.Annotations[AnnotationController] == c.o.Instance
+	mine := e.Annotations[annotationController] == c.o.Instance
 	current := mine && e.Annotations[annotationConnected] == stamp(h.since) && (!p.ReadinessProbe || e.Annotations[annotationHealth] == "true")
 	if !current && (!h.claimed || mine || e.Annotations[annotationDisconnected] != "") {
 		e.claim(c.o.Instance, h.since)
@@ -233,7 +233,7 @@ func (c *Controller) writeHealth(ctx context.Context, key types.NamespacedName, 
 
 // retire marks the entry of a proxy that has gone, and after the grace period deletes it. Another instance's is none of ours.
 func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
-	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[AnnotationController] != c.o.Instance {
+	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[annotationController] != c.o.Instance {
 		c.forget(key)
 		return 0, nil
 	}

@@ -40,10 +40,14 @@ func (c *Controller) Sweep(ctx context.Context, by Store) {
 		now := time.Now()
 		seen := map[holding]time.Time{}
 		for _, o := range c.o.Objects() {
-			if o.Kind != kinds.WorkloadEntry || o.Cluster != "" || o.Annotations[annotationGroup] == "" || o.Annotations[AnnotationController] == "" {
+			instance := o.Annotations[annotationController]
+			if o.Kind != kinds.WorkloadEntry || o.Cluster != "" || o.Annotations[annotationGroup] == "" || instance == "" {
 				continue
 			}
-			at := holding{o.UID, o.Annotations[AnnotationController], o.Annotations[annotationConnected]}
+			if c.o.Sweeps != nil && !c.o.Sweeps(ctx, instance) {
+				continue
+			}
+			at := holding{o.UID, instance, o.Annotations[annotationConnected]}
 			if since := abandoned[at]; c.alone(ctx, o) {
 				if since.IsZero() {
 					since = now
@@ -60,10 +64,10 @@ func (c *Controller) Sweep(ctx context.Context, by Store) {
 
 // alone tells that the instance of an entry is gone, or has forgotten it.
 func (c *Controller) alone(ctx context.Context, o *kinds.Object) bool {
-	if o.Annotations[AnnotationController] == c.o.Instance {
+	if o.Annotations[annotationController] == c.o.Instance {
 		return !c.holds(o)
 	}
-	return c.o.Gone != nil && c.o.Gone(ctx, o.Annotations[AnnotationController])
+	return c.o.Gone != nil && c.o.Gone(ctx, o.Annotations[annotationController])
 }
 
 func (c *Controller) holds(o *kinds.Object) bool {
@@ -91,7 +95,7 @@ func (c *Controller) remove(ctx context.Context, o *kinds.Object, by Store) {
 	defer cancel()
 	e, err := c.o.Store.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 	if err == nil {
-		for _, a := range []string{annotationGroup, AnnotationController, annotationConnected, annotationDisconnected} {
+		for _, a := range []string{annotationGroup, annotationController, annotationConnected, annotationDisconnected} {
 			if e.Annotations[a] != o.Annotations[a] {
 				return // somebody has come back to it
 			}
@@ -101,7 +105,7 @@ func (c *Controller) remove(ctx context.Context, o *kinds.Object, by Store) {
 	switch {
 	case err == nil:
 		c.metrics.deletes.Inc()
-		c.o.Logger.Info("workload deleted: it was left behind", "ns", o.Namespace, "name", o.Name, "instance", o.Annotations[AnnotationController])
+		c.o.Logger.Info("workload deleted: it was left behind", "ns", o.Namespace, "name", o.Name, "instance", o.Annotations[annotationController])
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrConflict), errors.Is(err, leader.ErrNotLeader):
 	default:
 		c.metrics.errors.Inc()

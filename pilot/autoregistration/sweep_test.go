@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 		}()
 		left := func(controller string, connected, disconnected time.Time) {
 			t.Helper()
-			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{annotationGroup: "reviews", AnnotationController: controller}}
+			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{annotationGroup: "reviews", annotationController: controller}}
 			if !connected.IsZero() {
 				e.Annotations[annotationConnected] = stamp(connected)
 			} else {
@@ -108,6 +108,44 @@ func TestSweep(t *testing.T) {
 		a.remove(t.Context(), stale, nil)
 		w.want(t, "d connected")
 		a.metrics("deletes=4")
+		stop()
+		<-swept
+		a.stop()
+	})
+}
+
+// What an instance may not judge it leaves, however old.
+func TestSweepsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		type key struct{}
+		ctx, stop := context.WithCancel(context.WithValue(t.Context(), key{}, "the sweep's"))
+		a := w.start(t, "a", func(o *Options) {
+			o.Sweeps = func(ctx context.Context, instance string) bool {
+				if ctx.Value(key{}) != "the sweep's" {
+					t.Error("whose entries it sweeps is asked with another context")
+				}
+				return instance == "a_guest"
+			}
+		})
+		swept := make(chan struct{})
+		go func() { a.Sweep(ctx, w.Memory); close(swept) }()
+		for _, x := range []struct{ instance, want string }{{"a-pod", "a-pod disconnected"}, {"a_guest", "none"}} {
+			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{
+				annotationGroup: "reviews", annotationController: x.instance, annotationDisconnected: stamp(time.Now()),
+			}}
+			if err := w.Memory.Create(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			w.want(t, x.want)
+			if x.want != "none" {
+				e, _ = w.Memory.Get(t.Context(), vm())
+				if err := w.Memory.Delete(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		stop()
 		<-swept
 		a.stop()

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,13 +10,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// namePatience bounds how long the first snapshot that needs them waits for the addresses of gateways that are known by name.
+// namePatience bounds how long the first snapshot waits for the addresses of gateways that are known by name. Later ones do not: addresses come as changes.
 const namePatience = 3 * time.Second
 
 // names resolves the host names of gateways between networks.
 type names interface {
 	Want(hosts []string)
-	Wait(ctx context.Context) map[string][]string
+	Wait(longest time.Duration) map[string][]string // ends with the server, too
+	Failing() map[string]string                     // why, by name
 }
 
 // gatewayServices gives what the mesh's networks say of the services of a cluster, by host.
@@ -84,13 +84,10 @@ func (w *world) want(hosts []string) {
 		}
 	}
 	w.names.Want(hosts)
-	if w.waited || len(hosts) == 0 {
+	if w.last != nil || len(hosts) == 0 {
 		return
 	}
-	w.waited = true
-	ctx, cancel := context.WithTimeout(context.Background(), namePatience)
-	defer cancel()
-	for h, addresses := range w.names.Wait(ctx) {
+	for h, addresses := range w.names.Wait(namePatience) {
 		w.answers[h] = addresses
 	}
 }

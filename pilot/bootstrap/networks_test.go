@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,19 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // book is a DNS of what is known at once.
 type book struct {
-	known  map[string][]string
-	wanted []string
+	known   map[string][]string
+	wanted  []string
+	waits   int
+	failing map[string]string
 }
 
 func (b *book) Want(hosts []string) { b.wanted = hosts }
 
-func (b *book) Wait(context.Context) map[string][]string { return maps.Clone(b.known) }
+func (b *book) Wait(time.Duration) map[string][]string {
+	b.waits++
+	return maps.Clone(b.known)
+}
+
+func (b *book) Failing() map[string]string { return maps.Clone(b.failing) }
 
 func gatewayService(name string, labels map[string]string, at ...corev1.LoadBalancerIngress) *kinds.Object {
 	svc := &corev1.Service{
@@ -136,4 +143,87 @@ func TestNamesOfGateways(t *testing.T) {
 	if len(b.wanted) > 0 {
 		t.Errorf("still asks for %v", b.wanted)
 	}
+}
+
+// Only the first snapshot waits for names: a gateway that comes later is there once its answer is.
+func TestNamesThatComeLater(t *testing.T) {
+	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1"}}}
+	s := newStage(t, Options{ClusterID: "c1"})
+	s.names = b
+	s.apply(serviceIn("a"))
+	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}))
+	s.enters()
+	if want := []string{"gw.example.com"}; b.waits != 0 || !slices.Equal(b.wanted, want) {
+		t.Errorf("waited %d times, asked for %v", b.waits, b.wanted)
+	}
+	key := kinds.Key{Kind: kinds.HostAddresses, Name: "gw.example.com"}
+	s.commit([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &[]string{"192.0.2.1"}}}}, time.Time{})
+	s.enters(`away at 192.0.2.1:15443 of "c1"`)
+}
+
+// Gateways by which nobody can come in are found, with what is to be done, until that is done.
+func TestGatewayFindings(t *testing.T) {
+	b := &book{}
+	s := newStage(t, Options{ClusterID: "c1"})
+	s.names = b
+	found := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, d := range s.Findings() {
+			if d.Severity != diag.Warning || d.Message == "" || d.Fix == "" {
+				t.Errorf("%+v", d)
+			}
+			got = append(got, d.Code+" "+d.Object+" "+d.Field)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("findings (-want +got):\n%s", d)
+		}
+	}
+	away := map[string]string{registry.LabelNetwork: "away"}
+	ip, name := corev1.LoadBalancerIngress{IP: "192.0.2.1"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}
+	const gw = "Service istio-system/gw "
+	s.apply(gatewayService("gw", nil))
+	found()
+	s.apply(gatewayService("gw", away), gatewayService("other", away, ip))
+	found("GatewayPending " + gw + "status.loadBalancer")
+	s.apply(gatewayService("gw", away, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	found()
+	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away", "networking.istio.io/gatewayPort": "443"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	found("GatewayWithoutPort " + gw + "spec.ports")
+
+	s.apply(gatewayService("gw", away, name))
+	found() // nobody knows yet
+	b.failing = map[string]string{"gw.example.com": "no such host", "nobody.example.com": "no such host"}
+	found("GatewayUnresolved " + gw + "status.loadBalancer")
+	b.failing = nil
+	found()
+
+	atNodes := gatewayService("gw", away)
+	atNodes.Annotations = map[string]string{annotationNodes: `{"edge": "yes"}`}
+	svc := atNodes.Spec.(*corev1.Service)
+	svc.Spec.Type, svc.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30443
+	s.commit([]kinds.Change{{Key: gatewayService("other", nil).Key}, {Key: atNodes.Key, Object: atNodes}}, time.Time{})
+	found("GatewayPending " + gw + "metadata.annotations[" + annotationNodes + "]")
+	node := &kinds.Object{Key: kinds.Key{Kind: kinds.Node, Name: "n"}, Labels: map[string]string{"edge": "yes"}, Spec: &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"edge": "yes"}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.3"}}},
+	}}
+	s.apply(node)
+	found()
+
+	s.apply(configMap("istio", map[string]string{"meshNetworks": networks}))
+	found("UnknownGateway MeshNetworks networks.home.gateways[0].registryServiceName")
+	s.apply(gatewayService("named", nil))
+	found("GatewayPending Service istio-system/named status.loadBalancer")
+	s.apply(gatewayService("named", nil, ip))
+	found()
+	elsewhere := gatewayService("named", nil, ip)
+	elsewhere.Cluster = "c2" // which is not in the network
+	s.commit([]kinds.Change{{Key: gatewayService("named", nil).Key}, {Key: elsewhere.Key, Object: elsewhere}}, time.Time{})
+	found("UnknownGateway MeshNetworks networks.home.gateways[0].registryServiceName")
+	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {far: {gateways: [{address: gw.example.com, port: 443}]}}"}))
+	b.failing = map[string]string{"gw.example.com": "no such host"}
+	found("GatewayUnresolved MeshNetworks networks.far.gateways[0].address")
+	s.apply(configMap("istio", nil))
+	found()
 }

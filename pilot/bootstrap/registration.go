@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -94,7 +93,7 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	case s.o.NoElection:
 		return by, nil
 	case s.o.PodName == "":
-		o.Objects = func() []*kinds.Object { return s.leftByGuests(observer) }
+		o.Sweeps = func(ctx context.Context, instance string) bool { return s.judgesGuest(ctx, instance, observer) }
 		o.OrphanAge = 0
 		by.presence, err = leader.NewPresence(leases)
 		return by, err
@@ -120,13 +119,7 @@ func (s *Server) gone(ctx context.Context, instance string, observer *leader.Obs
 	return !s.o.NoServices && there(s.o.PodName) && !there(instance)
 }
 
-// leftByGuests gives the entries that a guest may judge: its own, and those of guests that are gone. All others are for the leader of the pods.
-func (s *Server) leftByGuests(observer *leader.Observer) []*kinds.Object {
-	return slices.DeleteFunc(s.world.Objects(), func(o *kinds.Object) bool {
-		instance := o.Annotations[autoregistration.AnnotationController]
-		if o.Kind != kinds.WorkloadEntry || !strings.Contains(instance, notAPod) {
-			return true
-		}
-		return instance != s.instance() && !observer.Gone(context.Background(), instance)
-	})
+// judgesGuest tells whose entries a guest may judge: its own, and those of guests that are gone. All others are for the leader of the pods.
+func (s *Server) judgesGuest(ctx context.Context, instance string, observer *leader.Observer) bool {
+	return strings.Contains(instance, notAPod) && (instance == s.instance() || observer.Gone(ctx, instance))
 }

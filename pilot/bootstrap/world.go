@@ -33,16 +33,17 @@ type world struct {
 	filter   *filter
 	reselect bool // the selectors have changed: every object has to be looked at
 
-	names   names               // nil: names stay unresolved
-	hosts   []string            // that names was last asked for
-	answers map[string][]string // addresses by host name
-	waited  bool                // for the first answers
+	names     names               // nil: names stay unresolved
+	hosts     []string            // that names was last asked for
+	answers   map[string][]string // addresses by host name
+	entrances map[kinds.Key]*kinds.Object
 
 	mu       sync.Mutex // guards what others read
 	last     *snapshot.Snapshot
 	objects  map[kinds.Key]*kinds.Object
 	unread   map[kinds.Key]diag.Diagnostic // what of objects has no effect
-	findings map[string][]diag.Diagnostic  // by key of the ConfigMap
+	findings map[string][]diag.Diagnostic  // by key of the ConfigMap, or what else they are of
+	written  []hostName                    // where gateways are known by name
 	counts   counts
 }
 
@@ -53,6 +54,7 @@ func newWorld(o Options, events func(*kinds.Kind, string), n names) *world {
 	w := &world{
 		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
 		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unread: map[kinds.Key]diag.Diagnostic{}, names: n, answers: map[string][]string{},
+		entrances: map[kinds.Key]*kinds.Object{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh})
 	w.makeRegistries()
@@ -114,6 +116,7 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	} else {
 		w.builder.ApplyRegistry(w.services.Apply(batch))
 	}
+	w.checkGateways(batch, rebuild)
 	w.builder.SetNetworks(w.gateways(), w.networks.Ranges())
 	s := w.builder.Commit(received)
 
@@ -230,8 +233,9 @@ func (w *world) Objects() []*kinds.Object {
 	return list
 }
 
-// Findings gives what is wrong with the mesh configuration, and which objects have no effect yet.
+// Findings gives what is wrong with the mesh configuration and the gateways between networks, and which objects have no effect yet.
 func (w *world) Findings() []diag.Diagnostic {
+	unresolved := w.unresolved()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var objects []diag.Diagnostic
@@ -243,7 +247,7 @@ func (w *world) Findings() []diag.Diagnostic {
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
 	})
-	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unread"], objects)
+	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unread"], w.findings["gateways"], unresolved, objects)
 }
 
 func (w *world) registryCounts() counts {

@@ -3,11 +3,14 @@ package resolver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,7 +103,7 @@ func TestAnswers(t *testing.T) {
 		z.want(t, a, 1)
 		z.set("a", "192.0.2.3")
 		z.set("b", "2001:db8::1")
-		time.Sleep(6 * time.Second) // both are asked for again soon after a failure
+		time.Sleep(2 * time.Minute) // both have failed, and are asked for again
 		z.want(t, map[string][]string{"a": {"192.0.2.3"}, "b": {"2001:db8::1"}}, 3)
 	})
 }
@@ -121,22 +124,130 @@ func TestForgets(t *testing.T) {
 	})
 }
 
-// Wait gives the first answers; a name without one holds it up only as long as the context says.
+// Wait gives the first answers; a name without one holds it up only as long as it may, and not beyond the end.
 func TestWait(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r *resolver.Resolver) {
 		z.set("a", "192.0.2.1")
 		r.Want([]string{"a", "b"})
-		if got := r.Wait(t.Context()); !slices.Equal(got["a"], []string{"192.0.2.1"}) || len(got["b"]) != 0 {
+		if got := r.Wait(time.Hour); !slices.Equal(got["a"], []string{"192.0.2.1"}) || len(got["b"]) != 0 {
 			t.Errorf("%v", got)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := resolver.New(resolver.Options{}) // does not run
 		r.Want([]string{"a"})
+		began := time.Now()
+		if got := r.Wait(time.Second); len(got["a"]) != 0 || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", got, time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(ctx context.Context, _, _ string) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() }
+		r := resolver.New(resolver.Options{Logger: slog.New(slog.DiscardHandler), Lookup: silent, Timeout: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got := r.Wait(ctx); len(got["a"]) != 0 || ctx.Err() == nil {
-			t.Errorf("%v", got)
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		r.Want([]string{"a"})
+		began := time.Now()
+		if r.Wait(time.Hour); time.Since(began) != time.Second {
+			t.Errorf("Wait ended after %v, Run after a second", time.Since(began))
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Names whose server does not answer are asked for less and less often, few at a time, and keep none waiting that are well.
+func TestDeadNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const dead = 300
+		z := &zone{hosts: map[string][]string{"alive": {"192.0.2.1"}, "new": {"192.0.2.9"}}, asked: map[string]int{}, told: map[string][]string{}}
+		var open, most atomic.Int32
+		lookup := func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+			n := open.Add(1)
+			defer open.Add(-1)
+			if most.Load() < n {
+				most.Store(n)
+			}
+			found, err := z.lookup(ctx, network, host)
+			if err != nil {
+				<-ctx.Done()
+			}
+			return found, err
+		}
+		var log strings.Builder
+		r := resolver.New(resolver.Options{Handler: z.take, Logger: slog.New(slog.NewTextHandler(&log, nil)), Lookup: lookup})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		names := []string{"alive"}
+		for i := range dead {
+			names = append(names, fmt.Sprint("dead", i))
+		}
+		r.Want(names)
+		time.Sleep(2 * (dead/16 + 1) * time.Second)
+		z.want(t, map[string][]string{"alive": {"192.0.2.1"}}, 1)
+		if n := most.Load(); n != 16 {
+			t.Errorf("%d questions at once, want 16", n)
+		}
+		if n := len(r.Failing()); n != dead {
+			t.Errorf("%d names fail, want %d", n, dead)
+		}
+		z.set("alive", "192.0.2.2")
+		time.Sleep(33 * time.Second) // it waits for its turn at most until a question has ended
+		z.want(t, map[string][]string{"alive": {"192.0.2.2"}}, 2)
+		r.Want(append(names, "new"))
+		time.Sleep(3 * time.Second)
+		z.want(t, map[string][]string{"alive": {"192.0.2.2"}, "new": {"192.0.2.9"}}, 3)
+		for i := range 2 * dead { // nor do those keep it waiting that nobody has asked for
+			names = append(names, fmt.Sprint("late", i))
+		}
+		r.Want(append(names, "new"))
+		z.set("alive", "192.0.2.4")
+		time.Sleep(33 * time.Second)
+		z.want(t, map[string][]string{"alive": {"192.0.2.4"}, "new": {"192.0.2.9"}}, 4)
+		r.Want(append(names[:dead+1], "new"))
+
+		time.Sleep(time.Hour)
+		z.set("dead0", "192.0.2.3")
+		time.Sleep(6 * time.Minute)
+		z.want(t, map[string][]string{"alive": {"192.0.2.4"}, "new": {"192.0.2.9"}, "dead0": {"192.0.2.3"}}, 5)
+		if why, fails := r.Failing()["dead0"]; fails {
+			t.Errorf("dead0 still fails: %s", why)
+		}
+		z.mu.Lock()
+		if n := z.asked["dead1"]; n < 12 || n > 20 {
+			t.Errorf("a dead name was asked for %d times in 68 minutes", n)
+		}
+		if n := z.asked["alive"]; n < 120 {
+			t.Errorf("the one that is well was asked for %d times in 68 minutes", n)
+		}
+		z.mu.Unlock()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "name=dead1 "); n != 1 {
+			t.Errorf("a failure was told %d times", n)
+		}
+	})
+}
+
+// What takes the answers may panic: the name is asked for again when it is due, and not before.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &zone{hosts: map[string][]string{"a": {"192.0.2.1"}}, asked: map[string]int{}}
+		r := resolver.New(resolver.Options{Logger: slog.New(slog.DiscardHandler), Lookup: func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+			_, _ = z.lookup(ctx, network, host)
+			panic("lookup")
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
+		defer cancel()
+		r.Want([]string{"a"})
+		if err := r.Run(ctx); err != nil || z.asked["a"] != 4 {
+			t.Errorf("asked %d times in 95 s: %v", z.asked["a"], err)
 		}
 	})
 }
