@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -42,8 +43,13 @@ func serviceEntry(p place) {
 	p.at("workloadSelector").workload("labels")
 	p.exclusive("workloadSelector", "endpoints")
 	ports := servicePorts(p)
+	sum := 0.0
 	for _, e := range endpoints {
 		endpoint(e, ports)
+		sum += max(e.at("weight").number(), 1)
+	}
+	if sum > math.MaxUint32 {
+		p.at("endpoints").warn("use smaller weights", "the weights add up to more than %d, and are scaled down", uint32(math.MaxUint32))
 	}
 	resolutionRules(p, resolution, wild, cidr, endpoints)
 }
@@ -169,7 +175,17 @@ func workload(w place) {
 	}
 }
 
-func workloadEntry(p place) { workload(p) }
+func workloadEntry(p place) {
+	workload(p)
+	p.at("weight").beside()
+}
+
+// beside warns of a weight that is too much for a proxy beside another such.
+func (p place) beside() {
+	if p.number() > math.MaxUint32/2 {
+		p.warn("use a smaller weight", "weights that add up to more than %d are scaled down", uint32(math.MaxUint32))
+	}
+}
 
 func workloadGroup(p place) {
 	p.at("metadata").at("labels").labels()
@@ -180,6 +196,7 @@ func workloadGroup(p place) {
 	if a := t.at("address"); !a.empty() {
 		a.warn("remove it", "the address comes from the workload that registers")
 	}
+	t.at("weight").beside()
 	t.at("labels").labels()
 	t.at("ports").each(func(_ string, number place) { number.between(1, 65535) })
 	probe := p.at("probe")

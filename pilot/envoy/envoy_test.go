@@ -316,3 +316,23 @@ func TestAddress(t *testing.T) {
 		t.Error("metadata")
 	}
 }
+
+// What is kept of unused resources counts all that they take: of small ones with long names there are not many.
+func TestMemoCountsNames(t *testing.T) {
+	const idle, length = 1 << 20, 1 << 10
+	m := envoy.NewMemo(idle)
+	table := envoy.NewTable(m, func(k key) *envoy.Resource {
+		r := cluster(fmt.Sprintf("%0*d", length, k.n))
+		r.Body = nil
+		return r
+	})
+	for n := range 2000 {
+		table.Get(key{n})
+	}
+	for deadline := time.Now().Add(10 * time.Second); table.Len() > idle/length/2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d resources are remembered", table.Len())
+		}
+		runtime.GC()
+	}
+}

@@ -43,8 +43,11 @@ func (r *Resource) Bytes() []byte {
 // Value is the encoded message inside the Any.
 func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
 
+// overhead is about what a resource takes in memory beside its names and content: itself, its key and its place in a memo.
+const overhead = 512
+
 // cost is about what the resource itself takes in memory, without what it is made of.
-func (r *Resource) cost() int { return len(r.Body) + 8*len(r.Hosts) }
+func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) + 8*len(r.Hosts) }
 
 // Set holds the resources of one type for one half of a cohort, sorted by name. Never changed once made.
 type Set struct {

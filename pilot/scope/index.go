@@ -35,6 +35,8 @@ type VirtualService struct {
 	Hosts    []string
 	Reached  []string // the hosts that it sends traffic to, each once
 	Gateways []string // that it is bound to: "ns/name", or "mesh" for sidecars; each once
+
+	delegates []string // "ns/name" of those that it delegates to, whether they exist or not
 }
 
 // NewIndex makes the index of a Snapshot. last is that of an earlier one, or nil: if it is of the Snapshot before, the work is as much as what changed.
@@ -126,7 +128,7 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 	}
 	var changed []virtualChange
 	for k := range roots {
-		c := virtualChange{is: x.virtualService(k, e)}
+		c := virtualChange{is: x.virtualService(k)}
 		c.was, _ = e.virtual.Now().Get(&VirtualService{Object: &kinds.Object{Key: k}})
 		if c.was != nil {
 			e.virtualService(c.was, false)
@@ -148,17 +150,18 @@ func (x *Index) rule(o *kinds.Object) rule {
 	return rule{names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.Domain), o}
 }
 
-// virtualService gives one as the Snapshot has it: nil where it has none, or one without hosts, to which others delegate. Whom it delegates to is noted.
-func (x *Index) virtualService(k kinds.Key, e *tableEdits) *VirtualService {
+// virtualService gives one as the Snapshot has it: nil where it has none, or one without hosts, to which others delegate.
+func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	root := x.Snapshot.Object(k)
 	if root == nil || len(virtualSpec(root).Hosts) == 0 {
 		return nil
 	}
-	whole := Delegated(root, x.Domain, func(ns, name string) *kinds.Object {
-		e.roots.Put(delegation{ns + "/" + name, k}) // never taken out: where it does not delegate any more, a change of the other does nothing to it
+	v := &VirtualService{}
+	v.Object = Delegated(root, x.Domain, func(ns, name string) *kinds.Object {
+		v.delegates = append(v.delegates, ns+"/"+name)
 		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
 	})
-	v := &VirtualService{Object: whole, Spec: virtualSpec(whole)}
+	v.Spec = virtualSpec(v.Object)
 	for _, h := range v.Spec.Hosts {
 		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
 	}

@@ -303,6 +303,9 @@ func (e *tableEdits) rule(r rule, comes bool) {
 // virtualService enters a VirtualService, or takes it out.
 func (e *tableEdits) virtualService(v *VirtualService, comes bool) {
 	putOrDelete(e.virtual, comes, v)
+	for _, d := range v.delegates {
+		putOrDelete(e.roots, comes, delegation{d, v.Key})
+	}
 	for _, labels := range Sources(v.Spec) {
 		if len(labels) > 0 {
 			putOrDelete(e.sourced, comes, v)

@@ -117,7 +117,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 		labels = s.Labels
 	}
 	tls := destinationrule.Resolve(k.rules, k.number, k.subset).TLS
-	groups := map[group]*endpointv3.LocalityLbEndpoints{}
+	groups, bounds := map[group]*gathered{}, map[int]bound{}
 	var order []group
 	b := newBorder(k.crossings)
 	for e := range endpoints {
@@ -138,36 +138,34 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 		if tls != nil {
 			secure = e.TLSMode != "" && destinationrule.Mutual(tls)
 		}
-		at := group{e.Locality, k.near.distance(e)}
-		if crosses {
-			at.distance = k.near.beyond(e)
-		}
+		at := group{e.Locality, k.near.distance(e, crosses)}
 		g := groups[at]
 		if g == nil {
-			g = &endpointv3.LocalityLbEndpoints{Locality: locality(e.Locality)}
+			g = &gathered{}
 			groups[at] = g
 			order = append(order, at)
 		}
 		switch {
 		case !secure && (k.sni || crosses): // gateways find their way by what mTLS says
 		case crosses && e.Health == registry.Healthy: // of the others the gateway knows better
-			b.add(at, e, gateways)
+			g.addBehind(gateways, b.weight(e))
 		case !crosses:
-			addEndpoint(g, e, b.weight(e), secure)
+			g.members = append(g.members, member{e, b.weight(e), secure})
 		}
 	}
 	for at, g := range groups {
-		b.close(at, g)
+		bounds[at.distance] = bounds[at.distance].with(g)
 	}
 	if k.near.any {
-		order = slices.DeleteFunc(order, func(at group) bool { return len(groups[at].LbEndpoints) == 0 }) // none is preferred
+		order = slices.DeleteFunc(order, func(at group) bool { return groups[at].empty() }) // none is preferred
 	}
 	slices.SortFunc(order, compareGroups)
 	priority := priorities(order)
 	var out []*endpointv3.LocalityLbEndpoints
 	for _, at := range order {
-		groups[at].Priority = priority[at.distance]
-		out = append(out, groups[at])
+		l := &endpointv3.LocalityLbEndpoints{Locality: locality(at.Locality), Priority: priority[at.distance]}
+		groups[at].write(l, bounds[at.distance])
+		out = append(out, l)
 	}
 	return out
 }
@@ -179,20 +177,6 @@ func sendable(address string) bool {
 	}
 	_, err := netip.ParseAddr(address)
 	return err == nil
-}
-
-// endpointSize is about the length of an encoded endpoint.
-const endpointSize = 192
-
-// addEndpoint adds one endpoint to its locality. tls: Envoy is to choose mTLS for it.
-func addEndpoint(g *endpointv3.LocalityLbEndpoints, e *registry.Endpoint, weight uint32, tls bool) {
-	lb := &endpointv3.LbEndpoint{}
-	lb.ProtoReflect().SetUnknown(appendEndpoint(make([]byte, 0, endpointSize), e, weight, tls)) // encoded already
-	g.LbEndpoints = append(g.LbEndpoints, lb)
-	if g.LoadBalancingWeight == nil {
-		g.LoadBalancingWeight = envoy.UInt32(0)
-	}
-	g.LoadBalancingWeight.Value += weight
 }
 
 // tlsMatch is the metadata by which Envoy chooses among a cluster's transport sockets.

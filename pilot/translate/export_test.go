@@ -1,8 +1,14 @@
 package translate
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -29,4 +35,59 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, c cohort.Proxy, key regis
 		}
 	}
 	return list
+}
+
+// Apart says which resource of a cohort two units of its recipe claim, or none: a unit that is made again would take it from the other. routes are the names of
+// its route configurations.
+func (t *Translator) Apart(s *snapshot.Snapshot, c cohort.Proxy, routes []string) string {
+	v := t.view(s)
+	var hosts []string
+	for svc := range v.EachService {
+		hosts = append(hosts, svc.Host)
+	}
+	for i := range v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).Egress {
+		for vs := range v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).Egress[i].VirtualServices {
+			hosts = append(hosts, vs.Hosts...)
+		}
+	}
+	if d := apart(v, clusterRecipe(c.Scope), hosts); d != "" || c.Scope.Type == node.Router {
+		return d
+	}
+	l := v.newListeners(c)
+	for i := range l.scope.Egress {
+		l.open(&l.scope.Egress[i], l.scope.Egress[i].Services)
+	}
+	if d := apart(v, listenerRecipe(c), append(slices.Collect(maps.Keys(l.slots)), touchedPlaces(c, &v.Changes)...)); d != "" {
+		return d
+	}
+	for _, name := range routes {
+		if _, ok := v.routing(c.Scope, name); ok {
+			if d := apart(v, hostRecipe(c.Scope, name), hosts); d != "" {
+				return d
+			}
+		}
+	}
+	return ""
+}
+
+func apart[U comparable](v *view, r recipe[U], units []U) string {
+	whole, owner := r.anew(v), map[string]U{}
+	done := map[U]bool{}
+	for _, u := range units {
+		if done[u] {
+			continue
+		}
+		done[u] = true
+		made := r.unit(v, u)
+		for _, m := range made {
+			if other, ok := owner[m.Name]; ok {
+				return fmt.Sprintf("%s is of %v and of %v", m.Name, other, u)
+			}
+			owner[m.Name] = u
+		}
+		if has := find(whole.units, r.of(u)); !slices.EqualFunc(has, made, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
+			return fmt.Sprintf("%v has %d resources, and %d are made of it", u, len(has), len(made))
+		}
+	}
+	return ""
 }

@@ -267,7 +267,8 @@ func compareNames(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.N
 // tail is the host in a cluster's name; other names are their own tails.
 func tail(name string) string {
 	if strings.HasPrefix(name, string(names.Outbound)+"_.") {
-		return name[strings.LastIndex(name, "_.")+2:]
+		part := strings.SplitN(name, "_.", 4) // the host may have such in it
+		return part[len(part)-1]
 	}
 	return name[strings.LastIndexByte(name, '|')+1:]
 }

@@ -63,7 +63,7 @@ func (s tangleStep) GoString() string {
 var (
 	tangleHosts = []string{
 		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com", "*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
-		"alias.b.svc.cluster.local",
+		"alias.b.svc.cluster.local", "z_.x.example.com",
 	}
 	tanglePorts = []registry.Port{
 		{Name: "http", Number: 80, Protocol: registry.HTTP},
@@ -91,6 +91,17 @@ var (
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "TLS", Name: "x"}}, {Hosts: []string{"b/*"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
 		}},
 		{OutboundTrafficPolicy: &networkingv1alpha3.OutboundTrafficPolicy{Mode: networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY}},
+		// On sockets: all ports, one port, and two listeners on one socket, whose routes are called as if they were of a port.
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "HTTP", Name: "x"}, Bind: "unix:///x.sock"},
+			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "TCP", Name: "y"}, Bind: "unix://@y"},
+			{Hosts: []string{"*/*"}},
+		}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"a/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "HTTP", Name: "x"}, Bind: "unix:///x:80"},
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "y"}, Bind: "unix:///x:80"},
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Name: "z"}, Bind: "unix://@z"},
+		}},
 	}
 )
 
@@ -223,7 +234,12 @@ func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
 	case kinds.PeerAuthentication:
 		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t, []securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
 	case kinds.Gateway:
-		o.Spec = &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{{Port: &networkingv1alpha3.Port{Number: 80, Protocol: "HTTP", Name: "http"}, Hosts: []string{"*"}}}}
+		o.Spec = one(t, []*networkingv1.Gateway{
+			{Servers: []*networkingv1alpha3.Server{{Port: &networkingv1alpha3.Port{Number: 80, Protocol: "HTTP", Name: "http"}, Hosts: []string{"*"}}}},
+			{Servers: []*networkingv1alpha3.Server{{
+				Port: &networkingv1alpha3.Port{Number: 15443, Protocol: "TLS", Name: "tls"}, Hosts: []string{"*"}, Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH},
+			}}},
+		})
 	}
 	return o
 }
@@ -343,6 +359,9 @@ func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who in
 			if d := differences(refs.picture(t, fresh, once, proxies[name]), got); d != nil {
 				return fmt.Sprintf("step %d, %s: a world made at once (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
 			}
+			if d := on.Apart(s, on.Join(s, proxies[name]), got.routes()); hide == nil && d != "" {
+				return fmt.Sprintf("step %d, %s: %s", i, name, d)
+			}
 			if d := lists.differ(s, name, proxies[name], got); d != "" {
 				return fmt.Sprintf("step %d, %s: %s", i, name, d)
 			}
@@ -391,6 +410,17 @@ func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, 
 		}
 	}
 	return ""
+}
+
+// routes names the route configurations.
+func (p picture) routes() []string {
+	var list []string
+	for k := range p {
+		if name, ok := strings.CutPrefix(k, routings); ok {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func always(int, int) bool { return true }

@@ -38,9 +38,7 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 			l.only = &at
 			for i := range l.scope.Egress {
 				e := &l.scope.Egress[i]
-				l.open(e, func(yield func(scope.Service) bool) {
-					e.On(at.port, l.opening(e).address(at), func(s scope.Service) { yield(s) })
-				})
+				l.open(e, l.opening(e).on(e, at))
 			}
 			if s := l.slots[at]; s != nil {
 				return []*envoy.Resource{l.make(s)}
@@ -79,13 +77,13 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 	for _, p := range changes.Places {
 		switch {
 		case p.Address != "":
-			add(place{p.Address, p.Port})
+			add(placeOf(p.Address, p.Port))
 		case p.Wild:
 			add(place{wildcard(c.Scope.IPv4), p.Port})
 		}
 		if p.Address == "" {
 			for _, bind := range binds {
-				add(place{bind, p.Port})
+				add(placeOf(bind, p.Port))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -26,7 +27,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Proxy, typeURL st
 	k := subscription{typeURL: typeURL, scope: c.Scope, names: weakOf(names)}
 	switch typeURL {
 	case envoy.RouteType:
-		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.route(c.Scope, name), false })
+		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.routeOrNone(c.Scope, name), false })
 		return envoy.Union{Outbound: got.set}, got.err()
 	case envoy.EndpointType:
 		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
@@ -34,7 +35,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Proxy, typeURL st
 			if k.placed() {
 				return nil, true
 			}
-			return v.t.assignments.Get(k), false
+			return v.assignment(k), false
 		})
 		u, err := envoy.Union{Outbound: got.set}, got.err()
 		if got.placed {
@@ -44,13 +45,41 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Proxy, typeURL st
 				if !k.placed() {
 					return nil, false
 				}
-				return v.t.assignments.Get(k), true
+				return v.assignment(k), true
 			})
 			u.Inbound, err = own.set, errors.Join(err, own.err())
 		}
 		return u, err
 	}
 	return envoy.Union{}, nil
+}
+
+// assignment makes one. Clients choose the names: of one that no service is behind nothing is kept.
+func (v *view) assignment(k assignmentKey) *envoy.Resource {
+	if k.service == nil {
+		return buildAssignment(k)
+	}
+	return v.t.assignments.Get(k)
+}
+
+// routeOrNone is route, except that of a name that no listener of a sidecar has nothing is kept.
+func (v *view) routeOrNone(c cohort.Scope, name string) *envoy.Resource {
+	if c.Type == node.Router {
+		return v.route(c, name)
+	}
+	b, ok := v.routing(c, name)
+	switch {
+	case !ok, b.sniffed != "" && b.claim(b.sniffed) == nil:
+		return buildHeader(headerKey{name: name})
+	case ofSocket(name) && b.egress.Listener.GetPort() == nil: // a socket that no listener is bound to
+		s := hostRecipe(c, name).anew(v)
+		k := routeKey{header: buildHeader(headerKey{name: name}), hosts: s.set, content: s.content}
+		if c.Capabilities.Has(node.VHDS) && divisible(name) {
+			k.head = buildHeader(headerKey{name, true})
+		}
+		return buildRoute(k)
+	}
+	return v.route(c, name)
 }
 
 // subscription is what streams share that ask for the same names.
@@ -238,6 +267,9 @@ func (e *entry) work(v *view, names *envoy.Names, last *state, look []int, get f
 				r = last.list[i]
 			}
 		}
+		if last != nil && same(last.list[i], r) {
+			r = last.list[i]
+		}
 		s.list[i], s.placed = r, s.placed || placed
 	}
 	if last != nil && last.set != nil && slices.Equal(s.list, last.list) {
@@ -246,6 +278,11 @@ func (e *entry) work(v *view, names *envoy.Names, last *state, look []int, get f
 	}
 	s.set = envoy.NewSet(slices.DeleteFunc(slices.Clone(s.list), func(r *envoy.Resource) bool { return r == nil }))
 	return s
+}
+
+// same tells that a resource of which nothing is kept was made again.
+func same(had, has *envoy.Resource) bool {
+	return had != nil && has != nil && had.Version == has.Version && had.Body != nil && has.Body != nil && had.Head == has.Head
 }
 
 func (b *board) forget(k subscription) {

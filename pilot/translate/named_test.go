@@ -137,3 +137,12 @@ func TestBoardForgets(t *testing.T) {
 		}
 	}
 }
+
+// Remembered is how many assignments, route configurations, their headers, Sets of virtual hosts, and subscriptions are known.
+func (t *Translator) Remembered() int {
+	t.board.mu.Lock()
+	defer t.board.mu.Unlock()
+	t.kept.mu.Lock()
+	defer t.kept.mu.Unlock()
+	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + len(t.kept.sets) + len(t.board.entries)
+}

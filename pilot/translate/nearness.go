@@ -36,41 +36,24 @@ func nearTo(distribution string, c cohort.Proxy, cluster string) nearness {
 	return n
 }
 
-// distance counts how many of network, region, zone, subzone and node the endpoint does not share with the client, from the first that differs on. An endpoint
-// that names no network may be in the client's: it is compared further, and comes after those that are.
-func (n nearness) distance(e *registry.Endpoint) int {
-	switch {
-	case !n.any:
-		return 0
-	case e.Network != "" && e.Network != n.Network:
-		return 5
-	}
-	d := 4
-	if e.Network != n.Network {
-		d = 5
-	}
-	shared := []bool{e.Locality.Region == n.Locality.Region, e.Locality.Zone == n.Locality.Zone}
-	if n.sameNode {
-		shared = append(shared, e.Locality.SubZone == n.Locality.SubZone, n.node != "" && e.NodeName == n.node && e.Cluster == n.cluster)
-	}
-	for _, same := range shared {
-		if !same {
-			break
-		}
-		d--
-	}
-	return d
-}
-
-// beyond is the distance of an endpoint behind a gateway: of such nothing but the network counts.
-func (n nearness) beyond(e *registry.Endpoint) int {
+// distance counts how many of region, zone, subzone and node the endpoint does not share with the client, from the first that differs on; of one behind a gateway that is
+// all. Another network is farther than anything in the client's own.
+func (n nearness) distance(e *registry.Endpoint, crosses bool) int {
 	if !n.any {
 		return 0
 	}
-	if e.Network == n.Network {
-		return 4
+	steps := []bool{e.Locality.Region == n.Locality.Region, e.Locality.Zone == n.Locality.Zone}
+	if n.sameNode {
+		steps = append(steps, e.Locality.SubZone == n.Locality.SubZone, n.node != "" && e.NodeName == n.node && e.Cluster == n.cluster)
 	}
-	return 5
+	d := len(steps)
+	if !crosses {
+		d -= slices.Index(append(steps, false), false)
+	}
+	if e.Network != n.Network {
+		d += len(steps) + 1
+	}
+	return d
 }
 
 // group is the endpoints of one locality at one distance.

@@ -1,16 +1,10 @@
 package translate
 
 import (
-	"math"
 	"slices"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -63,13 +57,12 @@ func views(c cohort.Scope, network string) bool {
 
 // border is the crossings of one assignment at work. Endpoints behind gateways become those gateways: each has an equal part of their weight.
 type border struct {
-	ways   map[crossing][]registry.Gateway // by network and cluster; no gateways: out of reach
-	scale  uint64                          // what all weights are multiplied by, so that the parts are whole
-	behind map[group]map[registry.Gateway]uint64
+	ways  map[crossing][]registry.Gateway // by network and cluster; no gateways: out of reach
+	scale uint64                          // what all weights are multiplied by, so that the parts are whole
 }
 
 func newBorder(crossings frozen.List[crossing]) *border {
-	b := &border{scale: 1, behind: map[group]map[registry.Gateway]uint64{}}
+	b := &border{scale: 1}
 	for c := range crossings.All {
 		if b.ways == nil {
 			b.ways = map[crossing][]registry.Gateway{}
@@ -85,7 +78,7 @@ func newBorder(crossings frozen.List[crossing]) *border {
 	return b
 }
 
-// maxScale keeps the sum of a locality's weights below what Envoy takes, for endpoints of whatever weight that anybody gives.
+// maxScale keeps weights small, so that few sums of them have to be scaled down again.
 const maxScale = 1 << 10
 
 func lcm(a, b uint64) uint64 {
@@ -105,36 +98,5 @@ func (b *border) way(e *registry.Endpoint) (gateways []registry.Gateway, crosses
 	return gateways, crosses
 }
 
-// add puts an endpoint of a group behind gateways.
-func (b *border) add(at group, e *registry.Endpoint, gateways []registry.Gateway) {
-	if b.behind[at] == nil {
-		b.behind[at] = map[registry.Gateway]uint64{}
-	}
-	n := uint64(len(gateways))
-	for _, g := range gateways {
-		b.behind[at][g] += (uint64(max(e.Weight, 1))*b.scale + n - 1) / n
-	}
-}
-
-// weight is that of an endpoint that is called as it is.
-func (b *border) weight(e *registry.Endpoint) uint32 {
-	return uint32(min(uint64(max(e.Weight, 1))*b.scale, math.MaxUint32))
-}
-
-// close adds the gateways of a group to it. What is behind them takes mTLS, and nobody knows more of it.
-func (b *border) close(at group, g *endpointv3.LocalityLbEndpoints) {
-	var gateways []registry.Gateway
-	for w := range b.behind[at] {
-		gateways = append(gateways, w)
-	}
-	slices.SortFunc(gateways, registry.CompareGateways)
-	for _, w := range gateways {
-		weight := uint32(min(b.behind[at][w], math.MaxUint32))
-		g.LbEndpoints = append(g.LbEndpoints, &endpointv3.LbEndpoint{
-			HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(w.Address, w.Port)}},
-			LoadBalancingWeight: envoy.UInt32(weight),
-			Metadata:            &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{tlsMatch: tlsModeIstio(), "istio": workloadMetadata(";;;;" + w.Cluster)}},
-		})
-		g.LoadBalancingWeight = envoy.UInt32(g.LoadBalancingWeight.GetValue() + weight)
-	}
-}
+// weight is that of an endpoint.
+func (b *border) weight(e *registry.Endpoint) uint64 { return uint64(max(e.Weight, 1)) * b.scale }

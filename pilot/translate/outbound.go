@@ -46,11 +46,20 @@ type tcpChain struct {
 	longest time.Duration
 }
 
-// place is what an outbound listener binds.
+// place is what an outbound listener binds. Each has a name of its own.
 type place struct {
 	bind string
-	port uint32
+	port uint32 // 0 on a socket
 }
+
+func placeOf(bind string, port uint32) place {
+	if isSocket(bind) {
+		return place{bind: bind}
+	}
+	return place{bind, port}
+}
+
+func isSocket(bind string) bool { return strings.HasPrefix(bind, "unix://") }
 
 // slot gathers what services want of one place.
 type slot struct {
@@ -116,19 +125,28 @@ func loopback(ipv4 bool) string {
 func (l *listeners) opening(e *scope.Egress) opening {
 	spec := e.Listener
 	o := opening{listeners: l, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
-	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || strings.HasPrefix(o.bind, "unix://")
+	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
 	if o.bind == "" && o.real {
 		o.bind = loopback(l.cohort.Scope.IPv4)
 	}
 	return o
 }
 
-// address is that by which the services of a place are found; empty where their own does not tell.
-func (o opening) address(at place) string {
+// on gives the services of an egress listener that can make a difference to a place.
+func (o opening) on(e *scope.Egress, at place) iter.Seq[scope.Service] {
+	port, address := at.port, at.bind
 	if o.bind != "" || at.bind == wildcard(o.cohort.Scope.IPv4) {
-		return ""
+		address = "" // their own does not tell
 	}
-	return at.bind
+	if isSocket(at.bind) {
+		if o.bind != at.bind {
+			return func(func(scope.Service) bool) {}
+		}
+		if port = e.Listener.GetPort().GetNumber(); port == 0 {
+			return e.Services
+		}
+	}
+	return func(yield func(scope.Service) bool) { e.On(port, address, func(s scope.Service) { yield(s) }) }
 }
 
 // open adds what one egress listener wants for some of its services.
@@ -237,14 +255,14 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 	if m := o.view.Mesh; wild && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
 		return // captured traffic arrives there
 	}
-	at := place{bind, p.Number}
+	at := placeOf(bind, p.Number)
 	if o.only != nil && at != *o.only {
 		return
 	}
 	have := o.slots[at]
 	route := ""
 	switch {
-	case p.Protocol.IsHTTP() && strings.HasPrefix(bind, "unix://"):
+	case p.Protocol.IsHTTP() && isSocket(bind):
 		route = names.UnixRoute(bind)
 	case p.Protocol.IsHTTP(), p.Protocol.Sniffed() && wild: // on the wildcard address the port's routes tell services apart
 		route = names.Route(p.Number)

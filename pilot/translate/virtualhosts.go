@@ -58,13 +58,19 @@ type routing struct {
 // routing says what a route configuration is of. false: of nothing.
 func (v *view) routing(c cohort.Scope, name string) (*routing, bool) {
 	n, ok := names.ParseRoute(name)
-	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute && !strings.HasPrefix(name, "/") {
+	if ofSocket(name) {
+		n, ok = names.RouteName{}, true // whatever its path looks like
+	}
+	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute {
 		return nil, false
 	}
 	sc := v.Index.Of(c.Namespace, c.Sidecar)
 	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host}
 	return b, b.egress != nil
 }
+
+// ofSocket tells the name of a socket's routes: its path, or its name in the abstract namespace.
+func ofSocket(name string) bool { return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "@") }
 
 // egressFor gives the egress listener whose routes a name means: the one of that port or socket, else the catch-all.
 func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
@@ -74,7 +80,7 @@ func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
 		switch p := e.Listener.GetPort(); {
 		case p == nil:
 			rest = e
-		case strings.HasPrefix(name, "/"):
+		case ofSocket(name):
 			if names.UnixRoute(e.Listener.Bind) == name {
 				return e
 			}

@@ -31,8 +31,8 @@ func (s *session) incremental(r *discoveryv3.DeltaDiscoveryRequest) (verdict, er
 	switch detail := r.GetErrorDetail(); {
 	case detail != nil:
 		v.kind, v.code, v.message = rejected, codes.Code(detail.GetCode()), detail.GetMessage()
-		if d, ok := w.settle(nonce); ok && !w.halve(d) {
-			w.reject(d)
+		if d, ok := w.settle(nonce); ok {
+			s.refuse(w, d)
 		}
 	case nonce != "":
 		if _, ok := w.settle(nonce); ok {

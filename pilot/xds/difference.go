@@ -1,9 +1,13 @@
 package xds
 
 import (
+	"cmp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"weak"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -17,10 +21,17 @@ type difference struct {
 }
 
 // differences compares Unions. What differs between two Sets is kept by their pointers, for the streams of a cohort all ask the same; the lists are dropped
-// when a new snapshot comes. Safe for concurrent use.
+// when a new snapshot comes, and with the Set that somebody was brought to. Safe for concurrent use.
 type differences struct {
-	memo[[2]*envoy.Set, difference]
+	mu   sync.Mutex
+	made map[pair]difference
 }
+
+// pair are two Sets, held by those that have them.
+type pair struct{ from, to weak.Pointer[envoy.Set] }
+
+// maxMade bounds what is kept of what streams ask alike until a new snapshot comes: slow streams may each ask something else.
+const maxMade = 1024
 
 // between compares two Unions. With keep, the result for their Sets is remembered. The lists may be shared: nobody changes them.
 func (d *differences) between(from, to envoy.Union, keep bool) difference {
@@ -85,7 +96,36 @@ func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 	if !keep {
 		return compareSets(a, b)
 	}
-	return d.get([2]*envoy.Set{a, b}, func() difference { return compareSets(a, b) })
+	k := pair{weak.Make(a), weak.Make(b)}
+	d.mu.Lock()
+	kept, ok := d.made[k]
+	d.mu.Unlock()
+	if ok {
+		return kept
+	}
+	kept = compareSets(a, b)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made == nil || len(d.made) >= maxMade {
+		d.made = map[pair]difference{}
+	}
+	if _, ok := d.made[k]; !ok {
+		runtime.AddCleanup(cmp.Or(b, a), d.drop, k)
+	}
+	d.made[k] = kept
+	return kept
+}
+
+func (d *differences) drop(k pair) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.made, k)
+}
+
+func (d *differences) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made = nil
 }
 
 func compareSets(from, to *envoy.Set) difference {

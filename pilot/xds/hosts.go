@@ -1,8 +1,6 @@
 package xds
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -91,19 +89,4 @@ func (s *session) vacate(removed []*envoy.Resource) []*envoy.Resource {
 		}
 	}
 	return list
-}
-
-// part sends the next part of what was rejected together, as far as it still holds.
-func (s *session) part(w *watch) *Response {
-	for len(w.parts) > 0 {
-		list := slices.DeleteFunc(slices.Clone(w.parts[0]), func(r *envoy.Resource) bool {
-			is := cmp.Or(w.held.Get(r.Name), w.gone[r.Name])
-			return is == nil || is.Version != r.Version || w.isRejected(r)
-		})
-		w.parts = w.parts[1:]
-		if len(list) > 0 {
-			return s.deliver(w, list, nil)
-		}
-	}
-	return nil
 }

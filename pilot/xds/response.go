@@ -32,13 +32,36 @@ func (s *session) byName(w *watch) *Response {
 	if out = s.acceptable(w, out); len(out) == 0 {
 		return nil
 	}
-	for _, r := range out {
+	return s.deliverNamed(w, out)
+}
+
+// deliverNamed sends what a client asks for by name.
+func (s *session) deliverNamed(w *watch, list []*envoy.Resource) *Response {
+	for _, r := range list {
 		delete(w.gone, r.Name)
 		if r.Divided {
 			s.renew(r.Name)
 		}
 	}
-	return s.deliver(w, out, nil)
+	return s.deliver(w, list, nil)
+}
+
+// part sends the next part of what was rejected together, as far as it still holds.
+func (s *session) part(w *watch) *Response {
+	for len(w.parts) > 0 {
+		list := slices.DeleteFunc(slices.Clone(w.parts[0]), func(r *envoy.Resource) bool {
+			vacancy := w.typeURL == envoy.VirtualHostType && w.gone[r.Name] != nil && w.gone[r.Name].Version == r.Version
+			return !vacancy && !w.has(r) || w.isRejected(r)
+		})
+		switch w.parts = w.parts[1:]; {
+		case len(list) == 0:
+		case w.whole():
+			return s.deliver(w, list, nil)
+		default:
+			return s.deliverNamed(w, list)
+		}
+	}
+	return nil
 }
 
 // visit looks at names one by one: those that differ between what the stream was sent and what it should have, and those of which the client has, or must be
@@ -126,7 +149,6 @@ func (s *session) rewarm(clusters []*envoy.Resource) {
 			continue
 		}
 		if w.current(c.Name) != nil {
-			w.supersede(c.Name) // it may have been taken, and then it is needed
 			w.repeat(c.Name)
 		}
 	}
@@ -159,6 +181,9 @@ func (s *session) wholeDelta(w *watch) *Response {
 		delete(w.gone, r.Name)
 	}
 	w.held, w.declared = target, false
+	for _, r := range diff.removed {
+		w.supersede(r.Name)
+	}
 	if w.typeURL == envoy.VirtualHostType {
 		for _, r := range s.vacate(diff.removed) {
 			w.mark(r.Name, r)
@@ -266,7 +291,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 			r.Versions[i] = x.Version + s.warmedBy(x.Name)
 		}
 	}
-	if !s.delta {
+	if !s.delta && w.whole() {
 		w.sent = w.sent[:0]
 	}
 	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources})

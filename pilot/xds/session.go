@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 
@@ -114,6 +115,9 @@ func (s *session) check(typeURL string, lists ...[]string) error {
 			if len(name) > s.limits.NameLength {
 				return fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), s.limits.NameLength)
 			}
+			if i := strings.IndexFunc(name, unicode.IsControl); i >= 0 {
+				return fmt.Errorf("resource name %.64q has a control character at byte %d", name, i)
+			}
 		}
 	}
 	if n > s.limits.NamesPerRequest {
@@ -214,12 +218,12 @@ func (s *session) additions(w *watch) *Response {
 			s.bare(w)
 		}
 		return nil
+	case w.whole() && !s.delta:
+		return s.wholeState(w)
+	case !w.compare && !w.answer && len(w.again) == 0 && len(w.parts) > 0:
+		return s.part(w)
 	case !w.whole():
 		return s.byName(w)
-	case !s.delta:
-		return s.wholeState(w)
-	case !w.compare && len(w.again) == 0 && len(w.parts) > 0:
-		return s.part(w)
 	}
 	return s.wholeDelta(w)
 }

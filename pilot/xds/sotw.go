@@ -11,7 +11,7 @@ import (
 //
 // What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without a nonce, is answered in full; one
 // with the newest nonce is answered with the names that are new; any other answers a response that was overtaken and is not answered. That holds for rejections
-// too: what a rejecting request asks for anew is sent, never what it rejects.
+// too: what a rejecting request asks for anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
 func (s *session) stateOfTheWorld(r *discoveryv3.DiscoveryRequest) (verdict, error) {
 	v := verdict{typeURL: r.GetTypeUrl()}
 	if err := s.check(r.GetTypeUrl(), r.GetResourceNames()); err != nil {
@@ -28,10 +28,8 @@ func (s *session) stateOfTheWorld(r *discoveryv3.DiscoveryRequest) (verdict, err
 	switch detail := r.GetErrorDetail(); {
 	case detail != nil:
 		v.kind, v.code, v.message = rejected, codes.Code(detail.GetCode()), detail.GetMessage()
-		if current {
-			if d, ok := w.settle(nonce); ok {
-				w.reject(d)
-			}
+		if d, ok := w.settle(nonce); ok {
+			s.refuse(w, d)
 		}
 	case current:
 		if _, ok := w.settle(nonce); ok {

@@ -32,7 +32,7 @@ type watch struct {
 	again   map[string]struct{}        // to be sent whatever the client has, or, as a whole, declared absent
 	answer  bool                       // as a whole: a response is due even when there is nothing new
 	gone    map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
-	parts   [][]*envoy.Resource        // of virtual hosts: to be sent one after the other, for the client rejected them together
+	parts   [][]*envoy.Resource        // to be sent one after the other, for the client rejected them together
 
 	sent     []delivery // not acknowledged yet, oldest first
 	rejected map[string][]rejection
@@ -52,10 +52,10 @@ type delivery struct {
 const maxDeliveries = 8
 
 // rejection is a version of a resource that the client rejected. Where the response held nothing else it is certain, and stands as long as the stream;
-// else a neighbour may have been at fault and this version taken, so it stands until the client is sent another.
+// else a neighbour may have been at fault and this version taken, so it stands until the client is sent another, or a neighbour changes.
 type rejection struct {
 	version string
-	certain bool
+	with    []*envoy.Resource // the whole response; nil: it is certain
 }
 
 // maxRejections bounds the versions that are remembered of one name.
@@ -89,7 +89,7 @@ func (w *watch) pending() bool {
 
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
-	w.held, w.declared, w.behind, w.gone, w.again = envoy.Union{}, false, nil, nil, nil
+	w.held, w.declared, w.behind, w.gone, w.again, w.parts = envoy.Union{}, false, nil, nil, nil, nil
 	w.compare = !w.idle()
 	w.answer = w.compare && w.complete
 }
@@ -157,31 +157,49 @@ func (w *watch) settle(nonce string) (delivery, bool) {
 	return d, true
 }
 
-// reject remembers what the client would not take.
-func (w *watch) reject(d delivery) {
-	w.refused = d.version
-	if w.rejected == nil {
-		w.rejected = map[string][]rejection{}
-	}
-	certain := len(d.resources) == 1
-	for _, r := range d.resources {
-		if now := w.current(r.Name); !certain && (now == nil || now.Version != r.Version) {
-			continue // the client was sent another meanwhile
-		}
-		list := append(w.rejected[r.Name], rejection{r.Version, certain})
-		w.rejected[r.Name] = list[max(0, len(list)-maxRejections):]
+// refuse takes a rejection.
+//
+// Resources that are there whether or not others are, such as virtual hosts and assignments, are sent again in parts, until the bad one is alone: it must not hold up the
+// others. A client takes clusters and listeners one by one, but says so in words only: they are remembered, all of the response.
+func (s *session) refuse(w *watch, d delivery) {
+	switch {
+	case w.whole() && !s.delta:
+		w.refused = d.version
+	case !w.complete && len(d.resources) > 1:
+		half := len(d.resources) / 2
+		w.parts = append(w.parts, d.resources[:half], d.resources[half:])
+	default:
+		w.reject(d.resources)
 	}
 }
 
-// halve has the client sent again, in parts, virtual hosts that it rejected together: one that it does not take must not hold up the others. false: there
-// is but one, or they are of another type.
-func (w *watch) halve(d delivery) bool {
-	if w.typeURL != envoy.VirtualHostType || len(d.resources) < 2 {
-		return false
+// reject remembers what the client would not take. Where one of several was replaced meanwhile, it may have been at fault: the others are sent again.
+func (w *watch) reject(list []*envoy.Resource) {
+	var with []*envoy.Resource
+	if len(list) > 1 {
+		with = list
+		if slices.ContainsFunc(list, func(r *envoy.Resource) bool { return !w.has(r) }) {
+			for _, r := range list {
+				if w.has(r) {
+					w.repeat(r.Name)
+				}
+			}
+			return
+		}
 	}
-	half := len(d.resources) / 2
-	w.parts = append(w.parts, d.resources[:half], d.resources[half:])
-	return true
+	if w.rejected == nil {
+		w.rejected = map[string][]rejection{}
+	}
+	for _, r := range list {
+		all := append(w.rejected[r.Name], rejection{r.Version, with})
+		w.rejected[r.Name] = all[max(0, len(all)-maxRejections):]
+	}
+}
+
+// has tells whether the client was last sent this very version.
+func (w *watch) has(r *envoy.Resource) bool {
+	is := w.current(r.Name)
+	return is != nil && is.Version == r.Version
 }
 
 // current is what the client was last sent of that name, or nil.
@@ -200,16 +218,35 @@ func (w *watch) isRejected(r *envoy.Resource) bool {
 	return slices.ContainsFunc(w.rejected[r.Name], func(x rejection) bool { return x.version == r.Version })
 }
 
-// supersede drops the doubtful rejections of a name that is now sent in another version.
+// supersede drops the doubtful rejections of a name that is now sent in another version, or removed, and those of what was rejected with it, which is sent again.
 func (w *watch) supersede(name string) {
-	if list, ok := w.rejected[name]; ok {
-		list = slices.DeleteFunc(list, func(x rejection) bool { return !x.certain })
-		if len(list) == 0 {
-			delete(w.rejected, name)
-		} else {
-			w.rejected[name] = list
+	for _, x := range w.lift(name, "") {
+		for _, r := range x.with {
+			if len(w.lift(r.Name, r.Version)) > 0 && w.has(r) {
+				w.repeat(r.Name)
+			}
 		}
 	}
+}
+
+// lift drops the doubtful rejections of a name, of one version or of all, and gives them.
+func (w *watch) lift(name, version string) []rejection {
+	var lifted, kept []rejection
+	for _, x := range w.rejected[name] {
+		if x.with != nil && (version == "" || x.version == version) {
+			lifted = append(lifted, x)
+		} else {
+			kept = append(kept, x)
+		}
+	}
+	switch {
+	case len(lifted) == 0:
+	case len(kept) == 0:
+		delete(w.rejected, name)
+	default:
+		w.rejected[name] = kept
+	}
+	return lifted
 }
 
 // resources gives what the client has, by name; route configurations with their virtual hosts, also those that came by themselves.

@@ -1,0 +1,48 @@
+package translate_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// Of names that mean nothing, which any client may ask for, nothing is kept once it has let go of them; until then they are the same Set whatever else changes.
+func TestUnknownNames(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+	s := w.apply(services(t, 3)...)
+	c := tr.Join(s, people()["web"])
+	for form, typeURL := range map[string]string{
+		"outbound|80||unknown-%d.example.com": envoy.EndpointType, "inbound|%d||": envoy.RouteType, "unknown-%d.example.com:80": envoy.RouteType,
+	} {
+		before := tr.Remembered()
+		var table envoy.NameTable
+		var list []string
+		for i := range 1000 {
+			list = append(list, fmt.Sprintf(form, i))
+		}
+		names := table.Of(list)
+		u, err := tr.Subscribed(s, c, typeURL, names)
+		if err != nil || len(u.Outbound.All()) != names.Len() {
+			t.Fatalf("%s: %d resources, %v", form, len(u.Outbound.All()), err)
+		}
+		s = w.apply(objects(t, "sidecar.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: %s}\nspec: {egress: [{hosts: [./*]}]}\n", "elsewhere"))...)
+		if again, err := tr.Subscribed(s, c, typeURL, names); err != nil || again != u {
+			t.Errorf("%s: after a change elsewhere it is another Set (%v)", form, err)
+		}
+		if n := tr.Remembered(); n > before+1 {
+			t.Errorf("%s: %d are remembered, %d before", form, n, before)
+		}
+		runtime.KeepAlive(names)
+		for deadline := time.Now().Add(10 * time.Second); tr.Remembered() > before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d are remembered, %d before", form, tr.Remembered(), before)
+			}
+			runtime.GC()
+		}
+	}
+}
