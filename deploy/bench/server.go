@@ -166,7 +166,7 @@ func (s *server) poll(ctx context.Context, what string, ask func() error) error 
 			return fmt.Errorf("%s ended before it would %s: %s; %s", s.title, what, s.cmd.ProcessState, s.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not %s: %w; %s", s.title, what, err, s.tail())
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond): // each question costs the server some of the CPU that is measured
 		}
 	}
 }

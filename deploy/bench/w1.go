@@ -39,7 +39,7 @@ func (coldStart) run(ctx context.Context, s *session) (figures, error) {
 	if err := s.listens(ctx); err != nil {
 		return nil, err
 	}
-	fleet, err := s.connect(load.Options{Proxies: 1, Retry: 5 * time.Millisecond})
+	fleet, err := s.connect(load.Options{Proxies: 1, Retry: 10 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}

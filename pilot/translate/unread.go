@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"strings"
+
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -12,46 +14,53 @@ import (
 
 // Unread says what of an object has no effect, or not the one that its author meant, for translation does not read it yet. false: all of it is read.
 func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
-	d := diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Object: o.String()}
+	d := diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented"}
+	d.Field, d.Message, d.Fix = unread(o)
+	if d.Message == "" {
+		return d, false
+	}
+	d.Object = o.String()
+	return d, true
+}
+
+func unread(o *kinds.Object) (field, message, fix string) {
 	switch o.Kind {
 	case kinds.AuthorizationPolicy, kinds.RequestAuthentication:
-		d.Message, d.Fix = "this version cannot enforce it, so every request to the workloads that it selects is refused", "remove it to let requests through without it"
+		message, fix = "this version cannot enforce it, so every request to the workloads that it selects is refused", "remove it to let requests through without it"
 	case kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig,
 		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy:
-		d.Message = "this version reads it and does nothing with it"
+		message = "this version reads it and does nothing with it"
 	case kinds.Gateway:
+		var closed []string
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !passes(s) {
-				d.Field, d.Message = "spec.servers", "this version opens plain HTTP servers and those of mode AUTO_PASSTHROUGH alone: port "+s.GetPort().GetName()+" stays closed"
-				return d, true
+				closed = append(closed, s.GetPort().GetName())
 			}
 		}
-		return d, false
+		if closed != nil {
+			field, message = "spec.servers", "this version opens plain HTTP servers and those of mode AUTO_PASSTHROUGH alone; these ports stay closed: "+strings.Join(closed, ", ")
+		}
 	case kinds.ServiceEntry:
-		if o.Spec.(*networkingv1.ServiceEntry).Resolution != networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
-			return d, false
+		if o.Spec.(*networkingv1.ServiceEntry).Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
+			field, message = "spec.resolution", "this version does not resolve names that only a request tells: the service has no endpoints"
 		}
-		d.Field, d.Message = "spec.resolution", "this version does not resolve names that only a request tells: the service has no endpoints"
 	case kinds.DestinationRule:
-		if o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy().GetLoadBalancer().GetLocalityLbSetting() == nil {
-			return d, false
+		if o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy().GetLoadBalancer().GetLocalityLbSetting() != nil {
+			field, message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not prefer or share out by locality as a rule says: all endpoints are equal"
 		}
-		d.Field, d.Message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not prefer or share out by locality as a rule says: all endpoints are equal"
 	case kinds.VirtualService:
 		spec := o.Spec.(*networkingv1.VirtualService)
 		switch {
 		case len(spec.Tls) > 0:
-			d.Field = "spec.tls"
+			field = "spec.tls"
 		case len(spec.Tcp) > 0:
-			d.Field = "spec.tcp"
+			field = "spec.tcp"
 		default:
-			return d, false
+			return
 		}
-		d.Message = "this version routes HTTP alone: connections go to the service that they were made to"
-	default:
-		return d, false
+		message = "this version routes HTTP alone: connections go to the service that they were made to"
 	}
-	return d, true
+	return field, message, fix
 }
 
 // UnreadMesh says what of a mesh configuration has no effect, or not the one that its author meant.

@@ -19,7 +19,7 @@ const (
 type gathered struct {
 	net.Conn
 	in   *bufio.Reader
-	last time.Time // when something was last read
+	last time.Time // when something was last read that was less than could be
 }
 
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
@@ -48,7 +48,9 @@ func (r refill) Read(p []byte) (int, error) {
 		time.Sleep(gatherPause - since)
 	}
 	n, err := r.Conn.Read(p)
-	r.last = time.Now()
+	if n < len(p) {
+		r.last = time.Now()
+	}
 	return n, err
 }
 
