@@ -6,13 +6,12 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // hostName is a gateway's, and where it is written.
@@ -47,7 +46,7 @@ func (w *world) checkGateways(batch []kinds.Change, anew bool) {
 	var written []hostName
 	there := w.services.Gateways()
 	for key, o := range w.entrances {
-		addresses := entranceAddresses(o)
+		addresses := kube.ExternalAddresses(o)
 		for _, a := range addresses {
 			if _, err := netip.ParseAddr(a); err != nil {
 				written = append(written, hostName{a, key.String(), "status.loadBalancer", o.Position})
@@ -55,7 +54,7 @@ func (w *world) checkGateways(batch []kinds.Change, anew bool) {
 		}
 		for _, network := range w.networksOf(o) {
 			open := slices.ContainsFunc(there, func(g registry.Gateway) bool {
-				return g.Network == network && g.Cluster == w.clusterOf(key) && (atNodes(o) || slices.Contains(addresses, g.Address))
+				return g.Network == network && g.Cluster == w.clusterOf(key) && (kube.AtNodes(o) || slices.Contains(addresses, g.Address))
 			})
 			if !open {
 				found = append(found, closed(o, network, len(addresses) > 0))
@@ -126,25 +125,6 @@ func (w *world) hasEntrance(network, host string) bool {
 	return false
 }
 
-// entranceAddresses are those at which a Service is reached from outside of its cluster, but for those of nodes.
-func entranceAddresses(service *kinds.Object) []string {
-	s := service.Spec.(*corev1.Service)
-	out := slices.Clone(s.Spec.ExternalIPs)
-	for _, in := range s.Status.LoadBalancer.Ingress {
-		if a := cmp.Or(in.IP, in.Hostname); a != "" {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// annotationNodes selects the nodes at which a Service of type NodePort is reached.
-const annotationNodes = "traffic.istio.io/nodeSelector"
-
-func atNodes(service *kinds.Object) bool {
-	return service.Spec.(*corev1.Service).Spec.Type == corev1.ServiceTypeNodePort && service.Annotations[annotationNodes] != ""
-}
-
 // closed says why nobody comes into a network by a Service.
 func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic {
 	d := diag.Diagnostic{Severity: diag.Warning, Object: service.Key.String()}
@@ -153,8 +133,8 @@ func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic
 		return d.At(service.Position)
 	}
 	switch {
-	case atNodes(service):
-		return because("GatewayPending", "metadata.annotations["+annotationNodes+"]", "it selects no node with an external address, or its port has no nodePort",
+	case kube.AtNodes(service):
+		return because("GatewayPending", "metadata.annotations["+kube.AnnotationNodes+"]", "it selects no node with an external address, or its port has no nodePort",
 			"select nodes that have an ExternalIP, by their labels, as a JSON object")
 	case reached:
 		return because("GatewayWithoutPort", "spec.ports", "it does not have the port that it is to be entered by",

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // book is a DNS of what is known at once.
@@ -199,11 +200,11 @@ func TestGatewayFindings(t *testing.T) {
 	found()
 
 	atNodes := gatewayService("gw", away)
-	atNodes.Annotations = map[string]string{annotationNodes: `{"edge": "yes"}`}
+	atNodes.Annotations = map[string]string{kube.AnnotationNodes: `{"edge": "yes"}`}
 	svc := atNodes.Spec.(*corev1.Service)
 	svc.Spec.Type, svc.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30443
 	s.commit([]kinds.Change{{Key: gatewayService("other", nil).Key}, {Key: atNodes.Key, Object: atNodes}}, time.Time{})
-	found("GatewayPending " + gw + "metadata.annotations[" + annotationNodes + "]")
+	found("GatewayPending " + gw + "metadata.annotations[" + kube.AnnotationNodes + "]")
 	node := &kinds.Object{Key: kinds.Key{Kind: kinds.Node, Name: "n"}, Labels: map[string]string{"edge": "yes"}, Spec: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"edge": "yes"}},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.3"}}},

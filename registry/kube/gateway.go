@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/netip"
@@ -14,10 +15,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
 )
 
-const (
-	labelGatewayPort = "networking.istio.io/gatewayPort"
-	annotationNodes  = "traffic.istio.io/nodeSelector" // of a NodePort gateway, as JSON: at which nodes it is reached
-)
+const labelGatewayPort = "networking.istio.io/gatewayPort"
+
+// AnnotationNodes selects, as JSON, the nodes at which a gateway of type NodePort is reached.
+const AnnotationNodes = "traffic.istio.io/nodeSelector"
 
 // gateways are the Services that lead into networks, and what is read of Nodes for those that are reached at theirs.
 type gateways struct {
@@ -56,7 +57,7 @@ func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 		g.nodes[node] = o
 	}
 	for _, s := range g.services {
-		g.stale = g.stale || s.Annotations[annotationNodes] != ""
+		g.stale = g.stale || s.Annotations[AnnotationNodes] != ""
 	}
 }
 
@@ -106,8 +107,8 @@ func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 	}
 	var out []entrance
 	for _, g := range named {
-		e := entrance{g, addressesOf(o)}
-		if spec.Type == corev1.ServiceTypeNodePort && o.Annotations[annotationNodes] != "" {
+		e := entrance{g, ExternalAddresses(o)}
+		if AtNodes(o) {
 			i := at(g.Port)
 			if i < 0 || spec.Ports[i].NodePort == 0 {
 				continue
@@ -119,16 +120,18 @@ func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 	return out
 }
 
-// addressesOf are those at which a Service is reached from outside of its cluster: its load balancer's, and external IPs.
-func addressesOf(o *kinds.Object) []string {
+// AtNodes tells a Service that is reached from outside of its cluster at nodes that it selects.
+func AtNodes(o *kinds.Object) bool {
+	return o.Spec.(*corev1.Service).Spec.Type == corev1.ServiceTypeNodePort && o.Annotations[AnnotationNodes] != ""
+}
+
+// ExternalAddresses are those at which a Service is reached from outside of its cluster, but for those of nodes: its load balancer's, and external IPs.
+func ExternalAddresses(o *kinds.Object) []string {
 	s := o.Spec.(*corev1.Service)
 	out := slices.Clone(s.Spec.ExternalIPs)
 	for _, in := range s.Status.LoadBalancer.Ingress {
-		switch {
-		case in.IP != "":
-			out = append(out, in.IP)
-		case in.Hostname != "":
-			out = append(out, in.Hostname)
+		if a := cmp.Or(in.IP, in.Hostname); a != "" {
+			out = append(out, a)
 		}
 	}
 	return out
@@ -137,7 +140,7 @@ func addressesOf(o *kinds.Object) []string {
 // nodesOf gives the external addresses of the nodes that a Service's annotation selects. A selector that cannot be read selects none.
 func (r *Registry) nodesOf(o *kinds.Object) []string {
 	var selector map[string]string
-	if json.Unmarshal([]byte(o.Annotations[annotationNodes]), &selector) != nil {
+	if json.Unmarshal([]byte(o.Annotations[AnnotationNodes]), &selector) != nil {
 		return nil
 	}
 	var out []string
