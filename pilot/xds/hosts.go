@@ -43,14 +43,17 @@ func (s *session) renew(route string) {
 		s.renewed = map[string]struct{}{}
 	}
 	s.renewed[route] = struct{}{}
-	if v := s.find(envoy.VirtualHostType); v != nil {
-		v.compare = v.compare || !v.idle()
-	}
+	s.lookAtHosts()
 }
 
 // bare forgets the virtual hosts of a client that has no route configuration any more.
 func (s *session) bare(routes *watch) {
 	routes.hosts = nil
+	s.lookAtHosts()
+}
+
+// lookAtHosts has the virtual hosts compared, if the client wants any.
+func (s *session) lookAtHosts() {
 	if v := s.find(envoy.VirtualHostType); v != nil {
 		v.compare = v.compare || !v.idle()
 	}
