@@ -22,6 +22,25 @@ type chunk[T any] struct{ items []T }
 // NewTable makes a Table in an order, in which no two items are equal.
 func NewTable[T any](order func(a, b T) int) Table[T] { return Table[T]{order: order} }
 
+// TableOf makes a Table of items that are in its order, each once.
+func TableOf[T any](order func(a, b T) int, items []T) Table[T] {
+	const full = most * 3 / 4 // room for some more
+	t := Table[T]{order: order, n: len(items)}
+	for part := range slices.Chunk(items, full) {
+		t.chunks = append(t.chunks, &chunk[T]{items: slices.Clone(part)})
+	}
+	return t
+}
+
+// Concat makes one Table of several whose items, one Table after the other, are in order. It shares their items.
+func Concat[T any](order func(a, b T) int, tables ...Table[T]) Table[T] {
+	all := Table[T]{order: order}
+	for _, t := range tables {
+		all.chunks, all.n = append(all.chunks, t.chunks...), all.n+t.n
+	}
+	return all
+}
+
 // Len is the number of items.
 func (t Table[T]) Len() int { return t.n }
 
@@ -72,6 +91,58 @@ func (t Table[T]) First(at func(T) int) (x T, ok bool) {
 
 // Get gives the item that is equal to x in the Table's order.
 func (t Table[T]) Get(x T) (T, bool) { return t.First(func(y T) int { return t.order(y, x) }) }
+
+// Differ calls visit for what differs between two Tables of one order: with items that are equal in order but are not the same, or with one that the other Table has
+// not got, and where has and had say which. What the Tables share costs nothing to speak of.
+func Differ[T comparable](from, to Table[T], visit func(from, to T, had, has bool)) {
+	var none T
+	a, b := cursor[T]{chunks: from.chunks}, cursor[T]{chunks: to.chunks}
+	for {
+		switch {
+		case len(a.chunks) == 0 && len(b.chunks) == 0:
+			return
+		case len(a.chunks) > 0 && len(b.chunks) > 0 && a.i == 0 && b.i == 0 && a.chunks[0] == b.chunks[0]:
+			a.chunks, b.chunks = a.chunks[1:], b.chunks[1:]
+			continue
+		}
+		c := -1 // from's item comes first
+		if len(a.chunks) == 0 {
+			c = 1
+		} else if len(b.chunks) > 0 {
+			if a.item() == b.item() {
+				a.next()
+				b.next()
+				continue
+			}
+			c = to.order(a.item(), b.item())
+		}
+		switch {
+		case c < 0:
+			visit(a.next(), none, true, false)
+		case c > 0:
+			visit(none, b.next(), false, true)
+		default:
+			visit(a.next(), b.next(), true, true)
+		}
+	}
+}
+
+// cursor is a place in a list of chunks.
+type cursor[T any] struct {
+	chunks []*chunk[T]
+	i      int
+}
+
+func (c *cursor[T]) item() T { return c.chunks[0].items[c.i] }
+
+// next gives the item and goes on.
+func (c *cursor[T]) next() T {
+	x := c.item()
+	if c.i++; c.i == len(c.chunks[0].items) {
+		c.chunks, c.i = c.chunks[1:], 0
+	}
+	return x
+}
 
 // Edit makes other Tables of one. Not safe for concurrent use.
 type Edit[T any] struct {

@@ -2,6 +2,7 @@ package frozen_test
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"testing"
 
@@ -52,6 +53,10 @@ func TestTable(t *testing.T) {
 			if got := slices.Collect(before.All); !slices.Equal(got, was) {
 				t.Fatalf("the one before became %v, was %v", got, was)
 			}
+			compare(t, before, table)
+			compare(t, table, frozen.TableOf(byKey, want))
+			i := rapid.IntRange(0, len(want)).Draw(t, "cut")
+			compare(t, before, frozen.Concat(byKey, frozen.TableOf(byKey, want[:i]), frozen.NewTable(byKey), frozen.TableOf(byKey, want[i:])))
 			k := keys.Draw(t, "sought")
 			v, ok := model[k]
 			if p, found := table.Get(pair{key: k}); found != ok || found && p.value != v {
@@ -64,6 +69,39 @@ func TestTable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// compare holds Differ against two maps.
+func compare(t *rapid.T, from, to frozen.Table[pair]) {
+	type change struct {
+		from, to pair
+		had, has bool
+	}
+	want, got := map[int]change{}, map[int]change{}
+	for p := range from.All {
+		want[p.key] = change{from: p, had: true}
+	}
+	for p := range to.All {
+		c := want[p.key]
+		c.to, c.has = p, true
+		if want[p.key] = c; c.had && c.from == p {
+			delete(want, p.key)
+		}
+	}
+	last := -1
+	frozen.Differ(from, to, func(a, b pair, had, has bool) {
+		k := a.key
+		if !had {
+			k = b.key
+		}
+		if k <= last {
+			t.Fatalf("%v, %v (%t, %t) after %d", a, b, had, has, last)
+		}
+		got[k], last = change{a, b, had, has}, k
+	})
+	if !maps.Equal(got, want) {
+		t.Fatalf("differ in %v, want %v", got, want)
+	}
 }
 
 // BenchmarkTable puts one item into tables of several sizes.

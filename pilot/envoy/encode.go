@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,20 +48,11 @@ func Vacancy(name string) *Resource {
 	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}}) // no Host header has a slash
 }
 
-// NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are encoded already: a repeated field may
-// stand anywhere among the others in protobuf's wire format. Nothing is copied. Without virtual hosts it is the header itself. head is what goes to clients
+// NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are encoded already, whose Content is c: a repeated
+// field may stand anywhere among the others in protobuf's wire format. Nothing is copied. Without virtual hosts it is the header itself. head is what goes to clients
 // that take the virtual hosts by themselves, nil where none may.
-func NewRoute(header, head *Resource, hosts []*Resource) *Resource {
-	var c Content
-	for _, h := range hosts {
-		c.Add(h)
-	}
-	return NewRouteOf(header, head, hosts, c)
-}
-
-// NewRouteOf is NewRoute of virtual hosts whose Content is known.
-func NewRouteOf(header, head *Resource, hosts []*Resource, c Content) *Resource {
-	if len(hosts) == 0 {
+func NewRoute(header, head *Resource, hosts *Set, c Content) *Resource {
+	if hosts.Len() == 0 {
 		return header
 	}
 	r := &Resource{Name: header.Name, Header: header, Head: head, Hosts: hosts, Version: strconv.FormatUint(xxhash.Sum64String(header.Version)*31+c.sum, 16)}
@@ -80,21 +72,23 @@ func hostSize(h *Resource) int {
 func (r *Resource) join() []byte {
 	b := appendAny(make([]byte, 0, r.size), RouteType, r.size-r.value)
 	b = append(b, r.Header.Value()...)
-	for _, h := range r.Hosts {
-		b = protowire.AppendTag(b, virtualHosts, protowire.BytesType)
-		b = protowire.AppendBytes(b, h.Value())
+	for h := range r.Hosts.All {
+		b = appendHost(b, h)
 	}
 	return b
 }
 
 // Merged is the RouteConfiguration that a client has of a head and virtual hosts that it was sent by themselves.
-func Merged(head *Resource, hosts []*Resource) *Resource {
+func Merged(head *Resource, hosts iter.Seq[*Resource]) *Resource {
 	b := slices.Clone(head.Value())
-	for _, h := range hosts {
-		b = protowire.AppendTag(b, virtualHosts, protowire.BytesType)
-		b = protowire.AppendBytes(b, h.Value())
+	for h := range hosts {
+		b = appendHost(b, h)
 	}
 	return rawResource(head.Name, RouteType, b)
+}
+
+func appendHost(b []byte, h *Resource) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, virtualHosts, protowire.BytesType), h.Value())
 }
 
 func rawResource(name, url string, value []byte) *Resource {

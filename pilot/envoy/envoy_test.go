@@ -2,6 +2,7 @@ package envoy_test
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -37,14 +38,14 @@ func all(u interface {
 func TestSet(t *testing.T) {
 	a, b, c, again := cluster("a"), cluster("b"), cluster("c"), cluster("b")
 	s := envoy.NewSet([]*envoy.Resource{c, b, again, a})
-	if got := s.All(); !slices.Equal(got, []*envoy.Resource{a, b, c}) {
+	if got := slices.Collect(s.All); !slices.Equal(got, []*envoy.Resource{a, b, c}) {
 		t.Errorf("%v", got)
 	}
 	if s.Get("b") != b || s.Get("bb") != nil || s.Get("") != nil {
 		t.Error("Get gives what is not there, or not the first of a name")
 	}
 	var none *envoy.Set
-	if none.All() != nil || none.Get("a") != nil || none.Equal(s) || s.Equal(none) || !none.Equal(nil) {
+	if none.Len() != 0 || none.Get("a") != nil || none.Equal(s) || s.Equal(none) || !none.Equal(nil) {
 		t.Error("the nil Set has something")
 	}
 	if !s.Equal(envoy.NewSet([]*envoy.Resource{a, b, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, again, c})) || s.Equal(envoy.NewSet([]*envoy.Resource{a, b})) {
@@ -131,7 +132,7 @@ func TestNewRoute(t *testing.T) {
 				t.Errorf("%s by itself: got %v", r.Name, got)
 			}
 		}
-		r := envoy.NewRoute(header, head, hosts)
+		r := routeOf(header, head, hosts...)
 		got := &routev3.RouteConfiguration{}
 		if decode(r, got); !proto.Equal(got, whole) {
 			t.Errorf("%d hosts: got %v", n, got)
@@ -142,34 +143,44 @@ func TestNewRoute(t *testing.T) {
 			}
 			continue
 		}
-		if r.Name != "80" || r.Header != header || r.Head != head || !slices.Equal(r.Hosts, hosts) || versions[r.Version] {
+		if r.Name != "80" || r.Header != header || r.Head != head || r.Hosts.Len() != n || versions[r.Version] {
 			t.Errorf("%d hosts: parts of %+v", n, r)
 		}
 		versions[r.Version] = true
 		got = &routev3.RouteConfiguration{}
-		if decode(envoy.Merged(head, hosts), got); !proto.Equal(got, divided) {
+		if decode(envoy.Merged(head, slices.Values(hosts)), got); !proto.Equal(got, divided) {
 			t.Errorf("%d hosts, divided: got %v", n, got)
 		}
 	}
 }
+
+func routeOf(header, head *envoy.Resource, hosts ...*envoy.Resource) *envoy.Resource {
+	var c envoy.Content
+	for _, h := range hosts {
+		c.Add(h)
+	}
+	return envoy.NewRoute(header, head, envoy.NewSet(hosts), c)
+}
+
+func count(all iter.Seq[*envoy.Resource]) int { return len(slices.Collect(all)) }
 
 // TestDivided: virtual hosts of the route configurations that may be divided come apart, once.
 func TestDivided(t *testing.T) {
 	header, head := envoy.NewResource("80", &routev3.RouteConfiguration{Name: "80"}), envoy.NewResource("80", &routev3.RouteConfiguration{})
 	a, b := envoy.NewHost("80", &routev3.VirtualHost{Name: "a"}), envoy.NewHost("80", &routev3.VirtualHost{Name: "b"})
 	other := envoy.NewResource("9", &routev3.RouteConfiguration{Name: "9"})
-	s := envoy.NewSet([]*envoy.Resource{envoy.NewRoute(header, head, []*envoy.Resource{b, a}), other})
+	s := envoy.NewSet([]*envoy.Resource{routeOf(header, head, b, a), other})
 	heads, hosts := s.Divided()
-	if got := heads.All(); !slices.Equal(got, []*envoy.Resource{head, other}) {
+	if got := slices.Collect(heads.All); !slices.Equal(got, []*envoy.Resource{head, other}) {
 		t.Errorf("heads are %v", got)
 	}
-	if got := hosts.All(); !slices.Equal(got, []*envoy.Resource{a, b}) {
+	if got := slices.Collect(hosts.All); !slices.Equal(got, []*envoy.Resource{a, b}) {
 		t.Errorf("hosts are %v", got)
 	}
 	if h, v := s.Divided(); h != heads || v != hosts {
 		t.Error("it was divided twice")
 	}
-	if got := hosts.Below("80"); !slices.Equal(got, hosts.All()) || len(hosts.Below("8")) != 0 || len(hosts.Below("80/a")) != 0 {
+	if got := slices.Collect(hosts.Below("80")); !slices.Equal(got, slices.Collect(hosts.All)) || count(hosts.Below("8")) != 0 || count(hosts.Below("80/a")) != 0 {
 		t.Errorf("below 80 are %v", got)
 	}
 	whole := envoy.NewSet([]*envoy.Resource{other})

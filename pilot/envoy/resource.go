@@ -1,10 +1,6 @@
 package envoy
 
 import (
-	"cmp"
-	"slices"
-	"sync"
-
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
@@ -17,7 +13,7 @@ type Resource struct {
 	// Of a RouteConfiguration that was made of others. Hosts are Resources of their own, named "<route configuration>/<virtual host>". Head is what a client is
 	// sent that takes the Hosts by themselves; nil where nobody does.
 	Header, Head *Resource
-	Hosts        []*Resource
+	Hosts        *Set
 	Divided      bool // it is such a Head
 
 	value int // where the Any's value begins in Bytes; it runs to the end
@@ -47,78 +43,7 @@ func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
 const overhead = 512
 
 // cost is about what the resource itself takes in memory, without what it is made of.
-func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) + 8*len(r.Hosts) }
-
-// Set holds the resources of one type for one half of a cohort, sorted by name. Never changed once made.
-type Set struct {
-	resources []*Resource
-	divide    func() (heads, hosts *Set)
-}
-
-// NewSet sorts and keeps resources. Of several with one name the first stays.
-func NewSet(resources []*Resource) *Set {
-	slices.SortStableFunc(resources, func(a, b *Resource) int { return cmp.Compare(a.Name, b.Name) })
-	s := &Set{resources: slices.CompactFunc(resources, func(a, b *Resource) bool { return a.Name == b.Name })}
-	if slices.ContainsFunc(s.resources, func(r *Resource) bool { return r.Head != nil }) {
-		s.divide = sync.OnceValues(s.parts)
-	}
-	return s
-}
-
-// Divided gives the Set as clients are sent it that take virtual hosts by themselves, and those virtual hosts. Made once.
-func (s *Set) Divided() (heads, hosts *Set) {
-	if s == nil || s.divide == nil {
-		return s, nil
-	}
-	return s.divide()
-}
-
-func (s *Set) parts() (heads, hosts *Set) {
-	first := make([]*Resource, len(s.resources))
-	var rest []*Resource
-	for i, r := range s.resources {
-		first[i] = r
-		if r.Head != nil {
-			first[i] = r.Head
-			rest = append(rest, r.Hosts...)
-		}
-	}
-	return NewSet(first), NewSet(rest)
-}
-
-// All gives the resources by name. The caller must not change the slice.
-func (s *Set) All() []*Resource {
-	if s == nil {
-		return nil
-	}
-	return s.resources
-}
-
-// Get gives the resource of that name, or nil.
-func (s *Set) Get(name string) *Resource {
-	if s == nil {
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(s.resources, name, func(r *Resource, n string) int { return cmp.Compare(r.Name, n) })
-	if !ok {
-		return nil
-	}
-	return s.resources[i]
-}
-
-// Below gives the resources whose names are under a folder: those of "80" are named "80/…". The caller must not change the slice.
-func (s *Set) Below(folder string) []*Resource {
-	from := func(prefix string) int {
-		i, _ := slices.BinarySearchFunc(s.All(), prefix, func(r *Resource, n string) int { return cmp.Compare(r.Name, n) })
-		return i
-	}
-	return s.All()[from(folder+"/"):from(folder+"0")] // 0 is what comes after /
-}
-
-// Equal tells whether both sets hold the very same resources.
-func (s *Set) Equal(o *Set) bool {
-	return s == o || s != nil && o != nil && slices.Equal(s.resources, o.resources)
-}
+func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
 // Type URLs of the resources that this server sends.
 const (
@@ -138,12 +63,12 @@ type Union struct {
 
 // All calls yield for each resource; a name that is in both halves comes once, from Outbound.
 func (u Union) All(yield func(*Resource) bool) {
-	for _, r := range u.Outbound.All() {
+	for r := range u.Outbound.All {
 		if !u.Omits(r.Name) && !yield(r) {
 			return
 		}
 	}
-	for _, r := range u.Inbound.All() {
+	for r := range u.Inbound.All {
 		if !u.Omits(r.Name) && u.Outbound.Get(r.Name) == nil && !yield(r) {
 			return
 		}

@@ -85,7 +85,7 @@ func apart[U comparable](v *view, r recipe[U], units []U) string {
 			}
 			owner[m.Name] = u
 		}
-		if has := find(whole.units, r.of(u)); !slices.EqualFunc(has, made, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
+		if has := slices.Collect(whole.units.Where(r.of(u))); !slices.EqualFunc(has, made, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
 			return fmt.Sprintf("%v has %d resources, and %d are made of it", u, len(has), len(made))
 		}
 	}

@@ -27,8 +27,8 @@ func TestUnknownNames(t *testing.T) {
 		}
 		names := table.Of(list)
 		u, err := tr.Subscribed(s, c, typeURL, names)
-		if err != nil || len(u.Outbound.All()) != names.Len() {
-			t.Fatalf("%s: %d resources, %v", form, len(u.Outbound.All()), err)
+		if err != nil || u.Outbound.Len() != names.Len() {
+			t.Fatalf("%s: %d resources, %v", form, u.Outbound.Len(), err)
 		}
 		s = w.apply(objects(t, "sidecar.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: %s}\nspec: {egress: [{hosts: [./*]}]}\n", "elsewhere"))...)
 		if again, err := tr.Subscribed(s, c, typeURL, names); err != nil || again != u {

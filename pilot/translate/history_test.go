@@ -149,27 +149,27 @@ func (m *references) list(names []string) *envoy.Names {
 func divided(t tb, routes *envoy.Set) {
 	heads, hosts := routes.Divided()
 	n := 0
-	for _, r := range routes.All() {
+	for r := range routes.All {
 		switch head := heads.Get(r.Name); {
 		case r.Head == nil && head != r:
 			t.Fatalf("route configuration %s is not divided, and comes otherwise", r.Name)
 		case r.Head == nil:
-		case !head.Divided || len(r.Hosts) == 0:
+		case !head.Divided || r.Hosts.Len() == 0:
 			t.Fatalf("route configuration %s is divided, and comes whole or without virtual hosts", r.Name)
 		default:
-			below := hosts.Below(r.Name)
-			if n += len(below); len(below) != len(r.Hosts) {
-				t.Fatalf("route configuration %s has %d virtual hosts, by themselves there are %d", r.Name, len(r.Hosts), len(below))
+			below := slices.Collect(hosts.Below(r.Name))
+			if n += len(below); len(below) != r.Hosts.Len() {
+				t.Fatalf("route configuration %s has %d virtual hosts, by themselves there are %d", r.Name, r.Hosts.Len(), len(below))
 			}
-			for _, h := range r.Hosts {
+			for h := range r.Hosts.All {
 				if hosts.Get(h.Name) != h {
 					t.Fatalf("virtual host %s is missing or another by itself", h.Name)
 				}
 			}
 		}
 	}
-	if n != len(hosts.All()) {
-		t.Fatalf("%d virtual hosts by themselves, %d belong to a route configuration", len(hosts.All()), n)
+	if n != hosts.Len() {
+		t.Fatalf("%d virtual hosts by themselves, %d belong to a route configuration", hosts.Len(), n)
 	}
 }
 

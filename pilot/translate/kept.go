@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -66,7 +67,7 @@ type keptSet struct {
 type version struct {
 	from, to uint64
 	set      *envoy.Set
-	units    []*envoy.Resource // the same resources, those of a unit together
+	units    frozen.Table[*envoy.Resource] // the same resources, those of a unit together
 	content  envoy.Content
 	notes    map[any][]note // problems, by unit
 }
@@ -181,12 +182,11 @@ func (r recipe[U]) anew(v *view) *version {
 	taker := *v
 	taker.notes = &notes{by: map[any][]note{}}
 	s := &version{from: v.Revision, to: v.Revision, set: envoy.NewSet(r.whole(&taker)), notes: taker.notes.by}
-	if s.units = s.set.All(); r.byTail {
-		s.units = slices.Clone(s.units)
-		slices.SortFunc(s.units, compareTails)
+	if s.units = s.set.Table(); r.byTail {
+		s.units = frozen.TableOf(compareTails, slices.SortedFunc(s.set.All, compareTails))
 	}
 	if r.content {
-		for _, h := range s.set.All() {
+		for h := range s.set.All {
 			s.content.Add(h)
 		}
 	}
@@ -204,14 +204,14 @@ func (r recipe[U]) again(v *view, last *version, units []U) *version {
 	for _, u := range units {
 		delete(taker.notes.by, u)
 		taker.notes.unit = u
-		was, is := find(last.units, r.of(u)), r.unit(&taker, u)
+		was, is := slices.Collect(last.units.Where(r.of(u))), r.unit(&taker, u)
 		gone, made = append(gone, without(was, is)...), append(made, without(is, was)...)
 	}
 	s := &version{from: v.Revision, to: v.Revision, set: last.set, units: last.units, content: last.content, notes: taker.notes.by}
 	if len(gone)+len(made) > 0 {
-		s.set = envoy.SortedSet(exchange(last.set.All(), gone, made, compareNames))
-		if s.units = s.set.All(); r.byTail {
-			s.units = exchange(last.units, gone, made, compareTails)
+		s.set = last.set.With(gone, made)
+		if s.units = s.set.Table(); r.byTail {
+			s.units = exchange(last.units, gone, made)
 		}
 		if r.content {
 			for _, h := range gone {
@@ -225,16 +225,6 @@ func (r recipe[U]) again(v *view, last *version, units []U) *version {
 	return s
 }
 
-// find gives the resources of one unit.
-func find(units []*envoy.Resource, of unitOf) []*envoy.Resource {
-	i, _ := slices.BinarySearchFunc(units, of, func(r *envoy.Resource, of unitOf) int { return of(r) })
-	n := i
-	for n < len(units) && of(units[n]) == 0 {
-		n++
-	}
-	return units[i:n]
-}
-
 // without gives the resources that are not among others.
 func without(list, others []*envoy.Resource) []*envoy.Resource {
 	if slices.Equal(list, others) {
@@ -243,23 +233,16 @@ func without(list, others []*envoy.Resource) []*envoy.Resource {
 	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool { return slices.Contains(others, r) })
 }
 
-// exchange gives a sorted list with some resources in the place of others.
-func exchange(list, gone, made []*envoy.Resource, compare func(a, b *envoy.Resource) int) []*envoy.Resource {
-	out := append(make([]*envoy.Resource, 0, len(list)+len(made)), list...)
-	for _, r := range made {
-		i, there := slices.BinarySearchFunc(out, r, compare)
-		if there {
-			out[i] = r
-		} else {
-			out = slices.Insert(out, i, r)
-		}
-	}
+// exchange gives a list with some resources in the place of others.
+func exchange(list frozen.Table[*envoy.Resource], gone, made []*envoy.Resource) frozen.Table[*envoy.Resource] {
+	e := list.Edit()
 	for _, r := range gone {
-		if i, ok := slices.BinarySearchFunc(out, r, compare); ok && out[i] == r {
-			out = slices.Delete(out, i, i+1)
-		}
+		e.Delete(r)
 	}
-	return out
+	for _, r := range made {
+		e.Put(r)
+	}
+	return e.Table()
 }
 
 func compareNames(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) }

@@ -112,8 +112,7 @@ type entry struct {
 type state struct {
 	from, to uint64
 	set      *envoy.Set
-	list     []*envoy.Resource // as the names are; nil where there is nothing
-	placed   bool              // some depend on where the proxy runs
+	placed   bool // some depend on where the proxy runs
 	failed   map[string]error
 	told     atomic.Bool
 }
@@ -151,31 +150,28 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 			return s
 		}
 	}
-	var last *state
+	last, look := &state{}, everywhere(names)
 	if n := len(e.states); n > 0 {
-		last = e.states[n-1]
-		if last.to > v.Revision {
-			return e.work(v, names, nil, nil, make) // of a stream that has fallen far behind
+		if last = e.states[n-1]; last.to > v.Revision {
+			return work(v, names, &state{}, look, make) // of a stream that has fallen far behind
 		}
-	}
-	var look []int
-	if last != nil {
-		var all bool
-		look, all = e.due(v, k, names, last.to)
-		for name := range last.failed {
-			i, _ := slices.BinarySearch(names.All(), name)
-			look = append(look, i)
+		if some, ok := e.due(v, k, names, last.to); ok {
+			look = some
+			for name := range last.failed {
+				i, _ := slices.BinarySearch(names.All(), name)
+				look = append(look, i)
+			}
 		}
-		if !all && len(look) == 0 {
+		if len(look) == 0 {
 			last.to = v.Revision
 			return last
-		} else if all {
-			look = nil
 		}
 	} else if origin := names.Origin(); origin != nil {
-		last, look = b.grow(v, k, origin, names, make)
+		if from, some, ok := b.grow(v, k, origin, names, make); ok {
+			last, look = from, some
+		}
 	}
-	next := e.work(v, names, last, look, make)
+	next := work(v, names, last, look, make)
 	if len(e.states) >= keptVersions {
 		e.states = slices.Delete(e.states, 0, 1)
 	}
@@ -183,43 +179,36 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 	return next
 }
 
-// grow makes of the state of one list what it says of another list, and gives which of those names it does not know.
-func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) (*state, []int) {
+// grow makes of the state of one list what it says of another list, and gives the places of the names that it does not know. false: nobody asked for the one.
+func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) (*state, []int, bool) {
 	k.names = weakOf(origin)
 	b.mu.Lock()
 	known := b.entries[k] != nil
 	b.mu.Unlock()
 	if !known {
-		return nil, nil
+		return nil, nil, false
 	}
 	from := b.get(v, k, origin, make)
-	s, look := &state{placed: from.placed, list: slices.Grow([]*envoy.Resource(nil), names.Len())}, []int{}
-	had := origin.All()
-	i := 0
-	for at, name := range names.All() {
-		for i < len(had) && had[i] < name {
-			i++
-		}
-		var r *envoy.Resource
-		known := i < len(had) && had[i] == name
-		if known {
-			r = from.list[i]
-		}
-		if s.list = append(s.list, r); !known || from.failed[name] != nil {
-			look = append(look, at)
+	var gone []*envoy.Resource
+	for r := range from.set.All {
+		if !names.Has(r.Name) {
+			gone = append(gone, r)
 		}
 	}
-	return s, look
+	var look []int
+	for i, name := range names.All() {
+		if !origin.Has(name) || from.failed[name] != nil {
+			look = append(look, i)
+		}
+	}
+	return &state{placed: from.placed, set: from.set.With(gone, nil)}, look, true
 }
 
-// due tells which names may have changed after a revision, by their place; or that all may have.
-func (e *entry) due(v *view, k subscription, names *envoy.Names, from uint64) (look []int, all bool) {
+// due tells the places of the names that may have changed after a revision. false: all may have.
+func (e *entry) due(v *view, k subscription, names *envoy.Names, from uint64) (look []int, ok bool) {
 	c, ok := v.t.history.since(from, v.Revision)
-	switch {
-	case !ok || c.All:
-		return nil, true
-	case k.typeURL == envoy.RouteType:
-		return nil, !c.Empty()
+	if !ok || c.All || k.typeURL == envoy.RouteType && !c.Empty() {
+		return nil, false
 	}
 	if len(c.Hosts)+len(c.Endpoints) > 0 && e.byHost == nil {
 		e.byHost = map[string][]int{}
@@ -233,7 +222,7 @@ func (e *entry) due(v *view, k subscription, names *envoy.Names, from uint64) (l
 			look = append(look, e.byHost[h]...)
 		}
 	}
-	return look, false
+	return look, true
 }
 
 // hostOf gives the service that an assignment is of.
@@ -242,20 +231,13 @@ func hostOf(name string) string {
 	return c.Host
 }
 
-// work makes a state: anew, or with look from the last one, of which only those names may have changed.
-func (e *entry) work(v *view, names *envoy.Names, last *state, look []int, get func(name string) (*envoy.Resource, bool)) *state {
-	s := &state{from: v.Revision, to: v.Revision}
-	if look == nil {
-		s.list = make([]*envoy.Resource, names.Len())
-		look = make([]int, names.Len())
-		for i := range look {
-			look[i] = i
-		}
-	} else {
-		s.list, s.placed = slices.Clone(last.list), last.placed
-	}
+// work makes a state from another, by looking at the names in some places: no others may have changed.
+func work(v *view, names *envoy.Names, last *state, look []int, get func(name string) (*envoy.Resource, bool)) *state {
+	s := &state{from: v.Revision, to: v.Revision, placed: last.placed}
+	var gone, made []*envoy.Resource
 	for _, i := range look {
 		name := names.All()[i]
+		had := last.set.Get(name)
 		var r *envoy.Resource
 		var placed bool
 		if err := safe.Do("translate "+name, func() { r, placed = get(name) }); err != nil {
@@ -263,21 +245,28 @@ func (e *entry) work(v *view, names *envoy.Names, last *state, look []int, get f
 				s.failed = map[string]error{}
 			}
 			s.failed[name] = err
-			if last != nil {
-				r = last.list[i]
-			}
+			continue
 		}
-		if last != nil && same(last.list[i], r) {
-			r = last.list[i]
+		s.placed = s.placed || placed
+		switch {
+		case r == had || same(had, r):
+		case r == nil:
+			gone = append(gone, had)
+		default:
+			made = append(made, r)
 		}
-		s.list[i], s.placed = r, s.placed || placed
 	}
-	if last != nil && last.set != nil && slices.Equal(s.list, last.list) {
-		s.list, s.set = last.list, last.set
-		return s
-	}
-	s.set = envoy.NewSet(slices.DeleteFunc(slices.Clone(s.list), func(r *envoy.Resource) bool { return r == nil }))
+	s.set = last.set.With(gone, made)
 	return s
+}
+
+// everywhere are the places of all names.
+func everywhere(names *envoy.Names) []int {
+	all := make([]int, names.Len())
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // same tells that a resource of which nothing is kept was made again.

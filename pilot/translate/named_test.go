@@ -101,7 +101,7 @@ func TestBoard(t *testing.T) {
 						t.Fatalf("revision %d: %s fails, and is %v with error %v", revision, name, r, got.failed[name])
 					}
 				}
-				if len(got.set.All()) > n.Len() {
+				if got.set.Len() > n.Len() {
 					t.Fatal("there is more than was asked for")
 				}
 				if n == lastList && slices.Equal(good, last) && len(good) == n.Len() && revision == len(worlds)-1 {

@@ -102,7 +102,7 @@ func buildHeader(k headerKey) *envoy.Resource {
 }
 
 func buildRoute(k routeKey) *envoy.Resource {
-	return envoy.NewRouteOf(k.header, k.head, k.hosts.All(), k.content)
+	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
 }
 
 // hosts is one route configuration at work.

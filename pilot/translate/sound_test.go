@@ -142,7 +142,7 @@ func sound(t tb, who string, c config, open func(host string) bool) {
 	for _, r := range c["lds"] {
 		m := valid(t, who, r)
 		for _, name := range routeNames(t, m) {
-			if rc := c["rds"][name]; rc == nil || len(rc.Hosts) == 0 && !strings.HasPrefix(name, "http.") {
+			if rc := c["rds"][name]; rc == nil || rc.Hosts.Len() == 0 && !strings.HasPrefix(name, "http.") {
 				t.Fatalf("%s: listener %s has no routes %s", who, r.Name, name)
 			}
 		}

@@ -56,7 +56,7 @@ func unread(o *kinds.Object) (field, message, fix string) {
 		case len(spec.Tcp) > 0:
 			field = "spec.tcp"
 		default:
-			return
+			return "", "", ""
 		}
 		message = "this version routes HTTP alone: connections go to the service that they were made to"
 	}

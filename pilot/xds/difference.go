@@ -130,20 +130,14 @@ func (d *differences) forget() {
 
 func compareSets(from, to *envoy.Set) difference {
 	var d difference
-	a, b := from.All(), to.All()
-	for len(a) > 0 || len(b) > 0 {
+	envoy.Differ(from, to, func(had, has *envoy.Resource) {
 		switch {
-		case len(b) == 0 || len(a) > 0 && a[0].Name < b[0].Name:
-			d.removed, a = append(d.removed, a[0]), a[1:]
-		case len(a) == 0 || b[0].Name < a[0].Name:
-			d.changed, b = append(d.changed, b[0]), b[1:]
-		default:
-			if a[0] != b[0] && a[0].Version != b[0].Version {
-				d.changed = append(d.changed, b[0])
-			}
-			a, b = a[1:], b[1:]
+		case has == nil:
+			d.removed = append(d.removed, had)
+		case had == nil || had.Version != has.Version:
+			d.changed = append(d.changed, has)
 		}
-	}
+	})
 	d.changed, d.removed = slices.Clip(d.changed), slices.Clip(d.removed)
 	return d
 }

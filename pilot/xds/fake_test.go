@@ -167,7 +167,7 @@ func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resourc
 		return r
 	}
 	whole.Body = appendText(nil, 2, whole.Name+"="+whole.Version)
-	whole.Hosts, whole.Head = hosts, fakeResource(r.Name, "head")
+	whole.Hosts, whole.Head = envoy.NewSet(hosts), fakeResource(r.Name, "head")
 	whole.Head.Divided = true
 	return whole
 }
@@ -177,7 +177,7 @@ func (f *fakeTranslator) same(s *snapshot.Snapshot, typeURL string, set *envoy.S
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := typeURL
-	for _, r := range set.All() {
+	for r := range set.All {
 		key += " " + r.Name + "=" + r.Version
 	}
 	if f.sets == nil {

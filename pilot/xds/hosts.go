@@ -63,11 +63,11 @@ func (s *session) lookAtHosts() {
 func (s *session) anew(target, held envoy.Union, again map[string]struct{}) map[string]struct{} {
 	renewed := s.renewed
 	s.renewed = nil
-	if len(held.Outbound.All()) == 0 {
+	if held.Outbound.Len() == 0 {
 		return again // all are new
 	}
 	for route := range renewed {
-		for _, r := range target.Outbound.Below(route) {
+		for r := range target.Outbound.Below(route) {
 			if again == nil {
 				again = map[string]struct{}{}
 			}

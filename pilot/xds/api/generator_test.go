@@ -54,7 +54,7 @@ func TestResource(t *testing.T) {
 	s := b.Commit(time.Time{})
 	g := api.New(false)
 	set := g.Set(s, "networking.istio.io/v1/ServiceEntry")
-	if n := len(set.All()); n != 2 {
+	if n := set.Len(); n != 2 {
 		t.Fatalf("%d resources, not the two of this cluster", n)
 	}
 	m, body := decode(t, set.Get("a/x"))
@@ -73,8 +73,8 @@ func TestResource(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"", "/", "ServiceEntry", "v1/Secret", "networking.istio.io/v9/ServiceEntry", "gateway.networking.k8s.io/v1/HTTPRoute", envoy.ClusterType} {
-		if set := g.Set(s, url); len(set.All()) != 0 {
-			t.Errorf("type %q has %d resources", url, len(set.All()))
+		if set := g.Set(s, url); set.Len() != 0 {
+			t.Errorf("type %q has %d resources", url, set.Len())
 		}
 	}
 }

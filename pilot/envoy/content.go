@@ -2,9 +2,6 @@ package envoy
 
 import "github.com/cespare/xxhash/v2"
 
-// SortedSet keeps resources that are sorted by name, each name once, and of which none is a RouteConfiguration.
-func SortedSet(resources []*Resource) *Set { return &Set{resources: resources} }
-
 // Content is what the version and the size of a RouteConfiguration depend on in its virtual hosts, whatever their order. It is worked out from that of another by
 // what differs.
 type Content struct {
