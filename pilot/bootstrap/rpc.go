@@ -16,6 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
+// window is what a client may send, in bytes, before the server has read it: most of what one sends at once.
+const window = 256 << 10
+
 // newGRPC makes a gRPC server with the limits, the metrics and the guards that every service of it needs.
 func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 	s := grpc.NewServer(
@@ -24,6 +27,8 @@ func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 		grpc.MaxHeaderListSize(o.Limits.HeaderListSize),
 		grpc.MaxConcurrentStreams(o.Limits.StreamsPerConn),
 		grpc.MaxRecvMsgSize(o.Limits.RecvMessage),
+		// Windows that gRPC does not size itself: to do so it sends a ping for each message, so that each acknowledgement of a client would cost two more packets.
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: o.KeepaliveInterval, Timeout: o.KeepaliveTimeout,
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.Shutdown, // gRPC spreads the age by a tenth itself

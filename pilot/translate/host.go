@@ -48,12 +48,23 @@ func buildHost(k hostKey) *envoy.Resource {
 	return envoy.NewHost(k.route, h)
 }
 
-// host makes a virtual host. Only VirtualServices ask where the proxy is.
+// host makes a virtual host, one for all namespaces if no VirtualService asks in which the proxy is.
 func (v *view) host(k hostKey) *envoy.Resource {
-	if k.virtual.Empty() {
+	asked := false
+	for b := range k.virtual.All {
+		asked = asked || asksNamespace(virtualSpec(b.object))
+	}
+	if !asked {
 		k.proxy = ""
 	}
 	return v.t.hosts.Get(k)
+}
+
+// asksNamespace tells that some match is for callers of a namespace.
+func asksNamespace(v *networkingv1.VirtualService) bool {
+	return slices.ContainsFunc(v.Http, func(r *networkingv1alpha3.HTTPRoute) bool {
+		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.SourceNamespace != "" })
+	})
 }
 
 // nothing tells the virtual host of a gateway that has no other.
