@@ -13,6 +13,8 @@ LINT     := 2.15.0
 JOBS     ?= 2
 # Envoy for the demo and the tests: the one fetched into .tools, or ENVOY=/path/to/envoy.
 ENVOY    ?= $(TOOLS)/envoy
+# The oldest Envoy that takes virtual hosts by themselves: the end-to-end tests try those on both.
+ENVOY_OLDEST ?= $(TOOLS)/envoy-1.37
 # What the end-to-end tests run beside it, built into .tools at the versions that deploy/tools/gotool.sh names; each may be one of your own in the same way.
 ETCD           ?= $(TOOLS)/etcd
 KUBE_APISERVER ?= $(TOOLS)/kube-apiserver
@@ -25,7 +27,7 @@ CHARTS         := $(HELM3) $(HELM4) $(KUBECONFORM)
 CC       ?= cc
 RACE     := $(if $(shell command -v $(CC)),-race)
 
-export ENVOY ETCD KUBE_APISERVER HELM3 HELM4 KUBECONFORM
+export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM3 HELM4 KUBECONFORM
 # One setting for the binaries, vet and the end-to-end tests, so that they share what is compiled.
 export CGO_ENABLED := 0
 
@@ -54,15 +56,16 @@ unit: $(ENVOY) $(HELM3) $(HELM4)
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
 	$(if $(RACE),CGO_ENABLED=1) go test -p $(JOBS) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
 
-e2e: build $(ENVOY) $(CLUSTER) $(CHARTS) ## Test end to end only.
+e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) ## Test end to end only.
 	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
 
 bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5 LENGTH=1m; GROWTH=1 draws how cost grows.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \
 		$(if $(PROXIES),-proxies $(PROXIES)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(LENGTH),-length $(LENGTH)) $(if $(GROWTH),-growth) $(BENCHFLAGS)
 
-micro: ## Run the micro-benchmarks.
-	go test -p 1 -run '^$$' -bench . -benchmem $$(go list ./... | grep -v /deploy/)
+micro: ## Run the micro-benchmarks of the way from a change to a response, into deploy/bench/micro.txt, which benchstat reads: COUNT=6.
+	go test -p 1 -timeout 1h -run '^$$' -bench '^Benchmark(Commit|Translate|Diff|Splice|Push)$$' -benchmem -count $(or $(COUNT),6) \
+		./pilot/snapshot ./pilot/translate ./pilot/xds ./pilot/bootstrap | tee deploy/bench/micro.txt
 
 lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.
 	$< run ./...
@@ -77,13 +80,13 @@ gen: $(HELM3) $(HELM4) ## Write the custom resources and the golden files anew, 
 image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery
 
-tools: $(ENVOY) $(CLUSTER) $(CHARTS) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
+tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
 clean: ## Remove what was built; .tools stays.
 	rm -rf bin
 
-$(TOOLS)/envoy: deploy/tools/envoy.sh
-	deploy/tools/envoy.sh $(TOOLS)
+$(TOOLS)/envoy $(TOOLS)/envoy-1.37: deploy/tools/envoy.sh
+	deploy/tools/envoy.sh $(TOOLS) $(@F)
 	@touch $@
 
 # A failed build leaves nothing; a change of one version builds that tool alone.

@@ -131,6 +131,11 @@ type Service struct {
 	Clusters map[string]*Service
 }
 
+// KeepsSessions tells by its labels a service that wants a client's requests to go to one endpoint, found by a cookie or a header.
+func KeepsSessions(labels map[string]string) bool {
+	return labels["istio.io/persistent-session"] != "" || labels["istio.io/persistent-session-header"] != ""
+}
+
 // Key names the service.
 func (s *Service) Key() ServiceKey { return ServiceKey{s.Namespace, s.Host} }
 

@@ -79,7 +79,7 @@ func ParseCluster(name string) (ClusterName, bool) {
 		return ClusterName{}, false
 	}
 	port, ok := parseNumber(part[1])
-	if c.Direction = Direction(part[0]); !ok || c.Direction != Outbound && c.Direction != Inbound || strings.Contains(part[3], sep) {
+	if c.Direction = Direction(part[0]); !ok || c.Direction != Outbound && c.Direction != Inbound || strings.Contains(part[3], "|") {
 		return ClusterName{}, false
 	}
 	c.Port, c.Subset, c.Host = port, part[2], part[3]
@@ -92,19 +92,6 @@ func Listener(bind string, port uint32) string {
 		return path
 	}
 	return bind + "_" + number(port)
-}
-
-// ParseListener takes a listener's name apart; false if it is none that binds an address.
-func ParseListener(name string) (bind string, port uint32, ok bool) {
-	i := strings.LastIndexByte(name, '_')
-	if i <= 0 {
-		return "", 0, false
-	}
-	port, ok = parseNumber(name[i+1:])
-	if !ok {
-		return "", 0, false
-	}
-	return name[:i], port, true
 }
 
 func unixPath(bind string) (string, bool) {
@@ -136,19 +123,10 @@ func UnixRoute(bind string) string {
 
 // GatewayRoute names the routes of a gateway's HTTP servers on one port, the one that is bound: http.8080. bind is empty for the wildcard.
 func GatewayRoute(targetPort uint32, bind string) string {
-	return join("http."+number(targetPort), bind)
-}
-
-// GatewayTLSRoute names the routes of one HTTPS server of a gateway: https.443.<port name>.<gateway>.<namespace>. bind is empty for the wildcard.
-func GatewayTLSRoute(port uint32, portName, gateway, namespace, bind string) string {
-	return join("https."+number(port)+"."+portName+"."+gateway+"."+namespace, bind)
-}
-
-func join(name, bind string) string {
 	if bind == "" {
-		return name
+		return "http." + number(targetPort)
 	}
-	return name + "." + bind
+	return "http." + number(targetPort) + "." + bind
 }
 
 // ParseRoute takes the name of a route configuration apart; false if it is none with a port.

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"strconv"
 	"strings"
@@ -10,17 +9,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// CompileRegex is the one place where an expression that a user wrote is compiled. The size of its program is counted on the parse tree, before
-// anything of that size exists.
-func CompileRegex(l limits.Limits, expr string) (*regexp.Regexp, error) {
-	if _, err := RegexSize(l, expr); err != nil {
-		return nil, err
-	}
-	return regexp.Compile(expr)
-}
-
-// RegexSize gives the number of instructions that the expression compiles to, or why it may not be compiled. Length alone bounds nothing: (x{1000})
-// written a hundred times over is one kilobyte and a hundred thousand instructions, which the proxies would pay for as well.
+// RegexSize gives the number of instructions that an expression which a user wrote compiles to, or why it may not be compiled: counted on the parse tree, before
+// anything of that size exists. Length alone bounds nothing: (x{1000}) written a hundred times over is one kilobyte and a hundred thousand instructions, for which
+// the proxies would pay.
 func RegexSize(l limits.Limits, expr string) (int, error) {
 	if len(expr) > l.RegexBytes {
 		return 0, fmt.Errorf("regular expression has %d bytes, more than %d", len(expr), l.RegexBytes)

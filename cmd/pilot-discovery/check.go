@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +64,18 @@ func discoveryChecks() checks {
 	c["clusterRegistriesNamespace"] = checkNamespace
 	c["revision"] = checkRevision
 	return c
+}
+
+// checkMeshFiles sees to it that the files are there which flags name; those that they have by default need not be.
+func checkMeshFiles(flags *pflag.FlagSet) error {
+	for _, name := range []string{"meshConfig", "networksConfig"} {
+		if path := flags.Lookup(name).Value.String(); flags.Changed(name) && path != "" {
+			if _, err := os.Stat(path); err != nil {
+				return fmt.Errorf("--%s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 func checkDomain(v string) error {

@@ -57,12 +57,8 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		if err := discoveryChecks().run(c.Flags()); err != nil {
 			return err
 		}
-		for _, name := range []string{"meshConfig", "networksConfig"} {
-			if path := c.Flags().Lookup(name).Value.String(); c.Flags().Changed(name) && path != "" {
-				if _, err := os.Stat(path); err != nil {
-					return fmt.Errorf("--%s: %w", name, err)
-				}
-			}
+		if err := checkMeshFiles(c.Flags()); err != nil {
+			return err
 		}
 		f.options(&f.o)
 		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 is none, and not the default

@@ -99,6 +99,9 @@ func inspect(c *cobra.Command, f worldFlags, dir string) (*bootstrap.Inspection,
 	if err := meshChecks().run(c.Flags()); err != nil {
 		return nil, err
 	}
+	if err := checkMeshFiles(c.Flags()); err != nil {
+		return nil, err
+	}
 	o := bootstrap.Options{Logger: slog.New(slog.DiscardHandler), Limits: limits.Default(), NoWatch: true}
 	f.configDir = dir
 	f.options(&o)

@@ -3,5 +3,5 @@
 // root, else as that user; nothing is skipped, and a machine that forbids user namespaces fails them.
 //
 // The test binary runs itself twice over: outside it builds the control plane and chooses the users, inside it is process 1 of the pods' namespaces.
-// ENVOY and PILOT_DISCOVERY name other binaries than .tools/envoy and a fresh build. Inside, one test at a time owns the network and the directory.
+// ENVOY, ENVOY_OLDEST and PILOT_DISCOVERY name other binaries than .tools/envoy, .tools/envoy-1.37 and a fresh build. Inside, one test at a time owns the network and the directory.
 package e2e

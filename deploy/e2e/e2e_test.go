@@ -6,12 +6,18 @@ func TestDelta(t *testing.T) { testMesh(t, delta) }
 
 func TestStateOfTheWorld(t *testing.T) { testMesh(t, sotw) }
 
+// TestOldestEnvoy tries virtual hosts by themselves on the first Envoy that takes them.
+func TestOldestEnvoy(t *testing.T) {
+	m := newMesh(t, delta, oldestVar)
+	t.Run("Hosts", func(t *testing.T) { testHosts(t, m) })
+}
+
 // done collects the cells of both modes for the process outside.
 var done = results{}
 
 // testMesh runs everything against one mesh: pods are the expensive part.
 func testMesh(t *testing.T, mode string) {
-	m := newMesh(t, mode)
+	m := newMesh(t, mode, envoyVar)
 	cells := map[string]cell{}
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) { cells[p.name] = p.fill(t, m) })

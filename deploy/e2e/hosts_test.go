@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,28 @@ spec:
     route: [{destination: {host: late}}]
 `, seconds)
 }
+
+// emptyGateway is a server of the gateway, on a port of its own, that no route is bound to.
+const (
+	emptyGateway = `apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: late, namespace: mesh}
+spec:
+  selector: {istio: ingressgateway}
+  servers:
+  - port: {number: 8090, name: http, protocol: HTTP}
+    hosts: ["*.late.example.com"]
+`
+	gatewayRoute = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: late-ingress, namespace: mesh}
+spec:
+  hosts: [%s.late.example.com]
+  gateways: [late]
+  http:
+  - route: [{destination: {host: echo, port: {number: 80}}}]
+`
+)
 
 // routing is what the Envoy of a pod has of one route configuration.
 type routing struct {
@@ -133,6 +156,8 @@ func testHosts(t *testing.T, m *mesh) {
 		has("the virtual host is gone", "80", func(r routing) bool { return divided(r) && !slices.Contains(r.hosts, late+":80") })
 	}
 
+	testEmptyRoutes(t, m)
+
 	for i, enabled := range []string{"true", "false", "true"} {
 		m.pilot.Kill()
 		m.write(t, "late.yaml", lateService(80, 8085))
@@ -160,4 +185,44 @@ func testHosts(t *testing.T, m *mesh) {
 	suite.Eventually(t, "the route configuration is gone", soon, func() bool { _, there := m.routing(t, "client", "8085"); return !there })
 	tr.answers(t, "echo-1", soon)
 	m.healthy(t)
+}
+
+// testEmptyRoutes has a gateway open a port that leads nowhere, be given a route, lose it, and close: while it has none the port answers at once that there is none.
+func testEmptyRoutes(t *testing.T, m *mesh) {
+	const port = "10.10.0.2:8090"
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	leads := func(what, to string, want int) {
+		t.Helper()
+		suite.Eventually(t, what, held/2, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+port+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = to + ".late.example.com"
+			resp, err := client.Do(r)
+			if err != nil {
+				return false
+			}
+			resp.Body.Close()
+			return resp.StatusCode == want
+		})
+	}
+	for range 2 { // the second time Envoy has seen the names before
+		m.write(t, "late-gateway.yaml", emptyGateway)
+		leads("a port without a route answers", "one", http.StatusNotFound)
+		if r, there := m.routing(t, "ingress", "http.8090"); !there || !r.divided || !slices.Equal(r.hosts, []string{"blackhole:8090"}) {
+			t.Errorf("the empty route configuration has %v: %s", r.hosts, r.text)
+		}
+		m.write(t, "late-ingress.yaml", fmt.Sprintf(gatewayRoute, "one"))
+		leads("its first route holds", "one", http.StatusOK)
+		m.write(t, "late-ingress.yaml", fmt.Sprintf(gatewayRoute, "two"))
+		leads("its host changes", "two", http.StatusOK)
+		leads("and the other is gone", "one", http.StatusNotFound)
+		m.remove(t, "late-ingress.yaml")
+		leads("its last route is gone", "two", http.StatusNotFound)
+		m.remove(t, "late-gateway.yaml")
+		suite.Eventually(t, "the gateway's route configuration is gone", soon, func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
+	}
 }

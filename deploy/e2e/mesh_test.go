@@ -43,7 +43,8 @@ type mesh struct {
 	unknown *pods.Pod
 }
 
-func newMesh(t *testing.T, mode string) *mesh {
+// newMesh starts it with the Envoy that a variable of the environment names.
+func newMesh(t *testing.T, mode, envoy string) *mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -83,7 +84,7 @@ func newMesh(t *testing.T, mode string) *mesh {
 		Place: func(p world.Pod) (world.Place, error) {
 			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
 		},
-		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, Delta: mode == delta, Mark: pods.Mark, WorkDir: work,
+		Envoy: os.Getenv(envoy), XDS: m.pilot.GRPC, Delta: mode == delta, Mark: pods.Mark, WorkDir: work,
 		Admin: func(world.Pod) (string, error) {
 			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
 		},

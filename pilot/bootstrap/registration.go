@@ -33,7 +33,7 @@ type writers struct {
 // held by this process, and are one more source of all.
 func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
-		Instance: s.instance(), Object: s.world.Object, Objects: s.world.Objects, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
+		Instance: s.instance(), Object: s.world.Object, Objects: s.world.entries, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
 		AllowUnauthenticated: s.o.RegisterAnyone || s.o.Client == nil, OrphanAge: s.o.MaxConnectionAge * 3 / 2,
 		Logger: s.o.Logger.With("scope", "autoregistration"), Metrics: s.metrics,
 	}

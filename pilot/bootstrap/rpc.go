@@ -19,6 +19,9 @@ import (
 // window is what a client may send, in bytes, before the server has read it: most of what one sends at once.
 const window = 256 << 10
 
+// readBuffer is what each connection holds while it waits for the next frame: what is larger is read past it.
+const readBuffer = 4 << 10
+
 // newGRPC makes a gRPC server with the limits, the metrics and the guards that every service of it needs.
 func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 	s := grpc.NewServer(
@@ -27,6 +30,7 @@ func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 		grpc.MaxHeaderListSize(o.Limits.HeaderListSize),
 		grpc.MaxConcurrentStreams(o.Limits.StreamsPerConn),
 		grpc.MaxRecvMsgSize(o.Limits.RecvMessage),
+		grpc.ReadBufferSize(readBuffer),
 		// Windows that gRPC does not size itself: to do so it sends a ping for each message, so that each acknowledgement of a client would cost two more packets.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{

@@ -34,8 +34,21 @@ func (t translator) Join(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
 	return t.Translator.Join(s, p)
 }
 
+func (t translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last xds.Cohort, since uint64) bool {
+	proxies, ok := last.(cohort.Key)
+	return !ok || t.Translator.Moves(s, p, proxies, since)
+}
+
+func (t translator) Audience(c xds.Cohort) any {
+	proxies, ok := c.(cohort.Key)
+	if !ok {
+		return nil
+	}
+	return proxies.Shared()
+}
+
 func (t translator) Wildcard(s *snapshot.Snapshot, c xds.Cohort, typeURL string) envoy.Union {
-	proxies, ok := c.(cohort.Proxy)
+	proxies, ok := c.(cohort.Key)
 	if !ok {
 		return envoy.Union{Outbound: t.objects.Set(s, typeURL)}
 	}
@@ -43,7 +56,7 @@ func (t translator) Wildcard(s *snapshot.Snapshot, c xds.Cohort, typeURL string)
 }
 
 func (t translator) Subscribed(s *snapshot.Snapshot, c xds.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
-	proxies, ok := c.(cohort.Proxy)
+	proxies, ok := c.(cohort.Key)
 	if !ok {
 		return envoy.Union{}, nil
 	}

@@ -222,11 +222,20 @@ func (w *world) Object(k kinds.Key) *kinds.Object {
 
 // Objects gives every object that counts, in no order.
 func (w *world) Objects() []*kinds.Object {
+	return w.which(func(kinds.Key) bool { return true })
+}
+
+// entries gives every WorkloadEntry that counts, in no order.
+func (w *world) entries() []*kinds.Object {
+	return w.which(func(k kinds.Key) bool { return k.Kind == kinds.WorkloadEntry })
+}
+
+func (w *world) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := make([]*kinds.Object, 0, len(w.objects))
-	for _, o := range w.objects {
-		if w.filter.shows(o) {
+	var list []*kinds.Object
+	for k, o := range w.objects {
+		if wanted(k) && w.filter.shows(o) {
 			list = append(list, o)
 		}
 	}

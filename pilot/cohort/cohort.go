@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unique"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -27,7 +28,47 @@ type Proxy struct {
 	Address  string // its own primary address: a pod has no listener for itself among a headless service's
 	Node     string // where services prefer the proxy's own node, or are called there alone; else empty
 	Place    Place  // where services prefer what is close; else zero
+	Stranger bool   // nobody knows its workload
 }
+
+// Key is a Proxy made of few words: each part exists once, so that it costs nothing to compare it and to look things up by it.
+type Key struct {
+	Scope     unique.Handle[Scope]
+	Listeners unique.Handle[Listeners]
+	Inbound   unique.Handle[Inbound]
+
+	address, node string
+	place         Place
+	stranger      bool
+}
+
+// Listeners is what listeners for outgoing traffic depend on.
+type Listeners struct {
+	Scope    Scope
+	Outbound Outbound
+}
+
+// Key gives the key of a Proxy.
+func (p Proxy) Key() Key {
+	return Key{
+		Scope: unique.Make(p.Scope), Listeners: unique.Make(Listeners{p.Scope, p.Outbound}), Inbound: unique.Make(p.Inbound),
+		address: p.Address, node: p.Node, place: p.Place, stranger: p.Stranger,
+	}
+}
+
+// Proxy gives what the key stands for.
+func (k Key) Proxy() Proxy {
+	l := k.Listeners.Value()
+	return Proxy{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.address, Node: k.node, Place: k.place, Stranger: k.stranger}
+}
+
+// Shared is the key less what is the proxy's own: its inbound half, its address, and whether its workload is known.
+func (k Key) Shared() Key {
+	return Key{Scope: k.Scope, Listeners: k.Listeners, node: k.node, place: k.place}
+}
+
+// Stranger tells a proxy of which nobody knows the workload.
+func (k Key) Stranger() bool { return k.stranger }
 
 // Place is where a proxy runs.
 type Place struct {
@@ -117,6 +158,7 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
+		Stranger: w.Kind == nil,
 	}
 	if x.NodeLocal() || x.Distributed() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)

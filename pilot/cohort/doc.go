@@ -1,5 +1,5 @@
 // Package cohort says which proxies must receive identical configuration: Of reduces a proxy to comparable keys, and proxies with equal keys
-// share what they are sent.
+// share what they are sent. Key is the same in few words, which cost nothing to compare.
 //
 // A key holds what reaches the bytes and nothing else: never label values, but the objects whose selectors matched; addresses only where a chain
 // names them. It is pure.

@@ -26,13 +26,13 @@ func Equal(a, b *kinds.Object) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec)
 }
 
-// Sort puts changes in the order of kinds.All, then of namespace, name and cluster.
+// Sort puts changes in the order of kinds.All, then of namespace, name and cluster. Those of one object stay in their order: the last counts.
 func Sort(changes []kinds.Change) {
 	rank := map[*kinds.Kind]int{}
 	for i, k := range kinds.All() {
 		rank[k] = i
 	}
-	slices.SortFunc(changes, func(a, b kinds.Change) int {
+	slices.SortStableFunc(changes, func(a, b kinds.Change) int {
 		return cmp.Or(cmp.Compare(rank[a.Kind], rank[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Cluster, b.Cluster))
 	})
 }

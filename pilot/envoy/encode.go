@@ -36,15 +36,22 @@ func NewResource(name string, m proto.Message) *Resource {
 	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
 }
 
-// NewHost encodes a virtual host of a route configuration, for itself and as part of that. By itself it goes by "<route configuration>/<virtual host>".
+// NewHost encodes a virtual host of a route configuration, for itself and as part of that. By itself it goes by "<route configuration>/<virtual host>": Envoy takes all
+// before the last slash for the route configuration, and a Gateway may write its hosts with one.
 func NewHost(route string, h *routev3.VirtualHost) *Resource {
-	return rawResource(route+"/"+h.GetName(), VirtualHostType, encode(h))
+	return rawResource(HostName(route, h.GetName()), VirtualHostType, encode(h))
 }
+
+const slash = "%2F" // no host has a %
+
+// HostName is the name of a virtual host that goes by itself.
+func HostName(route, host string) string { return route + "/" + strings.ReplaceAll(host, "/", slash) }
 
 // Vacancy takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy keeps virtual hosts by VirtualHost.name but looks
 // for the one to remove by the resource's name, so that it acknowledges a removal and goes on routing.
 func Vacancy(name string) *Resource {
-	route, host := name[:strings.LastIndexByte(name, '/')], name[strings.LastIndexByte(name, '/')+1:]
+	at := strings.LastIndexByte(name, '/')
+	route, host := name[:at], strings.ReplaceAll(name[at+1:], slash, "/")
 	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}}) // no Host header has a slash
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -164,6 +166,18 @@ func routeOf(header, head *envoy.Resource, hosts ...*envoy.Resource) *envoy.Reso
 
 func count(all iter.Seq[*envoy.Resource]) int { return len(slices.Collect(all)) }
 
+// TestHostName: a host that is written with a slash does not name another route configuration, and gives way by its own name.
+func TestHostName(t *testing.T) {
+	h := envoy.NewHost("http.80", &routev3.VirtualHost{Name: "a/*.example.com:80"})
+	if route, _, _ := strings.Cut(h.Name, "/"); route != "http.80" || strings.Count(h.Name, "/") != 1 || h.Name != envoy.HostName("http.80", "a/*.example.com:80") {
+		t.Errorf("by itself it is %s", h.Name)
+	}
+	v, got := envoy.Vacancy(h.Name), &routev3.VirtualHost{}
+	if err := proto.Unmarshal(v.Value(), got); err != nil || v.Name != h.Name || got.Name != "a/*.example.com:80" {
+		t.Errorf("%s gives way to %s, which is %s", h.Name, v.Name, got.Name)
+	}
+}
+
 // TestDivided: virtual hosts of the route configurations that may be divided come apart, once.
 func TestDivided(t *testing.T) {
 	header, head := envoy.NewResource("80", &routev3.RouteConfiguration{Name: "80"}), envoy.NewResource("80", &routev3.RouteConfiguration{})
@@ -219,6 +233,30 @@ func TestNames(t *testing.T) {
 		t.Error("what is in use was forgotten")
 	}
 	runtime.KeepAlive(a)
+}
+
+// TestNamesEdited: a list that was made from another by what differs is the one that holds the same.
+func TestNamesEdited(t *testing.T) {
+	some := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("n", rapid.IntRange(0, 400).Draw(t, "n")) }), 0, 200)
+	rapid.Check(t, func(t *rapid.T) {
+		var table envoy.NameTable
+		list := some.Draw(t, "list")
+		n := table.Of(slices.Clone(list))
+		for range rapid.IntRange(1, 4).Draw(t, "edits") {
+			remove, add := some.Draw(t, "remove"), some.Draw(t, "add")
+			list = slices.DeleteFunc(list, func(s string) bool { return slices.Contains(remove, s) })
+			list = append(list, add...)
+			n = table.Edited(n, table.Of(slices.Clone(remove)), table.Of(slices.Clone(add)))
+			slices.Sort(list)
+			list = slices.Compact(list)
+			if n.Len() != len(list) || !slices.Equal(n.All(), list) || !slices.Equal(slices.Collect(n.Each()), list) {
+				t.Fatalf("%v, want %v", n.All(), list)
+			}
+			if table.Of(slices.Clone(list)) != n {
+				t.Fatal("equal lists are two")
+			}
+		}
+	})
 }
 
 type key struct{ n int }

@@ -75,7 +75,7 @@ func (t *Table[K]) Get(k K) *Resource {
 	}
 	p := weak.Make(built)
 	t.made[k] = p
-	runtime.AddCleanup(built, t.forget, entry[K]{k, p})
+	runtime.AddCleanup(built, forget[K], entry[K]{weak.Make(t), k, p})
 	t.memo.keep(built)
 	return built
 }
@@ -86,12 +86,18 @@ func (t *Table[K]) find(k K) *Resource {
 	return t.made[k].Value()
 }
 
+// entry is one in a table. It does not hold the table, whose memo holds resources: they would hold themselves.
 type entry[K comparable] struct {
+	table   weak.Pointer[Table[K]]
 	key     K
 	pointer weak.Pointer[Resource]
 }
 
-func (t *Table[K]) forget(e entry[K]) {
+func forget[K comparable](e entry[K]) {
+	t := e.table.Value()
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.made[e.key] == e.pointer { // not built anew meanwhile

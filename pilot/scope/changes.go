@@ -17,6 +17,7 @@ type Changes struct {
 	Hosts     []string // of services and of VirtualServices, sorted; patterns stand for themselves, what they cover is listed too
 	Endpoints []string // hosts of services whose endpoints are others
 	Places    []Place  // of the services of Hosts, as they were and as they are
+	Joins     Joins
 }
 
 // Place is where a listener for outgoing traffic may stand. Address is empty for the wildcard, and for whatever a Sidecar says instead.
@@ -32,7 +33,7 @@ func (c *Changes) Empty() bool { return !c.All && len(c.Hosts) == 0 }
 // changes works out what follows from the Snapshot's Delta and from VirtualServices.
 func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 	d := &x.Delta
-	c := Changes{All: d.World}
+	c := Changes{All: d.World, Joins: x.joins(last, virtual)}
 	s := spreading{index: x, hosts: map[string]struct{}{}, known: map[string]struct{}{}}
 	gone := map[string][]*registry.Service{} // services as they were, by host
 	was := map[registry.ServiceKey]*snapshot.Endpoints{}
@@ -241,6 +242,11 @@ func Patterns(host string) func(yield func(string) bool) {
 	}
 }
 
+// Partial tells a pattern that is not among Patterns of what it covers: *-a.example.com.
+func Partial(host string) bool {
+	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
+}
+
 func at(address string) func(location) int {
 	return func(l location) int { return strings.Compare(l.address, address) }
 }
@@ -251,6 +257,7 @@ func (c *Changes) Add(o *Changes) {
 	c.Hosts = union(c.Hosts, o.Hosts)
 	c.Endpoints = union(c.Endpoints, o.Endpoints)
 	c.Places = append(c.Places, o.Places...)
+	c.Joins = Joins{c.Joins.All || o.Joins.All, union(c.Joins.Namespaces, o.Joins.Namespaces)}
 }
 
 func union(a, b []string) []string {

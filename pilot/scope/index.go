@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -26,6 +27,9 @@ type Index struct {
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
+
+	listing sync.Once
+	called  map[string][]*registry.Service // by the address of an endpoint; made when somebody asks
 }
 
 // VirtualService is one with the routes of those that it delegates to, and with names fully qualified.
@@ -45,7 +49,7 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	if last == nil || last.Revision+1 != s.Revision {
 		x.tables, x.clusterLocal = newTables(), localities(s)
 		x.apply(everything(s))
-		x.Changes = Changes{All: true}
+		x.Changes = Changes{All: true, Joins: Joins{All: true}}
 		return x
 	}
 	x.tables, x.clusterLocal = last.tables, last.clusterLocal
@@ -182,15 +186,55 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	return v
 }
 
-// OfGateway gives the VirtualServices bound to a Gateway, "ns/name", by precedence.
-func (x *Index) OfGateway(name, proxyNamespace string) []*VirtualService {
+// OfGateway gives the VirtualServices bound to a Gateway, "ns/name", that name a host or a pattern that covers it, by precedence.
+func (x *Index) OfGateway(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
-	for l := range x.gateways.Where(linked(name)) {
-		if exported(l.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), l.Namespace, proxyNamespace) {
-			all = append(all, l.VirtualService)
+	find := func(at string, covers func(*VirtualService) bool) {
+		for e := range x.entries.Where(func(e entry) int { return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, at)) }) {
+			if x.admitted(e, proxyNamespace) && (covers == nil || covers(e.VirtualService)) {
+				all = append(all, e.VirtualService)
+			}
 		}
 	}
+	for pattern := range Patterns(host) {
+		if !Partial(pattern) {
+			find(pattern, nil)
+		}
+	}
+	find(partial, func(v *VirtualService) bool {
+		return slices.ContainsFunc(v.Hosts, func(h string) bool { return names.Covers(h, host) })
+	})
+	if len(all) > 1 {
+		slices.SortFunc(all, compareMesh)
+		all = slices.Compact(all)
+	}
 	return all
+}
+
+// EachOfGateway gives the VirtualServices bound to a Gateway, "ns/name", each as often as it has hosts.
+func (x *Index) EachOfGateway(name, proxyNamespace string) iter.Seq[*VirtualService] {
+	return func(yield func(*VirtualService) bool) {
+		for e := range x.entries.Where(func(e entry) int { return strings.Compare(e.gateway, name) }) {
+			if x.admitted(e, proxyNamespace) && !yield(e.VirtualService) {
+				return
+			}
+		}
+	}
+}
+
+func (x *Index) admitted(e entry, proxyNamespace string) bool {
+	return exported(e.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), e.Namespace, proxyNamespace)
+}
+
+// Entrances gives the VirtualServices bound to Gateways that send traffic to a host.
+func (x *Index) Entrances(host string) iter.Seq[*VirtualService] {
+	return func(yield func(*VirtualService) bool) {
+		for l := range x.behind.Where(linked(host)) {
+			if !yield(l.VirtualService) {
+				return
+			}
+		}
+	}
 }
 
 // Rules gives the DestinationRules in force when proxies of a namespace call a service: those of the client's namespace come first, then of the
@@ -255,12 +299,16 @@ func (x *Index) Selecting(ns string) iter.Seq[*kinds.Object] {
 }
 
 // Serving gives, by precedence, the services that a workload of those labels and addresses may serve: all that do are among them. Of one that is not known,
-// its addresses alone tell, and every service has to be looked at.
+// its addresses alone tell.
 func (x *Index) Serving(namespace string, labels map[string]string, addresses []string, known bool) iter.Seq[*registry.Service] {
-	if !known {
-		return x.EachService
-	}
 	var found []*registry.Service
+	if !known {
+		x.listing.Do(x.list)
+		for _, a := range addresses {
+			found = append(found, x.called[a]...)
+		}
+		return inOrder(found)
+	}
 	for k, v := range labels {
 		for s := range x.selectors.Where(func(s selector) int {
 			if c := strings.Compare(s.service.Namespace, namespace); c != 0 {
@@ -279,8 +327,24 @@ func (x *Index) Serving(namespace string, labels map[string]string, addresses []
 			found = append(found, l.service)
 		}
 	}
+	return inOrder(found)
+}
+
+func inOrder(found []*registry.Service) iter.Seq[*registry.Service] {
 	slices.SortFunc(found, snapshot.ByServicePrecedence)
 	return slices.Values(slices.Compact(found))
+}
+
+// list finds the services by the addresses of their endpoints.
+func (x *Index) list() {
+	x.called = map[string][]*registry.Service{}
+	for s := range x.EachService {
+		for _, e := range x.Endpoints(s.Key()).List {
+			if all := x.called[e.Address]; len(all) == 0 || all[len(all)-1] != s {
+				x.called[e.Address] = append(all, s)
+			}
+		}
+	}
 }
 
 // Knows tells whether some service or VirtualService has a host.

@@ -239,7 +239,10 @@ func TestRules(t *testing.T) {
 // TestGateways: which VirtualServices a Gateway gets, in order.
 func TestGateways(t *testing.T) {
 	w := &world{t: t}
-	w.object(kinds.VirtualService, "a", "one", `{"hosts":["x"],"gateways":["gw"]}`)
+	w.object(kinds.VirtualService, "a", "exact", `{"hosts":["q.example.com"],"gateways":["gw"]}`)
+	w.object(kinds.VirtualService, "a", "one", `{"hosts":["x"],"gateways":["gw"],"http":[{"route":[{"destination":{"host":"web"}}]}]}`)
+	w.object(kinds.VirtualService, "a", "partial", `{"hosts":["*-q.example.com"],"gateways":["gw"]}`)
+	w.object(kinds.VirtualService, "a", "pattern", `{"hosts":["*", "*.example.com"],"gateways":["gw"]}`)
 	w.object(kinds.VirtualService, "b", "two", `{"hosts":["x"],"gateways":["a/gw","mesh"]}`)
 	w.object(kinds.VirtualService, "b", "three", `{"hosts":["x"],"gateways":["a/gw"],"exportTo":["."]}`)
 	w.object(kinds.VirtualService, "b", "four", `{"hosts":["x"]}`)
@@ -251,11 +254,28 @@ func TestGateways(t *testing.T) {
 		}
 		return out
 	}
-	if got := name(x.OfGateway("a/gw", "istio-system")); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("gateway: %v", got)
+	for _, c := range []struct {
+		host, ns string
+		want     []string
+	}{
+		{"x.svc.cluster.local", "istio-system", []string{"pattern"}},
+		{"x.a.svc.cluster.local", "istio-system", []string{"one", "pattern"}},
+		{"x.b.svc.cluster.local", "istio-system", []string{"pattern", "two"}},
+		{"x.b.svc.cluster.local", "b", []string{"pattern", "three", "two"}},
+		{"*.example.com", "b", []string{"pattern"}},
+		{"*-a-q.example.com", "b", []string{"partial", "pattern"}},
+		{"q.example.com", "b", []string{"exact", "pattern"}},
+		{"a-q.example.com", "b", []string{"partial", "pattern"}},
+	} {
+		if got := name(x.OfGateway("a/gw", c.host, c.ns)); !slices.Equal(got, c.want) {
+			t.Errorf("%s in %s: %v, want %v", c.host, c.ns, got, c.want)
+		}
 	}
-	if got := name(x.OfGateway("a/gw", "b")); !slices.Equal(got, []string{"one", "three", "two"}) {
-		t.Errorf("gateway in b: %v", got)
+	if got := name(slices.Collect(x.EachOfGateway("a/gw", "istio-system"))); !slices.Equal(got, []string{"pattern", "partial", "pattern", "exact", "one", "two"}) {
+		t.Errorf("all of a gateway: %v", got)
+	}
+	if got := name(slices.Collect(x.Entrances("web.a.svc.cluster.local"))); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("before web: %v", got)
 	}
 	if got := name(slices.Collect(x.Of("c", nil).Egress[0].VirtualServices)); !slices.Equal(got, []string{"four", "two"}) {
 		t.Errorf("mesh: %v", got)

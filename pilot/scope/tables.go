@@ -19,13 +19,14 @@ type tables struct {
 	patterns  frozen.Table[rule]          // those whose host is a pattern: by namespace, the most specific host first, then precedence
 	selecting frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
 
-	virtual  frozen.Table[*VirtualService] // by namespace and name
-	mesh     frozen.Table[*VirtualService] // those bound to sidecars, by precedence
-	bound    frozen.Table[link]            // of mesh: by host
-	reached  frozen.Table[link]            // of mesh: by the host of a destination
-	gateways frozen.Table[link]            // by the Gateway, "ns/name"
-	sourced  frozen.Table[*VirtualService] // those with a match on source labels, by precedence
-	roots    frozen.Table[delegation]      // by whom they delegate to
+	virtual frozen.Table[*VirtualService] // by namespace and name
+	mesh    frozen.Table[*VirtualService] // those bound to sidecars, by precedence
+	bound   frozen.Table[link]            // of mesh: by host
+	reached frozen.Table[link]            // of mesh: by the host of a destination
+	entries frozen.Table[entry]           // those bound to Gateways: by Gateway and host
+	behind  frozen.Table[link]            // of entries: by the host of a destination
+	sourced frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+	roots   frozen.Table[delegation]      // by whom they delegate to
 
 	ports     frozen.Table[port]     // services by port and protocol
 	located   frozen.Table[location] // by address
@@ -39,7 +40,8 @@ func newTables() tables {
 	return tables{
 		rules: frozen.NewTable(compareRules), patterns: frozen.NewTable(comparePatterns), selecting: frozen.NewTable(compareSelecting),
 		virtual: frozen.NewTable(compareVirtual), mesh: frozen.NewTable(compareMesh), sourced: frozen.NewTable(compareMesh),
-		bound: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), gateways: frozen.NewTable(compareLinks), roots: frozen.NewTable(compareDelegations),
+		bound: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
+		roots: frozen.NewTable(compareDelegations),
 		ports: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
 	}
 }
@@ -95,6 +97,33 @@ func compareLinks(a, b link) int {
 
 func linked(name string) func(link) int {
 	return func(l link) int { return strings.Compare(l.name, name) }
+}
+
+// entry leads from a Gateway, "ns/name", and a host to a VirtualService that is bound to the one and names the other.
+type entry struct {
+	gateway, host string
+	*VirtualService
+}
+
+func compareEntries(a, b entry) int {
+	if c := strings.Compare(a.gateway, b.gateway); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.host, b.host); c != 0 {
+		return c
+	}
+	return compareMesh(a.VirtualService, b.VirtualService)
+}
+
+// partial is where entries have the patterns that are Partial.
+const partial = "*-"
+
+// pattern gives a host as entries have it.
+func pattern(host string) string {
+	if Partial(host) {
+		return partial
+	}
+	return host
 }
 
 // delegation leads from a VirtualService, "ns/name", to one that delegates to it.
@@ -214,29 +243,30 @@ func addresses(s *registry.Service, eps *snapshot.Endpoints) []string {
 
 // tableEdits are the tables of an Index in the making.
 type tableEdits struct {
-	rules, patterns          *frozen.Edit[rule]
-	selecting                *frozen.Edit[*kinds.Object]
-	virtual, mesh, sourced   *frozen.Edit[*VirtualService]
-	bound, reached, gateways *frozen.Edit[link]
-	roots                    *frozen.Edit[delegation]
-	ports                    *frozen.Edit[port]
-	located                  *frozen.Edit[location]
-	selectors                *frozen.Edit[selector]
-	aliases                  *frozen.Edit[alias]
-	nodeLocal, distributed   int
+	rules, patterns        *frozen.Edit[rule]
+	selecting              *frozen.Edit[*kinds.Object]
+	virtual, mesh, sourced *frozen.Edit[*VirtualService]
+	bound, reached, behind *frozen.Edit[link]
+	entries                *frozen.Edit[entry]
+	roots                  *frozen.Edit[delegation]
+	ports                  *frozen.Edit[port]
+	located                *frozen.Edit[location]
+	selectors              *frozen.Edit[selector]
+	aliases                *frozen.Edit[alias]
+	nodeLocal, distributed int
 }
 
 func (t *tables) edit() *tableEdits {
 	return &tableEdits{
-		t.rules.Edit(), t.patterns.Edit(), t.selecting.Edit(), t.virtual.Edit(), t.mesh.Edit(), t.sourced.Edit(), t.bound.Edit(), t.reached.Edit(), t.gateways.Edit(),
-		t.roots.Edit(), t.ports.Edit(), t.located.Edit(), t.selectors.Edit(), t.aliases.Edit(), t.nodeLocal, t.distributed,
+		t.rules.Edit(), t.patterns.Edit(), t.selecting.Edit(), t.virtual.Edit(), t.mesh.Edit(), t.sourced.Edit(), t.bound.Edit(), t.reached.Edit(), t.behind.Edit(),
+		t.entries.Edit(), t.roots.Edit(), t.ports.Edit(), t.located.Edit(), t.selectors.Edit(), t.aliases.Edit(), t.nodeLocal, t.distributed,
 	}
 }
 
 func (e *tableEdits) freeze() tables {
 	return tables{
 		rules: e.rules.Table(), patterns: e.patterns.Table(), selecting: e.selecting.Table(), virtual: e.virtual.Table(), mesh: e.mesh.Table(), sourced: e.sourced.Table(),
-		bound: e.bound.Table(), reached: e.reached.Table(), gateways: e.gateways.Table(), roots: e.roots.Table(), ports: e.ports.Table(), located: e.located.Table(),
+		bound: e.bound.Table(), reached: e.reached.Table(), behind: e.behind.Table(), entries: e.entries.Table(), roots: e.roots.Table(), ports: e.ports.Table(), located: e.located.Table(),
 		selectors: e.selectors.Table(), aliases: e.aliases.Table(), nodeLocal: e.nodeLocal, distributed: e.distributed,
 	}
 }
@@ -306,15 +336,17 @@ func (e *tableEdits) virtualService(v *VirtualService, comes bool) {
 	for _, d := range v.delegates {
 		putOrDelete(e.roots, comes, delegation{d, v.Key})
 	}
-	for _, labels := range Sources(v.Spec) {
-		if len(labels) > 0 {
-			putOrDelete(e.sourced, comes, v)
-			break
-		}
+	if v.sourced() {
+		putOrDelete(e.sourced, comes, v)
 	}
 	for _, g := range v.Gateways {
 		if g != "mesh" {
-			putOrDelete(e.gateways, comes, link{g, v})
+			for _, h := range v.Hosts {
+				putOrDelete(e.entries, comes, entry{g, pattern(h), v})
+			}
+			for _, h := range v.Reached {
+				putOrDelete(e.behind, comes, link{h, v})
+			}
 			continue
 		}
 		putOrDelete(e.mesh, comes, v)

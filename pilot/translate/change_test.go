@@ -50,7 +50,7 @@ func (t *town) ask(s *snapshot.Snapshot) {
 	}
 }
 
-func (t *town) sets(s *snapshot.Snapshot, c cohort.Proxy) {
+func (t *town) sets(s *snapshot.Snapshot, c cohort.Key) {
 	t.translator.Wildcard(s, c, envoy.ClusterType)
 	t.translator.Wildcard(s, c, envoy.ListenerType)
 	t.translator.Named(s, c, envoy.RouteType, "80")

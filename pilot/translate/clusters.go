@@ -161,6 +161,9 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	}
 	policy := destinationrule.Resolve(k.rules, k.port, k.subset)
 	k.setDiscovery(c, policy)
+	if k.subset == "" && !k.sni && registry.KeepsSessions(k.service.Labels) {
+		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
+	}
 	http2 := port.Protocol.IsHTTP2()
 	options := &httpv3.HttpProtocolOptions{}
 	switch {
@@ -185,6 +188,11 @@ func buildCluster(k clusterKey) *envoy.Resource {
 		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
 	}
 	return envoy.NewResource(c.Name, c)
+}
+
+// sessionHosts are the hosts to which a session may go on: those that drain too.
+func sessionHosts() *corev3.HealthStatusSet {
+	return &corev3.HealthStatusSet{Statuses: []corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}}
 }
 
 // upgrades tells that the mesh wants HTTP/2 where a service speaks HTTP/1, and no rule is against it.

@@ -95,7 +95,7 @@ func TestForeignProxiesServeNothing(t *testing.T) {
 	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
 	tr := translate.New(translate.Options{})
 	for name, served := range map[string]bool{"own": true, "remote": true, "nowhere": false, "liar": false} {
-		if targets := tr.Join(s, twoClusters()[name]).Inbound.Targets; targets.Empty() == served {
+		if targets := tr.Join(s, twoClusters()[name]).Inbound.Value().Targets; targets.Empty() == served {
 			t.Errorf("%s serves %v", name, targets)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -86,66 +85,57 @@ endpoints: [{addresses: [10.%[3]d.%[4]d.2], conditions: {ready: true}, targetRef
 	return all
 }
 
-func ask(tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) {
+// BenchmarkTranslate translates all services for one sidecar: cold, as the first stream after a start sees them, and warm, after a change of one VirtualService that
+// concerns one of them.
+func BenchmarkTranslate(b *testing.B) {
+	for _, n := range []int{100, 1000, 10000} {
+		w := newWorld(b, mesh.Default())
+		s := w.apply(services(b, n)...)
+		var table envoy.NameTable
+		names := table.Of(benchSets(translate.New(translate.Options{}), s, nil))
+		b.Run(fmt.Sprintf("memo=cold/services=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				benchSets(translate.New(translate.Options{Idle: 64 << 20}), s, names)
+			}
+		})
+		b.Run(fmt.Sprintf("memo=warm/services=%d", n), func(b *testing.B) { benchWarm(b, w, names) })
+	}
+}
+
+// benchSets asks for all Sets of a sidecar: with names for those assignments, else for the names.
+func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Names) []string {
+	tr.Prepare(s)
+	p := people()["web"]
+	p.Name, p.Namespace, p.Domain, p.ID, p.IPs = "s0-0", "n0", "n0.svc.cluster.local", "s0-0.n0", []string{"10.0.0.2"}
 	c := tr.Join(s, p)
-	for range tr.Wildcard(s, c, envoy.ListenerType).All {
-	}
-	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
-		tr.Named(s, c, envoy.EndpointType, r.Name)
-	}
+	clusters := tr.Wildcard(s, c, envoy.ClusterType)
+	tr.Wildcard(s, c, envoy.ListenerType)
 	tr.Named(s, c, envoy.RouteType, "80")
-}
-
-// BenchmarkCold translates all of 1000 services for one sidecar, as the first stream after a start sees it.
-func BenchmarkCold(b *testing.B) {
-	s := newWorld(b, mesh.Default()).apply(services(b, 1000)...)
-	who := people()["web"]
-	b.ReportAllocs()
-	for b.Loop() {
-		ask(translate.New(translate.Options{Idle: 64 << 20}), s, who)
+	if names != nil {
+		_, _ = tr.Subscribed(s, c, envoy.EndpointType, names) // nothing fails
+		return nil
 	}
+	var list []string
+	for r := range clusters.Outbound.All {
+		list = append(list, r.Name)
+	}
+	return list
 }
 
-// BenchmarkWarm translates 1000 services after a change of one VirtualService that concerns one of them.
-func BenchmarkWarm(b *testing.B) {
-	w := newWorld(b, mesh.Default())
-	w.apply(services(b, 1000)...)
+func benchWarm(b *testing.B, w *world, names *envoy.Names) {
 	var versions []kinds.Change
 	for i := range 2 {
 		versions = append(versions, objects(b, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: n0}\nspec: {hosts: [s0], http: [{timeout: %ds, route: [{destination: {host: s0}}]}]}\n", i+1))...)
 	}
-	tr, who := translate.New(translate.Options{Idle: 64 << 20}), people()["web"]
-	ask(tr, w.apply(), who)
+	tr := translate.New(translate.Options{Idle: 64 << 20})
+	for i := range 2 {
+		benchSets(tr, w.apply(versions[i]), names)
+	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		i++
-		ask(tr, w.apply(versions[i%2]), who)
-	}
-}
-
-// BenchmarkEndpoint translates 1000 services after a change of one service's endpoints.
-func BenchmarkEndpoint(b *testing.B) {
-	w := newWorld(b, mesh.Default())
-	all := services(b, 1000)
-	w.apply(all...)
-	tr, who := translate.New(translate.Options{Idle: 64 << 20}), people()["web"]
-	ask(tr, w.apply(), who)
-	slice := all[2]
-	b.ReportAllocs()
-	gone := false
-	for b.Loop() {
-		gone = !gone
-		c := slice
-		if gone {
-			c.Object = nil
-		}
-		s := w.apply(c)
-		joined := tr.Join(s, who)
-		for _, k := range s.Delta.Endpoints {
-			for _, name := range tr.Assignments(s, joined, k) {
-				tr.Named(s, joined, envoy.EndpointType, name)
-			}
-		}
+		benchSets(tr, w.apply(versions[i%2]), names)
 	}
 }

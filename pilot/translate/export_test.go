@@ -18,7 +18,8 @@ import (
 func (t *Translator) Changes() *scope.Changes { return &t.newest.Index.Changes }
 
 // Assignments names the assignments in which a cohort sees the endpoints of a service.
-func (t *Translator) Assignments(s *snapshot.Snapshot, c cohort.Proxy, key registry.ServiceKey) []string {
+func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {
+	c := k.Proxy()
 	v := t.view(s)
 	svc := v.Service(key)
 	if svc == nil || v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
@@ -39,7 +40,8 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, c cohort.Proxy, key regis
 
 // Apart says which resource of a cohort two units of its recipe claim, or none: a unit that is made again would take it from the other. routes are the names of
 // its route configurations.
-func (t *Translator) Apart(s *snapshot.Snapshot, c cohort.Proxy, routes []string) string {
+func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
+	c := k.Proxy()
 	v := t.view(s)
 	var hosts []string
 	for svc := range v.EachService {
@@ -50,8 +52,16 @@ func (t *Translator) Apart(s *snapshot.Snapshot, c cohort.Proxy, routes []string
 			hosts = append(hosts, vs.Hosts...)
 		}
 	}
-	if d := apart(v, clusterRecipe(c.Scope), hosts); d != "" || c.Scope.Type == node.Router {
+	if d := apart(v, clusterRecipe(c.Scope), hosts); d != "" {
 		return d
+	}
+	if c.Scope.Type == node.Router {
+		for _, name := range routes {
+			if d := apart(v, gatewayRecipe(v, c.Scope, name), v.gatewayRouting(c.Scope, name).all()); d != "" {
+				return d
+			}
+		}
+		return ""
 	}
 	l := v.newListeners(c)
 	for i := range l.scope.Egress {

@@ -24,19 +24,57 @@ type server struct {
 	gateway *kinds.Object
 	target  uint32 // the port that is bound
 	bind    string
+	hosts   []string // in one spelling: "host" for all namespaces, else "namespace/host"
 }
 
-// servers lists the servers of a gateway by the precedence of their Gateways. Two that want one place share its listener and its routes.
+// servers lists the servers of a gateway by the precedence of their Gateways. Two that want one place share its listener and its routes. Of two with TLS settings that
+// want one host at one place, the second is as if it were not there.
 func (v *view) servers(c cohort.Scope) []server {
 	var all []server
+	type opening struct {
+		place
+		host string
+	}
+	var taken map[opening]struct{}
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
+			hosts := serverHosts(s, o.Namespace)
 			for _, target := range targets(c, s.GetPort().GetNumber()) {
-				all = append(all, server{s, o, target, s.Bind})
+				at := place{s.Bind, target}
+				if s.Tls != nil {
+					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := taken[opening{at, h}]; return ok }) {
+						continue
+					}
+					if taken == nil {
+						taken = map[opening]struct{}{}
+					}
+					for _, h := range hosts {
+						taken[opening{at, h}] = struct{}{}
+					}
+				}
+				all = append(all, server{s, o, target, s.Bind, hosts})
 			}
 		}
 	}
 	return all
+}
+
+// serverHosts gives the hosts of a server of a Gateway in some namespace. Any host of any namespace makes up for all others.
+func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
+	list := make([]string, 0, len(s.Hosts))
+	for _, h := range s.Hosts {
+		h = strings.ToLower(h)
+		switch ns, host, ok := strings.Cut(h, "/"); {
+		case ok && ns == "*" && host == "*":
+			return []string{"*"}
+		case ok && ns == "*":
+			h = host
+		case ok && ns == ".":
+			h = namespace + "/" + host
+		}
+		list = append(list, h)
+	}
+	return list
 }
 
 // targets gives the workload's ports behind a port of the gateway's service; a port that no service has is bound as it is.
@@ -57,15 +95,12 @@ func (s server) route() string { return names.GatewayRoute(s.target, s.bind) }
 
 // reach takes the hosts of the server apart: the namespace whose VirtualServices may use it ("*" for any), and the host.
 func (s server) reach(yield func(namespace, host string) bool) {
-	for _, h := range s.Hosts {
+	for _, h := range s.hosts {
 		ns, host, ok := strings.Cut(h, "/")
 		if !ok {
 			ns, host = "*", h
 		}
-		if ns == "." {
-			ns = s.gateway.Namespace
-		}
-		if !yield(ns, strings.ToLower(host)) {
+		if !yield(ns, host) {
 			return
 		}
 	}

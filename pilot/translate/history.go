@@ -35,15 +35,31 @@ func (h *history) note(revision uint64, c *scope.Changes) {
 	h.list = append(h.list, change{revision, c})
 }
 
-// since gives all that changed after one revision, up to another. false: that is not known.
-func (h *history) since(from, to uint64) (*scope.Changes, bool) {
+// moves tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
+func (h *history) moves(from, to uint64, namespace string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	list, ok := h.between(from, to)
+	return !ok || slices.ContainsFunc(list, func(c change) bool { return c.Joins.Of(namespace) })
+}
+
+// between gives the changes after one revision, up to another. false: they are not known.
+func (h *history) between(from, to uint64) ([]change, bool) {
 	if len(h.list) == 0 || from >= to || from+1 < h.list[0].revision || to > h.list[len(h.list)-1].revision {
 		return nil, false
 	}
 	first := h.list[0].revision
-	list := h.list[from+1-first : to+1-first]
+	return h.list[from+1-first : to+1-first], true
+}
+
+// since gives all that changed after one revision, up to another. false: that is not known.
+func (h *history) since(from, to uint64) (*scope.Changes, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list, ok := h.between(from, to)
+	if !ok {
+		return nil, false
+	}
 	if len(list) == 1 {
 		return list[0].Changes, true
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -134,6 +135,24 @@ func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snaps
 		names[envoy.RouteType] = append(names[envoy.RouteType], m.of(t, envoy.ListenerType, r)...)
 	}
 	return names
+}
+
+// joined are the cohorts of proxies as streams hold them: joined anew only where the Translator says so.
+type joined map[string]struct {
+	cohort   cohort.Key
+	revision uint64
+}
+
+// differ says whether the proxy should have been joined anew and was not.
+func (j joined) differ(tr *translate.Translator, s *snapshot.Snapshot, who string, p *node.Proxy) string {
+	has, known := j[who]
+	now := tr.Join(s, p)
+	if known && !tr.Moves(s, p, has.cohort, has.revision) && has.cohort != now {
+		return fmt.Sprintf("%s is not joined anew, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision, has.cohort.Proxy(), now.Proxy())
+	}
+	has.cohort, has.revision = now, s.Revision
+	j[who] = has
+	return ""
 }
 
 // list interns names, and keeps them, as the streams do that ask for them.
@@ -289,6 +308,7 @@ func TestHistories(t *testing.T) {
 		on, off := translate.New(translate.Options{Idle: 100 << 10}), translate.New(translate.Options{})
 		before := map[string]picture{}
 		sets := map[string][4]*envoy.Set{}
+		members := joined{}
 
 		some := rapid.Permutation(slices.Sorted(maps.Keys(proxies))).Draw(t, "proxies")[:3]
 		step := rapid.OneOf(rapid.SliceOfN(p.draw(p.moving), 1, 3), rapid.SliceOfN(p.draw(p.routing), 1, 3), rapid.SliceOfN(p.draw(p.keys), 1, 4))
@@ -326,6 +346,11 @@ func TestHistories(t *testing.T) {
 				if which == 0 {
 					if d := differences(want, refs.picture(t, off, s, proxy)); d != nil {
 						t.Fatalf("step %d, %s: without memo, one batch (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
+					}
+				}
+				if rapid.IntRange(0, 3).Draw(t, "busy") > 0 {
+					if d := members.differ(on, s, name, proxy); d != "" {
+						t.Fatalf("step %d: %s", i, d)
 					}
 				}
 				c := on.Join(s, proxy)

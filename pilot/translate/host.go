@@ -36,9 +36,6 @@ func buildHost(k hostKey) *envoy.Resource {
 	default:
 		h = virtualservice.AllowAny(k.fallback, k.mesh.AttemptCount())
 	}
-	if k.gateway {
-		slices.SortFunc(h.Domains, exactFirst)
-	}
 	if k.nothing() {
 		h.IncludeRequestAttemptCount = false
 	}
@@ -72,37 +69,40 @@ func (k hostKey) nothing() bool {
 	return k.fallback == "" && k.service == nil && k.virtual.Empty() && !k.gateway
 }
 
-// exactFirst orders hosts: those that are exact before patterns, then by name.
-func exactFirst(a, b string) int {
-	if x, y := strings.HasPrefix(a, "*"), strings.HasPrefix(b, "*"); x != y {
-		if x {
-			return 1
+// routes tells whether VirtualServices give a virtual host any route.
+func routes(k hostKey) bool {
+	for b := range k.virtual.All {
+		if k.takes(b) {
+			return true
 		}
-		return -1
 	}
-	return strings.Compare(a, b)
+	return false
 }
 
-// routes tells whether VirtualServices give a virtual host any route.
-func routes(k hostKey) bool { return len(httpRoutes(k)) > 0 }
+// takes tells whether a VirtualService gives a virtual host any route.
+func (k hostKey) takes(b binding) bool { return virtualservice.Any(k.options(b)) }
 
 // httpRoutes makes what the VirtualServices of a virtual host say.
 func httpRoutes(k hostKey) []*routev3.Route {
 	var lists [][]*routev3.Route
 	for b := range k.virtual.All {
-		lists = append(lists, virtualservice.HTTPRoutes(virtualservice.Options{
-			Object:    b.object,
-			Port:      k.port,
-			Gateway:   b.gateway,
-			Namespace: k.proxy,
-			Suffix:    k.domain,
-			From:      b.from(),
-			Cluster:   k.cluster,
-			Hash:      k.hash,
-			Retries:   k.mesh.GetDefaultHttpRetryPolicy(),
-		}))
+		lists = append(lists, virtualservice.HTTPRoutes(k.options(b)))
 	}
 	return virtualservice.Join(lists...)
+}
+
+func (k hostKey) options(b binding) virtualservice.Options {
+	return virtualservice.Options{
+		Object:    b.object,
+		Port:      k.port,
+		Gateway:   b.gateway,
+		Namespace: k.proxy,
+		Suffix:    k.domain,
+		From:      b.from(),
+		Cluster:   k.cluster,
+		Hash:      k.hash,
+		Retries:   k.mesh.GetDefaultHttpRetryPolicy(),
+	}
 }
 
 // from tells which matches are not foreign to the proxy.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unique"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -39,11 +40,11 @@ func coarse(whole func(v *view) []*envoy.Resource, stale func(c *scope.Changes) 
 
 // setKey names one half of a cohort's Set of one type; of virtual hosts, with the route configuration.
 type setKey struct {
-	typeURL string
-	route   string
-	scope   cohort.Scope
-	proxy   cohort.Proxy
-	inbound cohort.Inbound
+	typeURL   string
+	route     string
+	scope     unique.Handle[cohort.Scope]
+	listeners unique.Handle[cohort.Listeners]
+	inbound   unique.Handle[cohort.Inbound]
 }
 
 // kept holds each Set that cohorts were given, with the revisions in which it is what it is: the next is made from it by its recipe's units that changed, and is the same
@@ -122,22 +123,41 @@ func (k *kept) of(key setKey) *keptSet {
 }
 
 // keep gives a Set in a view. Whoever needs it first makes it, and the others wait. Where that panics it panics for everybody: a Set that is not there must not look empty.
-func keep[U comparable](v *view, key setKey, r recipe[U]) *envoy.Set {
-	return keepVersion(v, key, r).set
+func keep[U comparable](v *view, key setKey, r func() recipe[U]) *envoy.Set {
+	k := v.t.kept.of(key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.at(v.Revision); s != nil {
+		return s.set
+	}
+	return another(v, k, r()).set
 }
 
 func keepVersion[U comparable](v *view, key setKey, r recipe[U]) *version {
 	k := v.t.kept.of(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var last *version
+	if s := k.at(v.Revision); s != nil {
+		return s
+	}
+	return another(v, k, r)
+}
+
+// at gives the version of a revision, or nil.
+func (k *keptSet) at(revision uint64) *version {
 	for _, s := range slices.Backward(k.versions) {
-		if s.from <= v.Revision && v.Revision <= s.to {
+		if s.from <= revision && revision <= s.to {
 			return s
 		}
-		if last == nil {
-			last = s
-		}
+	}
+	return nil
+}
+
+// another makes the version of a view that has none.
+func another[U comparable](v *view, k *keptSet, r recipe[U]) *version {
+	var last *version
+	if n := len(k.versions); n > 0 {
+		last = k.versions[n-1]
 	}
 	if last != nil && v.Revision < last.from {
 		return r.anew(v) // of a stream that has fallen far behind
@@ -183,7 +203,7 @@ func (r recipe[U]) anew(v *view) *version {
 	taker.notes = &notes{by: map[any][]note{}}
 	s := &version{from: v.Revision, to: v.Revision, set: envoy.NewSet(r.whole(&taker)), notes: taker.notes.by}
 	if s.units = s.set.Table(); r.byTail {
-		s.units = frozen.TableOf(compareTails, slices.SortedFunc(s.set.All, compareTails))
+		s.units = frozen.TableOf(byTail, slices.SortedFunc(s.set.All, byTail))
 	}
 	if r.content {
 		for h := range s.set.All {
@@ -256,9 +276,11 @@ func tail(name string) string {
 	return name[strings.LastIndexByte(name, '|')+1:]
 }
 
-func compareTails(a, b *envoy.Resource) int {
-	if c := strings.Compare(tail(a.Name), tail(b.Name)); c != 0 {
+func compareTails(a, b string) int {
+	if c := strings.Compare(tail(a), tail(b)); c != 0 {
 		return c
 	}
-	return strings.Compare(a.Name, b.Name)
+	return strings.Compare(a, b)
 }
+
+func byTail(a, b *envoy.Resource) int { return compareTails(a.Name, b.Name) }

@@ -80,10 +80,10 @@ func TestSetThatPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			keep(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { panic("broken") }, anything))
+			keepVersion(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { panic("broken") }, anything))
 		}()
 	}
-	if set := keep(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anything)); set.Len() != 1 {
+	if set := keepVersion(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anything)); set.set.Len() != 1 {
 		t.Error("it stays broken")
 	}
 }
@@ -94,7 +94,7 @@ func TestSetIsMadeOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			keep(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource {
+			keepVersion(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource {
 				made++
 				return nil
 			}, anything))
@@ -117,9 +117,9 @@ func TestUnusedSetsAreForgotten(t *testing.T) {
 		changes := &scope.Changes{Hosts: []string{"a"}}
 		tr.history.note(i, changes)
 		tr.kept.note(i, changes)
-		keep(v, used, some)
+		keepVersion(v, used, some)
 		if i == 1 {
-			keep(v, unused, some)
+			keepVersion(v, unused, some)
 		}
 	}
 	if _, ok := tr.kept.sets[used]; !ok || len(tr.kept.sets) != 1 || len(tr.history.list) > keptChanges {

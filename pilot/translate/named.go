@@ -2,13 +2,17 @@ package translate
 
 import (
 	"errors"
+	"iter"
+	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"unique"
 	"weak"
 
-	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -19,7 +23,7 @@ import (
 // Subscribed gives the resources of those names, assignments or route configurations, as a cohort sees them: those that depend on where the proxy runs are the
 // inbound half, for they alone are not shared by the whole scope. What does not exist is there, and empty, so that Envoy goes on. Equal resources are equal Sets.
 // A name whose translation fails keeps what it had in the last Snapshot; where there is none it is missing. Of other types it gives nothing.
-func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Proxy, typeURL string, names *envoy.Names) (envoy.Union, error) {
+func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	if names == nil {
 		return envoy.Union{}, nil
 	}
@@ -27,11 +31,11 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Proxy, typeURL st
 	k := subscription{typeURL: typeURL, scope: c.Scope, names: weakOf(names)}
 	switch typeURL {
 	case envoy.RouteType:
-		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.routeOrNone(c.Scope, name), false })
+		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.routeOrNone(c.Scope.Value(), name), false })
 		return envoy.Union{Outbound: got.set}, got.err()
 	case envoy.EndpointType:
 		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
-			k := v.assignmentKey(c, name)
+			k := v.assignmentKey(c.Proxy(), name)
 			if k.placed() {
 				return nil, true
 			}
@@ -39,9 +43,10 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Proxy, typeURL st
 		})
 		u, err := envoy.Union{Outbound: got.set}, got.err()
 		if got.placed {
-			k.placed, k.node, k.place = true, c.Node, c.Place
+			p := c.Proxy()
+			k.placed, k.node, k.place = true, p.Node, p.Place
 			own := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
-				k := v.assignmentKey(c, name)
+				k := v.assignmentKey(p, name)
 				if !k.placed() {
 					return nil, false
 				}
@@ -85,7 +90,7 @@ func (v *view) routeOrNone(c cohort.Scope, name string) *envoy.Resource {
 // subscription is what streams share that ask for the same names.
 type subscription struct {
 	typeURL string
-	scope   cohort.Scope
+	scope   unique.Handle[cohort.Scope]
 	placed  bool // only what depends on the two
 	node    string
 	place   cohort.Place
@@ -99,13 +104,13 @@ func weakOf(n *envoy.Names) weak.Pointer[envoy.Names] { return weak.Make(n) }
 type board struct {
 	mu      sync.Mutex
 	entries map[subscription]*entry
+	hosts   map[weak.Pointer[envoy.Names]]frozen.Table[string] // names by host, of the lists of which somebody wanted that
 }
 
 // entry is one subscription.
 type entry struct {
 	mu     sync.Mutex
 	states []*state // oldest first
-	byHost map[string][]int
 }
 
 // state is what a subscription was from one revision to another. The names that failed are looked at again each time.
@@ -150,28 +155,24 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 			return s
 		}
 	}
-	last, look := &state{}, everywhere(names)
+	last, look := &state{}, names.Each()
 	if n := len(e.states); n > 0 {
 		if last = e.states[n-1]; last.to > v.Revision {
-			return work(v, names, &state{}, look, make) // of a stream that has fallen far behind
+			return work(v, &state{}, look, make) // of a stream that has fallen far behind
 		}
-		if some, ok := e.due(v, k, names, last.to); ok {
-			look = some
-			for name := range last.failed {
-				i, _ := slices.BinarySearch(names.All(), name)
-				look = append(look, i)
+		if some, ok := b.due(v, k, names, last.to); ok {
+			if some = slices.AppendSeq(some, maps.Keys(last.failed)); len(some) == 0 {
+				last.to = v.Revision
+				return last
 			}
-		}
-		if len(look) == 0 {
-			last.to = v.Revision
-			return last
+			look = slices.Values(some)
 		}
 	} else if origin := names.Origin(); origin != nil {
 		if from, some, ok := b.grow(v, k, origin, names, make); ok {
-			last, look = from, some
+			last, look = from, slices.Values(some)
 		}
 	}
-	next := work(v, names, last, look, make)
+	next := work(v, last, look, make)
 	if len(e.states) >= keptVersions {
 		e.states = slices.Delete(e.states, 0, 1)
 	}
@@ -179,8 +180,8 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 	return next
 }
 
-// grow makes of the state of one list what it says of another list, and gives the places of the names that it does not know. false: nobody asked for the one.
-func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) (*state, []int, bool) {
+// grow makes of the state of one list what it says of another list, and gives the names that it does not know. false: nobody asked for the one.
+func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) (*state, []string, bool) {
 	k.names = weakOf(origin)
 	b.mu.Lock()
 	known := b.entries[k] != nil
@@ -190,53 +191,76 @@ func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make f
 	}
 	from := b.get(v, k, origin, make)
 	var gone []*envoy.Resource
-	for r := range from.set.All {
-		if !names.Has(r.Name) {
+	var look []string
+	frozen.Differ(origin.Table(), names.Table(), func(was, is string, had, has bool) {
+		if has {
+			look = append(look, is)
+		} else if r := from.set.Get(was); r != nil {
 			gone = append(gone, r)
 		}
-	}
-	var look []int
-	for i, name := range names.All() {
-		if !origin.Has(name) || from.failed[name] != nil {
-			look = append(look, i)
+	})
+	for name := range from.failed {
+		if names.Has(name) {
+			look = append(look, name)
 		}
 	}
 	return &state{placed: from.placed, set: from.set.With(gone, nil)}, look, true
 }
 
-// due tells the places of the names that may have changed after a revision. false: all may have.
-func (e *entry) due(v *view, k subscription, names *envoy.Names, from uint64) (look []int, ok bool) {
+// due gives the names that may have changed after a revision. false: all may have.
+func (b *board) due(v *view, k subscription, names *envoy.Names, from uint64) (look []string, ok bool) {
 	c, ok := v.t.history.since(from, v.Revision)
 	if !ok || c.All || k.typeURL == envoy.RouteType && !c.Empty() {
 		return nil, false
 	}
-	if len(c.Hosts)+len(c.Endpoints) > 0 && e.byHost == nil {
-		e.byHost = map[string][]int{}
-		for i, name := range names.All() {
-			host := hostOf(name)
-			e.byHost[host] = append(e.byHost[host], i)
-		}
+	if len(c.Hosts)+len(c.Endpoints) == 0 {
+		return nil, true
 	}
+	hosts := b.byHost(names)
 	for _, list := range [][]string{c.Hosts, c.Endpoints} {
 		for _, h := range list {
-			look = append(look, e.byHost[h]...)
+			look = slices.AppendSeq(look, hosts.Where(func(name string) int { return strings.Compare(tail(name), h) }))
 		}
 	}
 	return look, true
 }
 
-// hostOf gives the service that an assignment is of.
-func hostOf(name string) string {
-	c, _ := names.ParseCluster(name)
-	return c.Host
+// byHost gives names, those of one host together: made from its origin's where that has been asked for.
+func (b *board) byHost(names *envoy.Names) frozen.Table[string] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := weakOf(names)
+	if hosts, ok := b.hosts[at]; ok {
+		return hosts
+	}
+	var hosts frozen.Table[string]
+	origin := names.Origin()
+	if of, ok := b.hosts[weakOf(origin)]; ok && origin != nil {
+		e := of.Edit()
+		frozen.Differ(origin.Table(), names.Table(), func(was, is string, had, has bool) {
+			if has {
+				e.Put(is)
+			} else {
+				e.Delete(was)
+			}
+		})
+		hosts = e.Table()
+	} else {
+		hosts = frozen.TableOf(compareTails, slices.SortedFunc(names.Each(), compareTails))
+	}
+	if b.hosts == nil {
+		b.hosts = map[weak.Pointer[envoy.Names]]frozen.Table[string]{}
+	}
+	b.hosts[at] = hosts
+	runtime.AddCleanup(names, b.forgetHosts, at)
+	return hosts
 }
 
-// work makes a state from another, by looking at the names in some places: no others may have changed.
-func work(v *view, names *envoy.Names, last *state, look []int, get func(name string) (*envoy.Resource, bool)) *state {
+// work makes a state from another, by looking at some names: no others may have changed.
+func work(v *view, last *state, look iter.Seq[string], get func(name string) (*envoy.Resource, bool)) *state {
 	s := &state{from: v.Revision, to: v.Revision, placed: last.placed}
 	var gone, made []*envoy.Resource
-	for _, i := range look {
-		name := names.All()[i]
+	for name := range look {
 		had := last.set.Get(name)
 		var r *envoy.Resource
 		var placed bool
@@ -260,15 +284,6 @@ func work(v *view, names *envoy.Names, last *state, look []int, get func(name st
 	return s
 }
 
-// everywhere are the places of all names.
-func everywhere(names *envoy.Names) []int {
-	all := make([]int, names.Len())
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 // same tells that a resource of which nothing is kept was made again.
 func same(had, has *envoy.Resource) bool {
 	return had != nil && has != nil && had.Version == has.Version && had.Body != nil && has.Body != nil && had.Head == has.Head
@@ -278,4 +293,10 @@ func (b *board) forget(k subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.entries, k)
+}
+
+func (b *board) forgetHosts(names weak.Pointer[envoy.Names]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.hosts, names)
 }

@@ -28,7 +28,7 @@ func TestBoard(t *testing.T) {
 		worlds := []map[string]string{{}} // by revision: the version of each host's assignments; "bad" panics
 		resources := map[string]*envoy.Resource{}
 		at := func(revision int, name string) *envoy.Resource {
-			v := name + "=" + worlds[revision][hostOf(name)]
+			v := name + "=" + worlds[revision][tail(name)]
 			if resources[v] == nil {
 				resources[v] = &envoy.Resource{Name: name, Version: v}
 			}
@@ -82,7 +82,7 @@ func TestBoard(t *testing.T) {
 				revision := max(0, len(worlds)-1-rapid.IntRange(0, 3).Draw(t, "behind"))
 				v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}}, t: tr}
 				got := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) {
-					if worlds[revision][hostOf(name)] == "bad" {
+					if worlds[revision][tail(name)] == "bad" {
 						panic("it is bad")
 					}
 					return at(revision, name), false
@@ -90,7 +90,7 @@ func TestBoard(t *testing.T) {
 				var good []string
 				for _, name := range n.All() {
 					r := got.set.Get(name)
-					if worlds[revision][hostOf(name)] != "bad" {
+					if worlds[revision][tail(name)] != "bad" {
 						if r != at(revision, name) {
 							t.Fatalf("revision %d: %s is %v", revision, name, r)
 						}

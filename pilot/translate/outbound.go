@@ -40,7 +40,7 @@ type outboundKey struct {
 // tcpChain is one chain that forwards bytes.
 type tcpChain struct {
 	cluster string
-	server  string // the TLS server name it takes, empty for any
+	servers frozen.List[string] // the TLS server names it takes, empty for any
 	prefix  netip.Prefix
 	mongo   bool
 	longest time.Duration
@@ -312,10 +312,20 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 // exclusive tells protocols whose filters cannot share a port with others.
 func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
 
+// merge adds a chain for what no chain before takes: Envoy refuses a listener with two chains for one name.
 func (o opening) merge(s *slot, c tcpChain) {
-	if slices.ContainsFunc(s.chains, func(h tcpChain) bool { return h.server == c.server && h.prefix == c.prefix }) {
+	all := c.names()
+	free := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		return slices.ContainsFunc(s.chains, func(h tcpChain) bool { return h.prefix == c.prefix && slices.Contains(h.names(), name) })
+	})
+	if len(free) < len(all) {
 		o.view.conflict(s.place)
+	}
+	if len(free) == 0 {
 		return
+	}
+	if !c.servers.Empty() {
+		c.servers = frozen.Of(free...)
 	}
 	s.chains = append(s.chains, c)
 }
@@ -339,13 +349,31 @@ func (v *view) conflict(at place) {
 func (o opening) chain(s *registry.Service, p registry.Port, wild bool, prefix netip.Prefix) tcpChain {
 	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, mongo: p.Protocol == registry.Mongo}
 	if p.Protocol.IsTLS() && (wild || prefix.IsValid()) {
-		c.server = s.Host
+		c.servers = frozen.Of(o.serverNames(s)...)
 	}
 	c.longest, _ = destinationrule.Resolve(o.view.rules(o.cohort.Scope, s), p.Number, "").MaxConnectionDuration()
 	return c
 }
 
-func (c tcpChain) matchesAll() bool { return c.server == "" && !c.prefix.IsValid() }
+// serverNames are those by which clients ask for a service in TLS, sorted: its host, and its aliases as resolv.conf lets them be written.
+func (o opening) serverNames(s *registry.Service) []string {
+	list := []string{s.Host}
+	for _, a := range o.view.aliases(o.scope, s) {
+		list = append(list, names.Domains(names.Called{Host: a.Host, Domain: o.cohort.Scope.Domain})...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// names are the server names of a chain; of one that takes any, the empty one.
+func (c tcpChain) names() []string {
+	if c.servers.Empty() {
+		return []string{""}
+	}
+	return slices.Collect(c.servers.All)
+}
+
+func (c tcpChain) matchesAll() bool { return c.servers.Empty() && !c.prefix.IsValid() }
 
 const transportSocketTimeout = 15 * time.Second
 
@@ -370,9 +398,9 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 		if !c.matchesAll() {
 			chain.FilterChainMatch = &listenerv3.FilterChainMatch{}
 		}
-		if c.server != "" {
+		if !c.servers.Empty() {
 			tls = true
-			chain.FilterChainMatch.ServerNames = []string{c.server}
+			chain.FilterChainMatch.ServerNames = slices.Collect(c.servers.All)
 		}
 		if c.prefix.IsValid() {
 			chain.FilterChainMatch.PrefixRanges = []*corev3.CidrRange{{AddressPrefix: c.prefix.Addr().String(), PrefixLen: envoy.UInt32(uint32(c.prefix.Bits()))}}

@@ -2,7 +2,7 @@ package translate
 
 import (
 	"slices"
-	"strings"
+	"unique"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -66,12 +66,18 @@ type destination struct {
 func (v *view) route(c cohort.Scope, name string) *envoy.Resource {
 	k := routeKey{header: v.t.headers.Get(headerKey{name: name})}
 	if c.Type == node.Router {
-		r := coarse(func(v *view) []*envoy.Resource { return v.gatewayHosts(c, name) }, anything)
-		r.content = true
-		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: c}, r)
+		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}, gatewayRecipe(v, c, name))
 		k.hosts, k.content = s.set, s.content
-	} else if _, ok := v.routing(c, name); ok {
-		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: c}, hostRecipe(c, name))
+	} else if b, ok := v.routing(c, name); ok {
+		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}, hostRecipe(c, name))
+		k.hosts, k.content = s.set, s.content
+	} else if b != nil {
+		r := coarse(func(v *view) []*envoy.Resource {
+			b, _ := v.routing(c, name)
+			return []*envoy.Resource{b.nowhere(b.port)}
+		}, world)
+		r.content = true
+		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}, r)
 		k.hosts, k.content = s.set, s.content
 	}
 	if c.Capabilities.Has(node.VHDS) && divisible(name) {
@@ -118,15 +124,15 @@ func (b *hosts) key(name, domains string, port uint32) hostKey {
 	return hostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh, proxy: b.cohort.Namespace, domain: b.view.Domain}
 }
 
-// bind lets a VirtualService say how a virtual host routes; an earlier one's routes come first.
-func (b *hosts) bind(k *hostKey, gateway string, vs *scope.VirtualService) {
+// binding is a VirtualService as it applies to the proxy.
+func (b *hosts) binding(gateway string, vs *scope.VirtualService) binding {
 	x := binding{object: vs.Object, gateway: gateway}
 	for f := range b.cohort.Foreign.All {
 		if f.Object == vs.Object {
 			x.foreign = f.Matches
 		}
 	}
-	k.virtual = frozen.Of(append(slices.Collect(k.virtual.All), x)...)
+	return x
 }
 
 // reach finds the services that a virtual host's routes lead to.
@@ -153,6 +159,12 @@ func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 	return frozen.Of(list...)
 }
 
+// nowhere makes the virtual host of a route configuration that has no other: of a port without routes, or one that is about to close. None at all would be worse, for
+// Envoy 1.37 dies of a route configuration whose virtual hosts came by themselves if it is empty at last, and then comes back.
+func (b *hosts) nowhere(port uint32) *envoy.Resource {
+	return b.view.host(b.key(names.VirtualHost(blackhole, port), "*", port))
+}
+
 // last makes the virtual host for whatever no other matches.
 func (b *hosts) last(fallback string) *envoy.Resource {
 	k := b.key(names.AllowAny, "*", 0)
@@ -160,117 +172,4 @@ func (b *hosts) last(fallback string) *envoy.Resource {
 		k.name = names.BlockAll
 	}
 	return b.view.host(k)
-}
-
-// gatewayHosts makes the virtual hosts of a gateway's route configuration.
-func (v *view) gatewayHosts(c cohort.Scope, name string) []*envoy.Resource {
-	b := hosts{view: v, cohort: c, scope: v.Index.Of(c.Namespace, nil), route: name}
-	var keys []*hostKey
-	byHost := map[string]*hostKey{}
-	at := func(host string, s server) *hostKey {
-		k := byHost[host]
-		if k == nil {
-			n := b.key(names.VirtualHost(host, s.Port.Number), host, s.Port.Number)
-			n.gateway = true
-			k = &n
-			byHost[host] = k
-			keys = append(keys, k)
-		}
-		k.tls = k.tls || s.GetTls().GetHttpsRedirect()
-		return k
-	}
-	var port uint32
-	for _, s := range v.servers(c) {
-		if s.route() != name || !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
-			continue
-		}
-		if port == 0 {
-			port = s.Port.Number
-		}
-		gateway := s.gateway.Namespace + "/" + s.gateway.Name
-		for _, vs := range v.Index.OfGateway(gateway, c.Namespace) {
-			if len(vs.Spec.Http) == 0 {
-				continue
-			}
-			for _, host := range vs.Hosts {
-				if host, ok := s.admits(vs.Namespace, host); ok {
-					b.bind(at(host, s), gateway, vs)
-				}
-			}
-		}
-		if s.GetTls().GetHttpsRedirect() {
-			b.redirectAll(s, byHost, at)
-		}
-	}
-	var out []*hostKey
-	for _, k := range keys {
-		k.reached = b.reach(*k, nil)
-		if !k.tls && !routes(*k) {
-			continue
-		}
-		out = append(out, k)
-	}
-	if len(out) == 0 && port != 0 {
-		return []*envoy.Resource{v.host(b.key(names.VirtualHost("blackhole", port), "*", port))}
-	}
-	var made []*envoy.Resource
-	for _, k := range merged(out) {
-		made = append(made, v.host(*k))
-	}
-	return made
-}
-
-// admits tells whether a VirtualService of a namespace may take a host on the server, and which: the more specific of what both say.
-func (s server) admits(namespace, host string) (string, bool) {
-	for ns, h := range s.reach {
-		if ns != "*" && ns != namespace {
-			continue
-		}
-		if names.Covers(h, host) {
-			return host, true
-		}
-		if names.Covers(host, h) {
-			return h, true
-		}
-	}
-	return "", false
-}
-
-// redirectAll redirects the server's hosts that no VirtualService routes: written as the user wrote them, in one virtual host.
-func (b *hosts) redirectAll(s server, byHost map[string]*hostKey, at func(string, server) *hostKey) {
-	var rest []string
-	for _, h := range s.Hosts {
-		if byHost[h] == nil {
-			rest = append(rest, h)
-		}
-	}
-	if len(rest) > 0 {
-		k := at(rest[0], s)
-		k.domains = strings.Join(rest, "\n")
-		for _, h := range rest {
-			byHost[h] = k
-		}
-	}
-}
-
-// merged joins virtual hosts that route alike: under the first one's name, with all domains sorted.
-func merged(keys []*hostKey) []*hostKey {
-	type content struct {
-		virtual frozen.List[binding]
-		port    uint32
-		tls     bool
-	}
-	slices.SortStableFunc(keys, func(a, b *hostKey) int { return exactFirst(a.name, b.name) })
-	first := map[content]*hostKey{}
-	var out []*hostKey
-	for _, k := range keys {
-		c := content{k.virtual, k.port, k.tls}
-		if f := first[c]; f != nil && !k.virtual.Empty() {
-			f.domains += "\n" + k.domains
-			continue
-		}
-		first[c] = k
-		out = append(out, k)
-	}
-	return out
 }

@@ -98,30 +98,47 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 }
 
 // Join says what a proxy's configuration is made from at a Snapshot.
-func (t *Translator) Join(s *snapshot.Snapshot, p *node.Proxy) cohort.Proxy {
-	return cohort.Of(t.view(s).Index, p)
+func (t *Translator) Join(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
+	return cohort.Of(t.view(s).Index, p).Key()
+}
+
+// Moves tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
+func (t *Translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
+	t.view(s)
+	return last.Stranger() || t.history.moves(since, s.Revision, p.Namespace)
 }
 
 // Wildcard gives every cluster or listener of a cohort.
-func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Proxy, typeURL string) envoy.Union {
+func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
 	v := t.view(s)
 	u := envoy.Union{}
 	switch typeURL {
 	case envoy.ClusterType:
-		u.Outbound = keep(v, setKey{typeURL: typeURL, scope: c.Scope}, clusterRecipe(c.Scope))
-		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, coarse(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound) }, world))
+		u.Outbound = keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) })
+		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
+			return coarse(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound.Value()) }, world)
+		})
 	case envoy.ListenerType:
-		shared := cohort.Proxy{Scope: c.Scope, Outbound: c.Outbound}
-		k := setKey{typeURL: typeURL, proxy: shared}
-		if c.Scope.Type == node.Router {
-			u.Outbound = keep(v, k, coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(c) }, anything))
+		k := setKey{typeURL: typeURL, listeners: c.Listeners}
+		if c.Scope.Value().Type == node.Router {
+			u.Outbound = keep(v, k, func() recipe[struct{}] {
+				return coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(sharing(c)) }, anything)
+			})
 			break
 		}
-		u.Outbound = keep(v, k, listenerRecipe(shared))
-		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound) }, world))
-		u.Omit = v.ownListeners(c, u.Outbound)
+		u.Outbound = keep(v, k, func() recipe[place] { return listenerRecipe(sharing(c)) })
+		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
+			return coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound.Value()) }, world)
+		})
+		u.Omit = v.ownListeners(c.Proxy(), u.Outbound)
 	}
 	return u
+}
+
+// sharing is what proxies have in common that share listeners for outgoing traffic.
+func sharing(c cohort.Key) cohort.Proxy {
+	l := c.Listeners.Value()
+	return cohort.Proxy{Scope: l.Scope, Outbound: l.Outbound}
 }
 
 // world: what is made of a cohort and of the mesh alone changes with the mesh.
@@ -130,13 +147,13 @@ func world(c *scope.Changes) bool { return c.All }
 func anything(c *scope.Changes) bool { return !c.Empty() }
 
 // Named gives one assignment or route configuration: an empty one where nothing has that name, so that Envoy goes on. Of other types nil.
-func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Proxy, typeURL, name string) *envoy.Resource {
+func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {
 	v := t.view(s)
 	switch typeURL {
 	case envoy.EndpointType:
-		return t.assignments.Get(v.assignmentKey(c, name))
+		return t.assignments.Get(v.assignmentKey(c.Proxy(), name))
 	case envoy.RouteType:
-		return v.route(c.Scope, name)
+		return v.route(c.Scope.Value(), name)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -35,16 +36,21 @@ func hostRecipe(c cohort.Scope, name string) recipe[string] {
 			b, _ := v.routing(c, name)
 			return b.made(host)
 		},
-		of: func(host string) unitOf {
-			prefix := name + "/" + host + ":"
-			return func(r *envoy.Resource) int {
-				if strings.HasPrefix(r.Name, prefix) {
-					return 0
-				}
-				return strings.Compare(r.Name, prefix)
-			}
-		},
+		of:      hostOfRoute(name),
 		content: true,
+	}
+}
+
+// hostOfRoute finds the virtual host of a host.
+func hostOfRoute(route string) func(host string) unitOf {
+	return func(host string) unitOf {
+		prefix := envoy.HostName(route, host) + ":"
+		return func(r *envoy.Resource) int {
+			if strings.HasPrefix(r.Name, prefix) {
+				return 0
+			}
+			return strings.Compare(r.Name, prefix)
+		}
 	}
 }
 
@@ -244,7 +250,7 @@ func (b *routing) claim(host string) *claim {
 // answer says what requests to a host are answered with.
 func (b *routing) answer(c *claim) {
 	if c.virtual != nil {
-		b.bind(&c.key, "mesh", c.virtual)
+		c.key.virtual = frozen.Of(b.binding("mesh", c.virtual))
 	}
 	c.key.reached = b.reach(c.key, c.key.service)
 }
@@ -332,23 +338,27 @@ func (b *hosts) addresses(s *registry.Service) []string {
 	return at.Addresses
 }
 
-// aliases are the ExternalName services in scope that are other names for a service, unless a VirtualService routes them: then they are hosts of their own.
+// aliases are the other names of a service, unless a VirtualService routes them: then they are hosts of their own.
 func (b *routing) aliases(s *registry.Service) []string {
-	var found []*registry.Service
-	b.view.Index.Aliases(s.Host, func(a *registry.Service) {
-		if b.scope.ServiceByHost(a.Host) != a || target(b.scope, a.Host) != s {
-			return
-		}
+	var list []string
+	for _, a := range b.view.aliases(b.scope, s) {
 		if of, ok := b.served(a.Host); !ok || of.virtual == nil {
+			list = append(list, a.Host)
+		}
+	}
+	return list
+}
+
+// aliases are the ExternalName services in scope that are other names for a service, by precedence.
+func (v *view) aliases(sc *scope.Scope, s *registry.Service) []*registry.Service {
+	var found []*registry.Service
+	v.Index.Aliases(s.Host, func(a *registry.Service) {
+		if sc.ServiceByHost(a.Host) == a && target(sc, a.Host) == s {
 			found = append(found, a)
 		}
 	})
 	slices.SortFunc(found, snapshot.ByServicePrecedence)
-	var list []string
-	for _, a := range found {
-		list = append(list, a.Host)
-	}
-	return list
+	return found
 }
 
 // target gives the service that a host means, whatever other names it goes by; nil if there is none.

@@ -10,17 +10,15 @@ import (
 	"sync"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// conn is one stream. Its owner is the goroutine that calls run; it alone touches the session and every field below mu's.
+// conn is one stream. Its owner is the goroutine that calls run; it alone touches the session and every field below it.
 type conn struct {
 	server    *Server
 	stream    grpc.ServerStream
@@ -35,23 +33,36 @@ type conn struct {
 	proxy   *node.Proxy
 	version string // the label under which it is counted
 
-	requests chan proto.Message  // from the reader
-	ended    chan error          // one error, from the reader
-	sent     chan error          // the outcome of the one Send
+	// The owner's to change, while server.mu is held.
+	standing standing // with an audience, or zero
+	cohort   Cohort   // of the session, where there is an audience
+	told     span     // server.mu's: the newest snapshots in a row of which the stream was told for itself
+
+	requests chan incoming       // from the reader
+	sent     chan error          // the outcome of the one Send, where it is not the owner's
 	wake     chan struct{}       // something is waiting
 	stop     chan error          // one error, with which to end
 	inspect  chan func(*session) // run by the owner
 	done     chan struct{}       // closed when the owner ends
 
 	mu      sync.Mutex
-	waiting *push // nil: nothing newer than what the session has
+	waiting *push     // nil: nothing newer than what the session has
+	stuck   string    // the type of the response whose Send is under way
+	began   time.Time // it
 
-	session *session
-	joined  bool
-	pass    pass
-	sending *Response // nil: no Send is under way
-	began   time.Time // the Send under way
-	made    time.Duration
+	session  *session
+	joined   bool
+	pass     pass
+	calm     bool        // the client had acknowledged all when the newest response was made
+	sending  *Response   // nil: no Send is under way
+	watchdog *time.Timer // runs cut
+	made     time.Duration
+}
+
+// incoming is a request, or how the stream ended.
+type incoming struct {
+	request *request
+	err     error
 }
 
 // pass is what is measured of one push at one stream.
@@ -69,8 +80,7 @@ const resumed = time.Second
 func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 	c := &conn{
 		server: s, stream: stream, delta: delta, connected: time.Now(),
-		requests: make(chan proto.Message),
-		ended:    make(chan error, 1),
+		requests: make(chan incoming),
 		sent:     make(chan error, 1),
 		wake:     make(chan struct{}, 1),
 		stop:     make(chan error, 1),
@@ -134,15 +144,19 @@ func (c *conn) ask(ctx context.Context, fn func(*session)) bool {
 
 // read hands on requests until the stream ends. Only the request on its way is kept.
 func (c *conn) read() {
-	l := c.server.limits
+	l := &c.server.limits
 	bucket := tokens{rate: l.RequestsPerSecond, burst: float64(l.RequestsBurst)}
+	var names *recent
+	if !c.delta {
+		names = &recent{}
+	}
 	for {
-		var r proto.Message = new(discoveryv3.DiscoveryRequest)
-		if c.delta {
-			r = new(discoveryv3.DeltaDiscoveryRequest)
-		}
+		r := &request{delta: c.delta, lists: c.server.lists, limits: l, recent: names}
 		if err := c.stream.RecvMsg(r); err != nil {
-			c.ended <- err
+			select {
+			case c.requests <- incoming{err: err}:
+			case <-c.done:
+			}
 			return
 		}
 		// A client that asks too often is held back by not reading from it.
@@ -154,7 +168,7 @@ func (c *conn) read() {
 			}
 		}
 		select {
-		case c.requests <- r:
+		case c.requests <- incoming{request: r}:
 		case <-c.done:
 			return
 		}
@@ -187,29 +201,32 @@ func (c *conn) run() error {
 
 // greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the request's node is kept but that. It gives nil if
 // the client leaves instead.
-func (c *conn) greet() (proto.Message, error) {
+func (c *conn) greet() (*request, error) {
 	s := c.server
 	timer := time.NewTimer(firstRequest)
 	defer timer.Stop()
 	select {
-	case r := <-c.requests:
-		proxy, err := node.Parse(r.(interface{ GetNode() *corev3.Node }).GetNode())
+	case in := <-c.requests:
+		if in.err != nil {
+			return nil, ending(in.err)
+		}
+		r := in.request
+		proxy, err := node.Parse(r.node)
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
+		r.node = nil
 		if err := s.admit(proxy, c.remote); err != nil {
 			return nil, err
 		}
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = &session{
-			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, lists: &s.lists,
+			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, lists: s.lists,
 			delta: c.delta, divided: c.delta && !s.noHosts && proxy.Capabilities.Has(node.VHDS), proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
 		}
 		c.session.snapshot, err = s.add(c)
 		return r, err
-	case err := <-c.ended:
-		return nil, ending(err)
 	case <-timer.C:
 		return nil, status.Error(codes.DeadlineExceeded, "no request came")
 	case <-s.closing:
@@ -220,11 +237,12 @@ func (c *conn) greet() (proto.Message, error) {
 // loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to translate in.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
-	watchdog := time.NewTimer(time.Hour)
-	watchdog.Stop()
-	defer watchdog.Stop()
-	quiet := time.NewTimer(resumed)
-	defer quiet.Stop()
+	c.watchdog = time.AfterFunc(time.Hour, func() { safe.Run(log, "xds watchdog", func() { c.cut(log) }) })
+	defer c.watchdog.Stop()
+	var quiet <-chan time.Time
+	if c.session.resuming {
+		quiet = time.After(resumed)
+	}
 	stranger := c.stranger()
 	for {
 		var slot, express chan struct{}
@@ -232,39 +250,43 @@ func (c *conn) loop(log *slog.Logger) error {
 			if slot = s.slots; c.urgent() {
 				express = s.express
 			}
+			if taken := free(express, slot); taken != nil { // most often one is: to wait for many channels costs more than all else
+				if err := c.step(taken); err != nil {
+					return ending(err)
+				}
+				continue
+			}
+		}
+		var sent chan error
+		if c.sending != nil {
+			sent = c.sent
 		}
 		select {
 		case express <- struct{}{}:
-			if err := c.step(express, watchdog); err != nil {
-				return err
-			}
-		case slot <- struct{}{}:
-			if err := c.step(slot, watchdog); err != nil {
-				return err
-			}
-		case err := <-c.sent:
-			watchdog.Stop()
-			s.metrics.sent(c.sending, c.made, time.Since(c.began), err)
-			c.sending = nil
-			if err != nil {
+			if err := c.step(express); err != nil {
 				return ending(err)
 			}
-			if !c.session.pending() {
-				c.settle()
+		case slot <- struct{}{}:
+			if err := c.step(slot); err != nil {
+				return ending(err)
 			}
-		case <-watchdog.C:
-			s.metrics.writeTimeouts.Inc()
-			cut := s.listeners.cut(c.remote, c.local)
-			log.Warn("the proxy does not read: cutting its connection", "type", ShortType(c.sending.TypeURL), "dur", time.Since(c.began).Round(time.Millisecond), "closed", cut)
-			return status.Error(codes.Unavailable, "the client does not read")
-		case r := <-c.requests:
-			if err := c.request(r, log); err != nil {
+		case err := <-sent:
+			if err := c.delivered(err); err != nil {
+				return ending(err)
+			}
+		case in := <-c.requests:
+			if in.err != nil {
+				return ending(in.err)
+			}
+			if err := c.request(in.request, log); err != nil {
 				return err
 			}
+			c.attend()
 			if c.session.resuming {
-				quiet.Reset(resumed)
+				quiet = time.After(resumed)
 			}
-		case <-quiet.C:
+		case <-quiet:
+			quiet = nil
 			c.session.rest()
 		case <-stranger:
 			if c.patient() {
@@ -280,14 +302,27 @@ func (c *conn) loop(log *slog.Logger) error {
 			}
 		case fn := <-c.inspect:
 			fn(c.session)
-		case err := <-c.ended:
-			return ending(err)
 		case err := <-c.stop:
 			return err
 		case <-s.closing:
 			return errShutdown()
 		}
 	}
+}
+
+// free takes a slot that is free, and nobody waits for, and tells which. nil: there is none.
+func free(slots ...chan struct{}) chan struct{} {
+	for _, slot := range slots {
+		if slot == nil {
+			continue
+		}
+		select {
+		case slot <- struct{}{}:
+			return slot
+		default:
+		}
+	}
+	return nil
 }
 
 // newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no configuration to go on with.
@@ -298,90 +333,19 @@ func (c *conn) urgent() bool {
 	return c.proxy.Type == node.Router || !c.joined || time.Since(c.connected) < c.server.newcomer
 }
 
-// step makes the next response, in the slot that was taken, and starts to send it.
-func (c *conn) step(slot chan struct{}, watchdog *time.Timer) error {
-	r, err := c.translate(slot)
-	switch {
-	case err != nil:
-		return err
-	case r == nil:
-		c.settle()
-	case !c.send(r, watchdog):
-		return errShutdown()
-	}
-	return nil
-}
-
-// translate makes the next response, in the slot that was taken and gives it back. nil: the client has everything.
-func (c *conn) translate(slot chan struct{}) (*Response, error) {
-	defer func() { <-slot }()
-	start := time.Now()
-	if !c.joined {
-		if !c.session.start(c.session.snapshot) {
-			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
-		}
-		c.joined = true
-	}
-	r := c.session.next()
-	if r == nil {
-		if p := c.take(); p != nil {
-			c.adopt(p, start)
-			r = c.session.next()
-		}
-	}
-	c.made = time.Since(start)
-	return r, nil
-}
-
-func (c *conn) adopt(p *push, now time.Time) {
-	m := c.server.metrics
-	m.queueTime.Observe(now.Sub(p.queued).Seconds())
-	for reason, n := range p.triggers {
-		m.trigger(reason, n)
-	}
-	c.pass = pass{received: p.received}
-	c.session.adopt(p)
-}
-
-// settle ends a pass: the client was sent all of it.
-func (c *conn) settle() {
-	if c.pass.responses > 0 && !c.pass.received.IsZero() {
-		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
-	}
-	c.pass = pass{}
-}
-
-// send starts the Send of one response and its watchdog. false: the server is shutting down.
-func (c *conn) send(r *Response, watchdog *time.Timer) bool {
-	s := c.server
-	c.sending, c.began = r, time.Now()
-	c.pass.responses++
-	if w := c.session.find(r.TypeURL); w != nil {
-		w.status.SentAt = c.began
-	}
-	ok := s.spawn("xds sender", func() {
-		err := errors.New("sending failed")
-		defer func() { c.sent <- err }()
-		err = c.stream.SendMsg(s.encoder.encode(r))
-	})
-	watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
-	return ok
-}
-
 // request takes one request.
-func (c *conn) request(r proto.Message, log *slog.Logger) error {
+func (c *conn) request(r *request, log *slog.Logger) error {
 	s := c.server
-	s.metrics.request(proto.Size(r))
+	s.metrics.request(r.size)
 	if c.report(r) {
 		return nil
 	}
 	var v verdict
 	var err error
-	switch r := r.(type) {
-	case *discoveryv3.DiscoveryRequest:
-		v, err = c.session.stateOfTheWorld(r)
-	case *discoveryv3.DeltaDiscoveryRequest:
+	if c.delta {
 		v, err = c.session.incremental(r)
+	} else {
+		v, err = c.session.stateOfTheWorld(r)
 	}
 	if err != nil {
 		log.Warn("ending a stream for its request", "err", err)

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // Connections is told of streams, and what proxies report over them of their own health. It is told of a stream's end if and only if it took the stream.
@@ -78,16 +75,12 @@ func (c *conn) leave() {
 }
 
 // report takes a request that only says how the proxy's application is. It is not answered.
-func (c *conn) report(r proto.Message) bool {
-	h, ok := r.(interface {
-		GetTypeUrl() string
-		GetErrorDetail() *status.Status
-	})
-	if !ok || h.GetTypeUrl() != healthType {
+func (c *conn) report(r *request) bool {
+	if r.typeURL != healthType {
 		return false
 	}
 	if c.server.connections != nil {
-		c.server.connections.Health(c.client(), h.GetErrorDetail() == nil, h.GetErrorDetail().GetMessage())
+		c.server.connections.Health(c.client(), r.detail == nil, r.detail.GetMessage())
 	}
 	return true
 }

@@ -7,12 +7,14 @@
 // Layers, each of which knows only those above it:
 //
 //   - session: the protocol of one stream. Requests and snapshots go in, responses come out. No goroutine, clock or socket; tested by transcripts.
-//   - conn: one stream. Its owner, the goroutine of the gRPC handler, alone touches the session; a reader goroutine feeds it requests, and for each
-//     response one goroutine sits in Send. The owner never waits for the peer or for a translation slot without listening to everything else as well.
+//   - conn: one stream. Its owner, the goroutine of the gRPC handler, alone touches the session; a reader goroutine feeds it requests. A
+//     response to a client that has acknowledged all before is sent by the owner, for it has room; in the Send of any other sits a goroutine of its own. The owner never
+//     waits for the peer or for a translation slot without listening to everything else as well.
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.
 //   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are a pure core.
 //
-// What streams hold they share: lists of names (lists.go), the Sets that they were sent, and the differences of those. A client that takes virtual hosts by
+// Requests are decoded by hand (request.go). What streams hold they share: lists of names (lists.go), what they bring of earlier streams (declared.go), the Sets that they
+// were sent, and the differences of those. A client that takes virtual hosts by
 // themselves is sent them apart from their route configurations (hosts.go).
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad: those that it asks for by name, and virtual

@@ -37,8 +37,8 @@ func (r *Response) Size() int {
 	return n
 }
 
-// Codec is gRPC's codec for protobuf, except that it takes responses as they are: spliced from what is encoded already. A gRPC server that this package serves
-// on needs it.
+// Codec is gRPC's codec for protobuf, except that it takes responses as they are, spliced from what is encoded already, and requests as sessions take them. A gRPC
+// server that this package serves on needs it.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
@@ -48,6 +48,13 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return m, nil
 	}
 	return c.CodecV2.Marshal(v)
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(*request); ok {
+		return r.unmarshal(data)
+	}
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // Field numbers of DiscoveryResponse and DeltaDiscoveryResponse, and of the latter's Resource.

@@ -105,16 +105,3 @@ func TestEncodeShares(t *testing.T) {
 		t.Errorf("%d bytes are kept", e.bytes)
 	}
 }
-
-func BenchmarkEncode(b *testing.B) {
-	e := newEncoder(nil)
-	var list []*envoy.Resource
-	for i := range 1000 {
-		list = append(list, envoy.NewResource(fmt.Sprint("outbound|80||", i), wrapperspb.String(strings.Repeat("x", 1000))))
-	}
-	r := &Response{Delta: true, TypeURL: envoy.ClusterType, Resources: list}
-	b.ReportAllocs()
-	for b.Loop() {
-		e.encode(r)
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -21,6 +22,7 @@ type fakeTranslator struct {
 	calls  map[string]int
 	sets   map[string]*envoy.Set
 	block  chan struct{} // when set, every call waits for it to be closed
+	still  atomic.Bool   // nobody moves to another cohort
 	held   sync.Map      // by the proxy's id: a channel, for whose closing its calls wait
 }
 
@@ -121,6 +123,12 @@ func (f *fakeTranslator) Join(s *snapshot.Snapshot, p *node.Proxy) Cohort {
 		<-c.(chan struct{})
 	}
 	return p.Type
+}
+
+func (f *fakeTranslator) Audience(c Cohort) any { return c }
+
+func (f *fakeTranslator) Moves(*snapshot.Snapshot, *node.Proxy, Cohort, uint64) bool {
+	return !f.still.Load()
 }
 
 func (f *fakeTranslator) Wildcard(s *snapshot.Snapshot, _ Cohort, typeURL string) envoy.Union {

@@ -35,7 +35,7 @@ func FuzzDiscoveryRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		for _, delta := range []bool{false, true} {
 			fake := newFakeTranslator()
-			s := newTestSession(fake, fuzzObserver{t}, delta)
+			s, names := newTestSession(fake, fuzzObserver{t}, delta), &recent{}
 			s.start(fake.publish(true, "cds a=1", "cds in=1", "eds a=1", "lds l=1", "rds r=1"))
 			drain := func() {
 				for i := 0; s.next() != nil; i++ {
@@ -45,21 +45,16 @@ func FuzzDiscoveryRequest(f *testing.F) {
 				}
 			}
 			for i, b := range [][]byte{first, second, first} {
+				r := &request{delta: delta, lists: s.lists, limits: s.limits, recent: names}
+				if r.decode(&wire{}, b) != nil {
+					return
+				}
+				_, _ = node.Parse(r.node) // an error is an answer
 				var err error
 				if delta {
-					m := &discoveryv3.DeltaDiscoveryRequest{}
-					if proto.Unmarshal(b, m) != nil {
-						return
-					}
-					_, _ = node.Parse(m.GetNode()) // an error is an answer
-					_, err = s.incremental(m)
+					_, err = s.incremental(r)
 				} else {
-					m := &discoveryv3.DiscoveryRequest{}
-					if proto.Unmarshal(b, m) != nil {
-						return
-					}
-					_, _ = node.Parse(m.GetNode())
-					_, err = s.stateOfTheWorld(m)
+					_, err = s.stateOfTheWorld(r)
 				}
 				if err != nil {
 					return

@@ -20,13 +20,14 @@ import (
 // changed cluster is left warming.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
+		h := &history{t: t, lists: newLists(), fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
 		h.strict = h.nacks && rapid.Bool().Draw(t, "strict")
 		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1")
 		clients := []*modelClient{newModelClient(h, false, false), newModelClient(h, true, false), newModelClient(h, true, true)}
 		for _, c := range clients {
 			c.finish()
 		}
+		h.lists.few = 1
 		for range rapid.IntRange(10, 100).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0, 1:
@@ -76,6 +77,7 @@ func TestHistories(t *testing.T) {
 type history struct {
 	t        *rapid.T
 	fake     *fakeTranslator
+	lists    *lists // of all streams, so that each finds what those before it brought
 	nacks    bool
 	strict   bool // delta clients take nothing of a response of clusters or listeners that they reject
 	pushes   []*push
@@ -180,6 +182,9 @@ func (h *history) publish(full bool, edits ...string) {
 		}
 	}
 	h.t.Logf("publish %v %v", full, edits)
+	if len(h.pushes)%4 == 3 {
+		h.lists.forget()
+	}
 	h.pushes = append(h.pushes, newPush(h.fake.publish(full, edits...), time.Unix(0, 0)))
 }
 
@@ -191,6 +196,7 @@ type modelClient struct {
 	wants   bool                         // it has asked for them
 	live    map[string]map[string]string // virtual hosts by their route configuration: those that were taken, not dropped
 	session *session
+	names   *recent
 	seen    int // pushes offered
 	waiting *push
 	in      []*Response
@@ -236,7 +242,7 @@ func show(r *Response) []string {
 // connect begins a new stream; what was on its way is lost.
 func (c *modelClient) connect() {
 	c.session = newTestSession(c.h.fake, c, c.delta)
-	c.session.divided = c.hosts
+	c.session.divided, c.session.lists, c.names = c.hosts, c.h.lists, &recent{}
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
 	c.h.t.Logf("delta %v connects", c.delta)
@@ -317,16 +323,18 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 			r.InitialResourceVersions = maps.Clone(c.have[typeURL])
 		}
 		c.opened[typeURL] = true
+		names := c.names
 		c.out = append(c.out, func() {
-			if _, err := s.incremental(r); err != nil {
+			if _, err := ask(s, r, names); err != nil {
 				c.h.t.Fatal(err)
 			}
 		})
 		return
 	}
 	r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: slices.Sorted(maps.Keys(c.subs[typeURL])), ResponseNonce: nonce, ErrorDetail: detail}
+	names := c.names
 	c.out = append(c.out, func() {
-		if _, err := s.stateOfTheWorld(r); err != nil {
+		if _, err := ask(s, r, names); err != nil {
 			c.h.t.Fatal(err)
 		}
 	})

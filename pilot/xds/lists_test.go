@@ -18,8 +18,9 @@ import (
 
 // Edits that look alike when their names are written one after the other are told apart.
 func TestListsTellNamesApart(t *testing.T) {
-	l := &lists{}
-	from := l.of([]string{"x", "a"})
+	l := newLists()
+	of := func(names []string) *envoy.Names { return l.table.Of(slices.Clone(names)) }
+	from := of([]string{"x", "a"})
 	for _, c := range []struct{ remove, add, want []string }{
 		{nil, []string{"b\nc"}, []string{"a", "b\nc", "x"}},
 		{nil, []string{"b", "c"}, []string{"a", "b", "c", "x"}},
@@ -29,12 +30,12 @@ func TestListsTellNamesApart(t *testing.T) {
 		{nil, []string{"a", "x"}, []string{"a", "x"}},
 	} {
 		for range 2 { // the second time from what is kept
-			if got := l.edited(from, c.remove, c.add); !slices.Equal(got.All(), c.want) {
+			if got := l.edited(from, of(c.remove), of(c.add)); !slices.Equal(got.All(), c.want) {
 				t.Errorf("-%q +%q gives %q, want %q", c.remove, c.add, got.All(), c.want)
 			}
 		}
 	}
-	if once := l.edited(from, nil, []string{"b"}); once != l.edited(from, nil, []string{"b"}) {
+	if once := l.edited(from, nil, of([]string{"b"})); once != l.edited(from, nil, of([]string{"b"})) {
 		t.Error("the same edit gives two lists")
 	}
 }
@@ -46,12 +47,12 @@ func TestControlCharacters(t *testing.T) {
 		s := newTestSession(f, quiet{}, true)
 		for _, r := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: []string{name}}, {ResourceNamesUnsubscribe: []string{name}}} {
 			r.TypeUrl = envoy.EndpointType
-			if _, err := s.incremental(r); err == nil || !strings.Contains(err.Error(), "control character") {
+			if _, err := ask(s, r); err == nil || !strings.Contains(err.Error(), "control character") {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
 		s = newTestSession(f, quiet{}, false)
-		if _, err := s.stateOfTheWorld(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: []string{name}}); err == nil {
+		if _, err := ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: []string{name}}); err == nil {
 			t.Errorf("%q is taken", name)
 		}
 	}
@@ -63,7 +64,7 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 	f := newFakeTranslator()
 	f.publish(true, "cds a=1")
 	l := limits.Default()
-	d, made := &differences{}, &lists{}
+	d, made := &differences{}, newLists()
 	before := heap()
 	var peak uint64
 	stream := func(n int) {
@@ -74,7 +75,7 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 			for j := range names {
 				r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, fmt.Sprintf("%d-%d-%d-%s", n, i, j, strings.Repeat("x", 200)))
 			}
-			if _, err := s.incremental(r); err != nil {
+			if _, err := ask(s, r); err != nil {
 				t.Error(err)
 				return
 			}

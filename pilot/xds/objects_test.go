@@ -22,7 +22,7 @@ func (quiet) suppressed(string)      {}
 func objectsOf(t *testing.T, f *fakeTranslator, delta bool) *session {
 	t.Helper()
 	l := limits.Default()
-	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, lists: &lists{}, delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
+	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, lists: newLists(), delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
 	if !s.start(f.publish(true, "nds a=1", "nds b=1")) {
 		t.Fatal("not started")
 	}
@@ -54,7 +54,7 @@ func TestObjectsStateOfTheWorld(t *testing.T) {
 	s := objectsOf(t, f, false)
 	ask := func(url, nonce string) {
 		t.Helper()
-		if _, err := s.stateOfTheWorld(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: nonce}); err != nil {
+		if _, err := ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: nonce}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,11 +75,11 @@ func TestObjectsStateOfTheWorld(t *testing.T) {
 func TestObjectsDelta(t *testing.T) {
 	f := newFakeTranslator()
 	s := objectsOf(t, f, true)
-	if _, err := s.incremental(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: nameTableType}); err != nil {
+	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: nameTableType}); err != nil {
 		t.Fatal(err)
 	}
 	equalInts(t, "a type", sizes(s), 2, 0)
-	if _, err := s.incremental(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "nothing/v1/Known"}); err != nil {
+	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "nothing/v1/Known"}); err != nil {
 		t.Fatal(err)
 	}
 	equalInts(t, "a type of nothing", sizes(s), 0, 0)

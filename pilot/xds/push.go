@@ -13,6 +13,7 @@ import (
 // waits at many streams.
 type push struct {
 	snapshot  *snapshot.Snapshot
+	first     uint64 // revision of the earliest snapshot that it is for
 	full      bool
 	objects   bool // objects changed that are no proxy's
 	workloads []registry.WorkloadKey
@@ -27,7 +28,7 @@ const maxMerged = 4096
 
 func newPush(s *snapshot.Snapshot, now time.Time) *push {
 	d := &s.Delta
-	return &push{snapshot: s, full: d.Full, objects: d.Objects, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
+	return &push{snapshot: s, first: s.Revision, full: d.Full, objects: d.Objects, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
 }
 
 // merge gives the one push that does for p, which was waiting, and for a newer one.
@@ -37,6 +38,7 @@ func (p *push) merge(newer *push) *push {
 	}
 	m := &push{
 		snapshot:  newer.snapshot,
+		first:     p.first,
 		full:      p.full || newer.full,
 		objects:   p.objects || newer.objects,
 		workloads: union(p.workloads, newer.workloads),

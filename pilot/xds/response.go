@@ -23,7 +23,7 @@ func (s *session) byName(w *watch) *Response {
 	if w.typeURL == envoy.RouteType && s.divided {
 		target = s.divide(w, target)
 	}
-	diff := s.differences.between(before, target, !w.declared)
+	diff := s.lead(w, target, true)
 	w.held, w.declared, w.behind = target, false, nil
 	out := diff.changed
 	if len(diff.removed)+len(again)+len(behind) > 0 || w.typeURL == envoy.EndpointType && s.leavingAny() {
@@ -165,7 +165,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 	if w.typeURL == envoy.VirtualHostType {
 		again = s.anew(target, w.held, again)
 	}
-	diff := s.differences.between(w.held, target, !w.declared && w.wildcard)
+	diff := s.lead(w, target, w.wildcard)
 	out := diff.changed
 	for _, name := range slices.Sorted(maps.Keys(again)) {
 		if r := target.Get(name); r == nil {
@@ -286,9 +286,13 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		Removed:   removed,
 	}
 	if s.delta && w.typeURL == envoy.EndpointType {
+		var clusters envoy.Union
+		if c := s.find(envoy.ClusterType); c != nil {
+			clusters = c.held
+		}
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {
-			r.Versions[i] = x.Version + s.warmedBy(x.Name)
+			r.Versions[i] = x.Version + warmedBy(clusters, x.Name)
 		}
 	}
 	if !s.delta && w.whole() {
@@ -304,12 +308,8 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 
 // warmedBy is what the version of an assignment says of its cluster, so that a client whose stream broke between a changed cluster and its assignment shows
 // it when it resumes: the assignment that it names was sent with another cluster.
-func (s *session) warmedBy(name string) string {
-	w := s.find(envoy.ClusterType)
-	if w == nil {
-		return ""
-	}
-	c := w.held.Get(name)
+func warmedBy(clusters envoy.Union, name string) string {
+	c := clusters.Get(name)
 	if c == nil {
 		return ""
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"runtime"
@@ -60,7 +61,7 @@ type Server struct {
 	late        func(*node.Proxy) bool
 	apiClients  []netip.Prefix
 	differences differences
-	lists       lists
+	lists       *lists
 	noHosts     bool
 	newcomer    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
@@ -71,12 +72,13 @@ type Server struct {
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
 
-	mu      sync.Mutex
-	latest  *snapshot.Snapshot // nil before the first Publish
-	partial bool               // latest is not for proxies
-	conns   map[string]*conn   // by id
-	count   map[string]int     // streams by the proxy's id
-	closed  bool
+	mu        sync.Mutex
+	latest    *snapshot.Snapshot     // nil before the first Publish
+	partial   bool                   // latest is not for proxies
+	conns     map[string]*conn       // by id
+	audiences map[standing]*audience // with members
+	count     map[string]int         // streams by the proxy's id
+	closed    bool
 }
 
 // New makes a Server that answers Unavailable until the first Publish.
@@ -91,9 +93,11 @@ func New(o Options) *Server {
 		known:       o.Known,
 		late:        o.Late,
 		apiClients:  o.APIClients,
+		lists:       newLists(),
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		conns:       map[string]*conn{},
+		audiences:   map[standing]*audience{},
 		count:       map[string]int{},
 		closing:     make(chan struct{}),
 	}
@@ -137,9 +141,28 @@ func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 	s.differences.forget()
 	s.lists.forget()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	since := snap.Revision
+	if s.latest != nil {
+		since = s.latest.Revision
+	}
 	s.latest, s.partial = snap, partial
-	s.wake(p)
+	s.wake(p, func(c *conn) bool {
+		return c.standing == standing{} || s.concerns(p, c, since) && c.told.add(since, snap.Revision)
+	})
+	audiences := slices.Collect(maps.Values(s.audiences))
+	s.mu.Unlock()
+	for _, a := range audiences {
+		a.offer(p)
+	}
+}
+
+// concerns tells that a push may have something for a stream that it has not for others of its audience. mu is held.
+func (s *Server) concerns(p *push, c *conn, since uint64) (yes bool) {
+	if !p.full {
+		return c.session.concerns(p)
+	}
+	err := safe.Do("translate join", func() { yes = s.translator.Moves(p.snapshot, c.proxy, c.cohort, since) })
+	return yes || err != nil
 }
 
 // Push has every stream compare what it has with the newest snapshot.
@@ -147,15 +170,15 @@ func (s *Server) Push() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil {
-		s.wake(&push{snapshot: s.latest, full: true, triggers: map[string]int{"debug": 1}, queued: time.Now()})
+		s.wake(&push{snapshot: s.latest, full: true, triggers: map[string]int{"debug": 1}, queued: time.Now()}, func(*conn) bool { return true })
 	}
 }
 
-// wake offers a push to every stream, to gateways first.
-func (s *Server) wake(p *push) {
+// wake offers a push to streams, to gateways first. mu is held.
+func (s *Server) wake(p *push, which func(*conn) bool) {
 	for _, gateways := range []bool{true, false} {
 		for _, c := range s.conns {
-			if (c.proxy.Type == node.Router) == gateways {
+			if (c.proxy.Type == node.Router) == gateways && which(c) {
 				c.offer(p)
 			}
 		}
@@ -224,6 +247,13 @@ func (s *Server) ready() error {
 	return nil
 }
 
+// newest is the newest snapshot. Whatever was published before it waits at the streams already.
+func (s *Server) newest() *snapshot.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest
+}
+
 func errNotSynced() error { return status.Error(codes.Unavailable, "the server has not synced yet") }
 
 // add registers a stream and gives the snapshot that it starts from; whatever is published later is offered to it.
@@ -249,6 +279,7 @@ func (s *Server) remove(c *conn) {
 		return
 	}
 	delete(s.conns, c.id)
+	s.dismiss(c)
 	s.count[c.proxy.ID]--
 	last := s.count[c.proxy.ID] == 0
 	if last {

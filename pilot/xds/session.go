@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"google.golang.org/grpc/codes"
 
@@ -39,7 +38,8 @@ type session struct {
 	prefix      string // of nonces
 
 	proxy    *node.Proxy
-	snapshot *snapshot.Snapshot
+	snapshot *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
+	revision uint64             // of the last one that everything was compared with
 	cohort   Cohort
 	unjoined bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
 
@@ -101,29 +101,14 @@ func (s *session) open(typeURL string) *watch {
 }
 
 // check holds a request to the limits. The error is the client's fault.
-func (s *session) check(typeURL string, lists ...[]string) error {
-	if typeURL == "" || len(typeURL) > maxTypeURL {
-		return fmt.Errorf("type_url must have 1 to %d bytes, not %d", maxTypeURL, len(typeURL))
+func (s *session) check(r *request) error {
+	if r.typeURL == "" || len(r.typeURL) > maxTypeURL {
+		return fmt.Errorf("type_url must have 1 to %d bytes, not %d", maxTypeURL, len(r.typeURL))
 	}
-	if len(s.watches) >= maxTypes && s.find(typeURL) == nil {
+	if len(s.watches) >= maxTypes && s.find(r.typeURL) == nil {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
-	n := 0
-	for _, list := range lists {
-		n += len(list)
-		for _, name := range list {
-			if len(name) > s.limits.NameLength {
-				return fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), s.limits.NameLength)
-			}
-			if i := strings.IndexFunc(name, unicode.IsControl); i >= 0 {
-				return fmt.Errorf("resource name %.64q has a control character at byte %d", name, i)
-			}
-		}
-	}
-	if n > s.limits.NamesPerRequest {
-		return fmt.Errorf("%d resource names in one request, more than %d", n, s.limits.NamesPerRequest)
-	}
-	return nil
+	return r.fault
 }
 
 // want sets the names that the client wants of a type.
@@ -138,27 +123,32 @@ func (s *session) want(w *watch, names *envoy.Names) error {
 
 // start joins the session to the first snapshot. false: it cannot be served.
 func (s *session) start(snap *snapshot.Snapshot) bool {
-	s.snapshot = snap
+	s.take(snap)
 	return s.join(snap)
 }
 
 // adopt takes a newer snapshot. To be called when next gives nothing, so that a pass belongs to one state of the world.
 func (s *session) adopt(p *push) {
 	if p.full || s.unjoined || p.objects && s.ofObjects() || s.concerns(p) {
-		if s.unjoined = !s.join(p.snapshot); s.unjoined {
+		if s.unjoined = !s.rejoin(p); s.unjoined {
+			if s.snapshot == nil { // what is asked for has to come from somewhere
+				s.take(p.snapshot)
+			}
 			return
 		}
-		s.snapshot = p.snapshot
+		s.take(p.snapshot)
 		for _, w := range s.watches {
 			w.compare = w.compare || !w.idle()
 		}
 		return
 	}
-	s.snapshot = p.snapshot
+	s.take(p.snapshot)
 	if w := s.find(envoy.EndpointType); w != nil {
 		w.compare = w.compare || !w.idle()
 	}
 }
+
+func (s *session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
 
 // concerns tells that the proxy may run beside one of the workloads that changed, or at one of the addresses. A pod is known by the proxy's id; of other
 // workloads only the namespace is.
@@ -173,6 +163,11 @@ func (s *session) concerns(p *push) bool {
 // pending tells that next may have something.
 func (s *session) pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool { return w.pending() || s.removable(w) })
+}
+
+// acknowledged tells that the client has said of all responses that it has read them.
+func (s *session) acknowledged() bool {
+	return !slices.ContainsFunc(s.watches, func(w *watch) bool { return len(w.sent) > 0 })
 }
 
 func (s *session) removable(w *watch) bool {
@@ -256,6 +251,15 @@ func (s *session) subscribed(w *watch) (envoy.Union, bool) {
 		s.observer.panicked(w.typeURL, e)
 	}
 	return u, err == nil
+}
+
+// rejoin is join, unless nothing that came since can have changed the proxy's cohort.
+func (s *session) rejoin(p *push) bool {
+	moves := true
+	if !s.unjoined && !s.concerns(p) {
+		_ = safe.Do("translate join", func() { moves = s.translator.Moves(p.snapshot, s.proxy, s.cohort, s.revision) }) // join tells what is wrong
+	}
+	return !moves || s.join(p.snapshot)
 }
 
 func (s *session) join(snap *snapshot.Snapshot) bool {

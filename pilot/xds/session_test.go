@@ -96,7 +96,7 @@ func newTestSession(f *fakeTranslator, o observer, delta bool) *session {
 	l := limits.Default()
 	l.NamesPerRequest, l.NamesPerStream = 20, 30
 	return &session{
-		translator: f, observer: o, limits: &l, differences: &differences{}, lists: &lists{}, delta: delta,
+		translator: f, observer: o, limits: &l, differences: &differences{}, lists: newLists(), delta: delta,
 		proxy: &node.Proxy{ID: "web.a", Name: "web", Namespace: "a", Type: node.Sidecar},
 	}
 }
@@ -229,11 +229,11 @@ func (x *transcript) request(short string, args []string) {
 	var v verdict
 	var err error
 	if x.session.delta {
-		v, err = x.session.incremental(&discoveryv3.DeltaDiscoveryRequest{
+		v, err = ask(x.session, &discoveryv3.DeltaDiscoveryRequest{
 			TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, InitialResourceVersions: versions, ResponseNonce: nonce, ErrorDetail: detail,
 		})
 	} else {
-		v, err = x.session.stateOfTheWorld(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: detail})
+		v, err = ask(x.session, &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: detail})
 	}
 	if err != nil {
 		fmt.Fprintln(x.out, "error:", err)

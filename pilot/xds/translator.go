@@ -12,9 +12,16 @@ type Cohort = any
 // Translator gives what proxies are sent. Its methods are called from many goroutines at once, at most one more than Options.Translations; they may panic, which
 // costs one stream one type until the next snapshot.
 type Translator interface {
-	// Join says from what a proxy's configuration is made at snapshot s. Called when a stream starts and after each snapshot in which more than endpoints
-	// changed.
+	// Join says from what a proxy's configuration is made at snapshot s. Called when a stream starts, and after each snapshot in which more than endpoints
+	// changed, unless Moves denies that it would be something else.
 	Join(s *snapshot.Snapshot, p *node.Proxy) Cohort
+
+	// Moves tells whether Join may give something else at snapshot s than last, which it gave at an earlier revision.
+	Moves(s *snapshot.Snapshot, p *node.Proxy, last Cohort, since uint64) bool
+
+	// Audience gives what the outbound halves of a cohort's Unions are made from, and the inbound half of its endpoints: equal for cohorts of which they are equal. nil
+	// where nothing is shared.
+	Audience(c Cohort) any
 
 	// Wildcard gives all resources of ClusterType or ListenerType, and the zero Union for types that cannot be asked for as a whole. Equal configuration
 	// should be equal pointers: then nothing is compared.

@@ -24,6 +24,7 @@ type watch struct {
 	held  envoy.Union  // what the client has, as far as behind does not say otherwise
 	// declared: held is what the client named on reconnecting, resources without bodies.
 	declared bool
+	core     *core                      // held.Outbound comes of it, and others compare the same; nil: it is this client's own
 	behind   map[string]*envoy.Resource // by name: what the client has in place of what held says
 	hosts    *envoy.Set                 // of route configurations, delta: the virtual hosts of those held that come by themselves
 
@@ -89,7 +90,7 @@ func (w *watch) pending() bool {
 
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
-	w.held, w.declared, w.behind, w.gone, w.again, w.parts = envoy.Union{}, false, nil, nil, nil, nil
+	w.held, w.declared, w.core, w.behind, w.gone, w.again, w.parts = envoy.Union{}, false, nil, nil, nil, nil, nil
 	w.compare = !w.idle()
 	w.answer = w.compare && w.complete
 }
@@ -129,7 +130,7 @@ func (w *watch) narrow() {
 	if w.wildcard {
 		return
 	}
-	w.held = subset(w.held, w.names)
+	w.held, w.core = subset(w.held, w.names), nil
 	maps.DeleteFunc(w.gone, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
 }
 

@@ -14,8 +14,6 @@ const (
 	annotationExportTo          = "networking.istio.io/exportTo"
 	annotationAccounts          = "alpha.istio.io/kubernetes-serviceaccounts"
 	annotationCanonicalAccounts = "alpha.istio.io/canonical-serviceaccounts"
-	labelPersistentSession      = "istio.io/persistent-session"
-	labelPersistentHeader       = "istio.io/persistent-session-header"
 )
 
 // service is what is known of one Service.
@@ -74,7 +72,7 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 		PublishNotReady: spec.PublishNotReadyAddresses,
 		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		TrafficDist:     r.namespaces.TrafficDistribution(o.Namespace, o.Annotations, spec.TrafficDistribution),
-		Unhealthy:       o.Labels[labelPersistentSession] != "" || o.Labels[labelPersistentHeader] != "",
+		Unhealthy:       registry.KeepsSessions(o.Labels),
 	}
 	for _, account := range list(o.Annotations[annotationAccounts]) {
 		s.ServiceAccounts = append(s.ServiceAccounts, registry.SPIFFE(r.opts.TrustDomain, o.Namespace, account))

@@ -208,8 +208,10 @@ func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 			all = append(all, r.pods[p].endpoints(s)...)
 		}
 	}
-	for _, e := range selected(r.entrySelectors.Selected, n) {
-		all = append(all, entryEndpoints(r.entries[e].workload, s.now)...)
+	if !s.now.Headless { // its clients find addresses in DNS, where machines are not
+		for _, e := range selected(r.entrySelectors.Selected, n) {
+			all = append(all, entryEndpoints(r.entries[e].workload, s.now)...)
+		}
 	}
 	sortEndpoints(all)
 	// While endpoints move from one slice to another, both list them: the healthier one counts, then the first by the name of the slice.

@@ -40,6 +40,20 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 	return s, Build(ctx, s.Pilot, "./cmd/pilot-discovery")
 }
 
+// OldestEnvoy copies the oldest Envoy that takes virtual hosts by themselves (environment: ENVOY_OLDEST, else .tools/envoy-1.37) into the folder.
+func (s Set) OldestEnvoy() (string, error) {
+	from := os.Getenv("ENVOY_OLDEST")
+	if from == "" {
+		root, err := ModuleRoot()
+		if err != nil {
+			return "", err
+		}
+		from = filepath.Join(root, ".tools", "envoy-1.37")
+	}
+	to := filepath.Join(s.Dir, "envoy-oldest")
+	return to, Copy(to, from)
+}
+
 // Build builds a main package, named relative to the module, without cgo and gRPC's traces as releases are.
 func Build(ctx context.Context, to, pkg string) error {
 	root, err := ModuleRoot()

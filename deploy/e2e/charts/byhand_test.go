@@ -23,18 +23,7 @@ import (
 // program is the binary that the image holds.
 var program string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "istiod-lite-charts-")
-	if err == nil {
-		program, err = kubelet.Program(context.Background(), dir)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { kubelet.Main(m, &program) }
 
 // runByHand runs the pod of a release, on ports that are free, and then the container of `helm test`. When it is told to stop it is no longer ready, and yet serves on
 // for a while.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,21 +74,12 @@ var shopGuards = []guard{
 // program is the binary under test.
 var program string
 
-// TestMain lets all tests run at a time, unless the command line says otherwise, for they wait more than they compute; and takes the binary away.
+// TestMain lets all tests run at a time, unless the command line says otherwise, for they wait more than they compute.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	dir, err := os.MkdirTemp("", "istiod-lite-kube-")
-	if err == nil {
-		program, err = kubelet.Program(context.Background(), dir)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	kubelet.Main(m, &program)
 }
 
 // world is a cluster with the charts installed, the server of the chart as a process with the rights that the chart gives it, two proxies'

@@ -64,6 +64,13 @@ func HTTPRoutes(o Options) []*routev3.Route {
 	return out
 }
 
+// Any tells whether HTTPRoutes would give any.
+func Any(o Options) bool {
+	return slices.ContainsFunc(spec(o.Object).GetHttp(), func(h *networkingv1alpha3.HTTPRoute) bool {
+		return h.GetDelegate() == nil && (len(h.Match) == 0 || slices.ContainsFunc(h.Match, o.applies))
+	})
+}
+
 func spec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }

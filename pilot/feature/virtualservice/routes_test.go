@@ -16,11 +16,11 @@ import (
 
 func TestNothingApplies(t *testing.T) {
 	o := object(t, []byte("metadata: {name: x, namespace: a}\nspec: {http: [{match: [{port: 81}], route: [{destination: {host: web}}]}]}"))
-	if got := HTTPRoutes(proxy{Port: 80}.options(t, o)); len(got) != 0 {
-		t.Errorf("got %v", got)
-	}
-	if got := HTTPRoutes(proxy{Port: 81}.options(t, o)); len(got) != 1 {
-		t.Errorf("got %v", got)
+	for port, want := range map[uint32]int{80: 0, 81: 1} {
+		x := proxy{Port: port}.options(t, o)
+		if got := HTTPRoutes(x); len(got) != want || Any(x) != (want > 0) {
+			t.Errorf("port %d: got %v, any: %t", port, got, Any(x))
+		}
 	}
 }
 
@@ -93,7 +93,12 @@ func FuzzHTTPRoutes(f *testing.F) {
 			o := scope.Delegated(root, "cluster.local", func(string, string) *kinds.Object {
 				return &kinds.Object{Key: root.Key, Spec: &networkingv1.VirtualService{Http: spec.Http}}
 			})
-			return HTTPRoutes(proxy{Port: 80, Hash: []string{"web"}}.options(t, o))
+			x := proxy{Port: 80, Hash: []string{"web"}}.options(t, o)
+			list := HTTPRoutes(x)
+			if Any(x) != (len(list) > 0) {
+				t.Fatalf("%d routes, any: %t", len(list), Any(x))
+			}
+			return list
 		}
 		first := routes()
 		for i, r := range first {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,21 @@ func Program(ctx context.Context, dir string) (string, error) {
 	}
 	path := filepath.Join(dir, "pilot-discovery")
 	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
+}
+
+// Main runs the tests of a package with the program in a folder that goes when they have run. It does not return.
+func Main(m *testing.M, program *string) {
+	dir, err := os.MkdirTemp("", "istiod-lite-kubelet-")
+	if err == nil {
+		*program, err = Program(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot get the program under test:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // Options say which pod to run, and what is different here. Access and Args may be left out.

@@ -1,0 +1,171 @@
+package cohort_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+	typev1beta1 "istio.io/api/type/v1beta1"
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// TestJoins: where an Index does not say that the cohort of a proxy may be another, it is the one that it was: over random histories in which much of what selects
+// workloads comes, changes and goes.
+func TestJoins(t *testing.T) {
+	meshes := []*mesh.Config{mesh.Default(), mesh.Default(), mesh.Default()}
+	meshes[1].RootNamespace, meshes[2].DefaultDestinationRuleExportTo = "b", []string{"b"}
+	var proxies []*node.Proxy
+	for i, ns := range []string{"a", "b", "a", "a"} {
+		p := sidecar(fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i))
+		p.Namespace, p.ID = ns, p.Name+"."+ns
+		proxies = append(proxies, p)
+	}
+	proxies[3].Type = node.Router
+	spared := 0
+	rapid.Check(t, func(t *rapid.T) {
+		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0]})
+		var last *scope.Index
+		for range rapid.IntRange(2, 12).Draw(t, "steps") {
+			for range rapid.IntRange(1, 2).Draw(t, "changes") {
+				switch rapid.IntRange(0, 9).Draw(t, "what") {
+				case 0:
+					b.SetMesh(rapid.SampledFrom(meshes).Draw(t, "mesh"))
+				case 1:
+					p := rapid.SampledFrom(proxies).Draw(t, "pod")
+					k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
+					var w *registry.Workload
+					if rapid.IntRange(0, 4).Draw(t, "there") > 0 {
+						w = &registry.Workload{WorkloadKey: k, Addresses: p.IPs, Labels: drawLabels(t), NodeName: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")}
+					}
+					b.ApplyRegistry(registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{k: w}})
+				case 2, 3, 4:
+					b.ApplyRegistry(drawService(t))
+				default:
+					b.Apply([]kinds.Change{drawObject(t)})
+				}
+			}
+			s := b.Commit(time.Time{})
+			if last != nil && s == last.Snapshot {
+				continue
+			}
+			x := scope.NewIndex(s, last)
+			for _, p := range proxies {
+				if last == nil {
+					continue
+				}
+				was, is := cohort.Of(last, p), cohort.Of(x, p)
+				if was.Stranger || x.Changes.Joins.Of(p.Namespace) {
+					continue
+				}
+				spared++
+				if was != is || was.Key() != is.Key() {
+					t.Fatalf("%s of %s is not joined anew: %+v should be %+v", p.Name, p.Namespace, was, is)
+				}
+				if is.Key().Proxy() != is {
+					t.Fatalf("%+v is another as a key: %+v", is, is.Key().Proxy())
+				}
+			}
+			last = x
+		}
+	})
+	if spared == 0 {
+		t.Error("all are always joined anew")
+	}
+}
+
+func drawLabels(t *rapid.T) map[string]string {
+	return map[string]string{"app": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "app")}
+}
+
+// drawSelector is nil one time in three: everything is selected, or nothing says what is.
+func drawSelector(t *rapid.T) map[string]string {
+	if rapid.IntRange(0, 2).Draw(t, "selects") == 0 {
+		return nil
+	}
+	return drawLabels(t)
+}
+
+func drawNamespace(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"a", "b", "istio-system"}).Draw(t, "namespace")
+}
+
+var joinHosts = []string{"one.a.svc.cluster.local", "two.a.svc.cluster.local", "three.b.svc.cluster.local"}
+
+func drawService(t *rapid.T) registry.Changes {
+	i := rapid.IntRange(0, 2).Draw(t, "service")
+	k := registry.ServiceKey{Namespace: []string{"a", "a", "b"}[i], Host: joinHosts[i]}
+	c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}}
+	if rapid.Bool().Draw(t, "itself") {
+		c.Services[k] = nil
+		if rapid.IntRange(0, 3).Draw(t, "there") > 0 {
+			c.Services[k] = &registry.Service{
+				Host: k.Host, Namespace: k.Namespace, Name: k.Host, Selector: drawSelector(t), NodeLocal: rapid.IntRange(0, 4).Draw(t, "local") == 0,
+				TrafficDist: rapid.SampledFrom([]string{"", "", "", "PreferClose"}).Draw(t, "spread"), Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+			}
+		}
+		return c
+	}
+	for a := range 3 {
+		if rapid.Bool().Draw(t, "endpoint") {
+			c.Endpoints[k] = append(c.Endpoints[k], &registry.Endpoint{Address: fmt.Sprint("10.0.0.", a), Port: 8080, ServicePort: "http", HealthKnown: true})
+		}
+	}
+	if c.Endpoints[k] == nil {
+		c.Endpoints[k] = []*registry.Endpoint{}
+	}
+	return c
+}
+
+func drawObject(t *rapid.T) kinds.Change {
+	kind := rapid.SampledFrom([]*kinds.Kind{
+		kinds.VirtualService, kinds.VirtualService, kinds.DestinationRule, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway, kinds.PeerAuthentication, kinds.AuthorizationPolicy,
+		kinds.RequestAuthentication,
+	}).Draw(t, "kind")
+	k := kinds.Key{Kind: kind, Namespace: drawNamespace(t), Name: rapid.SampledFrom([]string{"one", "two"}).Draw(t, "name")}
+	if rapid.IntRange(0, 3).Draw(t, "there") == 0 {
+		return kinds.Change{Key: k}
+	}
+	o := &kinds.Object{Key: k}
+	labels := drawSelector(t)
+	switch kind {
+	case kinds.VirtualService:
+		v := &networkingv1.VirtualService{Hosts: []string{"one.a.svc.cluster.local"}, Http: []*networkingv1alpha3.HTTPRoute{{
+			Name: rapid.SampledFrom([]string{"r", "s"}).Draw(t, "route"), Match: []*networkingv1alpha3.HTTPMatchRequest{{SourceLabels: labels}},
+		}}}
+		switch rapid.IntRange(0, 2).Draw(t, "delegates") {
+		case 0:
+			v.Hosts = nil // others delegate to it
+		case 1:
+			v.Http[0].Delegate = &networkingv1alpha3.Delegate{Name: "two", Namespace: drawNamespace(t)}
+		}
+		o.Spec = v
+	case kinds.DestinationRule:
+		d := &networkingv1.DestinationRule{Host: rapid.SampledFrom(joinHosts).Draw(t, "host")}
+		if labels != nil {
+			d.WorkloadSelector = &typev1beta1.WorkloadSelector{MatchLabels: labels}
+		}
+		o.Spec = d
+	case kinds.Sidecar:
+		o.Spec = &networkingv1.Sidecar{WorkloadSelector: &networkingv1alpha3.WorkloadSelector{Labels: labels}}
+	case kinds.Gateway:
+		o.Spec = &networkingv1.Gateway{Selector: labels}
+	case kinds.PeerAuthentication:
+		o.Spec = &securityv1.PeerAuthentication{Selector: &typev1beta1.WorkloadSelector{MatchLabels: labels}}
+	case kinds.AuthorizationPolicy:
+		o.Spec = &securityv1.AuthorizationPolicy{Selector: &typev1beta1.WorkloadSelector{MatchLabels: labels}}
+	default:
+		o.Spec = &securityv1.RequestAuthentication{Selector: &typev1beta1.WorkloadSelector{MatchLabels: labels}}
+	}
+	return kinds.Change{Key: k, Object: o}
+}

@@ -1,0 +1,320 @@
+package translate
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// gatewayRecipe makes the virtual hosts of a gateway's route configuration. Its units are hosts. Those that are routed alike share one virtual host, which is the
+// most specific one's; the others have none.
+func gatewayRecipe(v *view, c cohort.Scope, name string) recipe[string] {
+	b := sync.OnceValue(func() *gatewayRouting { return v.gatewayRouting(c, name) })
+	return recipe[string]{
+		whole:   func(*view) []*envoy.Resource { return b().makeAll() },
+		touched: func(changes *scope.Changes) []string { return changes.Hosts },
+		spread:  func(_ *view, hosts []string) []string { return b().spread(hosts) },
+		unit:    func(_ *view, host string) []*envoy.Resource { return b().made(host) },
+		of:      hostOfRoute(name),
+		content: true,
+	}
+}
+
+// gatewayRouting is one route configuration of a gateway at work.
+type gatewayRouting struct {
+	hosts
+	servers    []gatewayServer   // whose routes these are, by precedence
+	redirected map[string]uint32 // the hosts that servers redirect to https, whether or not they are routed, with the server's port
+	routed     map[string]*routedHost
+	alike      map[alike][]string
+}
+
+// gatewayServer is a server with its hosts by name, and the namespaces whose VirtualServices may have each: "*" stands for any.
+type gatewayServer struct {
+	server
+	name    string // of the Gateway, "ns/name"
+	hosts   map[string][]string
+	partial []string // of hosts: the patterns that are not among scope.Patterns
+}
+
+// routedHost is what requests to one host meet.
+type routedHost struct {
+	alike
+	tls bool // those in plaintext are redirected to https
+}
+
+// alike is what hosts have in common that share a virtual host.
+type alike struct {
+	virtual frozen.List[binding]
+	port    uint32
+}
+
+// blackhole is the host of the virtual host that a route configuration has in the place of none.
+const blackhole = "blackhole"
+
+func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
+	b := &gatewayRouting{
+		hosts:      hosts{view: v, cohort: c, scope: v.Index.Of(c.Namespace, nil), route: name},
+		redirected: map[string]uint32{}, routed: map[string]*routedHost{}, alike: map[alike][]string{},
+	}
+	for _, s := range v.servers(c) {
+		if s.route() != name || !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
+			continue
+		}
+		g := gatewayServer{server: s, name: s.gateway.Namespace + "/" + s.gateway.Name, hosts: map[string][]string{}}
+		for ns, h := range s.reach {
+			g.hosts[h] = append(g.hosts[h], ns)
+			if scope.Partial(h) {
+				g.partial = append(g.partial, h)
+			}
+		}
+		if s.GetTls().GetHttpsRedirect() {
+			for _, h := range s.hosts { // with the namespace, where it has one
+				if b.redirected[h] == 0 {
+					b.redirected[h] = s.Port.Number
+				}
+			}
+		}
+		b.servers = append(b.servers, g)
+	}
+	return b
+}
+
+// admits tells whether a VirtualService may have a host on the server: one of the two names it, and the other names or covers it.
+func (s *gatewayServer) admits(vs *scope.VirtualService, host string) bool {
+	open := func(h string) bool {
+		spaces := s.hosts[h]
+		return slices.Contains(spaces, "*") || slices.Contains(spaces, vs.Namespace)
+	}
+	if open(host) && slices.ContainsFunc(vs.Hosts, func(h string) bool { return names.Covers(h, host) }) {
+		return true
+	}
+	if !slices.Contains(vs.Hosts, host) {
+		return false
+	}
+	for pattern := range scope.Patterns(host) {
+		if open(pattern) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.partial, func(h string) bool { return open(h) && names.Covers(h, host) })
+}
+
+// at says what requests to a host meet; nil: nothing.
+func (b *gatewayRouting) at(host string) *routedHost {
+	if r, ok := b.routed[host]; ok {
+		return r
+	}
+	var r routedHost
+	var virtual []binding
+	r.port, r.tls = b.redirected[host], b.redirected[host] != 0
+	for i := range b.servers {
+		s := &b.servers[i]
+		for _, vs := range b.view.Index.OfGateway(s.name, host, b.cohort.Namespace) {
+			if !s.admits(vs, host) {
+				continue
+			}
+			x := b.binding(s.name, vs)
+			if port := cmp.Or(r.port, s.Port.Number); b.key("", "", port).takes(x) {
+				virtual, r.port = append(virtual, x), port
+				r.tls = r.tls || s.GetTls().GetHttpsRedirect()
+			}
+		}
+	}
+	b.routed[host] = nil
+	if len(virtual) > 0 || r.tls {
+		r.virtual = frozen.Of(virtual...)
+		b.routed[host] = &r
+	}
+	return b.routed[host]
+}
+
+// mates gives the hosts that are routed like one, the most specific first.
+func (b *gatewayRouting) mates(k alike) []string {
+	list, ok := b.alike[k]
+	if ok {
+		return list
+	}
+	candidates := map[string]struct{}{}
+	for x := range k.virtual.All {
+		for h := range b.named(virtualHosts(x, b.view.Domain)) {
+			candidates[h] = struct{}{}
+		}
+		break // they have all in common
+	}
+	if k.virtual.Empty() {
+		for h := range b.redirected {
+			candidates[h] = struct{}{}
+		}
+	}
+	for h := range candidates {
+		if r := b.at(h); r != nil && r.alike == k {
+			list = append(list, h)
+		}
+	}
+	slices.SortFunc(list, specificFirst)
+	b.alike[k] = list
+	return list
+}
+
+func virtualHosts(x binding, domain string) []string {
+	list := slices.Clone(virtualSpec(x.object).Hosts)
+	for i, h := range list {
+		list[i] = names.FQDN(h, x.object.Namespace, domain)
+	}
+	return list
+}
+
+// named gives each host that VirtualServices with some hosts may have.
+func (b *gatewayRouting) named(hosts []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, h := range hosts {
+			if !yield(h) {
+				return
+			}
+			if !strings.HasPrefix(h, "*") {
+				continue
+			}
+			for i := range b.servers {
+				for own := range b.servers[i].hosts {
+					if names.Covers(h, own) && !yield(own) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// all gives the hosts that may have a virtual host.
+func (b *gatewayRouting) all() []string {
+	all := map[string]struct{}{blackhole: {}}
+	for h := range b.redirected {
+		all[h] = struct{}{}
+	}
+	for i := range b.servers {
+		for h := range b.servers[i].hosts {
+			all[h] = struct{}{}
+		}
+		for vs := range b.view.Index.EachOfGateway(b.servers[i].name, b.cohort.Namespace) {
+			for _, h := range vs.Hosts {
+				all[h] = struct{}{}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (b *gatewayRouting) makeAll() []*envoy.Resource {
+	hosts := b.all()
+	// With all hosts at hand it need not be asked of each which others are like it.
+	for _, h := range hosts {
+		if r := b.at(h); r != nil {
+			b.alike[r.alike] = append(b.alike[r.alike], h)
+		}
+	}
+	for _, list := range b.alike {
+		slices.SortFunc(list, specificFirst)
+	}
+	var made []*envoy.Resource
+	for _, h := range hosts {
+		made = append(made, b.made(h)...)
+	}
+	return made
+}
+
+// spread gives, for hosts whose VirtualServices or services are different, those whose virtual hosts may be. Before the change a host was like others by a
+// VirtualService that it had in common with them: if that is a different one now, its hosts are among those given; if not, they still have it in common. Hosts that
+// nothing routes are alike without one.
+func (b *gatewayRouting) spread(hosts []string) []string {
+	all := map[string]struct{}{blackhole: {}}
+	add := func(hosts []string) {
+		for h := range b.named(hosts) {
+			all[h] = struct{}{}
+		}
+	}
+	add(hosts)
+	for _, h := range hosts {
+		for vs := range b.view.Index.Entrances(h) {
+			add(vs.Hosts)
+		}
+	}
+	redirected := false
+	for _, h := range slices.Collect(maps.Keys(all)) {
+		redirected = redirected || b.redirected[h] != 0
+		if r := b.at(h); r != nil {
+			for x := range r.virtual.All {
+				add(virtualHosts(x, b.view.Domain))
+			}
+		}
+	}
+	if redirected { // it may be routed now, or no more
+		for h := range b.redirected {
+			if b.at(h).virtual.Empty() {
+				all[h] = struct{}{}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// made makes the virtual host that is a host's, if there is one.
+func (b *gatewayRouting) made(host string) []*envoy.Resource {
+	r := b.at(host)
+	if r == nil {
+		if host == blackhole && b.empty() {
+			n, _ := names.ParseRoute(b.route)
+			if len(b.servers) > 0 {
+				n.Port = b.servers[0].Port.Number
+			}
+			return []*envoy.Resource{b.nowhere(n.Port)}
+		}
+		return nil
+	}
+	domains := b.mates(r.alike)
+	if slices.ContainsFunc(domains, func(h string) bool { return b.at(h).tls != r.tls }) {
+		domains = []string{host}
+	}
+	if domains[0] != host {
+		return nil
+	}
+	k := b.key(names.VirtualHost(host, r.port), strings.Join(domains, "\n"), r.port)
+	k.gateway, k.tls, k.virtual = true, r.tls, r.virtual
+	k.reached = b.reach(k, nil)
+	return []*envoy.Resource{b.view.host(k)}
+}
+
+// empty tells that there are servers, and that no host has a virtual host.
+func (b *gatewayRouting) empty() bool {
+	for i := range b.servers {
+		for vs := range b.view.Index.EachOfGateway(b.servers[i].name, b.cohort.Namespace) {
+			for h := range b.named(vs.Hosts) {
+				if b.at(h) != nil {
+					return false
+				}
+			}
+		}
+	}
+	return len(b.redirected) == 0
+}
+
+// specificFirst orders hosts: those that are exact before patterns, longer ones before shorter ones, then by name.
+func specificFirst(a, b string) int {
+	if x, y := strings.HasPrefix(a, "*"), strings.HasPrefix(b, "*"); x != y {
+		if x {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+}

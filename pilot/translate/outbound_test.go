@@ -1,0 +1,51 @@
+package translate_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// A server name that two services have, one of them as an alias, is the first one's alone: Envoy takes no listener with a name in two chains.
+func TestServerNamesAreTakenOnce(t *testing.T) {
+	const entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: a, creationTimestamp: %q}\n" +
+		"spec: {hosts: [%s], location: MESH_EXTERNAL, resolution: DNS, ports: [{number: 9460, name: tls, protocol: TLS}]}\n---\n"
+	const alias = "apiVersion: v1\nkind: Service\nmetadata: {name: other, namespace: a}\nspec: {type: ExternalName, externalName: real.example.com}\n---\n"
+	for name, older := range map[string]string{"the service's own": "2020-01-01T00:00:00Z", "the alias's": "2030-01-01T00:00:00Z"} {
+		w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
+		s := w.apply(objects(t, "world.yaml", []byte(alias+fmt.Sprintf(entry, "real", "2025-01-01T00:00:00Z", "real.example.com")+fmt.Sprintf(entry, "other", older, "other.a")))...)
+		l := decode(t, tr.Wildcard(s, tr.Join(s, people()["web"]), envoy.ListenerType).Get("0.0.0.0_9460")).(*listenerv3.Listener)
+		owners := map[string]int{}
+		for _, c := range l.FilterChains {
+			for _, n := range c.FilterChainMatch.ServerNames {
+				owners[n]++
+			}
+		}
+		for _, n := range []string{"real.example.com", "other.a", "other.a.svc", "other.a.svc.cluster.local", "other.a.svc.cluster.local."} {
+			if owners[n] != 1 {
+				t.Errorf("%s is older: %d chains have %s: %v", name, owners[n], n, owners)
+			}
+		}
+	}
+}
+
+// A route configuration of a listener that has gone is never without a virtual host, whoever asks.
+func TestNoRouteConfigurationIsEmpty(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
+	s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+
+		"spec: {egress: [{port: {number: 9000, name: http, protocol: HTTP}, hosts: [./*]}]}\n"))...)
+	for who, name := range map[string]string{"web": "9001", "gateway": "http.9001"} {
+		r := tr.Named(s, tr.Join(s, people()[who]), envoy.RouteType, name)
+		hosts := decode(t, r).(*routev3.RouteConfiguration).VirtualHosts
+		if len(hosts) != 1 || hosts[0].Name != "blackhole:9001" || !slices.Equal(hosts[0].Domains, []string{"*"}) || len(hosts[0].Routes) != 0 || r.Hosts.Len() != 1 {
+			t.Errorf("%s of %s: %v", name, who, hosts)
+		}
+	}
+}

@@ -1,0 +1,374 @@
+package xds
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+	"weak"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// request is a DiscoveryRequest or DeltaDiscoveryRequest as a session takes it. It is decoded by hand, for most of what clients say is what others said before: lists of
+// names and of versions are found in lists without making a string of any. What one says rarely, and what holds other messages, is left to the generated code. Bytes are
+// refused where the generated types would refuse them.
+type request struct {
+	delta  bool
+	lists  *lists
+	limits *limits.Limits
+	recent *recent // nil: nothing is remembered of the requests before
+
+	size     int
+	node     *corev3.Node
+	typeURL  string
+	nonce    string
+	resumes  bool // state of the world: it names a version
+	detail   *rpcstatus.Status
+	names    named // subscribed to
+	leaves   named // delta: unsubscribed from
+	versions versions
+	fault    error // a limit that the client broke
+}
+
+// named are names in a request.
+type named struct {
+	names *envoy.Names // without star
+	star  bool
+}
+
+// empty tells that there is none, not even star.
+func (n named) empty() bool { return n.names == nil && !n.star }
+
+// Field numbers of the two requests that are not those of the responses, and of Node.
+const (
+	requestVersion  = 1
+	requestNode     = 2
+	requestNames    = 3
+	requestTypeURL  = 4
+	requestNonce    = 5
+	requestDetail   = 6
+	requestLocators = 7
+
+	deltaNode         = 1
+	deltaTypeURL      = 2
+	deltaSubscribe    = 3
+	deltaUnsubscribe  = 4
+	deltaVersions     = 5
+	deltaNonce        = 6
+	deltaDetail       = 7
+	deltaLocators     = 8
+	deltaLeftLocators = 9
+
+	mapKey   = 1
+	mapValue = 2
+
+	nodeExtensions = 9
+)
+
+var errMalformed = errors.New("malformed message")
+
+// wire is a request as it came: slices of the bytes, in use until it is decoded.
+type wire struct {
+	bytes                   []byte // room for those of a request that came in parts
+	typeURL, nonce, version []byte
+	names, leaves, versions []entry
+	span                    [2]int // of names, where they follow one another
+	apart                   bool   // they do not
+}
+
+// unmarshal reads a message. An error says that it is none; what breaks a limit is a fault.
+func (r *request) unmarshal(data mem.BufferSlice) error {
+	w := r.lists.scratch()
+	defer r.lists.release(w)
+	if len(data) == 1 {
+		return r.decode(w, data[0].ReadOnlyData())
+	}
+	w.bytes = slices.Grow(w.bytes[:0], data.Len())[:data.Len()]
+	data.CopyTo(w.bytes)
+	return r.decode(w, w.bytes)
+}
+
+func (r *request) decode(w *wire, b []byte) error {
+	r.size = len(b)
+	if err := eachField(b, func(f protowire.Number, at int, v []byte, end int) error { return r.field(w, f, at, v, end) }); err != nil {
+		return err
+	}
+	r.typeURL, r.nonce, r.resumes = typeOf(w.typeURL), string(w.nonce), len(w.version) > 0
+	if !r.room(w) {
+		return nil
+	}
+	if err := r.subscribed(w, b); err != nil {
+		return err
+	}
+	var err error
+	if r.leaves, err = r.lists.named(w.leaves, r.check); err != nil {
+		return err
+	}
+	r.versions, err = r.lists.declared(r.typeURL, w.versions)
+	return err
+}
+
+// recent are the newest lists of names of one stream, by a hash of how they were written: clients that list all again with each request do so in the same way. It is the
+// client's own loss if it finds two that are not told apart.
+type recent struct {
+	next  int
+	lists [4]recentNames
+}
+
+type recentNames struct {
+	hash  uint64
+	size  int
+	names weak.Pointer[envoy.Names]
+	star  bool
+}
+
+func (r *request) subscribed(w *wire, b []byte) (err error) {
+	if r.recent == nil || w.apart || len(w.names) < r.lists.few {
+		r.names, err = r.lists.named(w.names, r.check)
+		return err
+	}
+	span := b[w.span[0]:w.span[1]]
+	is := recentNames{hash: maphash.Bytes(r.lists.seed, span), size: len(span)}
+	for _, was := range r.recent.lists {
+		if was.hash == is.hash && was.size == is.size {
+			if n := was.names.Value(); n != nil {
+				r.names = named{n, was.star}
+				return nil
+			}
+		}
+	}
+	if r.names, err = r.lists.named(w.names, r.check); err == nil && r.names.names != nil {
+		is.names, is.star = weak.Make(r.names.names), r.names.star
+		r.recent.lists[r.recent.next] = is
+		r.recent.next = (r.recent.next + 1) % len(r.recent.lists)
+	}
+	return err
+}
+
+// room tells whether the client may say more. Nothing is kept of what is beyond.
+func (r *request) room(w *wire) bool {
+	switch {
+	case r.fault != nil:
+	case len(w.names)+len(w.leaves) > r.limits.NamesPerRequest:
+		r.fault = fmt.Errorf("more than %d resource names in one request", r.limits.NamesPerRequest)
+	case len(w.versions) > r.limits.NamesPerStream:
+		r.fault = fmt.Errorf("versions of more than %d resources in one request", r.limits.NamesPerStream)
+	}
+	return r.fault == nil
+}
+
+// check holds a name that nobody asked for before to the limits. false: the client broke one.
+func (r *request) check(name []byte) bool {
+	if len(name) > r.limits.NameLength {
+		r.fault = fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), r.limits.NameLength)
+	} else if i := bytes.IndexFunc(name, unicode.IsControl); i >= 0 {
+		r.fault = fmt.Errorf("resource name %.64q has a control character at byte %d", name, i)
+	}
+	return r.fault == nil
+}
+
+// field takes one field of the wire type of bytes. Those that the request does not have are read over.
+func (r *request) field(w *wire, f protowire.Number, at int, v []byte, end int) error {
+	if !r.delta {
+		switch f {
+		case requestVersion:
+			return text(&w.version, v)
+		case requestNode:
+			return r.mergeNode(v)
+		case requestNames:
+			if r.room(w) {
+				w.add(at, v, end)
+			}
+		case requestTypeURL:
+			return text(&w.typeURL, v)
+		case requestNonce:
+			return text(&w.nonce, v)
+		case requestDetail:
+			return r.mergeDetail(v)
+		case requestLocators:
+			return merge(v, &discoveryv3.ResourceLocator{}) // of no use, but refused if it is none
+		}
+		return nil
+	}
+	switch f {
+	case deltaNode:
+		return r.mergeNode(v)
+	case deltaTypeURL:
+		return text(&w.typeURL, v)
+	case deltaSubscribe:
+		if r.room(w) {
+			w.add(at, v, end)
+		}
+	case deltaUnsubscribe:
+		if r.room(w) {
+			w.leaves = append(w.leaves, entry{name: v})
+		}
+	case deltaVersions:
+		e, err := mapEntry(v)
+		if r.room(w) {
+			w.versions = append(w.versions, e)
+		}
+		return err
+	case deltaNonce:
+		return text(&w.nonce, v)
+	case deltaDetail:
+		return r.mergeDetail(v)
+	case deltaLocators, deltaLeftLocators:
+		return merge(v, &discoveryv3.ResourceLocator{})
+	}
+	return nil
+}
+
+// text takes a string.
+func text(to *[]byte, v []byte) error {
+	if !utf8.Valid(v) {
+		return errMalformed
+	}
+	*to = v
+	return nil
+}
+
+// add takes a name that is subscribed to.
+func (w *wire) add(at int, name []byte, end int) {
+	switch {
+	case len(w.names) == 0:
+		w.span[0] = at
+	case w.span[1] != at:
+		w.apart = true
+	}
+	w.span[1] = end
+	w.names = append(w.names, entry{name: name})
+}
+
+// mapEntry reads one entry of a map of strings.
+func mapEntry(b []byte) (entry, error) {
+	var e entry
+	err := eachField(b, func(f protowire.Number, _ int, v []byte, _ int) error {
+		switch {
+		case f == mapKey && e.name == nil:
+			e.name = v
+		case f == mapValue && e.version == nil:
+			e.version = v
+		case f == mapKey: // the last counts, but all have to be text
+			return cmp.Or(text(&e.name, e.name), text(&e.name, v))
+		case f == mapValue:
+			return cmp.Or(text(&e.version, e.version), text(&e.version, v))
+		}
+		return nil
+	})
+	return e, err
+}
+
+func (r *request) mergeDetail(b []byte) error {
+	if r.detail == nil {
+		r.detail = &rpcstatus.Status{}
+	}
+	return merge(b, r.detail)
+}
+
+// mergeNode leaves out what is half of a node's bytes and nobody reads: the extensions that an Envoy has, which are the same for all of a version. Those that were seen
+// before are not looked at again.
+func (r *request) mergeNode(b []byte) error {
+	if r.node == nil {
+		r.node = &corev3.Node{}
+	}
+	var h maphash.Hash
+	h.SetSeed(r.lists.seed)
+	rest, kept := make([]byte, 0, 4<<10), 0
+	any := false
+	err := eachField(b, func(f protowire.Number, at int, _ []byte, end int) error {
+		if f == nodeExtensions {
+			any = true
+			rest = append(rest, b[kept:at]...)
+			kept = end
+			_, _ = h.Write(b[at:end]) // never fails
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	sum := h.Sum64()
+	if any && !r.lists.seen(sum) {
+		if err := merge(b, &corev3.Node{}); err != nil {
+			return err
+		}
+		r.lists.see(sum)
+	}
+	return merge(append(rest, b[kept:]...), r.node)
+}
+
+// merge reads a message inside the request into what came of it before.
+func merge(b []byte, m proto.Message) error {
+	return proto.UnmarshalOptions{Merge: true, AllowPartial: true, RecursionLimit: protowire.DefaultRecursionLimit - 1}.Unmarshal(b, m)
+}
+
+// eachField calls visit for each field of bytes, with where it begins and ends. Fields of other kinds are read over.
+func eachField(b []byte, visit func(f protowire.Number, at int, v []byte, end int) error) error {
+	for at := 0; at < len(b); {
+		if tag := b[at]; tag&0x87 == byte(protowire.BytesType) && tag > 7 && at+1 < len(b) && b[at+1] < 0x80 { // most are short
+			end := at + 2 + int(b[at+1])
+			if end > len(b) {
+				return errMalformed
+			}
+			if err := visit(protowire.Number(tag>>3), at, b[at+2:end], end); err != nil {
+				return err
+			}
+			at = end
+			continue
+		}
+		f, t, n := protowire.ConsumeTag(b[at:])
+		if n < 0 || f > protowire.MaxValidNumber {
+			return errMalformed
+		}
+		from := at + n
+		if t != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(f, t, b[from:]); n < 0 {
+				return errMalformed
+			}
+			at = from + n
+			continue
+		}
+		v, n := protowire.ConsumeBytes(b[from:])
+		if n < 0 {
+			return errMalformed
+		}
+		if err := visit(f, at, v, from+n); err != nil {
+			return err
+		}
+		at = from + n
+	}
+	return nil
+}
+
+// typeOf gives a type's URL, without making one that is known.
+func typeOf(b []byte) string {
+	switch string(b) {
+	case envoy.ClusterType:
+		return envoy.ClusterType
+	case envoy.EndpointType:
+		return envoy.EndpointType
+	case envoy.ListenerType:
+		return envoy.ListenerType
+	case envoy.RouteType:
+		return envoy.RouteType
+	case envoy.VirtualHostType:
+		return envoy.VirtualHostType
+	case secretType:
+		return secretType
+	}
+	return string(b)
+}

@@ -1,0 +1,277 @@
+package xds
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// ask has a session take a request as it would come.
+func ask(s *session, m proto.Message, names ...*recent) (verdict, error) {
+	_, delta := m.(*discoveryv3.DeltaDiscoveryRequest)
+	r := &request{delta: delta, lists: s.lists, limits: s.limits, recent: slices.Concat(names, []*recent{{}})[0]}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return verdict{}, err
+	}
+	if err := r.decode(&wire{}, b); err != nil {
+		return verdict{}, err
+	}
+	if delta {
+		return s.incremental(r)
+	}
+	return s.stateOfTheWorld(r)
+}
+
+// same compares a request with the generated type's reading of the same bytes.
+func (r *request) same(m proto.Message, l *limits.Limits) error {
+	d := &discoveryv3.DeltaDiscoveryRequest{}
+	version := ""
+	switch m := m.(type) {
+	case *discoveryv3.DeltaDiscoveryRequest:
+		d = m
+	case *discoveryv3.DiscoveryRequest:
+		version = m.GetVersionInfo()
+		d.Node, d.TypeUrl, d.ResourceNamesSubscribe, d.ResponseNonce, d.ErrorDetail = m.GetNode(), m.GetTypeUrl(), m.GetResourceNames(), m.GetResponseNonce(), m.GetErrorDetail()
+	}
+	names := func(what string, got named, list []string) error {
+		want := slices.Compact(slices.Sorted(slices.Values(list)))
+		i, starred := slices.BinarySearch(want, star)
+		if starred {
+			want = slices.Delete(want, i, i+1)
+		}
+		if got.star != starred || !slices.Equal(got.names.All(), want) {
+			return fmt.Errorf("%s %v %q, want %v %q", what, got.star, got.names.All(), starred, want)
+		}
+		return nil
+	}
+	if r.fault != nil {
+		all := slices.Concat(d.GetResourceNamesSubscribe(), d.GetResourceNamesUnsubscribe())
+		bad := func(n string) bool {
+			return len(n) > l.NameLength || strings.ContainsFunc(n, func(c rune) bool { return c < ' ' || 0x7f <= c && c < 0xa0 })
+		}
+		if len(all) <= l.NamesPerRequest && len(d.GetInitialResourceVersions()) <= l.NamesPerStream && !slices.ContainsFunc(all, bad) {
+			return fmt.Errorf("fault %w", r.fault)
+		}
+		return nil
+	}
+	versions := map[string]string{}
+	had := r.versions.own
+	if r.versions.core != nil {
+		had = slices.Concat(had, r.versions.core.list)
+	}
+	for _, x := range slices.Backward(had) { // of two with one name the first counts
+		versions[x.Name] = x.Version
+	}
+	node := proto.Clone(d.GetNode()).(*corev3.Node)
+	if node != nil {
+		node.Extensions = nil
+	}
+	switch {
+	case r.typeURL != d.GetTypeUrl(), r.nonce != d.GetResponseNonce(), r.resumes != (version != ""):
+		return fmt.Errorf("%q %q %v", r.typeURL, r.nonce, r.resumes)
+	case !proto.Equal(r.detail, d.GetErrorDetail()) || (r.detail == nil) != (d.GetErrorDetail() == nil):
+		return fmt.Errorf("detail %v, want %v", r.detail, d.GetErrorDetail())
+	case (r.node == nil) != (d.GetNode() == nil) || node != nil && !proto.Equal(r.node, node):
+		return fmt.Errorf("node %v, want %v", r.node, node)
+	case !maps.Equal(versions, d.GetInitialResourceVersions()):
+		return fmt.Errorf("versions %q, want %q", versions, d.GetInitialResourceVersions())
+	}
+	if err := names("leaves", r.leaves, d.GetResourceNamesUnsubscribe()); err != nil {
+		return err
+	}
+	return names("names", r.names, d.GetResourceNamesSubscribe())
+}
+
+func generated(delta bool) proto.Message {
+	if delta {
+		return &discoveryv3.DeltaDiscoveryRequest{}
+	}
+	return &discoveryv3.DiscoveryRequest{}
+}
+
+// FuzzRequest reads bytes as requests of either protocol, and again when they are known: they are refused where the generated types refuse them, and say the same.
+func FuzzRequest(f *testing.F) {
+	l := limits.Default()
+	l.NamesPerRequest, l.NamesPerStream, l.NameLength = 40, 60, 50
+	add := func(m proto.Message) {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(append(b, b...)) // merged
+		f.Add(b[:len(b)-len(b)/3])
+		f.Add(protowire.AppendVarint(protowire.AppendTag(b, 99, protowire.VarintType), 7))
+		f.Add(append(b, 0x1b, 0x1c)) // a group where a string should be
+		f.Add(append(b, 0x1a, 2, 0xff, 0xfe))
+		f.Add(append(b, 0x2a, 3, 0x0a, 1, 0xff))
+		f.Add(append(b, 0x2a, 8, 0x0a, 1, 'a', 0x0a, 1, 'b', 0x18, 1))
+	}
+	n := testNode("web.a")
+	n.Extensions = []*corev3.Extension{{Name: "x", Category: "y"}, {Name: "z"}}
+	versions := map[string]string{}
+	for _, name := range manyNames(30) {
+		versions[name] = "v" + name
+	}
+	detail := &rpcstatus.Status{Code: 3, Message: "no"}
+	add(&discoveryv3.DiscoveryRequest{VersionInfo: "1", Node: n, ResourceNames: append(manyNames(30), star), TypeUrl: envoy.EndpointType, ResponseNonce: "n", ErrorDetail: detail})
+	add(&discoveryv3.DeltaDiscoveryRequest{
+		Node: n, ResourceNamesSubscribe: manyNames(20), ResourceNamesUnsubscribe: append(manyNames(18), star), InitialResourceVersions: versions, TypeUrl: "what.Ever",
+		ResponseNonce: "n", ErrorDetail: detail, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "l", DynamicParameters: map[string]string{"a": "b"}}},
+	})
+	f.Add([]byte{0x0a, 2, 0x4a, 9})    // a node whose extensions are cut off
+	f.Add([]byte{0x0a, 2, 0x4a, 0})    // one with an empty one
+	f.Add([]byte{0xf8, 0xff, 0xff, 1}) // a field beyond all
+	f.Fuzz(func(t *testing.T, b []byte) {
+		lists := newLists()
+		for _, delta := range []bool{true, false} {
+			m := generated(delta)
+			want := proto.Unmarshal(b, m)
+			re := &recent{}
+			for i := range 3 {
+				r := &request{delta: delta, lists: lists, limits: &l, recent: re}
+				err := r.decode(&wire{}, b)
+				if r.fault != nil {
+					err = want // the stream ends either way
+				}
+				if (err != nil) != (want != nil) {
+					t.Fatalf("time %d, delta %v: %v, want %v", i, delta, err, want)
+				}
+				if err == nil {
+					if err := r.same(m, &l); err != nil {
+						t.Fatalf("time %d, delta %v: %v", i, delta, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Clients that say nearly the same, in whatever order, are understood each on its own, and share what they have in common.
+func TestRequestsShare(t *testing.T) {
+	lists, l := newLists(), limits.Default()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	shuffled := func(list []string) []string {
+		list = slices.Clone(list)
+		rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		return list
+	}
+	all := manyNames(400)
+	var names *envoy.Names
+	cores := map[*core]int{}
+	for i := range 60 {
+		d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResourceNamesSubscribe: shuffled(all), InitialResourceVersions: map[string]string{}}
+		for _, n := range all {
+			d.InitialResourceVersions[n] = "v" + n
+		}
+		d.InitialResourceVersions["inbound"] = fmt.Sprint(i)
+		delete(d.InitialResourceVersions, all[i%3])
+		if i%20 == 19 { // one who has little in common with the others
+			for _, n := range all[:200] {
+				d.InitialResourceVersions[n] = "old"
+			}
+			d.ResourceNamesSubscribe = append(d.ResourceNamesSubscribe[:300], "more", "and more")
+		}
+		b, err := proto.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &request{delta: true, lists: lists, limits: &l}
+		if err := r.decode(&wire{}, b); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.same(d, &l); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			names = r.names.names
+		}
+		if i%20 != 19 && r.names.names != names {
+			t.Errorf("request %d has a list of names of its own", i)
+		}
+		cores[r.versions.core]++
+		if i%10 == 5 {
+			lists.forget()
+		}
+	}
+	if len(cores) > 16 {
+		t.Errorf("60 requests have %d cores", len(cores))
+	}
+}
+
+// Of what clients made up nothing is kept for long, however much it was.
+func TestRequestsAreForgotten(t *testing.T) {
+	lists, l := newLists(), limits.Default()
+	for i := range 40 {
+		d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
+		for j := range 5000 {
+			n := fmt.Sprint(i, "-", j, strings.Repeat("x", 100))
+			d.ResourceNamesSubscribe = append(d.ResourceNamesSubscribe, n)
+			d.InitialResourceVersions[n] = "1"
+		}
+		b, err := proto.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&request{delta: true, lists: lists, limits: &l}).decode(&wire{}, b); err != nil {
+			t.Fatal(err)
+		}
+		if lists.cost > mostBrought || lists.places > mostPlaces {
+			t.Fatalf("%d bytes and %d places are kept", lists.cost, lists.places)
+		}
+	}
+	heap() // collects what nobody holds
+	lists.forget()
+	heap()
+	lists.forget()
+	if len(lists.brought) != 0 || lists.cost != 0 {
+		t.Errorf("%d cores of %d bytes are kept", len(lists.brought), lists.cost)
+	}
+	if len(lists.known) != 0 || lists.places != 0 {
+		t.Errorf("%d lists of %d places are known", len(lists.known), lists.places)
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	lists, l := newLists(), limits.Default()
+	d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
+	s := &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType}
+	for i := range 1000 {
+		n := fmt.Sprintf("outbound|80||service-%d.namespace-%d.svc.cluster.local", i, i%20)
+		d.InitialResourceVersions[n] = "0123456789abcdef"
+		s.ResourceNames = append(s.ResourceNames, n)
+	}
+	for name, m := range map[string]proto.Message{"versions": d, "names": s} {
+		bytes, err := proto.Marshal(m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			re := &recent{}
+			var keep *envoy.Names
+			for b.Loop() {
+				r := &request{delta: m == d, lists: lists, limits: &l, recent: re}
+				if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}); err != nil {
+					b.Fatal(err)
+				}
+				keep = r.names.names
+			}
+			_ = keep
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package xds
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// step makes the next response, in the slot that was taken, and starts to send it.
+func (c *conn) step(slot chan struct{}) error {
+	c.calm = c.session.acknowledged()
+	r, err := c.translate(slot)
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		c.settle()
+		return nil
+	}
+	return c.send(r)
+}
+
+// translate makes the next response, in the slot that was taken and gives it back. nil: the client has everything.
+func (c *conn) translate(slot chan struct{}) (*Response, error) {
+	defer func() { <-slot }()
+	start := time.Now()
+	if !c.joined {
+		if !c.session.start(c.session.snapshot) {
+			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
+		}
+		c.joined = true
+		c.attend()
+	}
+	var r *Response
+	if c.session.snapshot != nil {
+		r = c.session.next()
+	}
+	if r == nil {
+		p := c.take()
+		if p == nil && c.session.snapshot == nil { // it has slept through what has nothing for it
+			newest := c.server.newest()
+			if p = c.take(); p == nil && newest.Revision == c.session.revision {
+				c.session.snapshot = newest
+			} else if p == nil { // whether it has something for it may not be known yet: what is asked for must not be of another world than the rest
+				p = &push{snapshot: newest, first: newest.Revision, full: true, queued: start}
+			}
+		}
+		if p != nil {
+			c.adopt(p, start)
+		}
+		r = c.session.next()
+	}
+	c.made = time.Since(start)
+	return r, nil
+}
+
+func (c *conn) adopt(p *push, now time.Time) {
+	m := c.server.metrics
+	m.queueTime.Observe(now.Sub(p.queued).Seconds())
+	for reason, n := range p.triggers {
+		m.trigger(reason, n)
+	}
+	c.pass = pass{received: p.received}
+	c.session.adopt(p)
+	c.attend()
+}
+
+// settle ends a pass: the client was sent all of it.
+func (c *conn) settle() {
+	if c.pass.responses > 0 && !c.pass.received.IsZero() {
+		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
+	}
+	c.pass = pass{}
+	c.session.snapshot = nil
+}
+
+// send starts the Send of one response and its watchdog. A client that has acknowledged all before has read it, so that Send takes this one at once and needs no goroutine to
+// wait in; if it lies, the watchdog barks all the same.
+func (c *conn) send(r *Response) error {
+	s, now := c.server, time.Now()
+	c.sending = r
+	c.pass.responses++
+	if w := c.session.find(r.TypeURL); w != nil {
+		w.status.SentAt = now
+	}
+	c.mu.Lock()
+	c.stuck, c.began = r.TypeURL, now
+	c.mu.Unlock()
+	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
+	if c.calm {
+		return c.delivered(c.stream.SendMsg(s.encoder.encode(r)))
+	}
+	if !s.spawn("xds sender", func() {
+		err := errors.New("sending failed")
+		defer func() { c.sent <- err }()
+		err = c.stream.SendMsg(s.encoder.encode(r))
+	}) {
+		return errShutdown()
+	}
+	return nil
+}
+
+// delivered takes the outcome of a Send.
+func (c *conn) delivered(err error) error {
+	c.watchdog.Stop()
+	c.mu.Lock()
+	took := time.Since(c.began)
+	c.stuck = ""
+	c.mu.Unlock()
+	c.server.metrics.sent(c.sending, c.made, took, err)
+	c.sending = nil
+	if err != nil {
+		select {
+		case why := <-c.stop:
+			return why
+		default:
+			return err
+		}
+	}
+	if !c.session.pending() {
+		c.settle()
+	}
+	return nil
+}
+
+// cut closes the connection of a client that does not read, which ends the Send under way.
+func (c *conn) cut(log *slog.Logger) {
+	c.mu.Lock()
+	typeURL, took := c.stuck, time.Since(c.began)
+	c.mu.Unlock()
+	if typeURL == "" {
+		return
+	}
+	s := c.server
+	s.metrics.writeTimeouts.Inc()
+	c.end(status.Error(codes.Unavailable, "the client does not read"))
+	closed := s.listeners.cut(c.remote, c.local)
+	log.Warn("the proxy does not read: cutting its connection", "type", ShortType(typeURL), "dur", took.Round(time.Millisecond), "closed", closed)
+}
