@@ -10,12 +10,12 @@
 //   - conn: one stream. Its owner, the goroutine of the gRPC handler, alone touches the session; a reader goroutine feeds it requests. A
 //     response to a client that has acknowledged all before is sent by the owner, for it has room; in the Send of any other sits a goroutine of its own. The owner never
 //     waits for the peer or for a translation slot without listening to everything else as well.
+//   - audience: the streams that are sent the same. It finds out once whether a snapshot has anything for them, in a goroutine that ends with the answer.
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.
 //   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are a pure core.
 //
-// Requests are decoded by hand (request.go). What streams hold they share: lists of names (lists.go), what they bring of earlier streams (declared.go), the Sets that they
-// were sent, and the differences of those. A client that takes virtual hosts by
-// themselves is sent them apart from their route configurations (hosts.go).
+// Requests are decoded by hand (request.go). What streams hold they share: lists of names (lists.go), what they bring of earlier streams (declared.go), the Sets that
+// they were sent, and the differences of those. A client that takes virtual hosts by themselves is sent them apart from their route configurations (hosts.go).
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad: those that it asks for by name, and virtual
 // hosts, are sent again by halves until the bad one is alone; of clusters and listeners, of which it takes the good ones, all wait until one of them changes (watch.go).
