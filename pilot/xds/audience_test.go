@@ -24,17 +24,7 @@ func TestAudience(t *testing.T) {
 		}
 		return revision
 	}
-	// A new audience looks at one push before it knows what its streams have, and each seventh of the fake's Sets is another.
-	for _, full := range []bool{true, false} {
-		r.publish(full, "eds nobody=1")
-		r.publish(full, "eds nobody=2")
-		for _, id := range []string{"left.a", "right.a"} {
-			eventually(t, id+" has looked", func() bool { return at(id) == r.server.newest().Revision })
-		}
-		r.publish(full, "eds a=2")
-		left.expect("eds a=2")
-		r.publish(full, "eds a=1")
-		left.expect("eds a=1")
+	looked := func() {
 		eventually(t, "all audiences have looked", func() bool {
 			r.server.mu.Lock()
 			defer r.server.mu.Unlock()
@@ -48,6 +38,20 @@ func TestAudience(t *testing.T) {
 			}
 			return true
 		})
+	}
+	// A new audience looks at one push before it knows what its streams have, and each seventh of the fake's Sets is another.
+	for _, full := range []bool{true, false} {
+		r.publish(full, "eds nobody=1")
+		r.publish(full, "eds nobody=2")
+		for _, id := range []string{"left.a", "right.a"} {
+			eventually(t, id+" has looked", func() bool { return at(id) == r.server.newest().Revision })
+		}
+		r.publish(full, "eds a=2")
+		left.expect("eds a=2")
+		looked() // of two pushes in one it is told
+		r.publish(full, "eds a=1")
+		left.expect("eds a=1")
+		looked()
 		if is, newest := at("right.a"), r.server.newest().Revision; is != newest-2 {
 			t.Errorf("full %t: the stream that nothing concerns is at revision %d of %d", full, is, newest)
 		}

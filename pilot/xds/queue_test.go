@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,10 +26,11 @@ func TestGatewaysAndNewProxiesGoFirst(t *testing.T) {
 	release := make(chan struct{})
 	r.fake.held.Store("slow.a", release)
 	joins := r.fake.count("join")
+	all := r.server.streams()
+	slowly := all[slices.IndexFunc(all, func(c *conn) bool { return c.proxy.ID == "slow.a" })]
 	r.server.mu.Lock()
-	p := newPush(r.fake.publish(true, "cds a=2"), r.server.conns["slow.a-1"].connected)
+	p := newPush(r.fake.publish(true, "cds a=2"), slowly.connected)
 	r.server.latest = p.snapshot
-	slowly := r.server.conns["slow.a-1"]
 	r.server.mu.Unlock()
 	slowly.offer(p)
 	eventually(t, "the slot is taken", func() bool { return r.fake.count("join") > joins })
