@@ -252,9 +252,7 @@ func (c *modelEnvoy) subscribe(typeURL string, add, remove []string) error {
 	if first {
 		r.InitialResourceVersions = map[string]string{}
 		for name, x := range c.have[typeURL] {
-			if typeURL != envoy.VirtualHostType || c.live[folder(name)][name] != nil { // one that serves: the others went with their route configuration
-				r.InitialResourceVersions[name] = x.version
-			}
+			r.InitialResourceVersions[name] = x.version // also of a virtual host that went with its route configuration
 		}
 		if c.subs[typeURL] == nil && len(r.InitialResourceVersions) > 0 && chance(c.r, 2) && typeURL != envoy.VirtualHostType {
 			r.ResourceNamesSubscribe = []string{"*"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -224,6 +225,7 @@ func (c *conn) greet() (*request, error) {
 		c.session = &session{
 			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, lists: s.lists,
 			delta: c.delta, divided: c.delta && !s.noHosts && proxy.Capabilities.Has(node.VHDS), proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
+			unique: rand.Uint32(),
 		}
 		c.session.snapshot, err = s.add(c)
 		return r, err

@@ -19,14 +19,38 @@ type versions struct {
 
 func (v versions) empty() bool { return v.core == nil && len(v.own) == 0 }
 
+// all yields what the client brings. Of two with one name its own counts.
+func (v versions) all(yield func(*envoy.Resource) bool) {
+	own := setOf(v.own)
+	for r := range own.All {
+		if !yield(r) {
+			return
+		}
+	}
+	if v.core == nil {
+		return
+	}
+	for _, r := range v.core.list {
+		if own.Get(r.Name) == nil && !yield(r) {
+			return
+		}
+	}
+}
+
+// repeated tells that a version says that something was sent again.
+func (v versions) repeated() bool {
+	return v.core != nil && v.core.repeated || slices.ContainsFunc(v.own, func(r *envoy.Resource) bool { return strings.Contains(r.Version, repeated) })
+}
+
 // core is what several clients brought alike.
 type core struct {
-	set   *envoy.Set
-	list  []*envoy.Resource
-	names []string // theirs
-	index index
-	cost  int  // about what it takes, in bytes
-	used  bool // since forget; lists.mu's
+	set      *envoy.Set
+	list     []*envoy.Resource
+	names    []string // theirs
+	index    index
+	repeated bool // see versions
+	cost     int  // about what it takes, in bytes
+	used     bool // since forget; lists.mu's
 
 	compared *differences // with what its clients should have
 
@@ -136,6 +160,7 @@ func (l *lists) bring(least uint64, list []*envoy.Resource) *core {
 	c := &core{set: envoy.NewSet(slices.Clone(list)), list: list, names: make([]string, len(list)), compared: &differences{}, used: true}
 	for i, r := range list {
 		c.names[i] = r.Name
+		c.repeated = c.repeated || strings.Contains(r.Version, repeated)
 		c.cost += 512 + len(r.Name) + len(r.Version) // with one view of it
 	}
 	c.index = l.index(c.names)
@@ -210,6 +235,13 @@ func resources(list []entry) ([]*envoy.Resource, error) {
 // bring notes what a resuming client says that it has, as far as it counts.
 func (s *session) bring(w *watch, v versions) {
 	w.declared = true
+	switch {
+	case !s.divided:
+	case w.typeURL == envoy.RouteType:
+		v = s.bringHeads(v)
+	case w.typeURL == envoy.VirtualHostType:
+		v = s.bringHosts(v)
+	}
 	if w.whole() {
 		if w.held.Outbound = setOf(v.own); v.core != nil {
 			w.held.Outbound, w.held.Inbound, w.core = v.core.set, w.held.Outbound, v.core

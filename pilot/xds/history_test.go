@@ -36,8 +36,11 @@ func TestHistories(t *testing.T) {
 				h.publish(false, fmt.Sprintf("eds c%d=%s", rapid.IntRange(0, 3).Draw(t, "eds"), h.version("")))
 			case 3:
 				name := fmt.Sprintf("r%d", rapid.IntRange(0, 3).Draw(t, "route"))
+				times := rapid.IntRange(1, 2).Draw(t, "times") // twice: it is let go of and taken back
 				for _, c := range clients {
-					c.toggle(envoy.RouteType, name)
+					for range times {
+						c.toggle(envoy.RouteType, name)
+					}
 				}
 			case 4:
 				if i := rapid.IntRange(0, 2).Draw(t, "reconnect"); i > 0 {
@@ -45,13 +48,15 @@ func TestHistories(t *testing.T) {
 				}
 			default:
 				c := clients[rapid.IntRange(0, 2).Draw(t, "client")]
-				switch rapid.IntRange(0, 2).Draw(t, "who") {
-				case 0:
-					c.serve()
-				case 1:
-					c.receive()
-				case 2:
-					c.request()
+				for range rapid.IntRange(1, 6).Draw(t, "often") {
+					switch rapid.IntRange(0, 2).Draw(t, "who") {
+					case 0:
+						c.serve()
+					case 1:
+						c.receive()
+					case 2:
+						c.request()
+					}
 				}
 			}
 			for _, c := range clients {
@@ -76,6 +81,7 @@ func TestHistories(t *testing.T) {
 
 type history struct {
 	t        *rapid.T
+	streams  uint32
 	fake     *fakeTranslator
 	lists    *lists // of all streams, so that each finds what those before it brought
 	nacks    bool
@@ -207,7 +213,8 @@ type modelClient struct {
 	warming map[string]bool
 	active  map[string]string // by cluster: the version that serves, which warming does not end
 	opened  map[string]bool
-	retaken map[string]bool // routes that it let go of and took back: with state of the world the server may not have seen it yet, and cannot keep order for them
+	// retaken are the routes that it let go of and took back, of which the server may not have seen it yet: it cannot keep order for them.
+	retaken map[string]bool
 }
 
 func (c *modelClient) panicked(typeURL string, err error) { c.h.t.Fatalf("panic: %v", err) }
@@ -242,10 +249,11 @@ func show(r *Response) []string {
 // connect begins a new stream; what was on its way is lost.
 func (c *modelClient) connect() {
 	c.session = newTestSession(c.h.fake, c, c.delta)
-	c.session.divided, c.session.lists, c.names = c.hosts, c.h.lists, &recent{}
+	c.h.streams++
+	c.session.divided, c.session.unique, c.session.lists, c.names = c.hosts, 1000*c.h.streams, c.h.lists, &recent{}
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
-	c.h.t.Logf("delta %v connects", c.delta)
+	c.h.t.Logf("%v connects", c)
 	c.nonce, c.opened = map[string]string{}, map[string]bool{}
 	for _, t := range modelTypes {
 		if t == envoy.EndpointType && len(c.subs[t]) == 0 || t == envoy.VirtualHostType && !c.wants {
@@ -263,7 +271,9 @@ func (c *modelClient) offer() {
 
 // serve makes the server send one response.
 func (c *modelClient) serve() bool {
-	c.session.rest()
+	if len(c.out) == 0 { // the client is quiet
+		c.session.rest()
+	}
 	r := c.session.next()
 	if r == nil && c.waiting != nil {
 		c.session.adopt(c.waiting)
@@ -271,7 +281,7 @@ func (c *modelClient) serve() bool {
 		r = c.session.next()
 	}
 	if r != nil {
-		c.h.t.Logf("delta %v is sent %s %s: %v -%v", c.delta, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+		c.h.t.Logf("%v is sent %s %s: %v -%v", c, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 		c.in = append(c.in, r)
 	}
 	return r != nil || c.waiting != nil
@@ -284,7 +294,7 @@ func (c *modelClient) request() bool {
 	}
 	f := c.out[0]
 	c.out = c.out[1:]
-	c.h.t.Logf("delta %v: a request arrives", c.delta)
+	c.h.t.Logf("%v: a request arrives", c)
 	f()
 	return true
 }
@@ -298,7 +308,7 @@ func (c *modelClient) toggle(typeURL, name string) {
 		return
 	}
 	c.subs[typeURL][name] = true
-	c.retaken[name] = true
+	c.retaken[name] = c.retaken[name] || !c.delta || len(c.in)+len(c.out) > 0
 	c.subscribe(typeURL, []string{name}, nil, "")
 }
 
@@ -313,7 +323,7 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 		detail = &rpcstatus.Status{Code: 13, Message: fault}
 	}
 	s := c.session
-	c.h.t.Logf("delta %v sends %s nonce=%s +%v -%v %v %s", c.delta, ShortType(typeURL), nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
+	c.h.t.Logf("%v sends %s nonce=%s +%v -%v %v %s", c, ShortType(typeURL), nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
 	if c.delta {
 		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, ErrorDetail: detail}
 		if add == nil && remove == nil {
@@ -357,7 +367,7 @@ func (c *modelClient) receive() bool {
 	r := c.in[0]
 	c.in = c.in[1:]
 	have, whole := c.have[r.TypeURL], isComplete(r.TypeURL)
-	c.h.t.Logf("delta %v takes %s %s: %v -%v", c.delta, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+	c.h.t.Logf("%v takes %s %s: %v -%v", c, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 	if r.TypeURL == envoy.VirtualHostType {
 		c.takeHosts(r)
 		return true
@@ -399,10 +409,10 @@ func (c *modelClient) receive() bool {
 			c.active[x.Name] = c.have[envoy.ClusterType][x.Name]
 		}
 		have[x.Name] = told(r, i)
-		if r.TypeURL == envoy.RouteType && have[x.Name] != "head" {
+		if r.TypeURL == envoy.RouteType && own(have[x.Name]) != "head" {
 			delete(c.live, x.Name) // as an Envoy does, which would else have hosts twice when they are in the route configuration again
 		}
-		if have[x.Name] == "head" && !c.wants {
+		if own(have[x.Name]) == "head" && !c.wants {
 			c.wants = true
 			c.subscribe(envoy.VirtualHostType, nil, nil, "")
 		}
@@ -466,13 +476,23 @@ func (c *modelClient) references() {
 		}
 	}
 	for name, version := range c.have[envoy.RouteType] {
-		if !c.delta && c.retaken[name] {
+		if c.retaken[name] {
 			continue
 		}
 		if to, _, ok := strings.Cut(version, "."); ok {
 			if _, ok := c.have[envoy.ClusterType][to]; !ok && c.have[envoy.ClusterType]["in"] != "" {
-				c.h.t.Fatalf("delta %v: route %s=%s names a cluster that is not there", c.delta, name, version)
+				c.h.t.Fatalf("%v: route %s=%s names a cluster that is not there", c, name, version)
 			}
 		}
 	}
+}
+
+func (c *modelClient) String() string {
+	switch {
+	case c.hosts:
+		return "delta with virtual hosts by themselves"
+	case c.delta:
+		return "delta"
+	}
+	return "state of the world"
 }

@@ -1,6 +1,9 @@
 package xds
 
 import (
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -37,8 +40,88 @@ func (s *session) hasWhole(had, whole envoy.Union) bool {
 	return false
 }
 
+// A client that lets go of a route configuration and takes it back drops its virtual hosts, and still names their versions when it resumes. So versions tell how often the
+// client was sent the route configuration before: a virtual host that tells otherwise than its route configuration is not there any more.
+
+const repeated = "~" // stands before that number in a version
+
+// version is that of a route configuration, or of a virtual host, as the client is told.
+func (s *session) version(w *watch, r *envoy.Resource) string {
+	route := r.Name
+	if w.typeURL == envoy.VirtualHostType {
+		route, _ = routeOf(r.Name)
+	}
+	if n := s.repeats[route]; n > 0 {
+		return r.Version + repeated + strconv.FormatUint(uint64(n), 36)
+	}
+	return r.Version
+}
+
+// plain takes apart a version that a client was told.
+func plain(version string) (own string, repeats uint32) {
+	own, count, _ := strings.Cut(version, repeated)
+	n, _ := strconv.ParseUint(count, 36, 32) // nonsense is nothing that the client was told
+	return own, uint32(n)
+}
+
+// bringHeads notes the route configurations that a client brings, and gives them by the versions that are their own.
+func (s *session) bringHeads(v versions) versions {
+	s.repeats = map[string]uint32{}
+	var made []*envoy.Resource
+	for r := range v.all {
+		own, n := plain(r.Version)
+		s.repeats[r.Name] = n
+		s.repeated = s.repeated || n > 0
+		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
+	}
+	if !s.repeated {
+		return v
+	}
+	return versions{own: made}
+}
+
+// bringHosts gives the virtual hosts that a client brings by the versions that are their own, where their route configuration has them still.
+func (s *session) bringHosts(v versions) versions {
+	if !s.repeated && !v.repeated() {
+		return v
+	}
+	var made []*envoy.Resource
+	for r := range v.all {
+		route, _ := routeOf(r.Name)
+		own, n := plain(r.Version)
+		if n != s.repeats[route] {
+			own = r.Version + repeated
+		}
+		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
+	}
+	return versions{own: made}
+}
+
+// repeat counts that a route configuration is sent. What a client that resumes does not name it may have had all the same, any number of times.
+func (s *session) repeat(route string) {
+	n, again := s.repeats[route]
+	switch {
+	case again:
+		n++
+	case s.resumed:
+		n = s.unique
+	}
+	if s.repeats == nil {
+		s.repeats = map[string]uint32{}
+	}
+	s.repeats[route] = n
+	s.repeated = s.repeated || n > 0
+}
+
+// routeOf is the route configuration that a virtual host's name says.
+func routeOf(host string) (route string, ok bool) {
+	i := strings.LastIndexByte(host, '/')
+	return host[:max(i, 0)], i >= 0
+}
+
 // renew notes that a route configuration is sent without its virtual hosts: they are to follow, even if the client had them before.
 func (s *session) renew(route string) {
+	s.repeat(route)
 	if s.renewed == nil {
 		s.renewed = map[string]struct{}{}
 	}
@@ -63,7 +146,7 @@ func (s *session) lookAtHosts() {
 func (s *session) anew(target, held envoy.Union, again map[string]struct{}) map[string]struct{} {
 	renewed := s.renewed
 	s.renewed = nil
-	if held.Outbound.Len() == 0 {
+	if held.Outbound.Len()+held.Inbound.Len() == 0 {
 		return again // all are new
 	}
 	for route := range renewed {
@@ -77,18 +160,19 @@ func (s *session) anew(target, held envoy.Union, again map[string]struct{}) map[
 	return again
 }
 
-// vacate gives what takes the place of virtual hosts before they are removed, where the client has their route configuration: in one step with what else changes,
-// for a domain may move from one to the other.
-func (s *session) vacate(removed []*envoy.Resource) []*envoy.Resource {
+// vacate gives what takes the place of virtual hosts before they are removed, where the client has their route configuration, and perhaps took it back since they were marked: in
+// one step with what else changes, for a domain may move from one to the other.
+func (s *session) vacate(gone map[string]*envoy.Resource) []*envoy.Resource {
 	routes := s.find(envoy.RouteType)
 	var list []*envoy.Resource
-	for _, r := range removed {
-		i := strings.LastIndexByte(r.Name, '/')
-		if routes == nil || i < 0 { // a client may say that it has anything
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		route, ok := routeOf(name)
+		if routes == nil || !ok || gone[name] == nil { // a client may say that it has anything
 			continue
 		}
-		if head := routes.current(r.Name[:i]); head != nil && head.Divided {
-			list = append(list, envoy.Vacancy(r.Name))
+		vacancy := envoy.Vacancy(name)
+		if head := routes.current(route); head != nil && head.Divided && gone[name].Version != vacancy.Version {
+			list = append(list, vacancy)
 		}
 	}
 	return list

@@ -72,21 +72,21 @@ func (c *modelClient) takeHosts(r *Response) {
 			c.h.t.Fatalf("virtual host %s is removed and was not there", name)
 		}
 		delete(c.have[r.TypeURL], name)
-		if _, ok := c.live[folder(name)][name]; ok && c.have[envoy.RouteType][folder(name)] == "head" {
+		if _, ok := c.live[folder(name)][name]; ok && own(c.have[envoy.RouteType][folder(name)]) == "head" {
 			c.h.t.Fatalf("virtual host %s is removed, which an Envoy does not heed", name)
 		}
 	}
 	for i, x := range r.Resources {
 		c.have[r.TypeURL][x.Name] = told(r, i)
-		if told(r, i) == vacant {
+		if own(told(r, i)) == vacant {
 			delete(c.live[folder(x.Name)], x.Name)
 			continue
 		}
-		if route := folder(x.Name); c.have[envoy.RouteType][route] == "head" {
+		if route := folder(x.Name); own(c.have[envoy.RouteType][route]) == "head" {
 			if c.live[route] == nil {
 				c.live[route] = map[string]string{}
 			}
-			c.live[route][x.Name] = told(r, i)
+			c.live[route][x.Name] = own(told(r, i))
 		}
 	}
 	c.send(r.TypeURL, nil, nil, r.Nonce, "")
@@ -107,7 +107,7 @@ func (c *modelClient) checkHosts(route, version string) string {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		whole += "+" + strings.TrimPrefix(name, route+"/") + want[name]
 	}
-	if c.have[envoy.RouteType][route] != "head" {
+	if own(c.have[envoy.RouteType][route]) != "head" {
 		return whole
 	}
 	for name, v := range want {

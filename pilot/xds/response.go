@@ -185,7 +185,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 		w.supersede(r.Name)
 	}
 	if w.typeURL == envoy.VirtualHostType {
-		for _, r := range s.vacate(diff.removed) {
+		for _, r := range s.vacate(w.gone) {
 			w.mark(r.Name, r)
 			out = append(out, r)
 		}
@@ -285,7 +285,9 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		Resources: resources,
 		Removed:   removed,
 	}
-	if s.delta && w.typeURL == envoy.EndpointType {
+	switch {
+	case !s.delta:
+	case w.typeURL == envoy.EndpointType:
 		var clusters envoy.Union
 		if c := s.find(envoy.ClusterType); c != nil {
 			clusters = c.held
@@ -293,6 +295,11 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {
 			r.Versions[i] = x.Version + warmedBy(clusters, x.Name)
+		}
+	case s.repeated && (w.typeURL == envoy.RouteType || w.typeURL == envoy.VirtualHostType):
+		r.Versions = make([]string, len(resources))
+		for i, x := range resources {
+			r.Versions[i] = s.version(w, x)
 		}
 	}
 	if !s.delta && w.whole() {

@@ -53,6 +53,10 @@ type session struct {
 
 	// renewed are the route configurations that the client was sent without their virtual hosts: of those it has none, whatever it had before.
 	renewed map[string]struct{}
+	// repeats are how often the client was sent a route configuration before the last time, and repeated tells that one was.
+	repeats  map[string]uint32
+	repeated bool
+	unique   uint32 // no earlier stream had it
 
 	watches []*watch // in the order of sending
 	nonces  uint64
@@ -188,11 +192,10 @@ func (s *session) rest() { s.resuming = false }
 // next gives the next response of the pass, or nil when the client has everything. What it gives counts as sent.
 func (s *session) next() *Response {
 	for _, w := range s.watches {
-		if !w.pending() {
-			continue
-		}
-		if r := s.additions(w); r != nil {
-			return r
+		for w.pending() {
+			if r := s.additions(w); r != nil {
+				return r
+			}
 		}
 	}
 	for i := range 3 {

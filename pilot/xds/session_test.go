@@ -254,13 +254,17 @@ func (x *transcript) request(short string, args []string) {
 
 // told is the version of a resource as the client is told.
 func told(r *Response, i int) string {
+	x, version := r.Resources[i], r.Resources[i].Version
 	if r.Versions != nil {
-		return r.Versions[i]
+		version = r.Versions[i]
 	}
-	if x := r.Resources[i]; r.TypeURL != envoy.VirtualHostType || x.Version != envoy.Vacancy(x.Name).Version {
-		return x.Version
+	if r.TypeURL == envoy.VirtualHostType {
+		version = strings.Replace(version, envoy.Vacancy(x.Name).Version, vacant, 1)
 	}
-	return vacant
+	return version
 }
+
+// own is a version without how often it was told.
+func own(version string) string { v, _ := plain(version); return v }
 
 const vacant = "vacant"
