@@ -111,7 +111,8 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 	b.Helper()
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute}
 	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil), t: translate.New(translate.Options{Idle: idleResources})}
-	f.server = xds.New(xds.Options{Translator: newTranslator(f.t, false)})
+	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
+	f.server = xds.New(xds.Options{Translator: newTranslator(f.t, false), Limits: o.Limits})
 	var all []kinds.Change
 	for i := range services {
 		all = append(append(all, benchService(i), benchSlice(i, 0)), benchPods(i)...)
@@ -175,6 +176,9 @@ func (f *fleet) measure(b *testing.B, there, back step) {
 		n++
 	}
 	b.ReportMetric(float64(benchProcessor(b)-start)/float64(n), "cpu-ns/op")
+	if n%2 == 1 {
+		f.commit(b, back)
+	}
 }
 
 func (f *fleet) changes(what string) (there, back step) {

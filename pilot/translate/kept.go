@@ -160,7 +160,7 @@ func another[U comparable](v *view, k *keptSet, r recipe[U]) *version {
 		last = k.versions[n-1]
 	}
 	if last != nil && v.Revision < last.from {
-		return r.anew(v) // of a stream that has fallen far behind
+		return r.next(v, k.versions[0]) // of a stream that has fallen far behind
 	}
 	next := r.next(v, last)
 	if last != nil && next.set == last.set {
@@ -173,12 +173,12 @@ func another[U comparable](v *view, k *keptSet, r recipe[U]) *version {
 	return next
 }
 
-// next makes the version of a view from the last one, nil if there is none.
+// next makes the version of a view from another one, mostly that before, nil if there is none.
 func (r recipe[U]) next(v *view, last *version) *version {
 	if last == nil {
 		return r.anew(v)
 	}
-	c, ok := v.t.history.since(last.to, v.Revision)
+	c, ok := v.t.history.since(min(last.to, v.Revision), max(last.from, v.Revision))
 	if ok && !c.All {
 		units := r.touched(c)
 		if len(units) == 0 {

@@ -343,7 +343,12 @@ func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who in
 		b.Apply(changes)
 		return b.Commit(time.Time{})
 	}
+	type moment struct {
+		snapshot *snapshot.Snapshot
+		picture  picture
+	}
 	var last *snapshot.Snapshot
+	past := map[string][]moment{}
 	before, lists, members := map[string]picture{}, newSubscriptions(on), joined{}
 	for i, step := range steps {
 		s := commit(b, step)
@@ -386,6 +391,12 @@ func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who in
 				}
 			}
 			before[name] = got
+			past[name] = append(past[name], moment{s, got})
+			if n := len(past[name]); hide == nil && n > 4 { // one that is very late
+				if d := differences(past[name][n-5].picture, refs.picture(t, on, past[name][n-5].snapshot, proxies[name])); d != nil {
+					return fmt.Sprintf("step %d, %s: the Snapshot of four looks before is not what it was: %v", i, name, d)
+				}
+			}
 		}
 		last = s
 	}

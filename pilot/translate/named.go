@@ -157,14 +157,18 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 	}
 	last, look := &state{}, names.Each()
 	if n := len(e.states); n > 0 {
-		if last = e.states[n-1]; last.to > v.Revision {
-			return work(v, &state{}, look, make) // of a stream that has fallen far behind
-		}
-		if some, ok := b.due(v, k, names, last.to); ok {
-			if some = slices.AppendSeq(some, maps.Keys(last.failed)); len(some) == 0 {
-				last.to = v.Revision
-				return last
-			}
+		last = e.states[n-1]
+		some, ok := b.due(v, k, names, last.to)
+		some = slices.AppendSeq(some, maps.Keys(last.failed))
+		switch late := v.Revision < last.to; { // a stream that has fallen far behind
+		case !ok && late:
+			return work(v, &state{}, look, make)
+		case late:
+			return work(v, last, slices.Values(some), make)
+		case ok && len(some) == 0:
+			last.to = v.Revision
+			return last
+		case ok:
 			look = slices.Values(some)
 		}
 	} else if origin := names.Origin(); origin != nil {
@@ -207,9 +211,9 @@ func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make f
 	return &state{placed: from.placed, set: from.set.With(gone, nil)}, look, true
 }
 
-// due gives the names that may have changed after a revision. false: all may have.
-func (b *board) due(v *view, k subscription, names *envoy.Names, from uint64) (look []string, ok bool) {
-	c, ok := v.t.history.since(from, v.Revision)
+// due gives the names that may be others in a view than at a revision before it, or after. false: all may be.
+func (b *board) due(v *view, k subscription, names *envoy.Names, at uint64) (look []string, ok bool) {
+	c, ok := v.t.history.since(min(at, v.Revision), max(at, v.Revision))
 	if !ok || c.All || k.typeURL == envoy.RouteType && !c.Empty() {
 		return nil, false
 	}
