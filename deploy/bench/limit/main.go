@@ -63,7 +63,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{}))
+	// Windows of a fixed size, as istiod-lite has them: gRPC would send a ping for each acknowledgement to size them.
+	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.ReadBufferSize(4<<10), grpc.StaticStreamWindowSize(256<<10), grpc.StaticConnWindowSize(256<<10))
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
 		{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.delta(s) }},
 		{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.sotw(s) }},
