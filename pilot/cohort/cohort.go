@@ -37,9 +37,10 @@ type Key struct {
 	Listeners unique.Handle[Listeners]
 	Inbound   unique.Handle[Inbound]
 
-	address, node string
-	place         Place
-	stranger      bool
+	Address  string
+	Node     string
+	Place    Place
+	Stranger bool
 }
 
 // Listeners is what listeners for outgoing traffic depend on.
@@ -52,23 +53,20 @@ type Listeners struct {
 func (p Proxy) Key() Key {
 	return Key{
 		Scope: unique.Make(p.Scope), Listeners: unique.Make(Listeners{p.Scope, p.Outbound}), Inbound: unique.Make(p.Inbound),
-		address: p.Address, node: p.Node, place: p.Place, stranger: p.Stranger,
+		Address: p.Address, Node: p.Node, Place: p.Place, Stranger: p.Stranger,
 	}
 }
 
 // Proxy gives what the key stands for.
 func (k Key) Proxy() Proxy {
 	l := k.Listeners.Value()
-	return Proxy{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.address, Node: k.node, Place: k.place, Stranger: k.stranger}
+	return Proxy{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.Address, Node: k.Node, Place: k.Place, Stranger: k.Stranger}
 }
 
 // Shared is the key less what is the proxy's own: its inbound half, its address, and whether its workload is known.
 func (k Key) Shared() Key {
-	return Key{Scope: k.Scope, Listeners: k.Listeners, node: k.node, place: k.place}
+	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Place: k.Place}
 }
-
-// Stranger tells a proxy of which nobody knows the workload.
-func (k Key) Stranger() bool { return k.stranger }
 
 // Place is where a proxy runs.
 type Place struct {

@@ -74,10 +74,10 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 var noEndpoints = &Endpoints{}
 
 // Derived gives what owner worked out of this Snapshot, by make if it did not yet: it lives as long as the Snapshot does. Safe for concurrent use.
-func (s *Snapshot) Derived(owner any, make func() any) any {
+func (s *Snapshot) Derived(owner any, make func(*Snapshot) any) any {
 	once, ok := s.derived.Load(owner)
 	if !ok {
-		once, _ = s.derived.LoadOrStore(owner, sync.OnceValue(make))
+		once, _ = s.derived.LoadOrStore(owner, sync.OnceValue(func() any { return make(s) }))
 	}
 	return once.(func() any)()
 }

@@ -43,10 +43,9 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 		})
 		u, err := envoy.Union{Outbound: got.set}, got.err()
 		if got.placed {
-			p := c.Proxy()
-			k.placed, k.node, k.place = true, p.Node, p.Place
+			k.placed, k.node, k.place = true, c.Node, c.Place
 			own := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
-				k := v.assignmentKey(p, name)
+				k := v.assignmentKey(c.Proxy(), name)
 				if !k.placed() {
 					return nil, false
 				}

@@ -502,10 +502,10 @@ func alsoIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
 }
 
 // ownListeners names the listeners that a pod is not to have of headless services: those for itself.
-func (v *view) ownListeners(c cohort.Proxy, set *envoy.Set) frozen.List[string] {
+func (v *view) ownListeners(c cohort.Key, set *envoy.Set) frozen.List[string] {
 	var own []string
-	if c.Address != "" && c.Outbound.Interception != node.None {
-		for t := range c.Inbound.Targets.All {
+	if c.Address != "" && c.Listeners.Value().Outbound.Interception != node.None {
+		for t := range c.Inbound.Value().Targets.All {
 			if name := names.Listener(c.Address, t.Port); scope.PerEndpoint(t.Service) && set.Get(name) != nil && !slices.Contains(own, name) {
 				own = append(own, name)
 			}

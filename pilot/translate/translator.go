@@ -35,6 +35,7 @@ type Translator struct {
 	history history
 	board   board
 	kept    kept
+	derive  func(*snapshot.Snapshot) any // newView, made once: it is asked for with each Send
 
 	mu     sync.Mutex
 	newest *view // of the newest Snapshot that was asked for: the next one is made from it
@@ -43,7 +44,7 @@ type Translator struct {
 // New makes a Translator.
 func New(o Options) *Translator {
 	m := envoy.NewMemo(o.Idle)
-	return &Translator{
+	t := &Translator{
 		memo:            m,
 		clusters:        envoy.NewTable(m, buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
@@ -57,6 +58,8 @@ func New(o Options) *Translator {
 		hosts:           envoy.NewTable(m, buildHost),
 		routes:          envoy.NewTable(m, buildRoute),
 	}
+	t.derive = func(s *snapshot.Snapshot) any { return t.newView(s) }
+	return t
 }
 
 // Stats gives the memo's hits and misses since the start.
@@ -77,7 +80,7 @@ func (t *Translator) Prepare(s *snapshot.Snapshot) { t.view(s) }
 
 // view gives that of a Snapshot, with which it lives: a stream that is slow finds the one that it works on.
 func (t *Translator) view(s *snapshot.Snapshot) *view {
-	return s.Derived(t, func() any { return t.newView(s) }).(*view)
+	return s.Derived(t, t.derive).(*view)
 }
 
 func (t *Translator) newView(s *snapshot.Snapshot) *view {
@@ -105,7 +108,7 @@ func (t *Translator) Join(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
 // Moves tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
 func (t *Translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
 	t.view(s)
-	return last.Stranger() || t.history.moves(since, s.Revision, p.Namespace)
+	return last.Stranger || t.history.moves(since, s.Revision, p.Namespace)
 }
 
 // Wildcard gives every cluster or listener of a cohort.
@@ -130,7 +133,7 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string
 		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
 			return coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound.Value()) }, world)
 		})
-		u.Omit = v.ownListeners(c.Proxy(), u.Outbound)
+		u.Omit = v.ownListeners(c, u.Outbound)
 	}
 	return u
 }

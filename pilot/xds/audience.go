@@ -20,7 +20,10 @@ func (s *session) standing() standing {
 	if s.ofObjects() || s.unjoined || s.proxy.Type == node.Router {
 		return standing{}
 	}
-	a := standing{cohort: s.translator.Audience(s.cohort)}
+	if s.audienceOf != s.cohort {
+		s.audience, s.audienceOf = s.translator.Audience(s.cohort), s.cohort
+	}
+	a := standing{cohort: s.audience}
 	for _, w := range s.watches {
 		named := !w.whole() && w.names != nil
 		switch {

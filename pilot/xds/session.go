@@ -37,11 +37,12 @@ type session struct {
 	divided     bool   // delta: the client takes virtual hosts by themselves
 	prefix      string // of nonces
 
-	proxy    *node.Proxy
-	snapshot *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
-	revision uint64             // of the last one that everything was compared with
-	cohort   Cohort
-	unjoined bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
+	proxy                *node.Proxy
+	snapshot             *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
+	revision             uint64             // of the last one that everything was compared with
+	cohort               Cohort
+	audience, audienceOf any  // what Translator.Audience gives, and for what
+	unjoined             bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
 
 	// changed are the clusters that a resuming client was sent before it asked for endpoints: what it brings of their assignments is out of date, though a
 	// cluster may have changed back meanwhile. nil unless it resumes.
