@@ -214,13 +214,6 @@ func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
 			}
 			spec.Http = append(spec.Http, h)
 		}
-		if o.Name != "part" && chance(t, 4) {
-			to := []*networkingv1alpha3.RouteDestination{{Destination: &networkingv1alpha3.Destination{Host: one(t, tangleHosts)}}}
-			spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: to}}
-			if chance(t, 2) {
-				spec.Tcp, spec.Tls = nil, []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: spec.Hosts[:1]}}, Route: to}}
-			}
-		}
 		o.Spec = spec
 	case kinds.DestinationRule:
 		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(tangleVirtual, tangleHosts)), ExportTo: one(t, tangleExports)}
