@@ -279,8 +279,18 @@ func tangles() *rapid.Generator[[]tangleStep] {
 					}
 					s.services[k] = now[k]
 				case 4, 5:
-					k := registry.ServiceKey{Namespace: one(t, []string{"a", "b"}), Host: one(t, tangleHosts)}
-					s.endpoints[k] = tangleEndpoints(t, now[k])
+					var there []registry.ServiceKey
+					for _, host := range tangleHosts {
+						for _, ns := range []string{"a", "b"} {
+							if k := (registry.ServiceKey{Namespace: ns, Host: host}); now[k] != nil {
+								there = append(there, k)
+							}
+						}
+					}
+					if len(there) > 0 {
+						k := one(t, there)
+						s.endpoints[k] = tangleEndpoints(t, now[k])
+					}
 				case 6:
 					if chance(t, 3) {
 						s.mesh = rapid.IntRange(0, 2).Draw(t, "mesh")
