@@ -164,9 +164,11 @@ func (c *modelEnvoy) apply(r response, complete bool) {
 		have[name] = x
 		switch r.typeURL {
 		case envoy.ClusterType:
-			if len(x.refers) > 0 && (had == nil || had.value != x.value) {
-				c.warming[name] = true
-				c.owe(envoy.EndpointType, x.refers[0])
+			if len(x.refers) > 0 {
+				c.owe(envoy.EndpointType, x.refers[0]) // also of one that only comes again: its assignment follows
+				if had == nil || had.value != x.value {
+					c.warming[name] = true
+				}
 			}
 		case envoy.EndpointType:
 			delete(c.warming, name)
