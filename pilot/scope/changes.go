@@ -17,7 +17,7 @@ type Changes struct {
 	All       bool     // everything may be different: the mesh, or a policy of peers
 	Hosts     []string // of services and of VirtualServices, sorted; patterns stand for themselves, what they cover is listed too
 	Endpoints []string // hosts of services whose endpoints are others
-	Places    []Place  // of the services of Hosts, as they were and as they are, but for hosts of which nothing but HTTP routes is different
+	Places    []Place  // of the services of Hosts, as they were and as they are, but for hosts of which nothing but VirtualServices is different
 	Joins     Joins
 }
 
@@ -67,22 +67,8 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 			}
 		}
 	}
-	for _, vc := range virtual {
-		if !vc.was.web() || !vc.is.web() {
-			s.changed(vc)
-		}
-	}
-	s.spread()
-	placed := maps.Clone(s.hosts)
-	for _, vc := range virtual { // those without a say in listeners
-		s.changed(vc)
-	}
 	s.spread()
 	for h := range s.hosts {
-		c.Hosts = append(c.Hosts, h)
-		if _, ok := placed[h]; !ok {
-			continue
-		}
 		for svc := range x.ServicesByHost(h) {
 			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()])
 		}
@@ -90,7 +76,22 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
 		}
 	}
-	slices.Sort(c.Hosts)
+	for _, vc := range virtual { // which have no say in listeners
+		for _, v := range []*VirtualService{vc.was, vc.is} {
+			if v != nil && slices.Contains(v.Gateways, "mesh") {
+				s.routes(v)
+				for _, h := range v.Reached {
+					s.hosts[h] = struct{}{}
+				}
+			} else if v != nil {
+				for _, h := range v.Hosts { // routes of gateways
+					s.hosts[h] = struct{}{}
+				}
+			}
+		}
+	}
+	s.spread()
+	c.Hosts = slices.Sorted(maps.Keys(s.hosts))
 	return c
 }
 
@@ -172,24 +173,6 @@ func (s *spreading) covered(host string, note func(string)) {
 		for svc := range s.index.EachService {
 			if names.Covers(host, svc.Host) {
 				note(svc.Host)
-			}
-		}
-	}
-}
-
-// changed notes the hosts that a VirtualService which is another now has to do with.
-func (s *spreading) changed(vc virtualChange) {
-	for _, v := range []*VirtualService{vc.was, vc.is} {
-		switch {
-		case v == nil:
-		case slices.Contains(v.Gateways, "mesh"):
-			s.routes(v)
-			for _, h := range v.Reached {
-				s.hosts[h] = struct{}{}
-			}
-		default:
-			for _, h := range v.Hosts { // routes of gateways
-				s.hosts[h] = struct{}{}
 			}
 		}
 	}

@@ -43,11 +43,6 @@ type VirtualService struct {
 	delegates []string // "ns/name" of those that it delegates to, whether they exist or not
 }
 
-// web tells that there are no routes but HTTP's, if there are any.
-func (v *VirtualService) web() bool {
-	return true
-}
-
 // NewIndex makes the index of a Snapshot. last is that of an earlier one, or nil: if it is of the Snapshot before, the work is as much as what changed.
 func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}

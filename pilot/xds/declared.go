@@ -19,22 +19,12 @@ type versions struct {
 
 func (v versions) empty() bool { return v.core == nil && len(v.own) == 0 }
 
-// all yields what the client brings. Of two with one name its own counts.
-func (v versions) all(yield func(*envoy.Resource) bool) {
-	own := setOf(v.own)
-	for r := range own.All {
-		if !yield(r) {
-			return
-		}
-	}
+// union gives what the client brings. No name is in both halves: a core has only what all of its clients brought alike.
+func (v versions) union() envoy.Union {
 	if v.core == nil {
-		return
+		return envoy.Union{Outbound: setOf(v.own)}
 	}
-	for _, r := range v.core.list {
-		if own.Get(r.Name) == nil && !yield(r) {
-			return
-		}
-	}
+	return envoy.Union{Outbound: v.core.set, Inbound: setOf(v.own)}
 }
 
 // repeated tells that a version says that something was sent again.
@@ -243,9 +233,7 @@ func (s *session) bring(w *watch, v versions) {
 		v = s.bringHosts(v)
 	}
 	if w.whole() {
-		if w.held.Outbound = setOf(v.own); v.core != nil {
-			w.held.Outbound, w.held.Inbound, w.core = v.core.set, w.held.Outbound, v.core
-		}
+		w.held, w.core = v.union(), v.core
 		return
 	}
 	var clusters envoy.Union

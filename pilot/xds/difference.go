@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"weak"
 
@@ -81,9 +80,8 @@ func (d *differences) between(from, to envoy.Union, keep bool) difference {
 			diff.removed = append(diff.removed, had)
 		}
 	}
-	byName := func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortFunc(diff.changed, byName)
-	slices.SortFunc(diff.removed, byName)
+	slices.SortFunc(diff.changed, before)
+	slices.SortFunc(diff.removed, before)
 	diff.changed, diff.removed = slices.Clip(slices.Compact(diff.changed)), slices.Clip(slices.Compact(diff.removed))
 	return diff
 }

@@ -68,7 +68,7 @@ func plain(version string) (own string, repeats uint32) {
 func (s *session) bringHeads(v versions) versions {
 	s.repeats = map[string]uint32{}
 	var made []*envoy.Resource
-	for r := range v.all {
+	for r := range v.union().All {
 		own, n := plain(r.Version)
 		s.repeats[r.Name] = n
 		s.repeated = s.repeated || n > 0
@@ -86,7 +86,7 @@ func (s *session) bringHosts(v versions) versions {
 		return v
 	}
 	var made []*envoy.Resource
-	for r := range v.all {
+	for r := range v.union().All {
 		route, _ := routeOf(r.Name)
 		own, n := plain(r.Version)
 		if n != s.repeats[route] {

@@ -3,7 +3,6 @@ package xds
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -269,6 +268,6 @@ func (w *watch) resources() []*envoy.Resource {
 			list[i] = envoy.Merged(r, w.hosts.Below(r.Name))
 		}
 	}
-	slices.SortFunc(list, func(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, before)
 	return list
 }
