@@ -163,8 +163,8 @@ func another[U comparable](v *view, k *keptSet, r recipe[U]) *version {
 		return r.next(v, k.versions[0]) // of a stream that has fallen far behind
 	}
 	next := r.next(v, last)
-	if last != nil && next.set == last.set {
-		last.to, last.notes = v.Revision, next.notes
+	if next == last { // nothing touched it in between either
+		last.to = v.Revision
 		return last
 	}
 	if k.versions = append(k.versions, next); len(k.versions) > keptVersions {

@@ -107,6 +107,24 @@ func TestSetIsMadeOnce(t *testing.T) {
 	}
 }
 
+// TestSetThatCameBack: a Set that is at last what it was at first need not have been so in between.
+func TestSetThatCameBack(t *testing.T) {
+	a, b := &envoy.Resource{Name: "a", Version: "1"}, &envoy.Resource{Name: "a", Version: "2"}
+	tr, is := New(Options{}), []*envoy.Resource{1: a, 2: b, 3: a}
+	for i := range uint64(len(is)) {
+		tr.history.note(i, &scope.Changes{Hosts: []string{"a"}})
+	}
+	for _, revision := range []uint64{1, 3, 2} {
+		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: revision}}, t: tr}
+		set := keep(v, setKey{typeURL: envoy.ClusterType}, func() recipe[struct{}] {
+			return coarse(func(v *view) []*envoy.Resource { return is[v.Revision : v.Revision+1] }, anything)
+		})
+		if got := set.Get("a"); got != is[revision] {
+			t.Errorf("at revision %d it is %+v, want %+v", revision, got, is[revision])
+		}
+	}
+}
+
 // TestUnusedSetsAreForgotten: a Set stays while somebody asks for it at every change, and not for long after.
 func TestUnusedSetsAreForgotten(t *testing.T) {
 	tr := New(Options{})
