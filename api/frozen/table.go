@@ -12,12 +12,16 @@ type Table[T any] struct {
 	order  func(a, b T) int
 	chunks []*chunk[T] // none is empty
 	n      int
+	by     *Edit // made the list of chunks
 }
 
 // most is how many items a chunk has at most. An edit copies a chunk and the list of chunks, so it is small where the table is.
 const most = 64
 
-type chunk[T any] struct{ items []T }
+type chunk[T any] struct {
+	items []T
+	by    *Edit // made it
+}
 
 // NewTable makes a Table in an order, in which no two items are equal.
 func NewTable[T any](order func(a, b T) int) Table[T] { return Table[T]{order: order} }
@@ -144,96 +148,93 @@ func (c *cursor[T]) next() T {
 	return x
 }
 
-// Edit makes other Tables of one. Not safe for concurrent use.
-type Edit[T any] struct {
-	t   Table[T]
-	own map[*chunk[T]]struct{} // copied since the last Table; nil: not even the list of chunks was
-}
+// Edit makes other Tables of some, by Put and Delete. A Table that it changes is good until it is changed again; once the Edit is done, what it made is frozen.
+// Not safe for concurrent use.
+type Edit struct{ trim []func() }
 
-// Edit begins to edit.
-func (t Table[T]) Edit() *Edit[T] { return &Edit[T]{t: t} }
-
-// Now gives the items as they are at present, good until the next edit.
-func (e *Edit[T]) Now() Table[T] { return e.t }
-
-// Table freezes what was edited.
-func (e *Edit[T]) Table() Table[T] {
-	for k := range e.own {
-		if cap(k.items)-len(k.items) > most/8 { // it grew; it stays for long
-			k.items = slices.Clone(k.items)
-		}
+// Done ends the edit, which is not to be used again.
+func (e *Edit) Done() {
+	for _, trim := range e.trim {
+		trim()
 	}
-	e.own = nil
-	return e.t
+	e.trim = nil
 }
 
 // Put adds an item, in the place of one that is equal in order.
-func (e *Edit[T]) Put(x T) {
-	c, i := e.t.seek(func(y T) int { return e.t.order(y, x) })
-	if c == len(e.t.chunks) { // behind all others
-		if c == 0 || len(e.t.chunks[c-1].items) >= most {
-			e.split(c, &chunk[T]{items: []T{x}})
-			e.t.n++
+func (t *Table[T]) Put(e *Edit, x T) {
+	c, i := t.seek(func(y T) int { return t.order(y, x) })
+	if c == len(t.chunks) { // behind all others
+		if c == 0 || len(t.chunks[c-1].items) >= most {
+			t.split(e, c, &chunk[T]{items: []T{x}})
+			t.n++
 			return
 		}
-		c, i = c-1, len(e.t.chunks[c-1].items)
+		c, i = c-1, len(t.chunks[c-1].items)
 	}
-	k := e.chunk(c)
-	if i < len(k.items) && e.t.order(k.items[i], x) == 0 {
+	k := t.chunk(e, c)
+	if i < len(k.items) && t.order(k.items[i], x) == 0 {
 		k.items[i] = x
 		return
 	}
-	e.t.n++
+	t.n++
 	k.items = slices.Insert(k.items, i, x)
 	if len(k.items) > most {
 		const half = most / 2
 		rest := &chunk[T]{items: slices.Clone(k.items[half:])}
 		k.items = slices.Clone(k.items[:half])
-		e.split(c+1, rest)
+		t.split(e, c+1, rest)
 	}
 }
 
 // Delete takes the item out that is equal to x in order.
-func (e *Edit[T]) Delete(x T) {
-	c, i := e.t.seek(func(y T) int { return e.t.order(y, x) })
-	if c == len(e.t.chunks) || e.t.order(e.t.chunks[c].items[i], x) != 0 {
+func (t *Table[T]) Delete(e *Edit, x T) {
+	c, i := t.seek(func(y T) int { return t.order(y, x) })
+	if c == len(t.chunks) || t.order(t.chunks[c].items[i], x) != 0 {
 		return
 	}
-	e.t.n--
-	k := e.chunk(c)
+	t.n--
+	k := t.chunk(e, c)
 	k.items = slices.Delete(k.items, i, i+1)
 	switch {
 	case len(k.items) == 0:
-		e.t.chunks = slices.Delete(e.t.chunks, c, c+1)
-	case c > 0 && len(k.items)+len(e.t.chunks[c-1].items) <= most/2: // or a table that shrinks would be all chunks and no items
-		before := e.chunk(c - 1)
+		t.chunks = slices.Delete(t.chunks, c, c+1)
+	case c > 0 && len(k.items)+len(t.chunks[c-1].items) <= most/2: // or a table that shrinks would be all chunks and no items
+		before := t.chunk(e, c-1)
 		before.items = append(before.items, k.items...)
-		e.t.chunks = slices.Delete(e.t.chunks, c, c+1)
+		t.chunks = slices.Delete(t.chunks, c, c+1)
 	}
 }
 
 // chunk gives one that may be written.
-func (e *Edit[T]) chunk(c int) *chunk[T] {
-	e.list()
-	k := e.t.chunks[c]
-	if _, ok := e.own[k]; !ok {
-		k = &chunk[T]{items: slices.Clone(k.items)}
-		e.own[k] = struct{}{}
-		e.t.chunks[c] = k
+func (t *Table[T]) chunk(e *Edit, c int) *chunk[T] {
+	t.list(e)
+	k := t.chunks[c]
+	if k.by != e {
+		k = own(e, &chunk[T]{items: slices.Clone(k.items)})
+		t.chunks[c] = k
 	}
 	return k
 }
 
-func (e *Edit[T]) split(c int, k *chunk[T]) {
-	e.list()
-	e.own[k] = struct{}{}
-	e.t.chunks = slices.Insert(e.t.chunks, c, k)
+func (t *Table[T]) split(e *Edit, c int, k *chunk[T]) {
+	t.list(e)
+	t.chunks = slices.Insert(t.chunks, c, own(e, k))
+}
+
+// own notes a chunk that the edit may write.
+func own[T any](e *Edit, k *chunk[T]) *chunk[T] {
+	k.by = e
+	e.trim = append(e.trim, func() {
+		if cap(k.items)-len(k.items) > most/8 { // it grew; it stays for long
+			k.items = slices.Clone(k.items)
+		}
+	})
+	return k
 }
 
 // list makes the list of chunks one that may be written.
-func (e *Edit[T]) list() {
-	if e.own == nil {
-		e.own = map[*chunk[T]]struct{}{}
-		e.t.chunks = slices.Clone(e.t.chunks)
+func (t *Table[T]) list(e *Edit) {
+	if t.by != e {
+		t.by, t.chunks = e, slices.Clone(t.chunks)
 	}
 }

@@ -30,22 +30,22 @@ func TestTable(t *testing.T) {
 		keys := rapid.IntRange(0, rapid.SampledFrom([]int{3, 100, 1000}).Draw(t, "keys"))
 		for range rapid.IntRange(1, 8).Draw(t, "edits") {
 			before, was := table, list(model)
-			e := table.Edit()
+			e := &frozen.Edit{}
 			deletes := rapid.IntRange(0, 10).Draw(t, "deletes")
 			for range rapid.IntRange(0, 300).Draw(t, "size") {
 				p := pair{keys.Draw(t, "key"), rapid.IntRange(0, 2).Draw(t, "value")}
 				if rapid.IntRange(0, 9).Draw(t, "what") < deletes {
-					e.Delete(p)
+					table.Delete(e, p)
 					delete(model, p.key)
 				} else {
-					e.Put(p)
+					table.Put(e, p)
 					model[p.key] = p.value
 				}
-				if e.Now().Len() != len(model) {
-					t.Fatalf("%d items, not %d", e.Now().Len(), len(model))
+				if table.Len() != len(model) {
+					t.Fatalf("%d items, not %d", table.Len(), len(model))
 				}
 			}
-			table = e.Table()
+			e.Done()
 			want := list(model)
 			if got := slices.Collect(table.All); !slices.Equal(got, want) {
 				t.Fatalf("%v, want %v", got, want)
@@ -107,19 +107,19 @@ func compare(t *rapid.T, from, to frozen.Table[pair]) {
 // BenchmarkTable puts one item into tables of several sizes.
 func BenchmarkTable(b *testing.B) {
 	for _, n := range []int{250, 1000, 4000, 100000} {
-		e := frozen.NewTable(byKey).Edit()
+		table, e := frozen.NewTable(byKey), &frozen.Edit{}
 		for i := range n {
-			e.Put(pair{i * 7919 % n, i})
+			table.Put(e, pair{i * 7919 % n, i})
 		}
-		table := e.Table()
+		e.Done()
 		b.Run(frozenSize(n), func(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
 				i++
-				e := table.Edit()
-				e.Put(pair{i % n, -i})
-				table = e.Table()
+				e := &frozen.Edit{}
+				table.Put(e, pair{i % n, -i})
+				e.Done()
 			}
 		})
 	}

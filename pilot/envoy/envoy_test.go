@@ -12,6 +12,7 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -383,5 +384,18 @@ func TestMemoCountsNames(t *testing.T) {
 			t.Fatalf("%d resources are remembered", table.Len())
 		}
 		runtime.GC()
+	}
+}
+
+// An assignment without endpoints is told by its size.
+func TestNamesOnly(t *testing.T) {
+	name := strings.Repeat("c", 200) // its length takes two bytes
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: name}
+	if !envoy.NewResource(name, a).NamesOnly() {
+		t.Error("an assignment that has nothing has something")
+	}
+	a.Endpoints = []*endpointv3.LocalityLbEndpoints{{}}
+	if envoy.NewResource(name, a).NamesOnly() {
+		t.Error("an assignment that has something has nothing")
 	}
 }

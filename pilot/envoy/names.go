@@ -108,24 +108,25 @@ func (t *NameTable) From(origin *Names, list []string) *Names {
 
 // Edited gives a list without some names, and then with others, at a cost of those.
 func (t *NameTable) Edited(from, remove, add *Names) *Names {
-	hash, e := t.hash(), from.Table().Edit()
+	hash, e, list := t.hash(), &frozen.Edit{}, from.Table()
 	var sum uint64
 	if from != nil {
 		sum = from.sum
 	}
 	for name := range remove.Each() {
-		if _, ok := e.Now().Get(name); ok {
-			e.Delete(name)
+		if _, ok := list.Get(name); ok {
+			list.Delete(e, name)
 			sum -= hash(name)
 		}
 	}
 	for name := range add.Each() {
-		if _, ok := e.Now().Get(name); !ok {
-			e.Put(name)
+		if _, ok := list.Get(name); !ok {
+			list.Put(e, name)
 			sum += hash(name)
 		}
 	}
-	return t.one(from, e.Table(), sum)
+	e.Done()
+	return t.one(from, list, sum)
 }
 
 // one gives the list that holds what a table does.

@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
@@ -38,6 +40,11 @@ func (r *Resource) Bytes() []byte {
 
 // Value is the encoded message inside the Any.
 func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
+
+// NamesOnly tells that an assignment says nothing but whose it is, in field 1: there are no endpoints.
+func (r *Resource) NamesOnly() bool {
+	return len(r.Value()) == protowire.SizeTag(1)+protowire.SizeBytes(len(r.Name))
+}
 
 // overhead is about what a resource takes in memory beside its names and content: itself, its key and its place in a memo.
 const overhead = 512

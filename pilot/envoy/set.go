@@ -41,16 +41,17 @@ func (s *Set) With(gone, made []*Resource) *Set {
 	if s == nil {
 		return NewSet(slices.Clone(made))
 	}
-	e := s.table.Edit()
+	e, t := &frozen.Edit{}, s.table
 	for _, r := range gone {
-		if is, ok := e.Now().Get(r); ok && is == r {
-			e.Delete(r)
+		if is, ok := t.Get(r); ok && is == r {
+			t.Delete(e, r)
 		}
 	}
 	for _, r := range made {
-		e.Put(r)
+		t.Put(e, r)
 	}
-	return newSet(e.Table())
+	e.Done()
+	return newSet(t)
 }
 
 // Divided gives the Set as clients are sent it that take virtual hosts by themselves, and those virtual hosts. Made once.

@@ -82,7 +82,7 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 	if len(d.Services)+len(d.Configs)+len(d.Before) == 0 {
 		return nil
 	}
-	e := x.tables.edit()
+	t, e := &x.tables, &frozen.Edit{}
 	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(d.Before))
 	for _, b := range d.Before {
 		had[b.ServiceKey] = b.Endpoints
@@ -97,16 +97,16 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 		return nil
 	}
 	for _, c := range d.Services {
-		e.service(c.Was, endpoints(c.Was), false)
+		t.service(e, c.Was, endpoints(c.Was), false)
 		if c.Is != nil {
-			e.service(c.Is, x.Endpoints(c.Is.Key()), true)
+			t.service(e, c.Is, x.Endpoints(c.Is.Key()), true)
 			delete(had, c.Is.Key())
 		}
 	}
 	for k, eps := range had { // of services that are the same
 		if s := x.Service(k); s != nil && locatedByEndpoints(s) {
-			e.service(s, eps, false)
-			e.service(s, x.Endpoints(k), true)
+			t.service(e, s, eps, false)
+			t.service(e, s, x.Endpoints(k), true)
 		}
 	}
 	roots := map[kinds.Key]struct{}{}
@@ -118,14 +118,14 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 		switch o.Kind {
 		case kinds.DestinationRule:
 			if c.Was != nil {
-				e.rule(x.rule(c.Was), false)
+				t.rule(e, x.rule(c.Was), false)
 			}
 			if c.Is != nil {
-				e.rule(x.rule(c.Is), true)
+				t.rule(e, x.rule(c.Is), true)
 			}
 		case kinds.VirtualService:
 			roots[o.Key] = struct{}{}
-			for r := range e.roots.Now().Where(delegating(o.Namespace + "/" + o.Name)) {
+			for r := range t.roots.Where(delegating(o.Namespace + "/" + o.Name)) {
 				roots[r.root] = struct{}{}
 			}
 		}
@@ -133,16 +133,16 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 	var changed []virtualChange
 	for k := range roots {
 		c := virtualChange{is: x.virtualService(k)}
-		c.was, _ = e.virtual.Now().Get(&VirtualService{Object: &kinds.Object{Key: k}})
+		c.was, _ = t.virtual.Get(&VirtualService{Object: &kinds.Object{Key: k}})
 		if c.was != nil {
-			e.virtualService(c.was, false)
+			t.virtualService(e, c.was, false)
 		}
 		if c.is != nil {
-			e.virtualService(c.is, true)
+			t.virtualService(e, c.is, true)
 		}
 		changed = append(changed, c)
 	}
-	x.tables = e.freeze()
+	e.Done()
 	return changed
 }
 

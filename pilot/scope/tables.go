@@ -241,57 +241,27 @@ func addresses(s *registry.Service, eps *snapshot.Endpoints) []string {
 	return slices.Compact(list)
 }
 
-// tableEdits are the tables of an Index in the making.
-type tableEdits struct {
-	rules, patterns        *frozen.Edit[rule]
-	selecting              *frozen.Edit[*kinds.Object]
-	virtual, mesh, sourced *frozen.Edit[*VirtualService]
-	bound, reached, behind *frozen.Edit[link]
-	entries                *frozen.Edit[entry]
-	roots                  *frozen.Edit[delegation]
-	ports                  *frozen.Edit[port]
-	located                *frozen.Edit[location]
-	selectors              *frozen.Edit[selector]
-	aliases                *frozen.Edit[alias]
-	nodeLocal, distributed int
-}
-
-func (t *tables) edit() *tableEdits {
-	return &tableEdits{
-		t.rules.Edit(), t.patterns.Edit(), t.selecting.Edit(), t.virtual.Edit(), t.mesh.Edit(), t.sourced.Edit(), t.bound.Edit(), t.reached.Edit(), t.behind.Edit(),
-		t.entries.Edit(), t.roots.Edit(), t.ports.Edit(), t.located.Edit(), t.selectors.Edit(), t.aliases.Edit(), t.nodeLocal, t.distributed,
-	}
-}
-
-func (e *tableEdits) freeze() tables {
-	return tables{
-		rules: e.rules.Table(), patterns: e.patterns.Table(), selecting: e.selecting.Table(), virtual: e.virtual.Table(), mesh: e.mesh.Table(), sourced: e.sourced.Table(),
-		bound: e.bound.Table(), reached: e.reached.Table(), behind: e.behind.Table(), entries: e.entries.Table(), roots: e.roots.Table(), ports: e.ports.Table(), located: e.located.Table(),
-		selectors: e.selectors.Table(), aliases: e.aliases.Table(), nodeLocal: e.nodeLocal, distributed: e.distributed,
-	}
-}
-
-// putOrDelete is the edit of something that comes or goes.
-func putOrDelete[T any](e *frozen.Edit[T], comes bool, x T) {
+// putOrDelete enters something in a table, or takes it out.
+func putOrDelete[T any](t *frozen.Table[T], e *frozen.Edit, comes bool, x T) {
 	if comes {
-		e.Put(x)
+		t.Put(e, x)
 	} else {
-		e.Delete(x)
+		t.Delete(e, x)
 	}
 }
 
 // service enters a service, with its endpoints, or takes it out.
-func (e *tableEdits) service(s *registry.Service, eps *snapshot.Endpoints, comes bool) {
+func (t *tables) service(e *frozen.Edit, s *registry.Service, eps *snapshot.Endpoints, comes bool) {
 	if s == nil {
 		return
 	}
 	for i := range s.Ports {
 		if s.Resolution != registry.Alias { // at what it stands for is where listeners are
-			putOrDelete(e.ports, comes, port{&s.Ports[i], s})
+			putOrDelete(&t.ports, e, comes, port{&s.Ports[i], s})
 		}
 	}
 	for _, a := range addresses(s, eps) {
-		putOrDelete(e.located, comes, location{a, s})
+		putOrDelete(&t.located, e, comes, location{a, s})
 	}
 	for in := range variants(s) {
 		if len(in.Selector) > 0 {
@@ -301,60 +271,60 @@ func (e *tableEdits) service(s *registry.Service, eps *snapshot.Endpoints, comes
 					least = k
 				}
 			}
-			putOrDelete(e.selectors, comes, selector{least, in.Selector[least], s})
+			putOrDelete(&t.selectors, e, comes, selector{least, in.Selector[least], s})
 		}
 	}
 	if s.Resolution == registry.Alias {
-		putOrDelete(e.aliases, comes, alias{s.ExternalName, s})
+		putOrDelete(&t.aliases, e, comes, alias{s.ExternalName, s})
 	}
 	n := -1
 	if comes {
 		n = 1
 	}
 	if s.NodeLocal {
-		e.nodeLocal += n
+		t.nodeLocal += n
 	}
 	if s.TrafficDist != "" {
-		e.distributed += n
+		t.distributed += n
 	}
 }
 
 // rule enters a DestinationRule, or takes it out.
-func (e *tableEdits) rule(r rule, comes bool) {
-	putOrDelete(e.rules, comes, r)
+func (t *tables) rule(e *frozen.Edit, r rule, comes bool) {
+	putOrDelete(&t.rules, e, comes, r)
 	if strings.HasPrefix(r.host, "*") {
-		putOrDelete(e.patterns, comes, r)
+		putOrDelete(&t.patterns, e, comes, r)
 	}
 	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
-		putOrDelete(e.selecting, comes, r.Object)
+		putOrDelete(&t.selecting, e, comes, r.Object)
 	}
 }
 
 // virtualService enters a VirtualService, or takes it out.
-func (e *tableEdits) virtualService(v *VirtualService, comes bool) {
-	putOrDelete(e.virtual, comes, v)
+func (t *tables) virtualService(e *frozen.Edit, v *VirtualService, comes bool) {
+	putOrDelete(&t.virtual, e, comes, v)
 	for _, d := range v.delegates {
-		putOrDelete(e.roots, comes, delegation{d, v.Key})
+		putOrDelete(&t.roots, e, comes, delegation{d, v.Key})
 	}
 	if v.sourced() {
-		putOrDelete(e.sourced, comes, v)
+		putOrDelete(&t.sourced, e, comes, v)
 	}
 	for _, g := range v.Gateways {
 		if g != "mesh" {
 			for _, h := range v.Hosts {
-				putOrDelete(e.entries, comes, entry{g, pattern(h), v})
+				putOrDelete(&t.entries, e, comes, entry{g, pattern(h), v})
 			}
 			for _, h := range v.Reached {
-				putOrDelete(e.behind, comes, link{h, v})
+				putOrDelete(&t.behind, e, comes, link{h, v})
 			}
 			continue
 		}
-		putOrDelete(e.mesh, comes, v)
+		putOrDelete(&t.mesh, e, comes, v)
 		for _, h := range v.Hosts {
-			putOrDelete(e.bound, comes, link{h, v})
+			putOrDelete(&t.bound, e, comes, link{h, v})
 		}
 		for _, h := range v.Reached {
-			putOrDelete(e.reached, comes, link{h, v})
+			putOrDelete(&t.reached, e, comes, link{h, v})
 		}
 	}
 }

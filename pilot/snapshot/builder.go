@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -20,7 +21,8 @@ type Builder struct {
 	last     *Snapshot
 	mesh     *mesh.Config
 	networks *Networks
-	edits    edits
+	now      tables // as they are at present
+	edit     *frozen.Edit
 	delta    Delta
 	arrived  map[Place]bool // addresses of workloads that came or changed since the last commit
 
@@ -45,7 +47,7 @@ func NewBuilder(o Options) *Builder {
 }
 
 func (b *Builder) reset() {
-	b.edits = b.last.tables.edit()
+	b.now, b.edit = b.last.tables, &frozen.Edit{}
 	b.delta = Delta{Triggers: map[string]int{}}
 	b.arrived = map[Place]bool{}
 	b.services, b.endpoints, b.objects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
@@ -67,29 +69,23 @@ func (b *Builder) Apply(changes []kinds.Change) {
 		if c.Cluster != "" || !c.Kind.Istio && readByRegistries(c.Kind) {
 			continue
 		}
-		was := b.object(c.Key)
+		was := b.now.Object(c.Key)
 		if was == c.Object || was != nil && c.Object != nil && config.Equal(was, c.Object) {
 			continue
+		}
+		if len(b.objects) == 0 {
+			b.now.objects = maps.Clone(b.now.objects)
 		}
 		if _, touched := b.objects[c.Key]; !touched {
 			b.objects[c.Key] = was
 		}
-		b.edits.replaceObject(b.last.tables, c.Kind, was, c.Object)
+		b.now.replaceObject(b.edit, c.Kind, was, c.Object)
 		if Translated(c.Kind) && !translatesAlike(was, c.Object) {
 			b.full("config", c.Key.String())
 		} else {
 			b.delta.Objects = true
 		}
 	}
-}
-
-// object gives one as it is now, or nil.
-func (b *Builder) object(k kinds.Key) *kinds.Object {
-	if e := b.edits.objects[k.Kind]; e != nil {
-		o, _ := e.byName.Now().Get(&kinds.Object{Key: k})
-		return o
-	}
-	return b.last.Object(k)
 }
 
 // translatesAlike tells that two objects differ in nothing that a translation reads: labels and annotations it does not.
@@ -122,18 +118,18 @@ func Translated(k *kinds.Kind) bool {
 // ApplyRegistry takes what registries found different.
 func (b *Builder) ApplyRegistry(c registry.Changes) {
 	for k, s := range c.Services {
-		old := b.edits.now().Service(k)
+		old := b.now.Service(k)
 		if old == s {
 			continue
 		}
 		if _, touched := b.services[k]; !touched {
 			b.services[k] = old
 		}
-		b.edits.replaceService(old, s)
+		b.now.replaceService(b.edit, old, s)
 		b.full("service", "Service "+k.Namespace+"/"+k.Host)
 	}
 	for k, w := range c.Workloads {
-		old := b.edits.now().Workload(k)
+		old := b.now.Workload(k)
 		if old == w {
 			continue
 		}
@@ -147,7 +143,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 				b.arrived[Place{k.Cluster, a}] = !w.HostNetwork
 			}
 		}
-		b.edits.replaceWorkload(old, w)
+		b.now.replaceWorkload(b.edit, old, w)
 		if !sameProxy(old, w) {
 			b.delta.Workloads = append(b.delta.Workloads, k)
 			b.cause("proxy", k.String())
@@ -168,18 +164,17 @@ func sameProxy(a, b *registry.Workload) bool {
 }
 
 func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoint) {
-	now := b.edits.now()
-	old, next := now.Endpoints(k), newEndpoints(list)
+	old, next := b.now.Endpoints(k), newEndpoints(list)
 	if _, touched := b.endpoints[k]; !touched {
 		b.endpoints[k] = old
 		b.delta.Endpoints = append(b.delta.Endpoints, k)
 	}
 	if len(list) == 0 {
-		b.edits.endpoints.Delete(serviceEndpoints{ServiceKey: k})
+		b.now.endpoints.Delete(b.edit, serviceEndpoints{ServiceKey: k})
 	} else {
-		b.edits.endpoints.Put(serviceEndpoints{k, next})
+		b.now.endpoints.Put(b.edit, serviceEndpoints{k, next})
 	}
-	s := now.Service(k)
+	s := b.now.Service(k)
 	headless := headless(s)
 	switch {
 	case headless && !sameListeners(old.List, list):
@@ -275,7 +270,8 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	s.Revision++
 	s.derived = &sync.Map{}
 	s.Mesh, s.Networks = b.mesh, b.networks
-	s.tables = b.edits.freeze(b.last.tables.objects)
+	b.edit.Done()
+	s.tables = b.now
 	s.Delta = b.delta
 	s.Delta.Received = received
 	s.Delta.World = b.mesh != b.last.Mesh || b.networks != b.last.Networks

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"maps"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -52,89 +51,52 @@ func newObjects() objects {
 	return objects{byName: frozen.NewTable(byName), byNamespace: frozen.NewTable(byNamespace), byPrecedence: frozen.NewTable(ByPrecedence)}
 }
 
-// edits are the tables of a commit in the making.
-type edits struct {
-	services  *frozen.Edit[*registry.Service]
-	hosts     *frozen.Edit[*registry.Service]
-	endpoints *frozen.Edit[serviceEndpoints]
-	workloads *frozen.Edit[*registry.Workload]
-	addresses *frozen.Edit[addressed]
-	objects   map[*kinds.Kind]*objectEdits
-}
-
-type objectEdits struct{ byName, byNamespace, byPrecedence *frozen.Edit[*kinds.Object] }
-
-func (t tables) edit() edits {
-	return edits{t.services.Edit(), t.hosts.Edit(), t.endpoints.Edit(), t.workloads.Edit(), t.addresses.Edit(), map[*kinds.Kind]*objectEdits{}}
-}
-
-// now gives the tables as they are at present.
-func (e edits) now() tables {
-	return tables{services: e.services.Now(), hosts: e.hosts.Now(), endpoints: e.endpoints.Now(), workloads: e.workloads.Now(), addresses: e.addresses.Now()}
-}
-
-// freeze ends the edits.
-func (e edits) freeze(before map[*kinds.Kind]objects) tables {
-	t := tables{e.services.Table(), e.hosts.Table(), e.endpoints.Table(), e.workloads.Table(), e.addresses.Table(), before}
-	if len(e.objects) > 0 {
-		t.objects = maps.Clone(before)
-		for k, o := range e.objects {
-			t.objects[k] = objects{o.byName.Table(), o.byNamespace.Table(), o.byPrecedence.Table()}
-		}
-	}
-	return t
-}
-
-// replaceObject puts an object in the place of another. Either may be nil.
-func (e edits) replaceObject(before tables, kind *kinds.Kind, was, is *kinds.Object) {
-	o := e.objects[kind]
-	if o == nil {
-		old, ok := before.objects[kind]
-		if !ok {
-			old = newObjects()
-		}
-		o = &objectEdits{old.byName.Edit(), old.byNamespace.Edit(), old.byPrecedence.Edit()}
-		e.objects[kind] = o
+// replaceObject puts an object in the place of another. Either may be nil. The map of kinds is changed.
+func (t *tables) replaceObject(e *frozen.Edit, kind *kinds.Kind, was, is *kinds.Object) {
+	o, ok := t.objects[kind]
+	if !ok {
+		o = newObjects()
 	}
 	if was != nil {
-		o.byName.Delete(was)
-		o.byNamespace.Delete(was)
-		o.byPrecedence.Delete(was)
+		o.byName.Delete(e, was)
+		o.byNamespace.Delete(e, was)
+		o.byPrecedence.Delete(e, was)
 	}
 	if is != nil {
-		o.byName.Put(is)
-		o.byNamespace.Put(is)
-		o.byPrecedence.Put(is)
+		o.byName.Put(e, is)
+		o.byNamespace.Put(e, is)
+		o.byPrecedence.Put(e, is)
 	}
+	t.objects[kind] = o
 }
 
-func (e edits) replaceService(was, is *registry.Service) {
+func (t *tables) replaceService(e *frozen.Edit, was, is *registry.Service) {
 	if was != nil {
-		e.services.Delete(was)
-		e.hosts.Delete(was)
+		t.services.Delete(e, was)
+		t.hosts.Delete(e, was)
 	}
 	if is != nil {
-		e.services.Put(is)
-		e.hosts.Put(is)
+		t.services.Put(e, is)
+		t.hosts.Put(e, is)
 	}
 }
 
-func (e edits) replaceWorkload(was, is *registry.Workload) {
-	each := func(w *registry.Workload, do func(addressed)) {
+func (t *tables) replaceWorkload(e *frozen.Edit, was, is *registry.Workload) {
+	each := func(w *registry.Workload, do func(*frozen.Edit, addressed)) {
 		if w == nil || w.HostNetwork {
 			return
 		}
 		for i := range w.Addresses {
-			do(addressed{w, i})
+			do(e, addressed{w, i})
 		}
 	}
-	each(was, e.addresses.Delete)
-	each(is, e.addresses.Put)
+	each(was, t.addresses.Delete)
+	each(is, t.addresses.Put)
 	switch {
 	case is != nil:
-		e.workloads.Put(is)
+		t.workloads.Put(e, is)
 	case was != nil:
-		e.workloads.Delete(was)
+		t.workloads.Delete(e, was)
 	}
 }
 

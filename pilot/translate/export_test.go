@@ -15,7 +15,7 @@ import (
 )
 
 // Changes gives what the newest Snapshot changed, as everything that is kept will learn of it: a test may hide some.
-func (t *Translator) Changes() *scope.Changes { return &t.newest.Index.Changes }
+func (t *Translator) Changes() *scope.Changes { return t.history.list[len(t.history.list)-1].Changes }
 
 // Assignments names the assignments in which a cohort sees the endpoints of a service.
 func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {

@@ -32,7 +32,8 @@ func (h *history) note(revision uint64, c *scope.Changes) {
 	if len(h.list) >= keptChanges {
 		h.list = slices.Delete(h.list, 0, keptChanges/2)
 	}
-	h.list = append(h.list, change{revision, c})
+	own := *c // c is a part of its Index, which would be kept as long, and its Snapshot
+	h.list = append(h.list, change{revision, &own})
 }
 
 // moves tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -47,30 +48,35 @@ type setKey struct {
 	inbound   unique.Handle[cohort.Inbound]
 }
 
-// kept holds each Set that cohorts were given, with the revisions in which it is what it is: the next is made from it by its recipe's units that changed, and is the same
-// pointer when nothing came out different. Sets that nobody asked for in a while are forgotten. Safe for concurrent use.
-type kept struct {
+// kept holds what was made, by what it was made for, with the revisions in which it is what it is: the next is made from it. What nobody asks for in a while is
+// forgotten: each Sidecar that is edited is another scope. Safe for concurrent use.
+type kept[K comparable, V interface{ covers(revision uint64) bool }] struct {
 	mu   sync.Mutex
-	sets map[setKey]*keptSet
-	full uint64 // changes that were not empty
+	made map[K]*keptVersions[V]
+	full uint64 // Snapshots with which everybody asks for all that they have
 	last uint64 // the revision of the last of them
 }
 
-// keptSet is one Set through time.
-type keptSet struct {
+// keptVersions is one thing through time.
+type keptVersions[V interface{ covers(revision uint64) bool }] struct {
 	used uint64 // when kept.full was so much
 
 	mu       sync.Mutex
-	versions []*version // oldest first
+	versions []V // oldest first
 }
 
-// version is a Set in the revisions from one to another.
+// span are the revisions from one to another.
+type span struct{ from, to uint64 }
+
+func (s span) covers(revision uint64) bool { return s.from <= revision && revision <= s.to }
+
+// version is a Set in some revisions.
 type version struct {
-	from, to uint64
-	set      *envoy.Set
-	units    frozen.Table[*envoy.Resource] // the same resources, those of a unit together
-	content  envoy.Content
-	notes    map[any][]note // problems, by unit
+	span
+	set     *envoy.Set
+	units   frozen.Table[*envoy.Resource] // the same resources, those of a unit together
+	content envoy.Content
+	notes   map[any][]note // problems, by unit
 }
 
 // note is one problem, and what it is about.
@@ -87,74 +93,65 @@ type notes struct {
 
 // Bounds of what is kept of the past.
 const (
-	keptVersions = 2
-	keptUnused   = 64 // changes, between two looks for Sets that nobody asks for
+	mostVersions = 2
+	keptUnused   = 64 // full Snapshots, between two looks for what nobody asks for
 )
 
-// note counts what the newest Snapshot changed.
-func (k *kept) note(revision uint64, c *scope.Changes) {
+// note counts a full Snapshot, the newest.
+func (k *kept[K, V]) note(revision uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c.Empty() {
-		return
-	}
 	k.last = revision
 	if k.full++; k.full%keptUnused == 0 {
-		for key, s := range k.sets {
-			if s.used+keptUnused < k.full {
-				delete(k.sets, key)
-			}
-		}
+		maps.DeleteFunc(k.made, func(_ K, s *keptVersions[V]) bool { return s.used+keptUnused < k.full })
 	}
 }
 
-func (k *kept) of(key setKey) *keptSet {
+// of gives what is kept for a key, which may be nothing yet. fresh: nobody asked for it before.
+func (k *kept[K, V]) of(key K) (s *keptVersions[V], fresh bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.sets[key]
-	if s == nil {
-		if s = (&keptSet{}); k.sets == nil {
-			k.sets = map[setKey]*keptSet{}
+	s = k.made[key]
+	if fresh = s == nil; fresh {
+		if s = (&keptVersions[V]{}); k.made == nil {
+			k.made = map[K]*keptVersions[V]{}
 		}
-		k.sets[key] = s
+		k.made[key] = s
 	}
 	s.used = k.full
-	return s
+	return s, fresh
+}
+
+// at gives the version of a revision, if there is one.
+func (k *keptVersions[V]) at(revision uint64) (v V, ok bool) {
+	for _, v := range slices.Backward(k.versions) {
+		if v.covers(revision) {
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// add keeps the newest version.
+func (k *keptVersions[V]) add(v V) {
+	if k.versions = append(k.versions, v); len(k.versions) > mostVersions {
+		k.versions = slices.Delete(k.versions, 0, 1)
+	}
 }
 
 // keep gives a Set in a view. Whoever needs it first makes it, and the others wait. Where that panics it panics for everybody: a Set that is not there must not look empty.
-func keep[U comparable](v *view, key setKey, r func() recipe[U]) *envoy.Set {
-	k := v.t.kept.of(key)
+func keep[U comparable](v *view, key setKey, r func() recipe[U]) *version {
+	k, _ := v.t.kept.of(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if s := k.at(v.Revision); s != nil {
-		return s.set
-	}
-	return another(v, k, r()).set
-}
-
-func keepVersion[U comparable](v *view, key setKey, r recipe[U]) *version {
-	k := v.t.kept.of(key)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s := k.at(v.Revision); s != nil {
+	if s, ok := k.at(v.Revision); ok {
 		return s
 	}
-	return another(v, k, r)
-}
-
-// at gives the version of a revision, or nil.
-func (k *keptSet) at(revision uint64) *version {
-	for _, s := range slices.Backward(k.versions) {
-		if s.from <= revision && revision <= s.to {
-			return s
-		}
-	}
-	return nil
+	return another(v, k, r())
 }
 
 // another makes the version of a view that has none.
-func another[U comparable](v *view, k *keptSet, r recipe[U]) *version {
+func another[U comparable](v *view, k *keptVersions[*version], r recipe[U]) *version {
 	var last *version
 	if n := len(k.versions); n > 0 {
 		last = k.versions[n-1]
@@ -167,9 +164,7 @@ func another[U comparable](v *view, k *keptSet, r recipe[U]) *version {
 		last.to = v.Revision
 		return last
 	}
-	if k.versions = append(k.versions, next); len(k.versions) > keptVersions {
-		k.versions = slices.Delete(k.versions, 0, 1)
-	}
+	k.add(next)
 	return next
 }
 
@@ -201,7 +196,7 @@ func (r recipe[U]) next(v *view, last *version) *version {
 func (r recipe[U]) anew(v *view) *version {
 	taker := *v
 	taker.notes = &notes{by: map[any][]note{}}
-	s := &version{from: v.Revision, to: v.Revision, set: envoy.NewSet(r.whole(&taker)), notes: taker.notes.by}
+	s := &version{span: span{v.Revision, v.Revision}, set: envoy.NewSet(r.whole(&taker)), notes: taker.notes.by}
 	if s.units = s.set.Table(); r.byTail {
 		s.units = frozen.TableOf(byTail, slices.SortedFunc(s.set.All, byTail))
 	}
@@ -227,7 +222,7 @@ func (r recipe[U]) again(v *view, last *version, units []U) *version {
 		was, is := slices.Collect(last.units.Where(r.of(u))), r.unit(&taker, u)
 		gone, made = append(gone, without(was, is)...), append(made, without(is, was)...)
 	}
-	s := &version{from: v.Revision, to: v.Revision, set: last.set, units: last.units, content: last.content, notes: taker.notes.by}
+	s := &version{span: span{v.Revision, v.Revision}, set: last.set, units: last.units, content: last.content, notes: taker.notes.by}
 	if len(gone)+len(made) > 0 {
 		s.set = last.set.With(gone, made)
 		if s.units = s.set.Table(); r.byTail {
@@ -255,14 +250,15 @@ func without(list, others []*envoy.Resource) []*envoy.Resource {
 
 // exchange gives a list with some resources in the place of others.
 func exchange(list frozen.Table[*envoy.Resource], gone, made []*envoy.Resource) frozen.Table[*envoy.Resource] {
-	e := list.Edit()
+	e := &frozen.Edit{}
 	for _, r := range gone {
-		e.Delete(r)
+		list.Delete(e, r)
 	}
 	for _, r := range made {
-		e.Put(r)
+		list.Put(e, r)
 	}
-	return e.Table()
+	e.Done()
+	return list
 }
 
 func compareNames(a, b *envoy.Resource) int { return strings.Compare(a.Name, b.Name) }

@@ -70,6 +70,10 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+func keepOne(v *view, key setKey, r recipe[struct{}]) *version {
+	return keep(v, key, func() recipe[struct{}] { return r })
+}
+
 // TestSetThatPanics: nobody takes a Set that could not be made for one without resources.
 func TestSetThatPanics(t *testing.T) {
 	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: 1}}, t: New(Options{})}
@@ -80,10 +84,10 @@ func TestSetThatPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			keepVersion(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { panic("broken") }, anything))
+			keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { panic("broken") }, anything))
 		}()
 	}
-	if set := keepVersion(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anything)); set.set.Len() != 1 {
+	if set := keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anything)); set.set.Len() != 1 {
 		t.Error("it stays broken")
 	}
 }
@@ -94,7 +98,7 @@ func TestSetIsMadeOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			keepVersion(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource {
+			keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource {
 				made++
 				return nil
 			}, anything))
@@ -116,9 +120,7 @@ func TestSetThatCameBack(t *testing.T) {
 	}
 	for _, revision := range []uint64{1, 3, 2} {
 		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: revision}}, t: tr}
-		set := keep(v, setKey{typeURL: envoy.ClusterType}, func() recipe[struct{}] {
-			return coarse(func(v *view) []*envoy.Resource { return is[v.Revision : v.Revision+1] }, anything)
-		})
+		set := keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(v *view) []*envoy.Resource { return is[v.Revision : v.Revision+1] }, anything)).set
 		if got := set.Get("a"); got != is[revision] {
 			t.Errorf("at revision %d it is %+v, want %+v", revision, got, is[revision])
 		}
@@ -134,13 +136,13 @@ func TestUnusedSetsAreForgotten(t *testing.T) {
 		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: i}}, t: tr}
 		changes := &scope.Changes{Hosts: []string{"a"}}
 		tr.history.note(i, changes)
-		tr.kept.note(i, changes)
-		keepVersion(v, used, some)
+		tr.kept.note(i)
+		keepOne(v, used, some)
 		if i == 1 {
-			keepVersion(v, unused, some)
+			keepOne(v, unused, some)
 		}
 	}
-	if _, ok := tr.kept.sets[used]; !ok || len(tr.kept.sets) != 1 || len(tr.history.list) > keptChanges {
-		t.Errorf("%d Sets are kept, %d changes", len(tr.kept.sets), len(tr.history.list))
+	if _, ok := tr.kept.made[used]; !ok || len(tr.kept.made) != 1 || len(tr.history.list) > keptChanges {
+		t.Errorf("%d Sets are kept, %d changes", len(tr.kept.made), len(tr.history.list))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unique"
 	"weak"
@@ -98,27 +97,20 @@ type subscription struct {
 
 func weakOf(n *envoy.Names) weak.Pointer[envoy.Names] { return weak.Make(n) }
 
-// board holds what proxies subscribe to by name: for each subscription the Set of the newest Snapshot that somebody asked for, from which the next is made by
-// looking at what changed alone. Those whose names nobody holds any more are forgotten. Safe for concurrent use.
+// board holds what proxies subscribe to by name: each subscription's next Set is made by looking at what changed alone. Those whose names nobody holds any more are
+// forgotten. Safe for concurrent use.
 type board struct {
-	mu      sync.Mutex
-	entries map[subscription]*entry
-	hosts   map[weak.Pointer[envoy.Names]]frozen.Table[string] // names by host, of the lists of which somebody wanted that
+	kept[subscription, *state]
+	hosts map[weak.Pointer[envoy.Names]]frozen.Table[string] // names by host, of the lists of which somebody wanted that; mu's
 }
 
-// entry is one subscription.
-type entry struct {
-	mu     sync.Mutex
-	states []*state // oldest first
-}
-
-// state is what a subscription was from one revision to another. The names that failed are looked at again each time.
+// state is what a subscription was in some revisions. The names that failed are looked at again each time.
 type state struct {
-	from, to uint64
-	set      *envoy.Set
-	placed   bool // some depend on where the proxy runs
-	failed   map[string]error
-	told     atomic.Bool
+	span
+	set    *envoy.Set
+	placed bool // some depend on where the proxy runs
+	failed map[string]error
+	told   atomic.Bool
 }
 
 // err gives what failed to the first that asks.
@@ -136,27 +128,18 @@ func (s *state) err() error {
 // get gives the state of a subscription in a Snapshot. make gives the resource of one name, nil if it is not of this subscription, and whether it depends on
 // where the proxy runs.
 func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) *state {
-	b.mu.Lock()
-	e := b.entries[k]
-	if e == nil {
-		e = &entry{}
-		if b.entries == nil {
-			b.entries = map[subscription]*entry{}
-		}
-		b.entries[k] = e
+	e, fresh := b.of(k)
+	if fresh {
 		runtime.AddCleanup(names, b.forget, k)
 	}
-	b.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range slices.Backward(e.states) {
-		if s.from <= v.Revision && v.Revision <= s.to {
-			return s
-		}
+	if s, ok := e.at(v.Revision); ok {
+		return s
 	}
 	last, look := &state{}, names.Each()
-	if n := len(e.states); n > 0 {
-		last = e.states[n-1]
+	if n := len(e.versions); n > 0 {
+		last = e.versions[n-1]
 		some, ok := b.due(v, k, names, last.to)
 		some = slices.AppendSeq(some, maps.Keys(last.failed))
 		switch late := v.Revision < last.to; { // a stream that has fallen far behind
@@ -176,10 +159,7 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 		}
 	}
 	next := work(v, last, look, make)
-	if len(e.states) >= keptVersions {
-		e.states = slices.Delete(e.states, 0, 1)
-	}
-	e.states = append(e.states, next)
+	e.add(next)
 	return next
 }
 
@@ -187,7 +167,7 @@ func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name 
 func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) (*state, []string, bool) {
 	k.names = weakOf(origin)
 	b.mu.Lock()
-	known := b.entries[k] != nil
+	known := b.made[k] != nil
 	b.mu.Unlock()
 	if !known {
 		return nil, nil, false
@@ -239,15 +219,16 @@ func (b *board) byHost(names *envoy.Names) frozen.Table[string] {
 	var hosts frozen.Table[string]
 	origin := names.Origin()
 	if of, ok := b.hosts[weakOf(origin)]; ok && origin != nil {
-		e := of.Edit()
+		e := &frozen.Edit{}
+		hosts = of
 		frozen.Differ(origin.Table(), names.Table(), func(was, is string, had, has bool) {
 			if has {
-				e.Put(is)
+				hosts.Put(e, is)
 			} else {
-				e.Delete(was)
+				hosts.Delete(e, was)
 			}
 		})
-		hosts = e.Table()
+		e.Done()
 	} else {
 		hosts = frozen.TableOf(compareTails, slices.SortedFunc(names.Each(), compareTails))
 	}
@@ -261,7 +242,7 @@ func (b *board) byHost(names *envoy.Names) frozen.Table[string] {
 
 // work makes a state from another, by looking at some names: no others may have changed.
 func work(v *view, last *state, look iter.Seq[string], get func(name string) (*envoy.Resource, bool)) *state {
-	s := &state{from: v.Revision, to: v.Revision, placed: last.placed}
+	s := &state{span: span{v.Revision, v.Revision}, placed: last.placed}
 	var gone, made []*envoy.Resource
 	for name := range look {
 		had := last.set.Get(name)
@@ -295,7 +276,7 @@ func same(had, has *envoy.Resource) bool {
 func (b *board) forget(k subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.entries, k)
+	delete(b.made, k)
 }
 
 func (b *board) forgetHosts(names weak.Pointer[envoy.Names]) {

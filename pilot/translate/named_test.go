@@ -127,7 +127,7 @@ func TestBoardForgets(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		b.mu.Lock()
-		n := len(b.entries)
+		n := len(b.made)
 		b.mu.Unlock()
 		if n == 0 {
 			return
@@ -144,5 +144,14 @@ func (t *Translator) Remembered() int {
 	defer t.board.mu.Unlock()
 	t.kept.mu.Lock()
 	defer t.kept.mu.Unlock()
-	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + len(t.kept.sets) + len(t.board.entries)
+	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + len(t.kept.made) + len(t.board.made)
+}
+
+// Kept is how many Sets and subscriptions are known.
+func (t *Translator) Kept() int {
+	t.board.mu.Lock()
+	defer t.board.mu.Unlock()
+	t.kept.mu.Lock()
+	defer t.kept.mu.Unlock()
+	return len(t.board.made) + len(t.kept.made)
 }

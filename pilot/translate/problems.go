@@ -35,7 +35,7 @@ func (v *view) problem(p Problem, about string) {
 // Count tells how many there are of one kind in what was asked for since the last change of more than endpoints.
 func (t *Translator) Count(p Problem) int {
 	about := map[string]struct{}{}
-	for _, n := range t.kept.problems() {
+	for _, n := range t.problems() {
 		if n.Problem == p {
 			about[n.about] = struct{}{}
 		}
@@ -44,10 +44,10 @@ func (t *Translator) Count(p Problem) int {
 }
 
 // problems gives those of the Sets that were asked for since the last change.
-func (k *kept) problems() []note {
-	k.mu.Lock()
-	sets, last := slices.Collect(maps.Values(k.sets)), k.last
-	k.mu.Unlock()
+func (t *Translator) problems() []note {
+	t.kept.mu.Lock()
+	sets, last := slices.Collect(maps.Values(t.kept.made)), t.kept.last
+	t.kept.mu.Unlock()
 	var all []note
 	for _, s := range sets {
 		s.mu.Lock()

@@ -64,20 +64,23 @@ type destination struct {
 
 // route makes a route configuration as a cohort sees it: an empty one where there is none.
 func (v *view) route(c cohort.Scope, name string) *envoy.Resource {
-	k := routeKey{header: v.t.headers.Get(headerKey{name: name})}
+	k, key := routeKey{header: v.t.headers.Get(headerKey{name: name})}, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}
+	var s *version
 	if c.Type == node.Router {
-		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}, gatewayRecipe(v, c, name))
-		k.hosts, k.content = s.set, s.content
+		s = keep(v, key, func() recipe[string] { return gatewayRecipe(v, c, name) })
 	} else if b, ok := v.routing(c, name); ok {
-		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}, hostRecipe(c, name))
-		k.hosts, k.content = s.set, s.content
+		s = keep(v, key, func() recipe[string] { return hostRecipe(c, name) })
 	} else if b != nil {
-		r := coarse(func(v *view) []*envoy.Resource {
-			b, _ := v.routing(c, name)
-			return []*envoy.Resource{b.nowhere(b.port)}
-		}, world)
-		r.content = true
-		s := keepVersion(v, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}, r)
+		s = keep(v, key, func() recipe[struct{}] {
+			r := coarse(func(v *view) []*envoy.Resource {
+				b, _ := v.routing(c, name)
+				return []*envoy.Resource{b.nowhere(b.port)}
+			}, world)
+			r.content = true
+			return r
+		})
+	}
+	if s != nil {
 		k.hosts, k.content = s.set, s.content
 	}
 	if c.Capabilities.Has(node.VHDS) && divisible(name) {

@@ -34,7 +34,7 @@ type Translator struct {
 
 	history history
 	board   board
-	kept    kept
+	kept    kept[setKey, *version]
 	derive  func(*snapshot.Snapshot) any // newView, made once: it is asked for with each Send
 
 	mu     sync.Mutex
@@ -94,7 +94,10 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0}
 	if v == nil || s.Revision > v.Revision {
 		t.history.note(s.Revision, &next.Changes)
-		t.kept.note(s.Revision, &next.Changes)
+		if s.Delta.Full {
+			t.kept.note(s.Revision)
+			t.board.note(s.Revision)
+		}
 		t.newest = next
 	}
 	return next
@@ -117,22 +120,22 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string
 	u := envoy.Union{}
 	switch typeURL {
 	case envoy.ClusterType:
-		u.Outbound = keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) })
+		u.Outbound = keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set
 		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
 			return coarse(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound.Value()) }, world)
-		})
+		}).set
 	case envoy.ListenerType:
 		k := setKey{typeURL: typeURL, listeners: c.Listeners}
 		if c.Scope.Value().Type == node.Router {
 			u.Outbound = keep(v, k, func() recipe[struct{}] {
 				return coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(sharing(c)) }, anything)
-			})
+			}).set
 			break
 		}
-		u.Outbound = keep(v, k, func() recipe[place] { return listenerRecipe(sharing(c)) })
+		u.Outbound = keep(v, k, func() recipe[place] { return listenerRecipe(sharing(c)) }).set
 		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
 			return coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound.Value()) }, world)
-		})
+		}).set
 		u.Omit = v.ownListeners(c, u.Outbound)
 	}
 	return u

@@ -1,0 +1,62 @@
+package translate_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// A stream that goes on naming the same, while its scope is another with each change, leaves nothing behind for long.
+func TestScopesThatNobodyHasAreForgotten(t *testing.T) {
+	for kind, edit := range map[string]string{
+		"VirtualService": `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v, namespace: n0}
+spec: {hosts: [s0], http: [{match: [{sourceLabels: {app: nobody}}], timeout: %ds, route: [{destination: {host: s0}}]}]}
+`,
+		"Sidecar": `apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: istio-system}
+spec: {egress: [{hosts: ["*/*"]}], outboundTrafficPolicy: {egressProxy: {host: s0.n0.svc.cluster.local, port: {number: %d}}}}
+`,
+	} {
+		t.Run(kind, func(t *testing.T) { forgets(t, edit) })
+	}
+}
+
+func forgets(t *testing.T, edit string) {
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
+	s := w.apply(services(t, 3)...)
+	var table envoy.NameTable
+	var list []string
+	c := tr.Join(s, people()["web"])
+	for r := range tr.Wildcard(s, c, envoy.ClusterType).Outbound.All {
+		list = append(list, r.Name)
+	}
+	names, routes := table.Of(list), table.Of([]string{"80"})
+	most := 0
+	for i := range 1000 {
+		s = w.apply(objects(t, "edit.yaml", fmt.Appendf(nil, edit, i+1))...)
+		tr.Prepare(s)
+		c := tr.Join(s, people()["web"])
+		tr.Wildcard(s, c, envoy.ClusterType)
+		tr.Wildcard(s, c, envoy.ListenerType)
+		if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Subscribed(s, c, envoy.RouteType, routes); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, tr.Kept())
+	}
+	runtime.KeepAlive(names)
+	runtime.KeepAlive(routes)
+	t.Log(most, tr.Remembered())
+	if most > 1000 {
+		t.Errorf("%d Sets and subscriptions are kept of one stream", most)
+	}
+}

@@ -1,0 +1,44 @@
+package translate_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// A Translator keeps what Snapshots changed, but none of them except the newest.
+func TestOldSnapshotsAreForgotten(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+	var old []weak.Pointer[snapshot.Snapshot]
+	s := w.apply(services(t, 3)...)
+	for i := range 40 {
+		tr.Prepare(s)
+		tr.Wildcard(s, tr.Join(s, people()["web"]), envoy.ClusterType)
+		old = append(old, weak.Make(s))
+		s = w.apply(objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: elsewhere}\nspec: {hosts: [v%d.example.com], http: [{route: [{destination: {host: v.example.com}}]}]}\n", i))...)
+	}
+	tr.Prepare(s)
+	alive := 0
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		runtime.GC()
+		alive = 0
+		for _, p := range old {
+			if p.Value() != nil {
+				alive++
+			}
+		}
+		if alive <= 2 {
+			return
+		}
+	}
+	t.Errorf("%d of %d old Snapshots are still there", alive, len(old))
+	runtime.KeepAlive(tr)
+	runtime.KeepAlive(s)
+}
