@@ -20,6 +20,9 @@ type Limits struct {
 	NamesPerStream  int // resource names that one stream subscribes to, all types
 	NameLength      int // one resource name
 
+	// Vacancies are the virtual hosts that may be removed from a client on one stream while it takes them by themselves: an Envoy keeps some 2 kB of each.
+	Vacancies int
+
 	// HTTP servers: debug, readiness, metrics.
 	HTTPReadHeader time.Duration // from the connection's first byte to the end of the headers
 	HTTPRead       time.Duration // the whole request
@@ -64,6 +67,8 @@ func Default() Limits {
 		NamesPerRequest: 20000,
 		NamesPerStream:  50000,
 		NameLength:      512,
+
+		Vacancies: 4096,
 
 		HTTPReadHeader: 5 * time.Second,
 		HTTPRead:       15 * time.Second,

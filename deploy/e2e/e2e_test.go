@@ -27,6 +27,7 @@ func testMesh(t *testing.T, mode string) {
 		t.Error(err)
 	}
 	t.Run("Split", func(t *testing.T) { testSplit(t, m) })
+	t.Run("Subsets", func(t *testing.T) { testSubsets(t, m) })
 	t.Run("Endpoints", func(t *testing.T) { testEndpoints(t, m) })
 	t.Run("BrokenFile", func(t *testing.T) { testBrokenFile(t, m) })
 	if mode == delta {

@@ -157,6 +157,7 @@ func testHosts(t *testing.T, m *mesh) {
 	}
 
 	testEmptyRoutes(t, m)
+	testVacancies(t, m)
 
 	for i, enabled := range []string{"true", "false", "true"} {
 		m.pilot.Kill()
@@ -185,6 +186,48 @@ func testHosts(t *testing.T, m *mesh) {
 	suite.Eventually(t, "the route configuration is gone", soon, func() bool { _, there := m.routing(t, "client", "8085"); return !there })
 	tr.answers(t, "echo-1", soon)
 	m.healthy(t)
+}
+
+// testVacancies takes more virtual hosts from a gateway than its Envoy may be left with what it keeps of: the route configuration comes in one piece then, without any of it.
+func testVacancies(t *testing.T, m *mesh) {
+	const files, many = 10, 500
+	m.write(t, "late-gateway.yaml", emptyGateway+"---\n"+fmt.Sprintf(gatewayRoute, "one"))
+	for f := range files {
+		var b strings.Builder
+		for i := range many {
+			name := fmt.Sprintf("many-%d-%d", f, i)
+			fmt.Fprintf(&b, "---\n%s", strings.ReplaceAll(fmt.Sprintf(gatewayRoute, name), "late-ingress", name))
+		}
+		m.write(t, fmt.Sprintf("many-%d.yaml", f), b.String())
+	}
+	has := func(what string, ok func(routing) bool) {
+		t.Helper()
+		var last routing
+		defer func() {
+			if t.Failed() {
+				t.Logf("divided %t, %d virtual hosts, %d bytes, vacancies %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
+			}
+		}()
+		suite.Eventually(t, what, 2*soon, func() bool {
+			r, there := m.routing(t, "ingress", "http.8090")
+			last = r
+			return there && ok(r)
+		})
+	}
+	has("all virtual hosts are there, by themselves", func(r routing) bool { return r.divided && len(r.hosts) == files*many+1 })
+	for f := range files {
+		m.remove(t, fmt.Sprintf("many-%d.yaml", f))
+	}
+	has("nothing is left of them", func(r routing) bool {
+		return !r.divided && len(r.hosts) == 1 && !strings.Contains(r.text, "removed.invalid")
+	})
+	for range 2 { // and what is whole comes back
+		m.remove(t, "late-gateway.yaml")
+		suite.Eventually(t, "the gateway's route configuration is gone", soon, func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
+		m.write(t, "late-gateway.yaml", emptyGateway+"---\n"+fmt.Sprintf(gatewayRoute, "one"))
+		has("it is there again", func(r routing) bool { return !r.divided && len(r.hosts) == 1 })
+	}
+	m.remove(t, "late-gateway.yaml")
 }
 
 // testEmptyRoutes has a gateway open a port that leads nowhere, be given a route, lose it, and close: while it has none the port answers at once that there is none.

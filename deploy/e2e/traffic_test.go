@@ -141,6 +141,46 @@ spec:
 `, 100-second, second)
 }
 
+// testSubsets leads a route from one subset to another that comes in the same change, again and again under load. Envoy answers 503 to what a route sends to a cluster of
+// which it has no endpoints yet.
+func testSubsets(t *testing.T, m *mesh) {
+	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
+	for i := range 20 {
+		before := m.routeLoads(t, "client")
+		m.write(t, "subsets.yaml", subsets(i))
+		suite.Eventually(t, fmt.Sprintf("the client's Envoy has the routes of subset %d", i), soon, func() bool { return m.routeLoads(t, "client") > before })
+	}
+	m.remove(t, "subsets.yaml")
+	tr.answers(t, "echo-1", soon)
+	m.healthy(t)
+}
+
+// subsets sends the echo service's requests to a subset that was not there before; the one before stays as long.
+func subsets(i int) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata:
+  name: subsets
+  namespace: mesh
+spec:
+  host: echo
+  subsets:
+  - {name: s%[1]d, labels: {app: echo}}
+  - {name: s%[2]d, labels: {app: echo}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: subsets
+  namespace: mesh
+spec:
+  hosts: [echo]
+  http:
+  - route:
+    - destination: {host: echo, subset: s%[2]d}
+`, i, i+1)
+}
+
 // testEndpoints lets a server come, turn unready and ready again, and go, twice, under load.
 func testEndpoints(t *testing.T, m *mesh) {
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")

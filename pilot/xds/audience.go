@@ -143,7 +143,8 @@ func (s *Server) tell(a *audience, p *push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := *p
-	newest.snapshot = s.latest // a stream that was told of a later one meanwhile must not go back
+	newest.snapshot = s.latest                     // a stream that was told of a later one meanwhile must not go back
+	newest.full = p.full || p.snapshot != s.latest // whatever came since it is to see for itself: it may be of another audience when that has been looked at
 	for c := range a.members {
 		if c.told.from > p.first || p.snapshot.Revision > c.told.to {
 			c.offer(&newest)
@@ -172,24 +173,23 @@ func (c *conn) attend() {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if is == c.standing {
-		c.cohort = c.session.cohort
+	if c.cohort = c.session.cohort; is == c.standing {
 		return
 	}
 	s.dismiss(c)
+	if s.latest.Revision > c.session.revision { // its audience may not have looked at that yet, and the other one may have
+		c.offer(everything(s.latest))
+	}
 	if s.conns[c.id] != c || is == (standing{}) {
 		return
 	}
-	c.standing, c.cohort = is, c.session.cohort
+	c.standing = is
 	a := s.audiences[is]
 	if a == nil {
 		a = &audience{server: s, is: is, cohort: c.cohort, members: map[*conn]struct{}{}}
 		s.audiences[is] = a
 	}
 	a.members[c] = struct{}{}
-	if s.latest.Revision > c.session.revision { // what came meanwhile may have been looked at for another audience
-		c.offer(&push{snapshot: s.latest, full: true, queued: c.connected})
-	}
 }
 
 // dismiss takes a stream from its audience. mu is held.

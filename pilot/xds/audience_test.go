@@ -1,8 +1,16 @@
 package xds
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // Streams whose audience a push has nothing for sleep on, and have the newest when they ask for more.
@@ -67,4 +75,136 @@ func TestAudience(t *testing.T) {
 	left.expect("cds a=2")
 	right.expect("cds a=2")
 	right.expect("rds x=3")
+}
+
+// gated is a fakeTranslator of which some calls wait.
+type gated struct {
+	*fakeTranslator
+	endpoints, clusters chan struct{} // at revision 2 and 3
+	looking             chan string
+}
+
+func (g *gated) Subscribed(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+	if s.Revision == 2 {
+		g.looking <- "endpoints"
+		<-g.endpoints
+	}
+	return g.fakeTranslator.Subscribed(s, c, typeURL, names)
+}
+
+func (g *gated) Wildcard(s *snapshot.Snapshot, c Cohort, typeURL string) envoy.Union {
+	if s.Revision == 3 {
+		select {
+		case g.looking <- "clusters":
+			<-g.clusters
+		default:
+		}
+	}
+	return g.fakeTranslator.Wildcard(s, c, typeURL)
+}
+
+// TestToldLateAndGoesOn: a stream that is told late, of endpoints alone, when there is a newer snapshot already, and then goes to another audience, has all of the newer one.
+func TestToldLateAndGoesOn(t *testing.T) {
+	g := &gated{endpoints: make(chan struct{}), clusters: make(chan struct{}), looking: make(chan string, 1)}
+	r := newRig(t, func(o *Options) {
+		g.fakeTranslator = o.Translator.(*fakeTranslator)
+		o.Translator = g
+		o.Translations = 4
+	})
+	g.still.Store(true)
+	r.publish(true, "cds a=1", "eds a=1", "eds b=1")
+	c := r.delta("web.a")
+	c.expect("cds a=1")
+	c.subscribe("eds", "a")
+	c.expect("eds a=1")
+	eventually(t, "it has an audience", func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		for is := range r.server.audiences {
+			return is.endpoints.Has("a")
+		}
+		return false
+	})
+	r.publish(false, "eds a=2")
+	<-g.looking                // the audience is at it
+	r.publish(true, "cds a=2") // the newest
+	got := make(chan string, 10)
+	go func() {
+		for {
+			m, err := c.stream.Recv()
+			if err != nil {
+				return
+			}
+			for _, x := range m.Resources {
+				version, _, _ := strings.Cut(x.Version, ".")
+				got <- ShortType(m.TypeUrl) + " " + x.Name + "=" + version
+			}
+		}
+	}()
+	close(g.endpoints) // tells of endpoints
+	<-g.looking        // somebody is at the newest
+	c.subscribe("eds", "b")
+	has := map[string]bool{}
+	for open := false; len(has) < 3; {
+		select {
+		case x := <-got:
+			has[x] = true
+		case <-time.After(time.Second):
+			if open {
+				t.Fatalf("of clusters a=2 and endpoints a=2 and b=1 it has %v", slices.Sorted(maps.Keys(has)))
+			}
+			open = true
+			close(g.clusters)
+		}
+	}
+}
+
+// TestLeavesBeforeItIsTold: a stream that leaves its audience, for one of its own, before that has looked at the newest snapshot looks at it by itself; how long a push waited is not how old
+// the stream is.
+func TestLeavesBeforeItIsTold(t *testing.T) {
+	r := newRig(t)
+	r.fake.still.Store(true)
+	r.publish(true, "cds a=1", "eds a=1")
+	c := r.delta("web.a")
+	c.expect("cds a=1")
+	var of *conn
+	eventually(t, "it has an audience", func() bool {
+		of = r.server.streams()[0]
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return of.standing != standing{}
+	})
+	for range cap(r.server.slots) { // nobody looks
+		r.server.slots <- struct{}{}
+	}
+	r.publish(true, "cds a=2")
+	if !of.ask(t.Context(), func(s *session) {
+		of.connected = of.connected.Add(-time.Hour)
+		s.open(nameTableType).wildcard = true
+		of.attend()
+	}) {
+		t.Fatal("the stream is gone")
+	}
+	for range cap(r.server.slots) {
+		<-r.server.slots
+	}
+	c.expect("cds a=2")
+	if sum := histogramSum(t, r.reg, "pilot_proxy_queue_time"); sum > 60 {
+		t.Errorf("pushes waited for %v s", sum)
+	}
+}
+
+func histogramSum(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetHistogram().GetSampleSum()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

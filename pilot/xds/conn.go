@@ -19,7 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// conn is one stream. Its owner is the goroutine that calls run; it alone touches the session and every field below it.
+// conn is one stream. Its owner is the goroutine that calls run.
 type conn struct {
 	server    *Server
 	stream    grpc.ServerStream
@@ -34,10 +34,10 @@ type conn struct {
 	proxy   *node.Proxy
 	version string // the label under which it is counted
 
-	// The owner's to change, while server.mu is held.
+	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
 	standing standing // with an audience, or zero
-	cohort   Cohort   // of the session, where there is an audience
-	told     span     // server.mu's: the newest snapshots in a row of which the stream was told for itself
+	cohort   Cohort   // of the session
+	told     span     // the newest snapshots in a row of which the stream was told for itself
 
 	requests chan incoming       // from the reader
 	sent     chan error          // the outcome of the one Send, where it is not the owner's
@@ -51,6 +51,9 @@ type conn struct {
 	stuck   string    // the type of the response whose Send is under way
 	began   time.Time // it
 
+	complaints tokens // server.complaints': of what is logged of the client
+
+	// The owner's alone.
 	session  *session
 	joined   bool
 	pass     pass
@@ -78,15 +81,19 @@ const firstRequest = 30 * time.Second
 // resumed is how long a client that resumes an earlier stream has to be quiet before clusters that are gone are removed.
 const resumed = time.Second
 
+// resumedAtMost bounds how long clusters that are gone wait for a client that resumes and asks for something all the time, as it does where services come and go.
+const resumedAtMost = 15 * time.Second
+
 func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 	c := &conn{
 		server: s, stream: stream, delta: delta, connected: time.Now(),
-		requests: make(chan incoming),
-		sent:     make(chan error, 1),
-		wake:     make(chan struct{}, 1),
-		stop:     make(chan error, 1),
-		inspect:  make(chan func(*session)),
-		done:     make(chan struct{}),
+		requests:   make(chan incoming),
+		sent:       make(chan error, 1),
+		wake:       make(chan struct{}, 1),
+		stop:       make(chan error, 1),
+		inspect:    make(chan func(*session)),
+		complaints: tokens{rate: 1, burst: 32},
+		done:       make(chan struct{}),
 	}
 	c.remote, c.local = addresses(stream.Context())
 	return c
@@ -161,7 +168,9 @@ func (c *conn) read() {
 			return
 		}
 		// A client that asks too often is held back by not reading from it.
-		if wait := bucket.take(time.Now()); wait > 0 {
+		now := time.Now()
+		bucket.used += float64(r.size >> 16) // a large request is as much work as many
+		if wait := bucket.take(now); wait > 0 {
 			select {
 			case <-time.After(wait):
 			case <-c.done:
@@ -284,7 +293,7 @@ func (c *conn) loop(log *slog.Logger) error {
 				return err
 			}
 			c.attend()
-			if c.session.resuming {
+			if c.session.resuming && in.request.asks() && time.Since(c.connected) < resumedAtMost {
 				quiet = time.After(resumed)
 			}
 		case <-quiet:
@@ -350,7 +359,9 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		v, err = c.session.stateOfTheWorld(r)
 	}
 	if err != nil {
-		log.Warn("ending a stream for its request", "err", err)
+		if unsaid, ok := c.heard(); ok {
+			log.Warn("ending a stream for its request", "err", err, "unsaid", unsaid)
+		}
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	w := c.session.find(v.typeURL)
@@ -364,7 +375,9 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
 		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
 		w.status.LastErrorAt = time.Now()
-		log.Warn("the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
+		if unsaid, ok := c.heard(); ok {
+			log.Warn("the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10), "unsaid", unsaid)
+		}
 	}
 	return nil
 }
@@ -394,20 +407,3 @@ func (o *observing) panicked(typeURL string, err error) {
 }
 
 func (o *observing) suppressed(string) { o.server.metrics.suppressed.Inc() }
-
-// tokens is a token bucket.
-type tokens struct {
-	rate, burst float64
-	used        float64
-	last        time.Time
-}
-
-// take takes one token and says how long to wait for it.
-func (b *tokens) take(now time.Time) time.Duration {
-	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate) + 1
-	b.last = now
-	if b.used <= b.burst {
-		return 0
-	}
-	return time.Duration((b.used - b.burst) / b.rate * float64(time.Second))
-}

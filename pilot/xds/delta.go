@@ -25,11 +25,13 @@ func (s *session) incremental(r *request) (verdict, error) {
 		v.kind, v.code, v.message = rejected, codes.Code(r.detail.GetCode()), r.detail.GetMessage()
 		if d, ok := w.settle(r.nonce); ok {
 			s.refuse(w, d)
+			s.departed(w, d)
 		}
 	case r.nonce != "":
-		if _, ok := w.settle(r.nonce); ok {
+		if d, ok := w.settle(r.nonce); ok {
 			v.kind = acked
 			w.status.Acked = r.nonce
+			s.departed(w, d)
 		}
 	}
 	if first {
@@ -43,7 +45,7 @@ func (s *session) begin(w *watch, r *request) error {
 	resumes := !r.versions.empty()
 	w.explicit = r.names.star
 	s.resumed = s.resumed || resumes
-	w.wildcard = w.explicit || r.names.empty() && (w.complete || !isNamed(w.typeURL))
+	w.wildcard = w.explicit || r.names.empty() && (w.complete || !kindOf(w.typeURL).named)
 	if err := s.want(w, r.names.names); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, lists: newLists(), fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
 		h.strict = h.nacks && rapid.Bool().Draw(t, "strict")
+		h.vacancies = rapid.SampledFrom([]int{1, 4096}).Draw(t, "vacancies")
 		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1")
 		clients := []*modelClient{newModelClient(h, false, false), newModelClient(h, true, false), newModelClient(h, true, true)}
 		for _, c := range clients {
@@ -80,15 +81,16 @@ func TestHistories(t *testing.T) {
 }
 
 type history struct {
-	t        *rapid.T
-	streams  uint32
-	fake     *fakeTranslator
-	lists    *lists // of all streams, so that each finds what those before it brought
-	nacks    bool
-	strict   bool // delta clients take nothing of a response of clusters or listeners that they reject
-	pushes   []*push
-	versions map[string]map[string]string
-	counter  int
+	t         *rapid.T
+	streams   uint32
+	fake      *fakeTranslator
+	lists     *lists // of all streams, so that each finds what those before it brought
+	nacks     bool
+	vacancies int  // after which clients get their route configurations whole
+	strict    bool // delta clients take nothing of a response of clusters or listeners that they reject
+	pushes    []*push
+	versions  map[string]map[string]string
+	counter   int
 }
 
 // version gives one that was not used before, a bad one, or one of few that come again and again.
@@ -250,6 +252,7 @@ func show(r *Response) []string {
 func (c *modelClient) connect() {
 	c.session = newTestSession(c.h.fake, c, c.delta)
 	c.h.streams++
+	c.session.limits.Vacancies = c.h.vacancies
 	c.session.divided, c.session.unique, c.session.lists, c.names = c.hosts, 1000*c.h.streams, c.h.lists, &recent{}
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
@@ -366,7 +369,7 @@ func (c *modelClient) receive() bool {
 	}
 	r := c.in[0]
 	c.in = c.in[1:]
-	have, whole := c.have[r.TypeURL], isComplete(r.TypeURL)
+	have, whole := c.have[r.TypeURL], kindOf(r.TypeURL).complete
 	c.h.t.Logf("%v takes %s %s: %v -%v", c, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 	if r.TypeURL == envoy.VirtualHostType {
 		c.takeHosts(r)

@@ -17,9 +17,12 @@ import (
 //
 // A client that comes from a server which sent it route configurations whole goes on with those: taking virtual hosts out of a route configuration and
 // sending them by themselves cannot be one step, and requests in between would find none.
+//
+// Nor does one that keeps too much of what was removed: route configurations in one piece free it of that, in one step.
 func (s *session) divide(w *watch, whole envoy.Union) envoy.Union {
-	if w.declared && s.hasWhole(w.held, whole) {
-		s.divided = false
+	if w.declared && s.hasWhole(w.held, whole) || s.vacancies > s.limits.Vacancies {
+		s.divided, w.hosts = false, nil
+		s.lookAtHosts() // and find that there is nothing more to say of them
 		return whole
 	}
 	heads, hosts := whole.Outbound.Divided()
@@ -60,7 +63,10 @@ func (s *session) version(w *watch, r *envoy.Resource) string {
 // plain takes apart a version that a client was told.
 func plain(version string) (own string, repeats uint32) {
 	own, count, _ := strings.Cut(version, repeated)
-	n, _ := strconv.ParseUint(count, 36, 32) // nonsense is nothing that the client was told
+	n, err := strconv.ParseUint(count, 36, 32)
+	if err != nil { // nonsense is nothing that the client was told
+		n = 0
+	}
 	return own, uint32(n)
 }
 
@@ -174,6 +180,10 @@ func (s *session) vacate(gone map[string]*envoy.Resource) []*envoy.Resource {
 		if head := routes.current(route); head != nil && head.Divided && gone[name].Version != vacancy.Version {
 			list = append(list, vacancy)
 		}
+	}
+	s.vacancies += len(list)
+	if s.vacancies > s.limits.Vacancies {
+		routes.compare = true
 	}
 	return list
 }

@@ -68,6 +68,7 @@ func (c *modelClient) takeHosts(r *Response) {
 		return
 	}
 	for _, name := range r.Removed {
+		c.isDivided(name)
 		if _, ok := c.have[r.TypeURL][name]; !ok && !c.h.nacks {
 			c.h.t.Fatalf("virtual host %s is removed and was not there", name)
 		}
@@ -77,6 +78,7 @@ func (c *modelClient) takeHosts(r *Response) {
 		}
 	}
 	for i, x := range r.Resources {
+		c.isDivided(x.Name)
 		c.have[r.TypeURL][x.Name] = told(r, i)
 		if own(told(r, i)) == vacant {
 			delete(c.live[folder(x.Name)], x.Name)
@@ -91,6 +93,13 @@ func (c *modelClient) takeHosts(r *Response) {
 	}
 	c.send(r.TypeURL, nil, nil, r.Nonce, "")
 	c.references()
+}
+
+// isDivided fails the test for a virtual host of a route configuration that the client has in one piece: an Envoy would fall back to the virtual hosts that came by themselves.
+func (c *modelClient) isDivided(host string) {
+	if route := folder(host); strings.Contains(own(c.have[envoy.RouteType][route]), "+") {
+		c.h.t.Fatalf("%v is told of virtual host %s, and has %s as a whole", c, host, route)
+	}
 }
 
 func folder(name string) string { return name[:strings.LastIndexByte(name, '/')] }

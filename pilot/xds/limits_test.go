@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -237,5 +238,72 @@ func TestClientLeavesAtOnce(t *testing.T) {
 	r.delta("web-0.a").expect("cds a=1")
 	if log := r.log.String(); log != "" {
 		t.Errorf("logged: %.500s", log)
+	}
+}
+
+// TestQuietComesThoughEndpointsMove: a client that resumes is told which clusters are gone, though it is sent something and acknowledges it all the time.
+func TestQuietComesThoughEndpointsMove(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "eds a=1")
+	c := r.resumed("web.a", map[string]string{"a": "1", "gone": "1"})
+	c.subscribe("eds", "a")
+	deadline := time.Now().Add(resumedAtMost - 2*time.Second)
+	for i := 2; time.Now().Before(deadline); i++ {
+		m, err := c.stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.RemovedResources) > 0 {
+			return
+		}
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
+		time.Sleep(resumed / 4)
+		r.publish(false, fmt.Sprintf("eds a=%d", i))
+	}
+	t.Error("the client still has a cluster that is gone")
+}
+
+// TestComplaintsAreBounded: clients that do nothing but wrong, on one stream or on ever new ones, are in the log, and do not fill it.
+func TestComplaintsAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	c := r.delta("web.a")
+	c.expect("cds a=1")
+	const n = 1000
+	for range n {
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResponseNonce: "x", ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no"}})
+	}
+	eventually(t, "all are counted", func() bool { return sample(t, r.reg, "pilot_total_xds_rejects", "type", "cds") == n })
+	if lines := strings.Count(r.log.String(), "rejected a response"); lines == 0 || lines > n/4 {
+		t.Errorf("%d of %d rejections are in the log", lines, n)
+	}
+	all := &r.server.complaints
+	all.mu.Lock()
+	for all.try(time.Now()) { // what others may say
+	}
+	all.mu.Unlock()
+	if _, ok := newConn(r.server, r.server.streams()[0].stream, true).heard(); ok {
+		t.Error("a new stream is heard, though there was too much of others")
+	}
+}
+
+// TestPartsAreBounded: a client that rejects everything, and asks for it again each time, is not remembered ever more of.
+func TestPartsAreBounded(t *testing.T) {
+	f := newFakeTranslator()
+	snap := f.publish(true, "eds a=1", "eds b=1", "eds c=1")
+	s := newTestSession(f, quiet{}, true)
+	s.start(snap)
+	all, nonce := named{names: s.lists.table.Of([]string{"a", "b", "c"})}, ""
+	for range 100 {
+		q := &request{delta: true, lists: s.lists, limits: s.limits, typeURL: envoy.EndpointType, names: all, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
+		if _, err := s.incremental(q); err != nil {
+			t.Fatal(err)
+		}
+		for x := s.next(); x != nil; x = s.next() {
+			nonce = x.Nonce
+		}
+	}
+	if n := len(s.find(envoy.EndpointType).parts); n > 10 {
+		t.Errorf("%d parts of three assignments", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -29,6 +31,11 @@ const maxMerged = 4096
 func newPush(s *snapshot.Snapshot, now time.Time) *push {
 	d := &s.Delta
 	return &push{snapshot: s, first: s.Revision, full: d.Full, objects: d.Objects, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
+}
+
+// everything has a stream compare all that it has with a snapshot.
+func everything(s *snapshot.Snapshot) *push {
+	return &push{snapshot: s, first: s.Revision, full: true, queued: time.Now()}
 }
 
 // merge gives the one push that does for p, which was waiting, and for a newer one.
@@ -63,6 +70,16 @@ func (p *push) merge(newer *push) *push {
 		m.workloads, m.addresses = nil, nil
 	}
 	return m
+}
+
+// concerns tells that a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod is known by the proxy's id; of other workloads
+// only the namespace is.
+func (p *push) concerns(proxy *node.Proxy) bool {
+	return slices.ContainsFunc(p.workloads, func(k registry.WorkloadKey) bool {
+		return proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == proxy.Namespace
+	}) || slices.ContainsFunc(p.addresses, func(a snapshot.Place) bool {
+		return a.Cluster == p.snapshot.ClusterKey(proxy.Cluster) && slices.Contains(proxy.IPs, a.Address)
+	})
 }
 
 func union[K comparable](a, b []K) []K {

@@ -43,6 +43,11 @@ type request struct {
 	fault    error // a limit that the client broke
 }
 
+// asks tells that a request does more than acknowledge or reject a response.
+func (r *request) asks() bool {
+	return r.nonce == "" || !r.names.empty() || !r.leaves.empty()
+}
+
 // named are names in a request.
 type named struct {
 	names *envoy.Names // without star
@@ -352,23 +357,4 @@ func eachField(b []byte, visit func(f protowire.Number, at int, v []byte, end in
 		at = from + n
 	}
 	return nil
-}
-
-// typeOf gives a type's URL, without making one that is known.
-func typeOf(b []byte) string {
-	switch string(b) {
-	case envoy.ClusterType:
-		return envoy.ClusterType
-	case envoy.EndpointType:
-		return envoy.EndpointType
-	case envoy.ListenerType:
-		return envoy.ListenerType
-	case envoy.RouteType:
-		return envoy.RouteType
-	case envoy.VirtualHostType:
-		return envoy.VirtualHostType
-	case secretType:
-		return secretType
-	}
-	return string(b)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -156,7 +157,7 @@ func (s *session) rewarm(clusters []*envoy.Resource) {
 
 // wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
 func (s *session) wholeDelta(w *watch) *Response {
-	again, answer := w.again, w.answer
+	again, answer, before := w.again, w.answer, w.held
 	w.compare, w.answer, w.again = false, false, nil
 	target, ok := s.target(w)
 	if !ok {
@@ -196,6 +197,41 @@ func (s *session) wholeDelta(w *watch) *Response {
 	}
 	if w.typeURL == envoy.ClusterType {
 		s.rewarm(out)
+		s.ahead(before, out)
+	}
+	return s.deliver(w, out, nil)
+}
+
+// ahead notes the clusters that a client gets to know now. Their assignments follow at once, before it asks for them: routes that name a cluster come next on the
+// stream, and Envoy answers 503 to what they send to one that has no assignment yet.
+func (s *session) ahead(before envoy.Union, clusters []*envoy.Resource) {
+	if eds := s.find(envoy.EndpointType); eds == nil || eds.whole() || !s.routes() {
+		return // it starts: what it asks for comes in Envoy's order
+	}
+	for _, c := range clusters {
+		if before.Get(c.Name) == nil {
+			s.unasked = append(s.unasked, c.Name)
+		}
+	}
+}
+
+// early sends the assignments of new clusters that have endpoints. They are sent again when the client asks for them.
+func (s *session) early(w *watch) *Response {
+	names := s.lists.table.Of(s.unasked)
+	s.unasked = nil
+	var u envoy.Union
+	if err := safe.Do("translate "+ShortType(w.typeURL), func() { u, _ = s.translator.Subscribed(s.snapshot, s.cohort, w.typeURL, names) }); err != nil {
+		s.observer.panicked(w.typeURL, err)
+		return nil
+	}
+	var out []*envoy.Resource
+	for _, name := range names.All() {
+		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	return s.deliver(w, out, nil)
 }
@@ -208,6 +244,7 @@ func (s *session) wholeState(w *watch) *Response {
 	if !ok {
 		return nil
 	}
+	before := w.held
 	diff := s.differences.between(w.held, target, w.wildcard)
 	w.held = target
 	if len(diff.changed) == 0 && len(diff.removed) == 0 && !answer {
@@ -230,6 +267,7 @@ func (s *session) wholeState(w *watch) *Response {
 	r := s.deliverState(w)
 	if r != nil && w.typeURL == envoy.ClusterType {
 		s.rewarm(diff.changed)
+		s.ahead(before, diff.changed)
 	}
 	return r
 }
@@ -260,19 +298,22 @@ func (s *session) deliverState(w *watch) *Response {
 
 // removals ends the pass for one type.
 func (s *session) removals(w *watch) *Response {
-	gone := w.gone
+	gone := slices.Sorted(maps.Keys(w.gone))
 	w.gone = nil
-	if w.typeURL == envoy.ClusterType {
-		if eds := s.find(envoy.EndpointType); eds != nil && !eds.whole() {
-			for name := range gone {
-				eds.compare = eds.compare || eds.names.Has(name)
-			}
-		}
+	if s.delta {
+		return s.deliver(w, nil, gone)
 	}
-	if !s.delta {
-		return s.deliverState(w)
+	r := s.deliverState(w)
+	s.departed(w, delivery{removed: gone})
+	return r
+}
+
+// departed has the assignments of clusters looked at that a response removed, if the client wants them still. A delta client has had time to say that it does not, for it does so
+// before it acknowledges the removal; to one of the state of the world they belong to the same step.
+func (s *session) departed(w *watch, d delivery) {
+	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && eds != nil && !eds.whole() {
+		eds.compare = eds.compare || slices.ContainsFunc(d.removed, eds.names.Has)
 	}
-	return s.deliver(w, nil, slices.Sorted(maps.Keys(gone)))
 }
 
 func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string) *Response {
@@ -305,8 +346,9 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	if !s.delta && w.whole() {
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources})
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed})
 	if len(w.sent) > maxDeliveries {
+		s.departed(w, w.sent[0])
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}
 	w.status.Sent, w.status.Version = r.Nonce, r.Version

@@ -45,7 +45,7 @@ func (c *conn) translate(slot chan struct{}) (*Response, error) {
 			if p = c.take(); p == nil && newest.Revision == c.session.revision {
 				c.session.snapshot = newest
 			} else if p == nil { // whether it has something for it may not be known yet: what is asked for must not be of another world than the rest
-				p = &push{snapshot: newest, first: newest.Revision, full: true, queued: start}
+				p = everything(newest)
 			}
 		}
 		if p != nil {

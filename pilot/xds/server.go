@@ -62,6 +62,7 @@ type Server struct {
 	apiClients  []netip.Prefix
 	differences differences
 	lists       *lists
+	complaints  complaints
 	noHosts     bool
 	newcomer    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
@@ -72,7 +73,7 @@ type Server struct {
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
 
-	mu        sync.Mutex
+	mu        sync.Mutex             // before conn.mu; after audience.mu
 	latest    *snapshot.Snapshot     // nil before the first Publish
 	partial   bool                   // latest is not for proxies
 	conns     map[string]*conn       // by id
@@ -94,6 +95,7 @@ func New(o Options) *Server {
 		late:        o.Late,
 		apiClients:  o.APIClients,
 		lists:       newLists(),
+		complaints:  complaints{tokens: tokens{rate: 20, burst: 500}},
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		conns:       map[string]*conn{},
@@ -159,7 +161,7 @@ func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 // concerns tells that a push may have something for a stream that it has not for others of its audience. mu is held.
 func (s *Server) concerns(p *push, c *conn, since uint64) (yes bool) {
 	if !p.full {
-		return c.session.concerns(p)
+		return p.concerns(c.proxy)
 	}
 	err := safe.Do("translate join", func() { yes = s.translator.Moves(p.snapshot, c.proxy, c.cohort, since) })
 	return yes || err != nil
@@ -170,7 +172,9 @@ func (s *Server) Push() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil {
-		s.wake(&push{snapshot: s.latest, full: true, triggers: map[string]int{"debug": 1}, queued: time.Now()}, func(*conn) bool { return true })
+		p := everything(s.latest)
+		p.triggers = map[string]int{"debug": 1}
+		s.wake(p, func(*conn) bool { return true })
 	}
 }
 

@@ -8,13 +8,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // observer is told what happens inside a session.
@@ -48,6 +46,8 @@ type session struct {
 	// cluster may have changed back meanwhile. nil unless it resumes.
 	changed map[string]struct{}
 
+	unasked []string // clusters that the client was sent for the first time, whose assignments are to follow
+
 	// resuming: the client brought clusters from an earlier stream, and what it asks for on this one may still name them. None is removed before rest.
 	resuming bool
 	resumed  bool // the client brought something from an earlier stream
@@ -58,6 +58,8 @@ type session struct {
 	repeats  map[string]uint32
 	repeated bool
 	unique   uint32 // no earlier stream had it
+
+	vacancies int // virtual hosts that were removed, of which Envoy keeps something
 
 	watches []*watch // in the order of sending
 	nonces  uint64
@@ -99,9 +101,9 @@ func (s *session) find(typeURL string) *watch {
 }
 
 func (s *session) open(typeURL string) *watch {
-	w := &watch{typeURL: strings.Clone(typeURL), complete: isComplete(typeURL) || s.ofObjects()}
+	w := &watch{typeURL: strings.Clone(typeURL), complete: kindOf(typeURL).complete || s.ofObjects()}
 	s.watches = append(s.watches, w)
-	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(rank(a.typeURL), rank(b.typeURL)) })
+	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(kindOf(a.typeURL).rank, kindOf(b.typeURL).rank) })
 	return w
 }
 
@@ -134,7 +136,7 @@ func (s *session) start(snap *snapshot.Snapshot) bool {
 
 // adopt takes a newer snapshot. To be called when next gives nothing, so that a pass belongs to one state of the world.
 func (s *session) adopt(p *push) {
-	if p.full || s.unjoined || p.objects && s.ofObjects() || s.concerns(p) {
+	if p.full || s.unjoined || p.objects && s.ofObjects() || p.concerns(s.proxy) {
 		if s.unjoined = !s.rejoin(p); s.unjoined {
 			if s.snapshot == nil { // what is asked for has to come from somewhere
 				s.take(p.snapshot)
@@ -155,19 +157,11 @@ func (s *session) adopt(p *push) {
 
 func (s *session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
 
-// concerns tells that the proxy may run beside one of the workloads that changed, or at one of the addresses. A pod is known by the proxy's id; of other
-// workloads only the namespace is.
-func (s *session) concerns(p *push) bool {
-	return slices.ContainsFunc(p.workloads, func(k registry.WorkloadKey) bool {
-		return s.proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == s.proxy.Namespace
-	}) || slices.ContainsFunc(p.addresses, func(a snapshot.Place) bool {
-		return a.Cluster == p.snapshot.ClusterKey(s.proxy.Cluster) && slices.Contains(s.proxy.IPs, a.Address)
-	})
-}
-
 // pending tells that next may have something.
 func (s *session) pending() bool {
-	return slices.ContainsFunc(s.watches, func(w *watch) bool { return w.pending() || s.removable(w) })
+	return slices.ContainsFunc(s.watches, func(w *watch) bool {
+		return w.pending() || s.removable(w) || w.typeURL == envoy.EndpointType && len(s.unasked) > 0
+	})
 }
 
 // acknowledged tells that the client has said of all responses that it has read them.
@@ -198,10 +192,15 @@ func (s *session) next() *Response {
 				return r
 			}
 		}
+		if w.typeURL == envoy.EndpointType && len(s.unasked) > 0 {
+			if r := s.early(w); r != nil {
+				return r
+			}
+		}
 	}
 	for i := range 3 {
 		for _, w := range s.watches {
-			if removalRank(w.typeURL) == i && s.removable(w) {
+			if kindOf(w.typeURL).removal == i && s.removable(w) {
 				return s.removals(w)
 			}
 		}
@@ -211,6 +210,9 @@ func (s *session) next() *Response {
 
 func (s *session) additions(w *watch) *Response {
 	switch {
+	case w.typeURL == envoy.VirtualHostType && !s.divided && !s.ofObjects(): // Envoy would go back from a whole route configuration to what it is told of its virtual hosts
+		w.compare, w.answer, w.again, w.parts, w.gone = false, false, nil, nil, nil
+		return nil
 	case w.idle():
 		w.compare, w.answer, w.again, w.parts = false, false, nil, nil
 		if w.hosts != nil {
@@ -232,7 +234,7 @@ func (s *session) target(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
 	if w.typeURL == envoy.VirtualHostType && !s.ofObjects() {
 		routes := s.find(envoy.RouteType)
-		if !s.divided || routes == nil {
+		if routes == nil {
 			return envoy.Union{}, false
 		}
 		u.Outbound = routes.hosts
@@ -260,7 +262,7 @@ func (s *session) subscribed(w *watch) (envoy.Union, bool) {
 // rejoin is join, unless nothing that came since can have changed the proxy's cohort.
 func (s *session) rejoin(p *push) bool {
 	moves := true
-	if !s.unjoined && !s.concerns(p) {
+	if !s.unjoined && !p.concerns(s.proxy) {
 		_ = safe.Do("translate join", func() { moves = s.translator.Moves(p.snapshot, s.proxy, s.cohort, s.revision) }) // join tells what is wrong
 	}
 	return !moves || s.join(p.snapshot)

@@ -64,7 +64,7 @@ func (s *session) replace(w *watch, names named, first, anew bool) error {
 	case !names.empty():
 		w.wildcard, w.explicit = names.star, names.star
 	case first:
-		w.wildcard = w.complete || !isNamed(w.typeURL)
+		w.wildcard = w.complete || !kindOf(w.typeURL).named
 	case w.explicit || !w.wildcard:
 		w.wildcard, w.explicit = false, false
 	}

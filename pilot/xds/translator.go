@@ -9,8 +9,8 @@ import (
 // Cohort stands for the proxies that are sent identical configuration. Opaque here; comparable.
 type Cohort = any
 
-// Translator gives what proxies are sent. Its methods are called from many goroutines at once, at most one more than Options.Translations; they may panic, which
-// costs one stream one type until the next snapshot.
+// Translator gives what proxies are sent. Its methods are called from many goroutines at once, Moves by Publish too, the others by at most one more than Options.Translations; they may panic,
+// which costs one stream one type until the next snapshot.
 type Translator interface {
 	// Join says from what a proxy's configuration is made at snapshot s. Called when a stream starts, and after each snapshot in which more than endpoints
 	// changed, unless Moves denies that it would be something else.

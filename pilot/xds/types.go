@@ -16,72 +16,52 @@ const (
 // star subscribes to everything of a type.
 const star = "*"
 
-// rank orders types on the wire: what is referred to comes before what refers to it.
-func rank(typeURL string) int {
+// kind is what is known of a type.
+type kind struct {
+	short string // in metrics and logs; types that are not known share one
+
+	// rank orders types on the wire: what is referred to comes before what refers to it. removal orders the pass of removals: who refers to others goes first, clusters last.
+	rank, removal int
+
+	// complete: state-of-the-world responses have to hold every subscribed resource, for absence means removal. The first response is due even when it is empty, for Envoy
+	// waits for it.
+	complete bool
+	named    bool // always asked for by name: a first request without names asks for nothing
+}
+
+func kindOf(typeURL string) kind {
 	switch typeURL {
 	case envoy.ClusterType:
-		return 0
+		return kind{short: "cds", rank: 0, removal: 2, complete: true}
 	case envoy.EndpointType:
-		return 1
+		return kind{short: "eds", rank: 1, removal: 1, named: true}
 	case envoy.ListenerType:
-		return 2
+		return kind{short: "lds", rank: 2, removal: 0, complete: true}
 	case envoy.RouteType:
-		return 3
+		return kind{short: "rds", rank: 3, removal: 1, named: true}
 	case envoy.VirtualHostType:
-		return 4
+		return kind{short: "vhds", rank: 4, removal: 1}
 	case secretType:
-		return 5
+		return kind{short: "sds", rank: 5, removal: 1, named: true}
+	case extensionType:
+		return kind{short: "ecds", rank: 6, removal: 1, named: true}
+	case nameTableType:
+		return kind{short: "nds", rank: 6, removal: 1}
+	case proxyConfType:
+		return kind{short: "pcds", rank: 6, removal: 1}
 	}
-	return 6
-}
-
-// removalRank orders types in the pass of removals: who refers to others goes first, clusters last.
-func removalRank(typeURL string) int {
-	switch typeURL {
-	case envoy.ListenerType:
-		return 0
-	case envoy.ClusterType:
-		return 2
-	}
-	return 1
-}
-
-// isComplete tells the types whose state-of-the-world responses have to hold every subscribed resource: absence means removal. Their first response is due
-// even when it is empty, for Envoy waits for it.
-func isComplete(typeURL string) bool {
-	return typeURL == envoy.ClusterType || typeURL == envoy.ListenerType
-}
-
-// isNamed tells the types that are always asked for by name: a first request without names asks for nothing.
-func isNamed(typeURL string) bool {
-	switch typeURL {
-	case envoy.EndpointType, envoy.RouteType, secretType, extensionType:
-		return true
-	}
-	return false
+	return kind{short: "unknown", rank: 6, removal: 1}
 }
 
 // ShortType is the name of a type in metrics and logs: cds, eds, lds, rds …; types that are not known share one name.
-func ShortType(typeURL string) string {
-	switch typeURL {
-	case envoy.ClusterType:
-		return "cds"
-	case envoy.EndpointType:
-		return "eds"
-	case envoy.ListenerType:
-		return "lds"
-	case envoy.RouteType:
-		return "rds"
-	case envoy.VirtualHostType:
-		return "vhds"
-	case secretType:
-		return "sds"
-	case extensionType:
-		return "ecds"
-	case nameTableType:
-		return "nds"
-	case proxyConfType:
-		return "pcds"
+func ShortType(typeURL string) string { return kindOf(typeURL).short }
+
+// typeOf gives a type's URL, without making one that is known.
+func typeOf(b []byte) string {
+	for _, known := range [...]string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, secretType} {
+		if known == string(b) {
+			return known
+		}
 	}
-	return "unknown"
+	return string(b)
 }

@@ -46,6 +46,7 @@ type delivery struct {
 	nonce     string
 	version   string
 	resources []*envoy.Resource
+	removed   []string // delta
 }
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
@@ -153,6 +154,9 @@ func (w *watch) settle(nonce string) (delivery, bool) {
 		return delivery{}, false
 	}
 	d := w.sent[i]
+	for _, earlier := range w.sent[:i] {
+		d.removed = slices.Concat(d.removed, earlier.removed)
+	}
 	w.sent = slices.Delete(w.sent, 0, i+1)
 	return d, true
 }
@@ -166,11 +170,34 @@ func (s *session) refuse(w *watch, d delivery) {
 	case w.whole() && !s.delta:
 		w.refused = d.version
 	case !w.complete && len(d.resources) > 1:
-		half := len(d.resources) / 2
-		w.parts = append(w.parts, d.resources[:half], d.resources[half:])
+		w.halve(d.resources)
 	default:
 		w.reject(d.resources)
 	}
+}
+
+// halve has what was rejected together sent again in two parts. A client that asks for names again as often as it rejects them would have ever more parts with the same:
+// then they are taken from the older ones.
+func (w *watch) halve(list []*envoy.Resource) {
+	n := len(list)
+	for _, p := range w.parts {
+		n += len(p)
+	}
+	if n > 2*(w.names.Len()+w.held.Outbound.Len()+w.held.Inbound.Len()+1) {
+		anew := make(map[string]struct{}, len(list))
+		for _, r := range list {
+			anew[r.Name] = struct{}{}
+		}
+		var left [][]*envoy.Resource
+		for _, p := range w.parts {
+			if p = slices.DeleteFunc(slices.Clone(p), func(r *envoy.Resource) bool { _, ok := anew[r.Name]; return ok }); len(p) > 0 {
+				left = append(left, p)
+			}
+		}
+		w.parts = left
+	}
+	half := len(list) / 2
+	w.parts = append(w.parts, list[:half], list[half:])
 }
 
 // reject remembers what the client would not take. Where one of several was replaced meanwhile, it may have been at fault: the others are sent again.
