@@ -59,13 +59,15 @@ unit: $(ENVOY) $(HELM3) $(HELM4)
 e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) ## Test end to end only.
 	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
 
-bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5 LENGTH=1m; GROWTH=1 draws how cost grows.
+bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \
 		$(if $(PROXIES),-proxies $(PROXIES)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(LENGTH),-length $(LENGTH)) $(if $(GROWTH),-growth) $(BENCHFLAGS)
 
 micro: ## Run the micro-benchmarks of the way from a change to a response, into deploy/bench/micro.txt, which benchstat reads: COUNT=6.
+	@mkdir -p bin
 	go test -p 1 -timeout 1h -run '^$$' -bench '^Benchmark(Commit|Translate|Diff|Splice|Push)$$' -benchmem -benchtime 300ms -count $(or $(COUNT),6) \
-		./pilot/snapshot ./pilot/translate ./pilot/xds ./pilot/bootstrap | tee deploy/bench/micro.txt
+		./pilot/snapshot ./pilot/translate ./pilot/xds ./pilot/bootstrap | tee bin/micro.txt
+	mv bin/micro.txt deploy/bench/micro.txt
 
 lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.
 	$< run ./...

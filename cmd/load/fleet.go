@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -239,6 +240,14 @@ func (f *Fleet) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failure
+}
+
+// NotGRPC tells of a Failure whether what answered did not speak gRPC: a port for HTTP, or for TLS where it was not spoken, or the other way round.
+func NotGRPC(failure error) bool {
+	text := failure.Error() // gRPC has no other sign of it
+	return slices.ContainsFunc([]string{"server preface", "HTTP status code", "content-type", "first record does not look like a TLS handshake"}, func(sign string) bool {
+		return strings.Contains(text, sign)
+	})
 }
 
 // interner keeps one copy of each text that proxies hold.

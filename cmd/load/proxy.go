@@ -70,9 +70,13 @@ func (p *proxy) run(ctx context.Context) {
 	pause := p.fleet.o.Retry
 	var told chan<- struct{} // who asked for this stream and does not know of it yet
 	for {
+		before := p.bytes.Load()
 		err := p.connect(ctx, &told)
 		if ctx.Err() != nil {
 			return
+		}
+		if p.bytes.Load() != before { // as Envoy, which is patient anew once a stream has brought something
+			pause = p.fleet.o.Retry
 		}
 		if a := p.next.Swap(nil); a != nil {
 			told, p.stalled, pause = a.done, a.stall, p.fleet.o.Retry

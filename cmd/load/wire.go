@@ -34,6 +34,9 @@ var typeURLs = [types]string{
 // String is the discovery service's usual name.
 func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "VHDS"}[t] }
 
+// URL is the type as responses name it.
+func (t Type) URL() string { return typeURLs[t] }
+
 // Types gives all of them, in the order in which a proxy asks for them.
 func Types() []Type { return []Type{Clusters, Endpoints, Listeners, Routes, VirtualHosts} }
 

@@ -27,6 +27,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
+// mostProxies is more than one process can play: each takes a connection, and some hundred kB.
+const mostProxies = 100_000
+
 // loadFlags are those of the load command.
 type loadFlags struct {
 	address, protocol, output                   string
@@ -65,7 +68,7 @@ Of each type "answer" is the time from a request to its response, and "spread" h
 	to := c.Flags()
 	to.StringVar(&f.address, "address", "127.0.0.1:15010", "host and port of the control plane's ADS")
 	to.StringVar(&f.protocol, "protocol", "delta", "delta, or sotw for state of the world")
-	to.IntVar(&f.proxies, "proxies", 100, "number of proxies")
+	to.IntVar(&f.proxies, "proxies", 100, "number of proxies, at most 100000")
 	to.Float64Var(&f.rate, "rate", 0, "proxies that connect in a second; all at once with 0")
 	to.DurationVar(&f.duration, "duration", 30*time.Second, "how long proxies stay once all have everything")
 	to.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until all have everything")
@@ -116,11 +119,11 @@ func (f *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			done = true
 		case <-tick.C:
 			n := fleet.Counters()
-			fmt.Fprintf(stderr, "%s: %d of %d proxies have everything, %s received, %d streams refused or ended%s\n",
-				time.Since(begin).Round(time.Second), len(fleet.SyncTimes()), f.proxies, bytesOf(n.Bytes()), n.Refused, because(fleet))
+			fmt.Fprintf(stderr, "%s: %d of %d proxies have everything, %d are connected, %s received, %d streams refused or ended%s\n",
+				time.Since(begin).Round(time.Second), len(fleet.SyncTimes()), f.proxies, fleet.Live(), bytesOf(n.Bytes()), n.Refused, because(fleet))
 		}
 	}
-	r := f.report(fleet, wall, time.Since(begin))
+	r, why := f.report(fleet, wall, time.Since(begin)), reason(fleet)
 	if f.output == "json" {
 		text, marshalErr := json.MarshalIndent(r, "", "  ")
 		if marshalErr != nil {
@@ -130,13 +133,17 @@ func (f *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	} else {
 		r.print(stdout)
 	}
-	switch failure := fleet.Failure(); {
-	case ctx.Err() != nil: // whoever ends it early wants what there is
+	switch {
+	case ctx.Err() != nil && r.Full > 0: // whoever ends it early wants what there is
 		return nil
-	case err != nil && failure != nil:
-		return fmt.Errorf("%w; the last stream ended: %w", err, failure)
+	case ctx.Err() != nil:
+		return fmt.Errorf("ended before any proxy had everything: %w", why)
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, why)
+	case r.Live < f.proxies:
+		return fmt.Errorf("%d of %d proxies are connected at the end: %w", r.Live, f.proxies, why)
 	}
-	return err
+	return nil
 }
 
 // because says why the last stream ended, if one did.
@@ -145,6 +152,21 @@ func because(fleet *load.Fleet) string {
 		return ", the last: " + err.Error()
 	}
 	return ""
+}
+
+// reason says why proxies do not have everything, as far as one can tell from here.
+func reason(fleet *load.Fleet) error {
+	err := fleet.Failure()
+	switch {
+	case err == nil && fleet.Live() == 0:
+		return errors.New("no stream could be opened, and none was refused: the server takes connections and says nothing, or nobody is there")
+	case err == nil:
+		return fmt.Errorf("%d streams are open, and the server does not send all that was asked for", fleet.Live())
+	case load.NotGRPC(err):
+		return fmt.Errorf("the last stream ended: %w: is this the gRPC port, and the one with --tls or without?", err)
+	default:
+		return fmt.Errorf("the last stream ended: %w", err)
+	}
 }
 
 func (f *loadFlags) options() (o load.Options, err error) {
@@ -156,8 +178,12 @@ func (f *loadFlags) options() (o load.Options, err error) {
 		return o, fmt.Errorf("--protocol=%s: write delta or sotw", f.protocol)
 	case f.output != "" && f.output != "json":
 		return o, fmt.Errorf("unknown output format %q: json or nothing", f.output)
-	case f.proxies < 1:
-		return o, fmt.Errorf("--proxies=%d: write a number above zero", f.proxies)
+	case f.proxies < 1 || f.proxies > mostProxies:
+		return o, fmt.Errorf("--proxies=%d: write a number from 1 to %d", f.proxies, mostProxies)
+	case f.duration < 0:
+		return o, fmt.Errorf("--duration=%s: write how long proxies stay, or 0s", f.duration)
+	case f.timeout <= 0:
+		return o, fmt.Errorf("--timeout=%s: write a time above zero", f.timeout)
 	case f.rate < 0 || math.IsNaN(f.rate):
 		return o, fmt.Errorf("--rate=%v: write how many proxies connect in a second, or 0", f.rate)
 	case len(f.namespaces) == 0:
@@ -245,7 +271,8 @@ func (token) RequireTransportSecurity() bool { return true }
 // loadReport is what a load gave. Times are in milliseconds.
 type loadReport struct {
 	Proxies  int          `json:"proxies"`
-	Full     int          `json:"proxiesWithEverything"`
+	Full     int          `json:"proxiesWithEverything"` // at any time
+	Live     int          `json:"proxiesConnected"`      // at the end
 	Protocol string       `json:"protocol"`
 	WallMS   float64      `json:"wallMs"` // until all had everything, or until that was given up
 	P50MS    float64      `json:"connectP50Ms"`
@@ -273,7 +300,7 @@ type loadTimes struct {
 
 func (f *loadFlags) report(fleet *load.Fleet, wall, total time.Duration) loadReport {
 	n, times := fleet.Counters(), fleet.SyncTimes()
-	r := loadReport{Proxies: f.proxies, Full: len(times), Protocol: f.protocol, WallMS: milliseconds(wall), TotalMS: milliseconds(total), Bytes: n.Bytes(), Refused: n.Refused}
+	r := loadReport{Proxies: f.proxies, Full: len(times), Live: fleet.Live(), Protocol: f.protocol, WallMS: milliseconds(wall), TotalMS: milliseconds(total), Bytes: n.Bytes(), Refused: n.Refused}
 	if len(times) > 0 {
 		r.P50MS, r.P99MS = milliseconds(times[len(times)/2]), milliseconds(times[len(times)*99/100])
 	}
@@ -293,8 +320,8 @@ func (r loadReport) print(to io.Writer) {
 	if r.Full == r.Proxies {
 		times = fmt.Sprintf(": all after %.0f ms, p50 %.0f ms, p99 %.0f ms", r.WallMS, r.P50MS, r.P99MS)
 	}
-	fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
-		r.Full, r.Proxies, r.Protocol, times, bytesOf(r.Bytes), r.TotalMS/1000, bytesOf(r.Bytes/int64(r.Proxies)), r.Refused)
+	fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s; %d are connected at the end. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
+		r.Full, r.Proxies, r.Protocol, times, r.Live, bytesOf(r.Bytes), r.TotalMS/1000, bytesOf(r.Bytes/int64(r.Proxies)), r.Refused)
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "type\tresponses\tresources\treceived\tanswers\tp50 ms\tp99 ms\tpushed\tspread p50 ms\tp99 ms\t")
 	for _, t := range r.Types {

@@ -154,6 +154,9 @@ func TestResults(t *testing.T) {
 	})
 	write(point{workload: "W2a", services: 1000, proxies: 300, mode: delta}, connects{}, map[string][]figures{lite: {{"refused": 1}}, istioTuned: {{"refused": 700}}})
 	write(point{workload: "W2b", services: 1000, proxies: 300, mode: delta}, reconnects{}, map[string][]figures{lite: {{"received by a proxy": 0}}, istioTuned: {{"received by a proxy": 900}}})
+	write(point{workload: "W10", services: 1000, proxies: 300, mode: delta}, slowReaders{}, map[string][]figures{
+		istioDefault: {{"RSS grows by": -7}}, istioTuned: {{"RSS grows by": 6}}, lite: {{"RSS grows by": 2, "p99": 15.01}},
+	})
 	write(point{workload: "W1", services: 250}, coldStart{}, w1)
 	w1[lite] = []figures{start(1, 80)}
 	text := write(point{workload: "W1", services: 1000}, coldStart{}, w1)
@@ -162,7 +165,7 @@ func TestResults(t *testing.T) {
 	for _, s := range sectionsOf(text) {
 		headings = append(headings, s.heading)
 	}
-	want := []string{"Goals", "W1, 250 services", "W1, 1000 services", "W2a, 1000 services, 300 proxies, delta", "W2b, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, sotw"}
+	want := []string{"Goals", "W1, 250 services", "W1, 1000 services", "W2a, 1000 services, 300 proxies, delta", "W2b, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, sotw", "W10, 1000 services, 300 proxies, delta"}
 	if diff := cmp.Diff(want, headings); diff != "" {
 		t.Errorf("headings (-want +got):\n%s", diff)
 	}
@@ -174,9 +177,11 @@ func TestResults(t *testing.T) {
 		"| p50, ms | 8.00 (8.00…8.00) | | | |  |",
 		"| p99, ms | 9.00 (9.00…9.00) | 7.00 (7.00…7.00) | 6.00 (6.00…6.00) | 1.50 | ratio ≥ 25.0 |",
 		"| p50, ms | 7.00 (7.00…7.00) |  |",
-		"| received by a proxy, kB | 900 (900…900) | 0 (0…0) | ∞ | ratio ≥ 50.0: met |",
+		"| received by a proxy, kB | 900 (900…900) | 0 (0…0) | ∞ | ratio ≥ 50.0 |",
+		"| RSS grows by, MiB | -7.00 (-7.00…-7.00) | 6.00 (6.00…6.00) | 2.00 (2.00…2.00) | | 3.00 |  |",
+		"| p99, ms | | | 15.0 (15.0…15.0) | | | ≤ 15.0: **missed** |",
 		"Failed: istiod, round 2: it broke",
-		"3 met, 1 missed. The sections below say more.",
+		"2 met, 2 missed. The sections below say more.",
 		"| W1, 1000 services | peak RSS, MiB | 200 | 210 | 80.0 |  |  | ratio ≥ 2.50: met |",
 		"| W2a, 1000 services, 300 proxies, delta | refused, streams |  | 700 | 1.00 |  |  | ≤ 0: **missed** |",
 		"| ready, s | | | | | |  |",
@@ -242,6 +247,54 @@ func TestGrowth(t *testing.T) {
 	}
 	if want := "250x300 1000x100 1000x300 "; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestTrial: what cannot stand beside figures that were measured in full is a trial.
+func TestTrial(t *testing.T) {
+	t.Setenv("MESH", "")
+	for _, c := range []struct {
+		workloads []string
+		length    time.Duration
+		given     string
+		want      string
+	}{
+		{[]string{"W1", "W3", "W4"}, 0, "rounds", ""},
+		{[]string{"W1", "W3", "W10"}, time.Minute, "length", ""},
+		{[]string{"W3", "W4"}, time.Minute, "length", "W4 takes 20s"},
+		{[]string{"W1", "W2a"}, time.Second, "length", ""},
+		{[]string{"W1"}, 0, "only", "-only is given"},
+		{[]string{"W8"}, 0, "idle", "-idle is given"},
+	} {
+		all, err := pick(c.workloads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&options{workloads: all, length: c.length}).trial(map[string]bool{c.given: true}); got != c.want {
+			t.Errorf("%v for %s with -%s: got %q, want %q", c.workloads, c.length, c.given, got, c.want)
+		}
+	}
+	t.Setenv("MESH", "mesh")
+	if got := (&options{}).trial(nil); got == "" {
+		t.Error("another limit is no trial")
+	}
+}
+
+// TestNobody: a contender that does not exist, and a limit without anything to copy, are refused, as are programs that are none.
+func TestNobody(t *testing.T) {
+	for _, only := range []string{"istiod", "lite,", "lite,all", "limit", "limit,limit-vhds"} {
+		if got, err := choose(options{only: only}); err == nil {
+			t.Errorf("%q: got %v, want an error", only, got)
+		}
+	}
+	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
+		t.Setenv("PILOT_DISCOVERY", path)
+		if _, err := findAll(); err == nil || !strings.Contains(err.Error(), "PILOT_DISCOVERY of the environment") {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+	if got := istiodVersion(os.Args[0]); got != "of unknown version" {
+		t.Errorf("this test is istiod %s", got)
 	}
 }
 

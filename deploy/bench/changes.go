@@ -23,6 +23,9 @@ type changes struct {
 	meanwhile func(until context.Context) error
 }
 
+// making is a figure of no row: how long changes were made and waited for, in seconds.
+const making = "making changes"
+
 // changed makes changes for as long as it is asked to and gives what came of them.
 func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	before, err := s.settle(ctx)
@@ -38,7 +41,9 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	} else {
 		ended <- nil
 	}
+	begin := time.Now()
 	writing, err := s.make(ctx, c, track)
+	took := time.Since(begin)
 	stop()
 	if err = errors.Join(err, <-ended); err != nil {
 		return nil, err
@@ -52,6 +57,7 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 		"p50": ms(percentile(latencies, 0.5)), "p99": ms(percentile(latencies, 0.99)), "CPU a change": ms(after.cpu-before.cpu) / made,
 		"received by a proxy a change": kB(received.Bytes()) / made / float64(s.fleet.Size()), "the API server's write": ms(writing) / made,
 		"endpoints' resources": float64(received.Types[load.Endpoints].Resources) / made / float64(s.fleet.Size()), "streams that ended": float64(received.Refused),
+		"changes": made, making: took.Seconds(),
 	}, nil
 }
 
@@ -111,6 +117,7 @@ func changeRows(p99, cpu, bytes map[mode]float64) []row {
 		{name: "received by a proxy a change", unit: "kB", ratio: bytes},
 		{name: "the API server's write", unit: "ms", informative: true},
 		{name: "streams that ended", informative: true},
+		{name: "changes", informative: true},
 	}
 }
 

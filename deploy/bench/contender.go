@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
 // istioVersion is the istiod that is measured, built as it is released: with fast marshalling and without validation of what it makes itself.
@@ -34,9 +35,9 @@ type contender struct {
 	binary string
 	args   []string // before those that all get
 	env    []string
-	// foreign limits are not of this tree, and speak delta alone.
+	// foreign limits are not of this tree, speak delta alone, and need no feeder of their own.
 	foreign bool
-	// feeder is what a limit copies.
+	// feeder is what a limit copies, another one of the same list.
 	feeder *contender
 }
 
@@ -48,7 +49,8 @@ const (
 	limitSplit   = "limit-vhds"
 )
 
-func (c contender) isLimit() bool { return c.name == limitWhole || c.name == limitSplit }
+// isLimit is true of their feeders too.
+func (c contender) isLimit() bool { return strings.HasPrefix(c.name, limitWhole) }
 
 func (c contender) isIstiod() bool { return c.name == istioDefault || c.name == istioTuned }
 
@@ -65,10 +67,26 @@ func (c contender) does(l workload, m mode) bool {
 	}
 }
 
-// contenders finds or builds all that are wanted.
-func contenders(ctx context.Context, root, dir string, o options) ([]contender, error) {
+// findAll tells what is not there before anything is built or started: binaries that the environment names, and those of the cluster.
+func findAll() (cluster.Binaries, error) {
+	for _, variable := range []string{"ISTIOD", "PILOT_DISCOVERY", "MESH"} {
+		path := os.Getenv(variable)
+		if path == "" {
+			continue
+		}
+		if info, err := os.Stat(path); err != nil {
+			return cluster.Binaries{}, fmt.Errorf("%s of the environment: %w", variable, err)
+		} else if info.IsDir() || info.Mode()&0o111 == 0 {
+			return cluster.Binaries{}, fmt.Errorf("%s of the environment: %s is no program", variable, path)
+		}
+	}
+	return cluster.Find()
+}
+
+// choose gives those that are wanted, without their binaries.
+func choose(o options) ([]contender, error) {
 	// What istiod-lite does not do, or would do with a Lease of its own, istiod need not do either.
-	common := []string{"POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false", "HOME=" + dir}
+	common := []string{"POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}
 	all := []contender{
 		{name: istioDefault, title: "istiod", env: common},
 		{name: istioTuned, title: "istiod, tuned", env: append(slices.Clone(common), "PILOT_DEBOUNCE_AFTER=10ms", "PILOT_MAX_REQUESTS_PER_SECOND=100000", "PILOT_PUSH_THROTTLE=200")},
@@ -76,18 +94,29 @@ func contenders(ctx context.Context, root, dir string, o options) ([]contender, 
 		{name: limitWhole, title: "limit", env: common},
 		{name: limitSplit, title: "limit, VHDS", env: common, args: []string{"-vhds"}},
 	}
-	wanted := all[:0]
-	for _, c := range all {
-		if o.only == "" || slices.Contains(strings.Split(o.only, ","), c.name) {
-			wanted = append(wanted, c)
+	wanted := all
+	if o.only != "" {
+		only := strings.Split(o.only, ",")
+		for _, name := range only {
+			if !slices.ContainsFunc(all, func(c contender) bool { return c.name == name }) {
+				return nil, fmt.Errorf("there is no contender %q: name some of default, tuned, lite, limit and limit-vhds", name)
+			}
 		}
+		wanted = slices.DeleteFunc(all, func(c contender) bool { return !slices.Contains(only, c.name) })
 	}
-	if len(wanted) == 0 {
-		return nil, fmt.Errorf("there is no contender %q", o.only)
+	return wanted, feed(wanted)
+}
+
+// build finds the binaries of contenders, or builds them, istiod into .tools and the others into a folder, which is their home.
+func build(ctx context.Context, root, dir string, all []contender) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
 	}
-	for i := range wanted {
+	for i := range all {
 		var err error
-		switch c := &wanted[i]; {
+		c := &all[i]
+		c.env = append(slices.Clone(c.env), "HOME="+dir)
+		switch {
 		case c.name == lite:
 			c.binary, err = findLite(ctx, dir)
 		case c.isIstiod():
@@ -96,10 +125,10 @@ func contenders(ctx context.Context, root, dir string, o options) ([]contender, 
 			err = c.findLimit(ctx, dir)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return wanted, feed(wanted)
+	return nil
 }
 
 // feed gives each limit something to copy: the tuned istiod where it is measured too, else what is.
@@ -117,8 +146,7 @@ func feed(all []contender) error {
 		if best == nil {
 			return errors.New("a limit copies another contender: name one more")
 		}
-		feeder := *best
-		all[i].feeder = &feeder
+		all[i].feeder = best
 	}
 	return nil
 }
@@ -145,9 +173,6 @@ func findLite(ctx context.Context, dir string) (string, error) {
 // findIstiod gives the binary that ISTIOD names, else the one in .tools, which is built if it is not there.
 func findIstiod(ctx context.Context, root string) (string, error) {
 	if path := os.Getenv("ISTIOD"); path != "" {
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("ISTIOD of the environment: %w", err)
-		}
 		return filepath.Abs(path)
 	}
 	path := filepath.Join(root, ".tools", "istiod-"+istioVersion)
@@ -162,7 +187,7 @@ func findIstiod(ctx context.Context, root string) (string, error) {
 		return "", fmt.Errorf("make a folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	fmt.Fprintln(os.Stderr, "building istiod, which takes some minutes, once")
+	fmt.Fprintln(os.Stderr, "building istiod into .tools, which takes five to ten minutes, once")
 	built := filepath.Join(dir, "istiod")
 	edit := []string{"mod", "edit"}
 	for _, r := range istioRequires() {

@@ -29,7 +29,7 @@ type options struct {
 	growth    bool  // measure how cost grows, and draw it
 	idle      []int // proxies of W8, ascending
 	routes    int   // of W5b
-	// length is how long changes go on in each of the workloads that make them.
+	// length is how long changes go on in each of the workloads that make them; each workload's own without it.
 	length time.Duration
 	// rest is how long a server has to be without work to count as being at rest.
 	rest time.Duration
@@ -63,7 +63,7 @@ func run() error {
 	flag.BoolVar(&o.growth, "growth", false, "measure W1 to W5 in delta at 250, 1000 and 4000 services with 300 proxies, and at 100, 300 and 1000 proxies with 1000 services, unless told otherwise")
 	plots := flag.String("plots", "", "draw plots of what RESULTS.md holds into this folder, and measure nothing")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured")
-	flag.DurationVar(&o.length, "length", 20*time.Second, "how long changes go on in each workload that makes them")
+	flag.DurationVar(&o.length, "length", 0, "how long changes go on in each workload that makes them; a workload's own length without it")
 	flag.DurationVar(&o.rest, "rest", 2*time.Second, "how long a server has to be without work to count as being at rest")
 	flag.StringVar(&o.only, "only", "", "contenders, with commas between: default, tuned, lite, limit, limit-vhds; all without it")
 	flag.StringVar(&o.out, "out", o.out, "file for the results")
@@ -79,6 +79,12 @@ func run() error {
 	}
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if flag.NArg() > 0 {
+		return fmt.Errorf("%q is no flag: workloads are named by -w", flag.Arg(0))
+	}
+	if given["length"] && o.length <= 0 || o.rest <= 0 {
+		return errors.New("length and rest are times above zero")
+	}
 	if o.growth {
 		for name, grown := range map[string]struct {
 			to    *string
@@ -112,6 +118,11 @@ func run() error {
 	if o.modes, err = pickModes(strings.Split(*modes, ",")); err != nil {
 		return err
 	}
+	why := o.trial(given)
+	if why != "" && !given["out"] {
+		o.out = filepath.Join(root, "bin", "RESULTS.md")
+		fmt.Fprintf(os.Stderr, "This is a trial, for %s: results go to %s, or where -out says.\n", why, o.out)
+	}
 	level := slog.LevelInfo
 	if *verbose {
 		level = slog.LevelDebug
@@ -120,6 +131,24 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return measure(ctx, root, o, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+}
+
+// trial tells why figures are not to stand beside those that were measured in full, or is empty.
+func (o *options) trial(given map[string]bool) string {
+	for _, name := range []string{"only", "env", "profiles", "rest", "routes", "idle"} {
+		if given[name] {
+			return "-" + name + " is given"
+		}
+	}
+	for _, w := range o.workloads {
+		if own := w.needs().length; o.length != 0 && own != 0 && o.length != own {
+			return fmt.Sprintf("%s takes %s", w.name(), own)
+		}
+	}
+	if os.Getenv("MESH") != "" {
+		return "MESH names another limit"
+	}
+	return ""
 }
 
 // numbers reads numbers above zero, ascending, or gives nil.

@@ -26,7 +26,7 @@ type point struct {
 // bench is one call of the command.
 type bench struct {
 	options
-	dir        string // of logs
+	dir        string // of logs, and of what is removed at the end
 	cpu        cores
 	cluster    *cluster.Cluster
 	clients    *world.Clients
@@ -40,26 +40,39 @@ type bench struct {
 // measure runs everything that the options ask for.
 func measure(ctx context.Context, root string, o options, log *slog.Logger) (err error) {
 	b := &bench{options: o, log: log}
+	programs, err := findAll()
+	if err != nil {
+		return err
+	}
+	if b.contenders, err = choose(o); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return fmt.Errorf("make a folder for the results: %w", err)
+	}
 	if b.dir, err = os.MkdirTemp("", "istiod-lite-bench-"); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w (logs are in %s)", err, b.dir)
+	built, data := filepath.Join(b.dir, "built"), filepath.Join(b.dir, "cluster")
+	defer func() { // logs stay where there are any and something failed
+		if _, started := os.Stat(data); err == nil || started != nil {
+			_ = os.RemoveAll(b.dir)
 			return
 		}
-		_ = os.RemoveAll(b.dir)
+		etcd, _ := filepath.Glob(filepath.Join(data, "etcd-*"))
+		for _, path := range append(etcd, built) {
+			_ = os.RemoveAll(path)
+		}
+		err = fmt.Errorf("%w (logs are in %s)", err, b.dir)
 	}()
-	if b.contenders, err = contenders(ctx, root, b.dir, o); err != nil {
+	if err := build(ctx, root, built, b.contenders); err != nil {
 		return err
 	}
 	if b.cpu, err = shareCores(); err != nil {
 		return err
 	}
-	if b.results, err = newResults(ctx, b.contenders, o); err != nil {
-		return err
-	}
-	if err := b.startCluster(ctx); err != nil {
+	b.results = newResults(ctx, programs, b.contenders, o)
+	if err := b.startCluster(ctx, programs, data); err != nil {
 		return err
 	}
 	defer b.cluster.Stop()
@@ -85,13 +98,12 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 	return nil
 }
 
-func (b *bench) startCluster(ctx context.Context) (err error) {
-	dir := filepath.Join(b.dir, "cluster")
+func (b *bench) startCluster(ctx context.Context, programs cluster.Binaries, dir string) (err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
 	// Pods without ServiceAccounts that exist: nobody here asks for their tokens.
-	b.cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir, APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}})
+	b.cluster, err = cluster.Start(ctx, cluster.Options{Binaries: programs, Dir: dir, APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}})
 	return err
 }
 
@@ -122,7 +134,15 @@ func (b *bench) inWorld(ctx context.Context, w world.World) error {
 			return err
 		}
 		err := b.inRounds(ctx, w, here)
-		if err = errors.Join(err, b.results.write(b.out)); err != nil { // written in any case: what was measured holds
+		out := b.out
+		if err != nil { // ended in the midst: what was measured is kept beside the logs, and takes the place of no complete section
+			out = filepath.Join(b.dir, "RESULTS.md")
+		}
+		if len(b.results.tables) > 0 {
+			err = errors.Join(err, b.results.write(out))
+			b.log.Info("results written", "file", out)
+		}
+		if err != nil {
 			return err
 		}
 		if err := b.clear(ctx, at, w); err != nil {
@@ -241,6 +261,9 @@ func (s *session) point(l workload) point {
 
 // run runs one workload, with profiles if they are wanted.
 func (b *bench) run(ctx context.Context, s *session, l workload, round int) (figures, error) {
+	if s.length = b.length; s.length == 0 {
+		s.length = l.needs().length
+	}
 	ctx, cancel := context.WithTimeout(ctx, 3*patience+s.length)
 	defer cancel()
 	if l.needs().fleet && l.name() != (connects{}).name() {

@@ -29,7 +29,7 @@ type server struct {
 	ended                  chan struct{}
 	logFile                string
 	rest                   time.Duration // without work, until it counts as being at rest
-	feeder                 *server       // of a limit
+	feeder                 *server       // of a limit, and of its feeder
 	isReady                bool
 }
 
@@ -42,25 +42,45 @@ type launch struct {
 	rest       time.Duration // see server
 }
 
-// start starts a contender on the server's core. It does not wait for anything, but that what a limit copies is ready, which runs beside the clients.
+// start starts a contender on the server's core. It does not wait for anything, but that what feeds a limit is ready, which runs beside the clients.
 func start(ctx context.Context, c contender, l launch) (*server, error) {
 	if !c.isLimit() {
 		return startOn(ctx, c, l, l.cpu.onServerCore)
 	}
-	feeder, err := startOn(ctx, *c.feeder, l, l.cpu.onOtherCores)
+	copied, err := startOn(ctx, *c.feeder, l, l.cpu.onOtherCores)
 	if err != nil {
 		return nil, err
 	}
-	s, err := &server{}, feeder.ready(ctx)
-	if err == nil {
-		c.args = append(slices.Clone(c.args), "-from", feeder.grpc)
-		s, err = startOn(ctx, c, l, l.cpu.onServerCore)
-	}
-	if err != nil {
-		feeder.stop()
+	if err := copied.ready(ctx); err != nil {
+		copied.stop()
 		return nil, err
 	}
-	s.feeder = feeder
+	if c.foreign {
+		return startFed(ctx, c, l, copied, l.cpu.onServerCore)
+	}
+	feeder := c
+	feeder.name, feeder.args = c.name+"-feed", append(slices.Clone(c.args), "-feed")
+	feeding, err := startFed(ctx, feeder, l, copied, l.cpu.onOtherCores)
+	if err != nil {
+		return nil, err
+	}
+	if err := feeding.listens(ctx); err != nil {
+		feeding.stop()
+		return nil, err
+	}
+	c.args = nil // what they decide, the feeder does
+	return startFed(ctx, c, l, feeding, l.cpu.onServerCore)
+}
+
+// startFed starts a limit, or its feeder, behind what it takes from, which ends with it.
+func startFed(ctx context.Context, c contender, l launch, from *server, core func(start func() error, wait func()) error) (*server, error) {
+	c.args = append(slices.Clone(c.args), "-from", from.grpc)
+	s, err := startOn(ctx, c, l, core)
+	if err != nil {
+		from.stop()
+		return nil, err
+	}
+	s.feeder = from
 	return s, nil
 }
 

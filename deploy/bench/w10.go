@@ -1,19 +1,24 @@
 package main
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // slowReaders is W10.
 type slowReaders struct{}
 
 func (slowReaders) name() string { return "W10" }
-func (slowReaders) needs() needs { return needs{fleet: true, delta: true, limit: true} }
+func (slowReaders) needs() needs {
+	return needs{fleet: true, delta: true, limit: true, length: time.Minute}
+}
 
 func (slowReaders) about(options) string {
 	return "As W3, and each tenth proxy connects anew, asks for everything and reads nothing, again each time it is cut off. Latencies are those of the others; memory is held against that before."
 }
 
 func (slowReaders) rows() []row {
-	return append(endpointFlips{}.rows()[:6], row{name: "RSS grows by", unit: "MiB"}, row{name: "cut off", unit: "times", informative: true})
+	return append(endpointFlips{}.rows()[:7], row{name: "RSS grows by", unit: "MiB"}, row{name: "cut off", unit: "times", informative: true})
 }
 
 func (slowReaders) run(ctx context.Context, s *session) (figures, error) {

@@ -16,7 +16,7 @@ import (
 type endpointFlips struct{}
 
 func (endpointFlips) name() string { return "W3" }
-func (endpointFlips) needs() needs { return needs{fleet: true, limit: true} }
+func (endpointFlips) needs() needs { return needs{fleet: true, limit: true, length: time.Minute} }
 
 func (endpointFlips) about(options) string {
 	return "One endpoint of one service changes its address every 100 ms, and every proxy watches every service: from the write to the API server until the assignment reaches each proxy."

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/cmd/load"
@@ -14,10 +17,10 @@ import (
 type serviceComesAndGoes struct{}
 
 func (serviceComesAndGoes) name() string { return "W4" }
-func (serviceComesAndGoes) needs() needs { return needs{fleet: true, limit: true} }
+func (serviceComesAndGoes) needs() needs { return needs{fleet: true, limit: true, length: usualLength} }
 
 func (serviceComesAndGoes) about(options) string {
-	return "A Service is added, two seconds later it is deleted, and so on: from the creation until the route to it reaches each proxy; CPU and bytes of a change are those of one addition and one deletion."
+	return "A Service with endpoints is added, two seconds later it is deleted, and so on: from the creation until the route to it reaches each proxy; CPU and bytes of a change are those of one addition and one deletion."
 }
 
 func (serviceComesAndGoes) rows() []row {
@@ -26,8 +29,11 @@ func (serviceComesAndGoes) rows() []row {
 
 func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error) {
 	const prefix = "bench-comes-"
-	service := s.world.Service(s.world.Services) // the one after the last
-	services := s.clients.Core.CoreV1().Services(service.Namespace)
+	service, slice := s.world.Service(s.world.Services), s.world.EndpointSlice(s.world.Services) // the one after the last
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].TargetRef = nil // nobody's pods
+	}
+	services, slices := s.clients.Core.CoreV1().Services(service.Namespace), s.clients.Core.DiscoveryV1().EndpointSlices(service.Namespace)
 	// A run that failed may have left one, which would have the same address.
 	old, err := services.List(ctx, metav1.ListOptions{LabelSelector: "app=" + service.Name})
 	if err != nil {
@@ -37,14 +43,23 @@ func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error)
 		if err := services.Delete(ctx, o.Name, metav1.DeleteOptions{}); err != nil {
 			return nil, fmt.Errorf("delete a Service that was left: %w", err)
 		}
+		if err := slices.Delete(ctx, o.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("delete an EndpointSlice that was left: %w", err)
+		}
 	}
 	return s.changed(ctx, changes{
 		every: min(4*time.Second, s.length), kinds: routes(), find: load.FindMark(prefix),
 		apply: func(n int) error {
 			service.Name = load.Mark(prefix, n)
-			_, err := services.Create(ctx, service, metav1.CreateOptions{})
+			slice.Name, slice.Labels[discoveryv1.LabelServiceName] = service.Name, service.Name
+			if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			_, err := slices.Create(ctx, slice, metav1.CreateOptions{}) // after it, as the controller of EndpointSlices does
 			return err
 		},
-		undo: func() error { return services.Delete(ctx, service.Name, metav1.DeleteOptions{}) },
+		undo: func() error {
+			return errors.Join(services.Delete(ctx, service.Name, metav1.DeleteOptions{}), slices.Delete(ctx, service.Name, metav1.DeleteOptions{}))
+		},
 	})
 }

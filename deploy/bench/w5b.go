@@ -13,7 +13,7 @@ import (
 type gatewayRoutes struct{}
 
 func (gatewayRoutes) name() string { return "W5b" }
-func (gatewayRoutes) needs() needs { return needs{scene: withRoutes} }
+func (gatewayRoutes) needs() needs { return needs{scene: withRoutes, length: usualLength} }
 
 func (gatewayRoutes) about(o options) string {
 	return fmt.Sprintf("One gateway with %d HTTP routes, each a VirtualService with a host of its own, over %d namespaces. One after the other changes a header, one a second: from the write to the API server until the route reaches the gateway.", o.routes, world.RouteNamespaces)
@@ -47,16 +47,15 @@ func (gatewayRoutes) run(ctx context.Context, s *session) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin, prefix := time.Now(), marks()
+	prefix := marks()
 	f, err := s.changed(ctx, changes{every: time.Second, kinds: routes(), find: load.FindMark(prefix), apply: func(n int) error {
 		return update(ctx, s.clients.Dynamic.Resource(world.VirtualServiceResource()), s.world.Route(n%s.routes, load.Mark(prefix, n)))
 	}})
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(begin)
 	after, err := s.heap(ctx)
-	f["allocated a second"] = float64(after.allocated-before.allocated) / 1e6 / took.Seconds()
+	f["allocated a second"] = float64(after.allocated-before.allocated) / 1e6 / f[making]
 	f["heap"], f["full configuration"] = mib(after.live), s.fleet.SyncTimes()[0].Seconds()
 	return f, err
 }

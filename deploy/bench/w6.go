@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,11 +20,13 @@ import (
 type scoped struct{}
 
 func (scoped) name() string { return "W6" }
-func (scoped) needs() needs { return needs{fleet: true, delta: true, scene: sidecars} }
+func (scoped) needs() needs {
+	return needs{fleet: true, delta: true, scene: sidecars, length: usualLength}
+}
 
 func (scoped) about(options) string {
 	return "Each namespace sees itself alone, by a Sidecar. Changes in one, in turn of a VirtualService, of endpoints, and of a Service that comes and goes: what reaches proxies of the others. " +
-		"Then writes that matter to nobody, an annotation of a Service and one of a Pod, a status, a Secret, an Event, in turn: what reaches any proxy. Bytes are exact, of all such proxies together."
+		"Then writes that matter to nobody, in turn: an annotation of a Service and one of a Pod, a status, a Secret, a ConfigMap, an Event, a slice whose endpoints stand in another order, and a Service applied as it is: what reaches any proxy. Bytes are exact, of all such proxies together."
 }
 
 func (scoped) rows() []row {
@@ -52,11 +56,11 @@ func (scoped) run(ctx context.Context, s *session) (figures, error) {
 	f := figures{}
 	for _, part := range []struct {
 		name  string
-		turn  int // so many writes leave the world as it was
+		turn  int // so many writes, each kind twice, leave the world as it was
 		write func(n int) error
 	}{
 		{"changes", 8, func(n int) error { return s.changeScoped(ctx, n) }},
-		{"writes that matter to nobody", 5, func(n int) error { return s.writeForNobody(ctx, n) }},
+		{"writes that matter to nobody", 16, func(n int) error { return s.writeForNobody(ctx, n) }},
 	} {
 		before, err := s.settle(ctx)
 		if err != nil {
@@ -64,7 +68,7 @@ func (scoped) run(ctx context.Context, s *session) (figures, error) {
 		}
 		own, others := s.received(within)
 		writes := 0
-		for begin := time.Now(); time.Since(begin) < s.length/2 || writes < 10 || writes%part.turn != 0; writes++ { // each kind of write twice
+		for begin := time.Now(); time.Since(begin) < s.length/2 || writes == 0 || writes%part.turn != 0; writes++ {
 			if err := part.write(writes); err != nil {
 				return nil, fmt.Errorf("%s: %w", part.name, err)
 			}
@@ -114,14 +118,14 @@ func (s *session) changeScoped(ctx context.Context, n int) error {
 	case 0:
 		return s.mark(ctx, restless, fmt.Sprint("scoped-", n))
 	case 1:
-		slices := s.clients.Core.DiscoveryV1().EndpointSlices(namespace)
-		slice, err := slices.Get(ctx, s.world.EndpointSlice(restless).Name, metav1.GetOptions{})
+		endpoints := s.clients.Core.DiscoveryV1().EndpointSlices(namespace)
+		slice, err := endpoints.Get(ctx, s.world.EndpointSlice(restless).Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		ready := slice.Endpoints[0].Conditions.Ready
 		*ready = !*ready
-		_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+		_, err = endpoints.Update(ctx, slice, metav1.UpdateOptions{})
 		return err
 	}
 	service := s.world.Service(s.world.Services + 1) // whose address no other workload takes
@@ -138,7 +142,7 @@ func (s *session) changeScoped(ctx context.Context, n int) error {
 func (s *session) writeForNobody(ctx context.Context, n int) error {
 	core, namespace := s.clients.Core, s.world.Namespace(restless)
 	note := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench.example.com/note":"%d"}}}`, time.Now().UnixNano())
-	switch n % 5 {
+	switch n % 8 {
 	case 0:
 		_, err := core.CoreV1().Services(namespace).Patch(ctx, world.Name(restless), types.MergePatchType, note, metav1.PatchOptions{})
 		return err
@@ -153,6 +157,28 @@ func (s *session) writeForNobody(ctx context.Context, n int) error {
 		secrets := core.CoreV1().Secrets(namespace)
 		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Data: map[string][]byte{"n": []byte(fmt.Sprint(n))}}, metav1.CreateOptions{})
 		return errors.Join(err, secrets.Delete(ctx, "bench", metav1.DeleteOptions{}))
+	case 4:
+		maps := core.CoreV1().ConfigMaps(namespace)
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Data: map[string]string{"n": fmt.Sprint(n)}}, metav1.CreateOptions{})
+		return errors.Join(err, maps.Delete(ctx, "bench", metav1.DeleteOptions{}))
+	case 5:
+		endpoints := core.DiscoveryV1().EndpointSlices(namespace)
+		slice, err := endpoints.Get(ctx, s.world.EndpointSlice(restless).Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		slices.Reverse(slice.Endpoints)
+		_, err = endpoints.Update(ctx, slice, metav1.UpdateOptions{})
+		return err
+	case 6:
+		service, force := s.world.Service(restless), true
+		service.APIVersion, service.Kind = "v1", "Service"
+		text, err := json.Marshal(service)
+		if err != nil {
+			return err
+		}
+		_, err = core.CoreV1().Services(namespace).Patch(ctx, service.Name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "bench", Force: &force})
+		return err
 	default:
 		other := s.world.Namespace(restless + 1)
 		_, err := core.CoreV1().Events(other).Create(ctx, &corev1.Event{

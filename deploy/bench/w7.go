@@ -12,7 +12,9 @@ import (
 type noisyNeighbour struct{}
 
 func (noisyNeighbour) name() string { return "W7" }
-func (noisyNeighbour) needs() needs { return needs{fleet: true, delta: true, limit: true} }
+func (noisyNeighbour) needs() needs {
+	return needs{fleet: true, delta: true, limit: true, length: usualLength}
+}
 
 func (noisyNeighbour) about(options) string {
 	return "One namespace changes a VirtualService 10 times a second, and another one every 5 s: from the other's write to the API server until the route reaches each proxy. CPU and bytes are those of all changes together, a change of the other namespace."

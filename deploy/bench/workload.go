@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
@@ -31,7 +32,12 @@ type needs struct {
 	scene scene
 	// limit tells whether the limit, which knows no objects but those of one sidecar, can do it.
 	limit bool
+	// length is how long it makes changes, if it makes any.
+	length time.Duration
 }
+
+// usualLength is that of workloads for which nothing else is said.
+const usualLength = 20 * time.Second
 
 // workloads are all there are, in the order in which they run on one server: the last leaves it with streams that nobody reads.
 func workloads() []workload {

@@ -1,29 +1,20 @@
 package main
 
 import (
-	"bytes"
+	"encoding/gob"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-)
-
-const (
-	routesURL = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	hostsURL  = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
 )
 
 // hub holds every resource of every type as it stands in responses.
 type hub struct {
-	split bool
-
 	mu        sync.Mutex
 	resources map[string]map[string]encoded
 	whole     map[string]encoded // by type: all its resources in one piece, made when wanted
@@ -33,7 +24,12 @@ type hub struct {
 // encoded are `resources` fields, of a DeltaDiscoveryResponse and of a DiscoveryResponse.
 type encoded struct{ delta, sotw []byte }
 
+// add does not copy the first, which may be large.
 func (e *encoded) add(x encoded) {
+	if e.delta == nil {
+		*e = encoded{slices.Clip(x.delta), slices.Clip(x.sotw)}
+		return
+	}
 	e.delta, e.sotw = append(e.delta, x.delta...), append(e.sotw, x.sotw...)
 }
 
@@ -50,98 +46,62 @@ type stream struct {
 	subscribed map[string]map[string]struct{} // by type: names, none of a type that is subscribed to as a whole
 	queue      []push
 	wake       chan struct{}
+	// named is, by type, a sum of the names of the last request. It is its reader's alone.
+	named map[string]uint64
+	seed  maphash.Seed
 }
 
 func newStream(sotw bool) *stream {
-	return &stream{sotw: sotw, subscribed: map[string]map[string]struct{}{}, wake: make(chan struct{}, 1)}
+	return &stream{sotw: sotw, subscribed: map[string]map[string]struct{}{}, wake: make(chan struct{}, 1), named: map[string]uint64{}, seed: maphash.MakeSeed()}
 }
 
-func newHub(split bool) *hub {
-	return &hub{split: split, resources: map[string]map[string]encoded{}, whole: map[string]encoded{}, streams: map[*stream]struct{}{}}
+func newHub() *hub {
+	return &hub{resources: map[string]map[string]encoded{}, whole: map[string]encoded{}, streams: map[*stream]struct{}{}}
 }
 
-// take keeps what a response of the control plane changes and queues that for all clients.
-func (h *hub) take(message []byte) error {
-	var r discoveryv3.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(message, &r); err != nil {
-		return fmt.Errorf("read a response: %w", err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	main, hosts := push{typeURL: r.TypeUrl, removed: r.RemovedResources}, push{typeURL: hostsURL}
-	for _, x := range r.Resources {
-		body := x.GetResource().GetValue()
-		if r.TypeUrl == routesURL && h.split {
-			body = h.splitRoutes(x.Name, body, &hosts)
+// fed takes what a feeder hands on, until that ends. It calls synced once it has all there is.
+func (h *hub) fed(from *gob.Decoder, synced func()) error {
+	for {
+		var c change
+		if err := from.Decode(&c); err != nil {
+			return fmt.Errorf("read what the feeder hands on: %w", err)
 		}
-		h.put(&main, x.Name, body)
-	}
-	for _, name := range r.RemovedResources {
-		delete(h.resources[r.TypeUrl], name)
-	}
-	for _, p := range []push{main, hosts} { // a virtual host that comes before its RouteConfiguration is lost
-		if len(p.body.delta)+len(p.removed) == 0 {
+		if c.TypeURL == "" {
+			synced()
 			continue
 		}
-		delete(h.whole, p.typeURL)
-		for s := range h.streams {
-			names, ok := s.subscribed[p.typeURL]
-			switch {
-			case !ok:
-			case s.sotw && len(names) == 0: // absence means deletion
-				s.add(push{typeURL: p.typeURL, body: h.all(p.typeURL)})
-			case !s.sotw || len(p.body.sotw) > 0:
-				s.add(p)
-			}
-		}
+		h.take(c)
 	}
-	return nil
 }
 
-// splitRoutes gives a RouteConfiguration without its virtual hosts (2) and with vhds (9) { config_source (1) { ads (3) {} resource_api_version (6): V3 } }.
-func (h *hub) splitRoutes(name string, body []byte, hosts *push) (rest []byte) {
-	there := map[string]bool{}
-	for len(body) > 0 {
-		number, wireType, n := protowire.ConsumeTag(body)
-		m := protowire.ConsumeFieldValue(number, wireType, body[max(n, 0):])
-		if n < 0 || m < 0 {
-			break
-		}
-		if number == 2 {
-			host, _ := protowire.ConsumeBytes(body[n:])
-			_, _, tag := protowire.ConsumeTag(host) // VirtualHost.name is its first field
-			first, _ := protowire.ConsumeString(host[tag:])
-			full := name + "/" + first
-			there[full] = true
-			h.put(hosts, full, host)
-		} else {
-			rest = append(rest, body[:n+m]...)
-		}
-		body = body[n+m:]
-	}
-	for full := range h.resources[hostsURL] {
-		if !there[full] && len(full) > len(name) && full[:len(name)+1] == name+"/" {
-			delete(h.resources[hostsURL], full)
-			hosts.removed = append(hosts.removed, full)
-		}
-	}
-	return append(rest, wrap(9, wrap(1, append(wrap(3, nil), 6<<3, 2)))...)
-}
-
-// put keeps a resource and adds it to a push, if it is another than before.
-func (h *hub) put(to *push, name string, body []byte) {
-	any := append(wrap(1, []byte(to.typeURL)), wrap(2, body)...)
-	x := encoded{sotw: wrap(2, any), delta: wrap(2, append(wrap(2, any), append(wrap(3, []byte(name)), wrap(1, []byte("1"))...)...))}
-	of := h.resources[to.typeURL]
-	if bytes.Equal(of[name].sotw, x.sotw) {
-		return
-	}
+// take keeps a change and queues it for all clients.
+func (h *hub) take(c change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, of := push{typeURL: c.TypeURL, removed: c.Removed}, h.resources[c.TypeURL]
 	if of == nil {
 		of = map[string]encoded{}
-		h.resources[to.typeURL] = of
+		h.resources[c.TypeURL] = of
 	}
-	of[name] = x
-	to.body.add(x)
+	for _, r := range c.Resources {
+		x := encoded{delta: r.Delta, sotw: r.whole()}
+		of[r.Name] = x
+		p.body.add(x)
+	}
+	for _, name := range c.Removed {
+		delete(of, name)
+	}
+	delete(h.whole, c.TypeURL)
+	for s := range h.streams {
+		names, ok := s.subscribed[c.TypeURL]
+		switch {
+		case !ok:
+		case s.sotw && len(names) == 0: // absence means deletion
+			s.add(push{typeURL: c.TypeURL, body: h.all(c.TypeURL)})
+		case !s.sotw || len(p.body.sotw) > 0:
+			s.add(p)
+		}
+	}
 }
 
 // all gives a type in one piece.
@@ -204,17 +164,19 @@ func (s *stream) add(p push) {
 	}
 }
 
-// serve fans out to a client; request receives what it asks for next.
-func (h *hub) serve(to grpc.ServerStream, sotw bool, request func() (typeURL string, names, gone []string, err error)) error {
+// serve fans out to a client.
+func (h *hub) serve(to grpc.ServerStream, sotw bool) error {
 	s := newStream(sotw)
 	defer func() { h.mu.Lock(); delete(h.streams, s); h.mu.Unlock() }()
 	go func() {
 		for {
-			typeURL, names, gone, err := request()
-			if err != nil {
+			var request []byte
+			if err := to.RecvMsg(&request); err != nil {
 				return
 			}
-			h.subscribe(s, typeURL, names, gone)
+			if typeURL, names, gone, asks := s.read(request); asks {
+				h.subscribe(s, typeURL, names, gone)
+			}
 		}
 	}()
 	for nonce := 1; ; {
@@ -242,26 +204,4 @@ func (h *hub) serve(to grpc.ServerStream, sotw bool, request func() (typeURL str
 			nonce++
 		}
 	}
-}
-
-// delta serves DeltaAggregatedResources.
-func (h *hub) delta(to grpc.ServerStream) error {
-	return h.serve(to, false, func() (string, []string, []string, error) {
-		r := &discoveryv3.DeltaDiscoveryRequest{}
-		err := to.RecvMsg(r)
-		return r.TypeUrl, r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe, err
-	})
-}
-
-// sotw serves StreamAggregatedResources.
-func (h *hub) sotw(to grpc.ServerStream) error {
-	return h.serve(to, true, func() (string, []string, []string, error) {
-		r := &discoveryv3.DiscoveryRequest{}
-		err := to.RecvMsg(r)
-		return r.TypeUrl, r.ResourceNames, nil, err
-	})
-}
-
-func wrap(number protowire.Number, b []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), b)
 }

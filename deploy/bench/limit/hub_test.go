@@ -1,15 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"encoding/gob"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
 // routes is a response with one RouteConfiguration, which has virtual hosts of these names, each with a version.
@@ -24,7 +31,7 @@ func routes(t *testing.T, hosts map[string]string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: routesURL, Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "80", Version: "1", Resource: body}}})
+	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: load.Routes.URL(), Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "80", Version: "1", Resource: body}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +41,9 @@ func routes(t *testing.T, hosts map[string]string) []byte {
 // client is a stream that is subscribed to routes and virtual hosts.
 func client(h *hub, sotw bool) *stream {
 	s := newStream(sotw)
-	h.subscribe(s, routesURL, []string{"80"}, nil)
+	h.subscribe(s, load.Routes.URL(), []string{"80"}, nil)
 	if !sotw {
-		h.subscribe(s, hostsURL, nil, nil)
+		h.subscribe(s, load.VirtualHosts.URL(), nil, nil)
 	}
 	return s
 }
@@ -80,6 +87,15 @@ func drain(t *testing.T, s *stream) (out []string) {
 	return out
 }
 
+// hand has a hub take what a feeder has written, and tells whether that was all there is.
+func hand(t *testing.T, from *gob.Decoder, to *hub) (synced bool) {
+	t.Helper()
+	if err := to.fed(from, func() { synced = true }); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return synced
+}
+
 func TestHub(t *testing.T) {
 	for _, c := range []struct {
 		split, sotw bool
@@ -89,10 +105,19 @@ func TestHub(t *testing.T) {
 		{false, false, [][]string{{"RDS 80 a bb"}, {"RDS 80 a bb"}, nil, {"RDS 80 a"}}},
 		{true, false, [][]string{{"RDS 80+", "VHDS 80/a 1", "VHDS 80/bb 1"}, {"VHDS 80/bb 2"}, nil, {"gone 80/bb"}}},
 	} {
-		h := newHub(c.split)
+		h, f := newHub(), newFeeder(c.split)
+		var pipe bytes.Buffer
+		d := gob.NewDecoder(&pipe)
+		f.feed(&pipe)
+		if !hand(t, d, h) {
+			t.Error("nothing is not all there is")
+		}
 		take := func(hosts map[string]string) {
-			if err := h.take(routes(t, hosts)); err != nil {
+			if err := f.take(routes(t, hosts)); err != nil {
 				t.Fatal(err)
+			}
+			if hand(t, d, h) {
+				t.Error("a change is all there is")
 			}
 		}
 		take(map[string]string{"a": "1", "bb": "1"})
@@ -103,7 +128,7 @@ func TestHub(t *testing.T) {
 			take(hosts)
 			got = append(got, drain(t, s))
 		}
-		h.subscribe(s, routesURL, []string{"80"}, nil) // in either protocol, nothing new
+		h.subscribe(s, load.Routes.URL(), []string{"80"}, nil) // in either protocol, nothing new
 		if again := drain(t, s); again != nil {
 			t.Errorf("an acknowledgement is answered with %v", again)
 		}
@@ -111,17 +136,95 @@ func TestHub(t *testing.T) {
 			t.Errorf("split %v (-want +got):\n%s", c.split, diff)
 		}
 	}
-	h, s := newHub(false), newStream(true)
-	if err := h.take(routes(t, map[string]string{"a": "1"})); err != nil {
+	h, s, f := newHub(), newStream(true), newFeeder(false)
+	if err := f.take(routes(t, map[string]string{"a": "1"})); err != nil {
 		t.Fatal(err)
 	}
+	var pipe bytes.Buffer
+	f.feed(&pipe)
+	hand(t, gob.NewDecoder(&pipe), h)
 	for _, names := range [][]string{{"80"}, {"81"}, {"80", "81"}} {
-		h.subscribe(s, routesURL, names, nil)
+		h.subscribe(s, load.Routes.URL(), names, nil)
 	}
 	if diff := cmp.Diff([]string{"RDS 80 a", "RDS 80 a", "RDS 80 a"}, drain(t, s)); diff != "" { // of an unknown name alone all, which is no more
 		t.Errorf("left and wanted again (-want +got):\n%s", diff)
 	}
-	if err := newHub(true).take([]byte{1}); err == nil {
+	if err := newFeeder(true).take([]byte{1}); err == nil {
 		t.Error("nonsense was taken")
+	}
+}
+
+// TestSame: a message whose maps stand in another order is the same, and is not handed on.
+func TestSame(t *testing.T) {
+	fields := map[string]*structpb.Value{}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		fields[name] = structpb.NewStringValue(name)
+	}
+	r := &routev3.RouteConfiguration{Name: "80", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: fields}}}}}}
+	encode := func() []byte {
+		b, err := proto.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	first := encode()
+	second := encode()
+	for bytes.Equal(first, second) { // ends as soon as Go walks the map in another order
+		second = encode()
+	}
+	if !same(load.Routes.URL(), first, second) {
+		t.Error("another order of a map is taken for another message")
+	}
+	fields["a"] = structpb.NewStringValue("z")
+	if same(load.Routes.URL(), first, encode()) {
+		t.Error("another message is taken for the same")
+	}
+	if same("unknown", []byte{1}, []byte{2}) {
+		t.Error("of an unknown type other bytes are taken for the same")
+	}
+}
+
+// TestRead: requests are read by their fields, and one that names what the last one named asks for nothing.
+func TestRead(t *testing.T) {
+	marshal := func(m proto.Message) []byte {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	type got struct {
+		Type        string
+		Names, Gone []string
+		Asks        bool
+	}
+	node := &corev3.Node{Id: "n"}
+	for name, c := range map[string]struct {
+		sotw     bool
+		requests []proto.Message
+		want     []got
+	}{
+		"delta": {false, []proto.Message{
+			&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "x"},
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "x", ResponseNonce: "1"},
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "y", ResourceNamesSubscribe: []string{"a", "b"}, InitialResourceVersions: map[string]string{"a": "1"}},
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "y", ResourceNamesSubscribe: []string{"c"}, ResourceNamesUnsubscribe: []string{"a"}},
+		}, []got{{"x", nil, nil, true}, {"x", nil, nil, false}, {"y", []string{"a", "b"}, nil, true}, {"y", []string{"c"}, []string{"a"}, true}}},
+		"sotw": {true, []proto.Message{
+			&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: "y", ResourceNames: []string{"a", "b"}},
+			&discoveryv3.DiscoveryRequest{TypeUrl: "y", ResourceNames: []string{"a", "b"}, VersionInfo: "1", ResponseNonce: "1"},
+			&discoveryv3.DiscoveryRequest{TypeUrl: "x", ResourceNames: []string{"a", "b"}},
+			&discoveryv3.DiscoveryRequest{TypeUrl: "y", ResourceNames: []string{"a"}, VersionInfo: "1", ResponseNonce: "1"},
+		}, []got{{"y", []string{"a", "b"}, nil, true}, {"y", nil, nil, false}, {"x", []string{"a", "b"}, nil, true}, {"y", []string{"a"}, nil, true}}},
+	} {
+		s := newStream(c.sotw)
+		for i, r := range c.requests {
+			var g got
+			g.Type, g.Names, g.Gone, g.Asks = s.read(marshal(r))
+			if diff := cmp.Diff(c.want[i], g); diff != "" {
+				t.Errorf("%s, request %d (-want +got):\n%s", name, i, diff)
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/gob"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
@@ -31,24 +31,37 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("limit", flag.ContinueOnError)
-	from := f.String("from", "127.0.0.1:15010", "ADS address of the control plane to copy")
+	feeds := f.Bool("feed", false, "be the feeder")
+	from := f.String("from", "127.0.0.1:15010", "address of the feeder, or, with -feed, of the ADS of the control plane to copy")
 	address := f.String("addr", "127.0.0.1:15110", "address to serve on")
-	split := f.Bool("vhds", false, "send virtual hosts by themselves (VHDS over ADS)")
-	namespaces := f.Int("namespaces", 20, "namespaces of the world")
+	split := f.Bool("vhds", false, "with -feed: have virtual hosts travel by themselves (VHDS over ADS)")
+	namespaces := f.Int("namespaces", 20, "with -feed: namespaces of the world")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	h := newHub(*split)
-	var broken error
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var err error
+	if *feeds {
+		err = feed(ctx, cancel, *from, *address, *split, *namespaces)
+	} else {
+		err = fanOut(ctx, cancel, *from, *address)
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) { // what broke, not what follows from it
+		return cause
+	}
+	return err
+}
+
+// feed copies a control plane and hands on what it says to whoever connects, until ctx ends, which it ends itself when something breaks.
+func feed(ctx context.Context, broken context.CancelCauseFunc, from, address string, split bool, namespaces int) error {
+	f := newFeeder(split)
 	source, err := load.Start(ctx, load.Options{
-		Address: *from, Proxies: 1, Identity: func(int) load.Identity { return first(*namespaces) }, Logger: slog.New(slog.DiscardHandler),
+		Address: from, Proxies: 1, Identity: func(int) load.Identity { return first(namespaces) }, Logger: slog.New(slog.DiscardHandler),
 		Minor: 36, // one that is sent routes whole: splitting them is decided here
 		Observe: func(_ int, message []byte) {
-			if err := h.take(message); err != nil {
-				broken = err
-				cancel()
+			if err := f.take(message); err != nil {
+				broken(err)
 			}
 		},
 	})
@@ -59,20 +72,46 @@ func run(ctx context.Context, args []string) error {
 	if err := source.Wait(ctx); err != nil {
 		return err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", *address)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		f.feed(conn) // which is left open: the process ends with what it feeds
+	}
+}
+
+// fanOut serves what a feeder hands on, until ctx ends, which it ends itself when the feeder does.
+func fanOut(ctx context.Context, broken context.CancelCauseFunc, from, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", from)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	h, synced := newHub(), make(chan struct{})
+	go func() { broken(h.fed(gob.NewDecoder(conn), func() { close(synced) })) }()
+	select {
+	case <-synced:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	// Windows of a fixed size, as istiod-lite has them: gRPC would send a ping for each acknowledgement to size them.
 	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.ReadBufferSize(4<<10), grpc.StaticStreamWindowSize(256<<10), grpc.StaticConnWindowSize(256<<10))
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
-		{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.delta(s) }},
-		{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.sotw(s) }},
+		{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.serve(s, false) }},
+		{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.serve(s, true) }},
 	}}, nil)
 	context.AfterFunc(ctx, s.Stop)
-	err = s.Serve(l)
-	source.Stop()
-	return errors.Join(err, broken)
+	return s.Serve(l)
 }
 
 // first is the sidecar of the first pod.
@@ -83,7 +122,7 @@ func first(namespaces int) load.Identity {
 	}
 }
 
-// codec sends buffers as they are and decodes requests.
+// codec sends and receives bytes.
 type codec struct{}
 
 // Name is that of the codec that clients know.
@@ -98,7 +137,12 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return b, nil
 }
 
-// Unmarshal decodes a request.
+// Unmarshal copies a request.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	return proto.Unmarshal(data.Materialize(), v.(proto.Message))
+	to, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("cannot receive %T", v)
+	}
+	*to = data.Materialize()
+	return nil
 }

@@ -1,0 +1,61 @@
+package load
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// curt ends each stream after one response.
+type curt struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	streams atomic.Int64
+}
+
+func (c *curt) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	r, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	c.streams.Add(1)
+	return errors.Join(s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "n"}), status.Error(codes.Unavailable, "enough"))
+}
+
+// TestPause: a stream that has brought something makes the next pause as short as the first. Were pauses to double, so many streams would take many minutes.
+func TestPause(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, s := &curt{}, grpc.NewServer()
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, c)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	defer func() {
+		s.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	f, err := Start(t.Context(), Options{
+		Address: l.Addr().String(), Proxies: 1, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Identity: func(int) Identity { return Identity{Pod: "p", Namespace: "n", IP: "10.0.0.1"} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Stop()
+	for deadline := time.Now().Add(time.Minute); c.streams.Load() < 40; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams in a minute, want 40", c.streams.Load())
+		}
+	}
+}
