@@ -43,6 +43,8 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	f.register(c.Flags(), e)
+	c.Long = "Serve configuration to proxies.\n\nThese variables of the environment give defaults of flags, or turn off what is on: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(e.read))), ", ") +
+		". GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own."
 	c.RunE = func(c *cobra.Command, rest []string) error {
 		e.paceCollector()
 		levels := logs.NewLevels()
@@ -53,6 +55,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
 		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
 			return err
+		}
+		for _, name := range e.foreign() {
+			logger.Warn("this variable has no effect here", "variable", name)
 		}
 		if err := discoveryChecks().run(c.Flags()); err != nil {
 			return err

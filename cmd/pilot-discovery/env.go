@@ -2,21 +2,40 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // env gives defaults of flags from the environment. What it cannot read it warns of and leaves out.
 type env struct {
 	getenv   func(string) string
+	names    []string // of all variables that are set
+	read     []string // those that have an effect
 	warnings []string
 }
 
-func (e *env) text(key, otherwise string) string {
-	if v := e.getenv(key); v != "" {
-		return v
+// newEnv takes the environment as os.Environ gives it.
+func newEnv(environ []string) env {
+	e, values := env{}, map[string]string{}
+	for _, s := range environ {
+		name, value, _ := strings.Cut(s, "=")
+		e.names, values[name] = append(e.names, name), value
 	}
-	return otherwise
+	e.getenv = func(name string) string { return values[name] }
+	return e
+}
+
+// foreign names what is set for an istiod and does nothing here. What Kubernetes sets for a Service of that name is not meant.
+func (e *env) foreign() []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(e.names)), func(name string) bool {
+		return !strings.HasPrefix(name, "PILOT_") || slices.Contains(e.read, name) || strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
+	})
+}
+
+func (e *env) text(key, otherwise string) string {
+	return parsed(e, key, otherwise, func(text string) (string, error) { return text, nil })
 }
 
 func (e *env) duration(key string, otherwise time.Duration) time.Duration {
@@ -50,6 +69,7 @@ func (e *env) number(key string, otherwise int) int {
 }
 
 func parsed[T any](e *env, key string, otherwise T, parse func(string) (T, error)) T {
+	e.read = append(e.read, key)
 	text := e.getenv(key)
 	if text == "" {
 		return otherwise

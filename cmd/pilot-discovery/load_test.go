@@ -117,7 +117,7 @@ func TestLoadIsAuthenticated(t *testing.T) {
 	var out bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(context.WithoutCancel(t.Context()), trusting, func(string) string { return "" }, &out, io.Discard)
+		ended <- run(context.WithoutCancel(t.Context()), trusting, nil, &out, io.Discard)
 	}()
 	for deadline := time.Now().Add(time.Minute); g.refused.Load() < 3; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -138,7 +138,7 @@ func TestLoadIsAuthenticated(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 
-	if code := run(t.Context(), append(args, "--timeout", "300ms"), func(string) string { return "" }, io.Discard, io.Discard); code != 1 {
+	if code := run(t.Context(), append(args, "--timeout", "300ms"), nil, io.Discard, io.Discard); code != 1 {
 		t.Errorf("an unknown authority is trusted: code %d", code)
 	}
 }

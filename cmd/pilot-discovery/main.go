@@ -15,7 +15,7 @@ import (
 var version string
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
 // failed is an error that has been told already: only the exit code is left to give.
@@ -24,8 +24,8 @@ type failed struct{}
 func (failed) Error() string { return "failed" }
 
 // run is main without the process.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	e := env{getenv: getenv}
+func run(ctx context.Context, args []string, environ []string, stdout, stderr io.Writer) int {
+	e := newEnv(environ)
 	root := &cobra.Command{
 		Use:           "pilot-discovery",
 		Short:         "The control plane of a service mesh, for Istio's proxies and tools",

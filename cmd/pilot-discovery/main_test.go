@@ -84,12 +84,10 @@ func TestFlags(t *testing.T) {
 }
 
 func TestEnvironmentGivesDefaults(t *testing.T) {
-	e := env{getenv: func(key string) string {
-		return map[string]string{
-			"POD_NAMESPACE": "mesh", "CLUSTER_ID": "c1", "POD_NAME": "istiod-0", "REVISION": "canary",
-			"PILOT_DEBOUNCE_AFTER": "250ms", "PILOT_DEBOUNCE_MAX": "soon", "PILOT_ENABLE_XDS_CACHE": "false",
-		}[key]
-	}}
+	e := newEnv([]string{
+		"POD_NAMESPACE=mesh", "CLUSTER_ID=c1", "POD_NAME=istiod-0", "REVISION=canary", "PILOT_DEBOUNCE_AFTER=250ms", "PILOT_DEBOUNCE_MAX=soon",
+		"PILOT_ENABLE_XDS_CACHE=false", "PILOT_PUSH_THROTTLE=200", "PILOT_PORT=tcp://10.0.0.1:80", "PILOT_SERVICE_HOST=10.0.0.1", "HOME=/",
+	})
 	c := discoveryCommand(&e, nil)
 	for name, want := range map[string]string{
 		"namespace": "mesh", "clusterID": "c1", "podName": "istiod-0", "revision": "canary", "debounceAfter": "250ms", "debounceMax": "10s", "noMemo": "true",
@@ -100,6 +98,12 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	}
 	if len(e.warnings) != 1 || !strings.Contains(e.warnings[0], `PILOT_DEBOUNCE_MAX="soon"`) {
 		t.Errorf("warnings: %q", e.warnings)
+	}
+	if got := e.foreign(); !slices.Equal(got, []string{"PILOT_PUSH_THROTTLE"}) {
+		t.Errorf("without effect: %q", got)
+	}
+	if !strings.Contains(c.Long, "PILOT_ENABLE_VHDS") {
+		t.Errorf("the help says nothing of the environment: %s", c.Long)
 	}
 }
 
@@ -152,8 +156,7 @@ func TestNonsense(t *testing.T) {
 		{"apiClients", "10.0.0.1", "10.0.0.0/8"},
 	} {
 		var said strings.Builder
-		none := func(string) string { return "" }
-		code := run(t.Context(), []string{"discovery", "--configDir", t.TempDir(), "--" + x.flag + "=" + x.value}, none, io.Discard, &said)
+		code := run(t.Context(), []string{"discovery", "--configDir", t.TempDir(), "--" + x.flag + "=" + x.value}, nil, io.Discard, &said)
 		shown := x.value
 		if shown == "" || strings.Contains(shown, " ") {
 			shown = strconv.Quote(shown)
@@ -163,9 +166,7 @@ func TestNonsense(t *testing.T) {
 		}
 	}
 	var said strings.Builder
-	env := func(key string) string {
-		return map[string]string{"CLUSTER_ID": "a b", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "-5s"}[key]
-	}
+	env := []string{"CLUSTER_ID=a b", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD=-5s"}
 	if code := run(t.Context(), []string{"validate", t.TempDir()}, env, io.Discard, &said); code != 1 {
 		t.Errorf("a command that works on a directory: %d", code)
 	}
