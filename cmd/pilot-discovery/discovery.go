@@ -86,10 +86,12 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		signaled, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		// After the first signal the default handling is back: the second ends the process at once.
-		defer context.AfterFunc(ctx, stop)()
+		ctx, cancel := context.WithCancel(context.WithoutCancel(signaled))
+		defer cancel()
+		// The default handling is back before the server learns of the first signal: the second ends the process at once.
+		defer context.AfterFunc(signaled, func() { stop(); cancel() })()
 		return server.Run(ctx)
 	}
 	return c
