@@ -55,6 +55,14 @@ func (t translator) Wildcard(s *snapshot.Snapshot, c xds.Cohort, typeURL string)
 	return t.Translator.Wildcard(s, proxies, typeURL)
 }
 
+func (t translator) Outbound(s *snapshot.Snapshot, c xds.Cohort, typeURL string) *envoy.Set {
+	proxies, ok := c.(cohort.Key)
+	if !ok {
+		return t.Wildcard(s, c, typeURL).Outbound
+	}
+	return t.Translator.Outbound(s, proxies, typeURL)
+}
+
 func (t translator) Subscribed(s *snapshot.Snapshot, c xds.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	proxies, ok := c.(cohort.Key)
 	if !ok {

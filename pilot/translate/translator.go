@@ -116,29 +116,36 @@ func (t *Translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key,
 
 // Wildcard gives every cluster or listener of a cohort.
 func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
-	v := t.view(s)
-	u := envoy.Union{}
-	switch typeURL {
-	case envoy.ClusterType:
-		u.Outbound = keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set
-		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
+	v, u := t.view(s), envoy.Union{Outbound: t.Outbound(s, c, typeURL)}
+	k := setKey{typeURL: typeURL, inbound: c.Inbound}
+	switch {
+	case typeURL == envoy.ClusterType:
+		u.Inbound = keep(v, k, func() recipe[struct{}] {
 			return coarse(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound.Value()) }, world)
 		}).set
-	case envoy.ListenerType:
-		k := setKey{typeURL: typeURL, listeners: c.Listeners}
-		if c.Scope.Value().Type == node.Router {
-			u.Outbound = keep(v, k, func() recipe[struct{}] {
-				return coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(sharing(c)) }, anything)
-			}).set
-			break
-		}
-		u.Outbound = keep(v, k, func() recipe[place] { return listenerRecipe(sharing(c)) }).set
-		u.Inbound = keep(v, setKey{typeURL: typeURL, inbound: c.Inbound}, func() recipe[struct{}] {
+	case typeURL == envoy.ListenerType && c.Scope.Value().Type != node.Router:
+		u.Inbound = keep(v, k, func() recipe[struct{}] {
 			return coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound.Value()) }, world)
 		}).set
 		u.Omit = v.ownListeners(c, u.Outbound)
 	}
 	return u
+}
+
+// Outbound gives the half of Wildcard that does not depend on what runs beside a proxy.
+func (t *Translator) Outbound(s *snapshot.Snapshot, c cohort.Key, typeURL string) *envoy.Set {
+	v := t.view(s)
+	switch {
+	case typeURL == envoy.ClusterType:
+		return keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set
+	case typeURL != envoy.ListenerType:
+		return nil
+	case c.Scope.Value().Type == node.Router:
+		return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners}, func() recipe[struct{}] {
+			return coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(sharing(c)) }, anything)
+		}).set
+	}
+	return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners}, func() recipe[place] { return listenerRecipe(sharing(c)) }).set
 }
 
 // sharing is what proxies have in common that share listeners for outgoing traffic.

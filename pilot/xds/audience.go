@@ -112,10 +112,10 @@ func (a *audience) news(p *push) bool {
 			return
 		}
 		if is.clusters {
-			a.had.clusters = t.Wildcard(p.snapshot, a.cohort, envoy.ClusterType).Outbound
+			a.had.clusters = t.Outbound(p.snapshot, a.cohort, envoy.ClusterType)
 		}
 		if is.listeners {
-			a.had.listeners = t.Wildcard(p.snapshot, a.cohort, envoy.ListenerType).Outbound
+			a.had.listeners = t.Outbound(p.snapshot, a.cohort, envoy.ListenerType)
 		}
 		if is.routes != nil {
 			u, err := t.Subscribed(p.snapshot, a.cohort, envoy.RouteType, is.routes)

@@ -39,17 +39,17 @@ type conn struct {
 	cohort   Cohort   // of the session
 	told     span     // the newest snapshots in a row of which the stream was told for itself
 
-	requests chan incoming       // from the reader
-	sent     chan error          // the outcome of the one Send, where it is not the owner's
-	wake     chan struct{}       // something is waiting
-	stop     chan error          // one error, with which to end
-	inspect  chan func(*session) // run by the owner
-	done     chan struct{}       // closed when the owner ends
+	requests chan incoming // from the reader
+	sent     chan error    // the outcome of the one Send, where it is not the owner's
+	wake     chan struct{} // something is waiting, or asked, or it is to stop
+	stop     chan error    // one error, with which to end
+	done     chan struct{} // closed when the owner ends
 
 	mu      sync.Mutex
-	waiting *push     // nil: nothing newer than what the session has
-	stuck   string    // the type of the response whose Send is under way
-	began   time.Time // it
+	waiting *push            // nil: nothing newer than what the session has
+	asked   []func(*session) // to be run by the owner
+	stuck   string           // the type of the response whose Send is under way
+	began   time.Time        // it
 
 	complaints tokens // server.complaints': of what is logged of the client
 
@@ -57,7 +57,7 @@ type conn struct {
 	session  *session
 	joined   bool
 	pass     pass
-	calm     bool        // the client had acknowledged all when the newest response was made
+	unread   int         // bytes that the client had not acknowledged when the newest response was made
 	sending  *Response   // nil: no Send is under way
 	watchdog *time.Timer // runs cut
 	made     time.Duration
@@ -91,7 +91,6 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 		sent:       make(chan error, 1),
 		wake:       make(chan struct{}, 1),
 		stop:       make(chan error, 1),
-		inspect:    make(chan func(*session)),
 		complaints: tokens{rate: 1, burst: 32},
 		done:       make(chan struct{}),
 	}
@@ -104,6 +103,11 @@ func (c *conn) offer(p *push) {
 	c.mu.Lock()
 	c.waiting = c.waiting.merge(p)
 	c.mu.Unlock()
+	c.rouse()
+}
+
+// rouse has the owner look for what there is.
+func (c *conn) rouse() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -128,25 +132,36 @@ func (c *conn) hasWaiting() bool {
 func (c *conn) end(err error) {
 	select {
 	case c.stop <- err:
+		c.rouse()
 	default:
 	}
 }
 
-// ask has the owner run fn, and tells whether it did before ctx ended.
+// ask has the owner run fn, and tells whether it did before ctx ended. If not it may do so later.
 func (c *conn) ask(ctx context.Context, fn func(*session)) bool {
 	ran := make(chan struct{})
-	select {
-	case c.inspect <- func(s *session) { fn(s); close(ran) }:
-	case <-c.done:
-		return false
-	case <-ctx.Done():
-		return false
-	}
+	c.mu.Lock()
+	c.asked = append(c.asked, func(s *session) { fn(s); close(ran) })
+	c.mu.Unlock()
+	c.rouse()
 	select {
 	case <-ran:
 		return true
 	case <-c.done:
 		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// answer runs what was asked.
+func (c *conn) answer() {
+	c.mu.Lock()
+	asked := c.asked
+	c.asked = nil
+	c.mu.Unlock()
+	for _, fn := range asked {
+		fn(c.session)
 	}
 }
 
@@ -245,7 +260,8 @@ func (c *conn) greet() (*request, error) {
 	}
 }
 
-// loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to translate in.
+// loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to translate in; for few channels, since each
+// costs each wait.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
 	c.watchdog = time.AfterFunc(time.Hour, func() { safe.Run(log, "xds watchdog", func() { c.cut(log) }) })
@@ -256,6 +272,12 @@ func (c *conn) loop(log *slog.Logger) error {
 	}
 	stranger := c.stranger()
 	for {
+		select {
+		case err := <-c.stop:
+			return err
+		default:
+		}
+		c.answer()
 		var slot, express chan struct{}
 		if stranger == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
 			if slot = s.slots; c.urgent() {
@@ -311,12 +333,6 @@ func (c *conn) loop(log *slog.Logger) error {
 				stranger = nil
 				s.metrics.waits.Inc()
 			}
-		case fn := <-c.inspect:
-			fn(c.session)
-		case err := <-c.stop:
-			return err
-		case <-s.closing:
-			return errShutdown()
 		}
 	}
 }

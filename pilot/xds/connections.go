@@ -44,7 +44,6 @@ func (c *conn) introduce() error {
 		return errShutdown()
 	}
 	var ended error
-	closing := s.closing
 	for {
 		select {
 		case err := <-answer:
@@ -58,11 +57,8 @@ func (c *conn) introduce() error {
 		case err := <-c.stop:
 			ended = err
 			cancel()
-		case <-closing:
-			ended, closing = errShutdown(), nil
-			cancel()
-		case fn := <-c.inspect:
-			fn(c.session)
+		case <-c.wake:
+			c.answer()
 		}
 	}
 }

@@ -8,7 +8,7 @@
 //
 //   - session: the protocol of one stream. Requests and snapshots go in, responses come out. No goroutine, clock or socket; tested by transcripts.
 //   - conn: one stream. Its owner, the goroutine of the gRPC handler, alone touches the session; a reader goroutine feeds it requests. A
-//     response to a client that has acknowledged all before is sent by the owner, for it has room; in the Send of any other sits a goroutine of its own. The owner never
+//     response to a client that has acknowledged all before, or all but a little, is sent by the owner, for it has room; in the Send of any other sits a goroutine of its own. The owner never
 //     waits for a translation slot without listening to everything else as well, nor for the peer, unless that has said it read what it had not: then the watchdog ends it.
 //   - audience: the streams that are sent the same. It finds out once whether a snapshot has anything for them, in a goroutine that ends with the answer.
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.

@@ -142,6 +142,10 @@ func (f *fakeTranslator) Wildcard(s *snapshot.Snapshot, _ Cohort, typeURL string
 	return envoy.Union{}
 }
 
+func (f *fakeTranslator) Outbound(s *snapshot.Snapshot, c Cohort, typeURL string) *envoy.Set {
+	return f.Wildcard(s, c, typeURL).Outbound
+}
+
 func (f *fakeTranslator) Subscribed(s *snapshot.Snapshot, _ Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	w := f.world(s, "subscribed "+ShortType(typeURL))
 	var list []*envoy.Resource

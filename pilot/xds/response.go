@@ -346,7 +346,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	if !s.delta && w.whole() {
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed})
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, r.Size()})
 	if len(w.sent) > maxDeliveries {
 		s.departed(w, w.sent[0])
 		w.sent = slices.Delete(w.sent, 0, 1)

@@ -9,9 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+var errSending = errors.New("sending failed") // by a panic
+
 // step makes the next response, in the slot that was taken, and starts to send it.
 func (c *conn) step(slot chan struct{}) error {
-	c.calm = c.session.acknowledged()
+	c.unread = c.session.unread()
 	r, err := c.translate(slot)
 	switch {
 	case err != nil:
@@ -77,8 +79,11 @@ func (c *conn) settle() {
 	c.session.snapshot = nil
 }
 
-// send starts the Send of one response and its watchdog. A client that has acknowledged all before has read it, so that Send takes this one at once and needs no goroutine to
-// wait in; if it lies, the watchdog barks all the same.
+// room is how much a stream takes that nobody reads, in bytes: gRPC queues 64 KiB.
+const room = 32 << 10
+
+// send starts the Send of one response and its watchdog. A client that has acknowledged all before, or all but a little, has room for this one, so that Send takes it at once
+// and needs no goroutine to wait in; if it lies, the watchdog barks all the same.
 func (c *conn) send(r *Response) error {
 	s, now := c.server, time.Now()
 	c.sending = r
@@ -90,11 +95,11 @@ func (c *conn) send(r *Response) error {
 	c.stuck, c.began = r.TypeURL, now
 	c.mu.Unlock()
 	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
-	if c.calm {
+	if c.unread == 0 || c.unread+r.Size() <= room {
 		return c.delivered(c.stream.SendMsg(s.encoder.encode(r)))
 	}
 	if !s.spawn("xds sender", func() {
-		err := errors.New("sending failed")
+		err := errSending
 		defer func() { c.sent <- err }()
 		err = c.stream.SendMsg(s.encoder.encode(r))
 	}) {

@@ -196,6 +196,9 @@ func (s *Server) Shutdown() {
 		s.closed = true
 		close(s.closing)
 	}
+	for _, c := range s.conns {
+		c.end(errShutdown())
+	}
 	s.mu.Unlock()
 	s.running.Wait()
 }

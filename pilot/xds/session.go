@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -101,7 +100,7 @@ func (s *session) find(typeURL string) *watch {
 }
 
 func (s *session) open(typeURL string) *watch {
-	w := &watch{typeURL: strings.Clone(typeURL), complete: kindOf(typeURL).complete || s.ofObjects()}
+	w := &watch{typeURL: typeURL, complete: kindOf(typeURL).complete || s.ofObjects()}
 	s.watches = append(s.watches, w)
 	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(kindOf(a.typeURL).rank, kindOf(b.typeURL).rank) })
 	return w
@@ -164,9 +163,15 @@ func (s *session) pending() bool {
 	})
 }
 
-// acknowledged tells that the client has said of all responses that it has read them.
-func (s *session) acknowledged() bool {
-	return !slices.ContainsFunc(s.watches, func(w *watch) bool { return len(w.sent) > 0 })
+// unread is the size of the responses that the client has not said it has read, in bytes.
+func (s *session) unread() int {
+	n := 0
+	for _, w := range s.watches {
+		for _, d := range w.sent {
+			n += d.size
+		}
+	}
+	return n
 }
 
 func (s *session) removable(w *watch) bool {

@@ -27,6 +27,9 @@ type Translator interface {
 	// should be equal pointers: then nothing is compared.
 	Wildcard(s *snapshot.Snapshot, c Cohort, typeURL string) envoy.Union
 
+	// Outbound gives the half of that which depends on nothing but the cohort's Audience.
+	Outbound(s *snapshot.Snapshot, c Cohort, typeURL string) *envoy.Set
+
 	// Subscribed gives the resources of EndpointType or RouteType (and others) of those names. For those two none is missing: what does not exist is an empty
 	// resource of that name, so that Envoy warms. Of other types what does not exist is missing. The assignment of a cluster has the cluster's name. Equal
 	// configuration should be equal pointers. The error tells which names could not be translated; those that are missing for it stay what they were.

@@ -47,6 +47,7 @@ type delivery struct {
 	version   string
 	resources []*envoy.Resource
 	removed   []string // delta
+	size      int      // in bytes
 }
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
