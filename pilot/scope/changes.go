@@ -1,6 +1,8 @@
 package scope
 
 import (
+	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -252,20 +254,31 @@ func at(address string) func(location) int {
 	return func(l location) int { return strings.Compare(l.address, address) }
 }
 
-// Add makes c the Changes of both.
-func (c *Changes) Add(o *Changes) {
-	c.All = c.All || o.All
-	c.Hosts = union(c.Hosts, o.Hosts)
-	c.Endpoints = union(c.Endpoints, o.Endpoints)
-	c.Places = append(c.Places, o.Places...)
-	c.Joins = Joins{c.Joins.All || o.Joins.All, union(c.Joins.Namespaces, o.Joins.Namespaces)}
+// Together gives several Changes as one. Nothing is in it twice.
+func Together(list iter.Seq[*Changes]) *Changes {
+	all := &Changes{}
+	for c := range list {
+		all.All = all.All || c.All
+		all.Hosts = append(all.Hosts, c.Hosts...)
+		all.Endpoints = append(all.Endpoints, c.Endpoints...)
+		all.Places = append(all.Places, c.Places...)
+		all.Joins.All = all.Joins.All || c.Joins.All
+		all.Joins.Namespaces = append(all.Joins.Namespaces, c.Joins.Namespaces...)
+	}
+	for _, names := range []*[]string{&all.Hosts, &all.Endpoints, &all.Joins.Namespaces} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	slices.SortFunc(all.Places, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(wild(a), wild(b)))
+	})
+	all.Places = slices.Compact(all.Places)
+	return all
 }
 
-func union(a, b []string) []string {
-	if len(b) == 0 {
-		return a
+func wild(p Place) int {
+	if p.Wild {
+		return 1
 	}
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return 0
 }

@@ -1,39 +1,48 @@
 package translate
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// history holds what each of the last Snapshots changed, for whoever makes something of what it made of an earlier one. Safe for concurrent use.
+// history holds what Snapshots changed, each of the last ones by itself and those before them together, for whoever makes something of what it made of an earlier one.
+// Safe for concurrent use.
 type history struct {
-	mu   sync.Mutex
-	list []change // by revision, without gaps
+	mu     sync.Mutex
+	list   []change                     // by revision, without gaps
+	merged map[[2]uint64]*scope.Changes // what since gave after the newest note
 }
 
-// change is in what a Snapshot differs from the one before.
+// change is in what Snapshots differ from those before, from one revision to another.
 type change struct {
-	revision uint64
+	from, to uint64
 	*scope.Changes
 }
 
-// keptChanges bounds a history.
-const keptChanges = 256
+// Bounds of a history.
+const (
+	keptChanges = 256     // by themselves
+	keptNames   = 1 << 14 // of hosts and places, of those together: beyond, nothing is known of them
+)
 
 // note enters what the newest Snapshot changed.
 func (h *history) note(revision uint64, c *scope.Changes) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := len(h.list); n > 0 && h.list[n-1].revision+1 != revision {
+	if n := len(h.list); n > 0 && h.list[n-1].to+1 != revision {
 		h.list = nil
 	}
-	if len(h.list) >= keptChanges {
-		h.list = slices.Delete(h.list, 0, keptChanges/2)
+	if n := keptChanges / 2; len(h.list) >= keptChanges {
+		old := change{h.list[0].from, h.list[n-1].to, together(h.list[:n])}
+		if h.list = h.list[n:]; len(old.Hosts)+len(old.Endpoints)+len(old.Places) <= keptNames {
+			h.list = append([]change{old}, h.list...)
+		}
 	}
 	own := *c // c is a part of its Index, which would be kept as long, and its Snapshot
-	h.list = append(h.list, change{revision, &own})
+	h.list, h.merged = append(h.list, change{revision, revision, &own}), nil
 }
 
 // moves tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
@@ -44,13 +53,16 @@ func (h *history) moves(from, to uint64, namespace string) bool {
 	return !ok || slices.ContainsFunc(list, func(c change) bool { return c.Joins.Of(namespace) })
 }
 
-// between gives the changes after one revision, up to another. false: they are not known.
+// between gives the changes after one revision, up to another, and perhaps some before or after them. false: they are not known.
 func (h *history) between(from, to uint64) ([]change, bool) {
-	if len(h.list) == 0 || from >= to || from+1 < h.list[0].revision || to > h.list[len(h.list)-1].revision {
+	if len(h.list) == 0 || from >= to || from+1 < h.list[0].from || to > h.list[len(h.list)-1].to {
 		return nil, false
 	}
-	first := h.list[0].revision
-	return h.list[from+1-first : to+1-first], true
+	at := func(revision uint64) int {
+		i, _ := slices.BinarySearchFunc(h.list, revision, func(c change, r uint64) int { return cmp.Compare(c.to, r) })
+		return i
+	}
+	return h.list[at(from+1) : at(to)+1], true
 }
 
 // since gives all that changed after one revision, up to another. false: that is not known.
@@ -64,9 +76,22 @@ func (h *history) since(from, to uint64) (*scope.Changes, bool) {
 	if len(list) == 1 {
 		return list[0].Changes, true
 	}
-	all := &scope.Changes{}
-	for _, c := range list {
-		all.Add(c.Changes)
+	k := [2]uint64{from, to}
+	if h.merged[k] == nil {
+		if h.merged == nil {
+			h.merged = map[[2]uint64]*scope.Changes{}
+		}
+		h.merged[k] = together(list)
 	}
-	return all, true
+	return h.merged[k], true
+}
+
+func together(list []change) *scope.Changes {
+	return scope.Together(func(yield func(*scope.Changes) bool) {
+		for _, c := range list {
+			if !yield(c.Changes) {
+				return
+			}
+		}
+	})
 }

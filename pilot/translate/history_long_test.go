@@ -1,0 +1,44 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+)
+
+// TestHistoryIsLong: many small changes, of endpoints say, do not make what was before them unknown: what is told of long ago holds too much, and never too little. What is too
+// much to tell is not known.
+func TestHistoryIsLong(t *testing.T) {
+	for _, hosts := range []int{1, 10 * keptNames / 1000} {
+		var h history
+		for i := uint64(1); i <= 1000; i++ {
+			c := &scope.Changes{Endpoints: []string{"e"}}
+			for n := range hosts {
+				c.Hosts = append(c.Hosts, fmt.Sprintf("h%06d-%d", i, n))
+			}
+			h.note(i, c)
+		}
+		if len(h.list) > keptChanges {
+			t.Errorf("%d changes are kept", len(h.list))
+		}
+		for from := uint64(1); from < 1000; from++ {
+			c, ok := h.since(from, 1000)
+			near := 1000-from <= keptChanges/2
+			switch {
+			case !ok && (near || hosts == 1):
+				t.Fatalf("what came after %d is not known", from)
+			case ok && (len(c.Endpoints) != 1 || near && uint64(len(c.Hosts)) != (1000-from)*uint64(hosts)):
+				t.Fatalf("after %d came changes of %d hosts, and of endpoints of %v", from, len(c.Hosts), c.Endpoints)
+			case ok:
+				if i, _ := slices.BinarySearch(c.Hosts, fmt.Sprintf("h%06d-0", from+1)); len(c.Hosts)-i < int(1000-from)*hosts {
+					t.Fatalf("after %d came changes of %d hosts", from, len(c.Hosts)-i)
+				}
+			}
+		}
+		if _, ok := h.since(1, 1000); ok != (hosts == 1) {
+			t.Errorf("%d hosts a change: what came after the first is known: %t", hosts, ok)
+		}
+	}
+}
