@@ -43,7 +43,7 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	f.register(c.Flags(), e)
-	c.Long = "Serve configuration to proxies.\n\nThese variables of the environment give defaults of flags, or turn off what is on: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(e.read))), ", ") +
+	c.Long = c.Short + ".\n\nThese variables of the environment give defaults of flags, or turn off what is on: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(e.read))), ", ") +
 		". GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own."
 	c.RunE = func(c *cobra.Command, rest []string) error {
 		e.paceCollector()

@@ -140,11 +140,7 @@ func TestBoardForgets(t *testing.T) {
 
 // Remembered is how many assignments, route configurations, their headers, Sets of virtual hosts, and subscriptions are known.
 func (t *Translator) Remembered() int {
-	t.board.mu.Lock()
-	defer t.board.mu.Unlock()
-	t.kept.mu.Lock()
-	defer t.kept.mu.Unlock()
-	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + len(t.kept.made) + len(t.board.made)
+	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + t.Kept()
 }
 
 // Kept is how many Sets and subscriptions are known.

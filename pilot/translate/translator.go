@@ -116,7 +116,8 @@ func (t *Translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key,
 
 // Wildcard gives every cluster or listener of a cohort.
 func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
-	v, u := t.view(s), envoy.Union{Outbound: t.Outbound(s, c, typeURL)}
+	v := t.view(s)
+	u := envoy.Union{Outbound: v.outbound(c, typeURL)}
 	k := setKey{typeURL: typeURL, inbound: c.Inbound}
 	switch {
 	case typeURL == envoy.ClusterType:
@@ -134,7 +135,10 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string
 
 // Outbound gives the half of Wildcard that does not depend on what runs beside a proxy.
 func (t *Translator) Outbound(s *snapshot.Snapshot, c cohort.Key, typeURL string) *envoy.Set {
-	v := t.view(s)
+	return t.view(s).outbound(c, typeURL)
+}
+
+func (v *view) outbound(c cohort.Key, typeURL string) *envoy.Set {
 	switch {
 	case typeURL == envoy.ClusterType:
 		return keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set

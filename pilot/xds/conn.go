@@ -183,9 +183,7 @@ func (c *conn) read() {
 			return
 		}
 		// A client that asks too often is held back by not reading from it.
-		now := time.Now()
-		bucket.used += float64(r.size >> 16) // a large request is as much work as many
-		if wait := bucket.take(now); wait > 0 {
+		if wait := bucket.take(time.Now(), 1+r.size>>16); wait > 0 { // a large request is as much work as many
 			select {
 			case <-time.After(wait):
 			case <-c.done:

@@ -12,10 +12,16 @@ type tokens struct {
 	last        time.Time
 }
 
-// take takes one token and says how long to wait for it.
-func (b *tokens) take(now time.Time) time.Duration {
-	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate) + 1
+// fill brings back what came in since the last time.
+func (b *tokens) fill(now time.Time) {
+	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate)
 	b.last = now
+}
+
+// take takes tokens and says how long to wait for them.
+func (b *tokens) take(now time.Time, n int) time.Duration {
+	b.fill(now)
+	b.used += float64(n)
 	if b.used <= b.burst {
 		return 0
 	}
@@ -24,8 +30,7 @@ func (b *tokens) take(now time.Time) time.Duration {
 
 // try takes one token if there is one.
 func (b *tokens) try(now time.Time) bool {
-	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate)
-	b.last = now
+	b.fill(now)
 	if b.used+1 > b.burst {
 		return false
 	}

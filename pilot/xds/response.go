@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -14,7 +13,7 @@ import (
 func (s *session) byName(w *watch) *Response {
 	again, behind, before := w.again, w.behind, w.held
 	w.compare, w.again, w.answer = false, nil, false
-	target, ok := s.subscribed(w)
+	target, ok := s.subscribed(w.typeURL, w.names)
 	if !ok {
 		for name := range again {
 			w.lag(name, nil)
@@ -219,11 +218,7 @@ func (s *session) ahead(before envoy.Union, clusters []*envoy.Resource) {
 func (s *session) early(w *watch) *Response {
 	names := s.lists.table.Of(s.unasked)
 	s.unasked = nil
-	var u envoy.Union
-	if err := safe.Do("translate "+ShortType(w.typeURL), func() { u, _ = s.translator.Subscribed(s.snapshot, s.cohort, w.typeURL, names) }); err != nil {
-		s.observer.panicked(w.typeURL, err)
-		return nil
-	}
+	u, _ := s.subscribed(w.typeURL, names) // of what fails there is none
 	var out []*envoy.Resource
 	for _, name := range names.All() {
 		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {

@@ -253,13 +253,13 @@ func (s *session) target(w *watch) (envoy.Union, bool) {
 	return u, true
 }
 
-// subscribed is what the client should have of a type that it asks for by name.
-func (s *session) subscribed(w *watch) (envoy.Union, bool) {
+// subscribed is what the client should have of a type that it asks for by name, of those names.
+func (s *session) subscribed(typeURL string, names *envoy.Names) (envoy.Union, bool) {
 	var u envoy.Union
 	var failed error
-	err := safe.Do("translate "+ShortType(w.typeURL), func() { u, failed = s.translator.Subscribed(s.snapshot, s.cohort, w.typeURL, w.names) })
+	err := safe.Do("translate "+ShortType(typeURL), func() { u, failed = s.translator.Subscribed(s.snapshot, s.cohort, typeURL, names) })
 	if e := cmp.Or(err, failed); e != nil {
-		s.observer.panicked(w.typeURL, e)
+		s.observer.panicked(typeURL, e)
 	}
 	return u, err == nil
 }
