@@ -134,7 +134,7 @@ func (p *proxy) connect(ctx context.Context, told *chan<- struct{}) error {
 	if !p.stalled {
 		return s.serve()
 	}
-	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
+	for state := conn.GetState(); state == connectivity.Ready || state == connectivity.Connecting; state = conn.GetState() { // it may lag behind the stream, and is idle once it is cut off
 		if !conn.WaitForStateChange(ctx, state) {
 			return ctx.Err()
 		}

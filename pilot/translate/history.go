@@ -9,7 +9,7 @@ import (
 )
 
 // history holds what Snapshots changed, each of the last ones by itself and those before them together, for whoever makes something of what it made of an earlier one.
-// Safe for concurrent use.
+// It begins with the last Snapshot that changed everything. Safe for concurrent use.
 type history struct {
 	mu     sync.Mutex
 	list   []change                     // by revision, without gaps
@@ -32,10 +32,13 @@ const (
 func (h *history) note(revision uint64, c *scope.Changes) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := len(h.list); n > 0 && h.list[n-1].to+1 != revision {
+	if n := len(h.list); c.All || n > 0 && h.list[n-1].to+1 != revision {
 		h.list = nil
 	}
 	if n := keptChanges / 2; len(h.list) >= keptChanges {
+		if h.list[0].All { // with which all that came after would be everything
+			h.list = h.list[1:]
+		}
 		old := change{h.list[0].from, h.list[n-1].to, together(h.list[:n])}
 		if h.list = h.list[n:]; len(old.Hosts)+len(old.Endpoints)+len(old.Places) <= keptNames {
 			h.list = append([]change{old}, h.list...)
