@@ -2,7 +2,6 @@ package scope
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -255,9 +254,9 @@ func at(address string) func(location) int {
 }
 
 // Together gives several Changes as one. Nothing is in it twice.
-func Together(list iter.Seq[*Changes]) *Changes {
+func Together(list []*Changes) *Changes {
 	all := &Changes{}
-	for c := range list {
+	for _, c := range list {
 		all.All = all.All || c.All
 		all.Hosts = append(all.Hosts, c.Hosts...)
 		all.Endpoints = append(all.Endpoints, c.Endpoints...)

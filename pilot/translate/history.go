@@ -36,16 +36,17 @@ func (h *history) note(revision uint64, c *scope.Changes) {
 		h.list = nil
 	}
 	if n := keptChanges / 2; len(h.list) >= keptChanges {
-		if h.list[0].All { // with which all that came after would be everything
-			h.list = h.list[1:]
+		first := h.list[:n]
+		if first[0].All { // with which all that came after would be everything
+			first = first[1:]
 		}
-		old := change{h.list[0].from, h.list[n-1].to, together(h.list[:n])}
-		if h.list = h.list[n:]; len(old.Hosts)+len(old.Endpoints)+len(old.Places) <= keptNames {
-			h.list = append([]change{old}, h.list...)
+		old := change{first[0].from, first[len(first)-1].to, together(first)}
+		if h.list = slices.Delete(h.list, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Places) <= keptNames {
+			h.list = slices.Insert(h.list, 0, old)
 		}
 	}
 	own := *c // c is a part of its Index, which would be kept as long, and its Snapshot
-	h.list, h.merged = append(h.list, change{revision, revision, &own}), nil
+	h.list, h.merged = append(h.list, change{revision, revision, &own}), map[[2]uint64]*scope.Changes{}
 }
 
 // moves tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
@@ -81,20 +82,15 @@ func (h *history) since(from, to uint64) (*scope.Changes, bool) {
 	}
 	k := [2]uint64{from, to}
 	if h.merged[k] == nil {
-		if h.merged == nil {
-			h.merged = map[[2]uint64]*scope.Changes{}
-		}
 		h.merged[k] = together(list)
 	}
 	return h.merged[k], true
 }
 
 func together(list []change) *scope.Changes {
-	return scope.Together(func(yield func(*scope.Changes) bool) {
-		for _, c := range list {
-			if !yield(c.Changes) {
-				return
-			}
-		}
-	})
+	var all []*scope.Changes
+	for _, c := range list {
+		all = append(all, c.Changes)
+	}
+	return scope.Together(all)
 }

@@ -47,17 +47,7 @@ func TestAudience(t *testing.T) {
 			return true
 		})
 	}
-	eventually(t, "both have an audience", func() bool {
-		r.server.mu.Lock()
-		defer r.server.mu.Unlock()
-		n := 0
-		for is := range r.server.audiences {
-			if is.endpoints != nil {
-				n++
-			}
-		}
-		return n == 2
-	})
+	r.attended("a", "b")
 	// A new audience looks at one push before it knows what its streams have, and each seventh of the fake's Sets is another.
 	for _, full := range []bool{true, false} {
 		for _, nobody := range []string{"eds nobody=1", "eds nobody=2"} {
@@ -85,6 +75,23 @@ func TestAudience(t *testing.T) {
 	left.expect("cds a=2")
 	right.expect("cds a=2")
 	right.expect("rds x=3")
+}
+
+// attended waits until whoever asked for the endpoints of each of some names alone is of an audience.
+func (r *rig) attended(names ...string) {
+	r.t.Helper()
+	eventually(r.t, "they have an audience", func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return !slices.ContainsFunc(names, func(name string) bool {
+			for is := range r.server.audiences {
+				if is.endpoints.Has(name) {
+					return false
+				}
+			}
+			return true
+		})
+	})
 }
 
 // gated is a fakeTranslator of which some calls wait.
@@ -127,14 +134,7 @@ func TestToldLateAndGoesOn(t *testing.T) {
 	c.expect("cds a=1")
 	c.subscribe("eds", "a")
 	c.expect("eds a=1")
-	eventually(t, "it has an audience", func() bool {
-		r.server.mu.Lock()
-		defer r.server.mu.Unlock()
-		for is := range r.server.audiences {
-			return is.endpoints.Has("a")
-		}
-		return false
-	})
+	r.attended("a")
 	r.publish(false, "eds a=2")
 	<-g.looking                // the audience is at it
 	r.publish(true, "cds a=2") // the newest

@@ -57,7 +57,6 @@ type conn struct {
 	session  *session
 	joined   bool
 	pass     pass
-	unread   int         // bytes that the client had not acknowledged when the newest response was made
 	sending  *Response   // nil: no Send is under way
 	watchdog *time.Timer // runs cut
 	made     time.Duration

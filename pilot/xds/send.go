@@ -13,7 +13,7 @@ var errSending = errors.New("sending failed") // by a panic
 
 // step makes the next response, in the slot that was taken, and starts to send it.
 func (c *conn) step(slot chan struct{}) error {
-	c.unread = c.session.unread()
+	unread := c.session.unread()
 	r, err := c.translate(slot)
 	switch {
 	case err != nil:
@@ -22,7 +22,7 @@ func (c *conn) step(slot chan struct{}) error {
 		c.settle()
 		return nil
 	}
-	return c.send(r)
+	return c.send(r, unread)
 }
 
 // translate makes the next response, in the slot that was taken and gives it back. nil: the client has everything.
@@ -82,9 +82,9 @@ func (c *conn) settle() {
 // room is how much a stream takes that nobody reads, in bytes: gRPC queues 64 KiB.
 const room = 32 << 10
 
-// send starts the Send of one response and its watchdog. A client that has acknowledged all before, or all but a little, has room for this one, so that Send takes it at once
+// send starts the Send of one response and its watchdog, when so many bytes of those before were unread. A client that has acknowledged all before, or all but a little, has room for this one, so that Send takes it at once
 // and needs no goroutine to wait in; if it lies, the watchdog barks all the same.
-func (c *conn) send(r *Response) error {
+func (c *conn) send(r *Response, unread int) error {
 	s, now := c.server, time.Now()
 	c.sending = r
 	c.pass.responses++
@@ -95,7 +95,7 @@ func (c *conn) send(r *Response) error {
 	c.stuck, c.began = r.TypeURL, now
 	c.mu.Unlock()
 	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
-	if c.unread == 0 || c.unread+r.Size() <= room {
+	if unread == 0 || unread+r.Size() <= room {
 		return c.delivered(c.stream.SendMsg(s.encoder.encode(r)))
 	}
 	if !s.spawn("xds sender", func() {
