@@ -56,7 +56,10 @@ func Parse(n *corev3.Node) (*Proxy, error) {
 	}
 	v := n.GetUserAgentBuildVersion().GetVersion()
 	p.Envoy = [3]uint32{v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch()}
-	p.Capabilities = capabilities(n)
+	p.Capabilities = Extensions(n.GetExtensions())
+	if major, minor := v.GetMajorNumber(), v.GetMinorNumber(); major > 1 || major == 1 && minor >= 37 {
+		p.Capabilities |= VHDS
+	}
 	return p, nil
 }
 
@@ -349,15 +352,13 @@ func capability(category, url string) Capabilities {
 	return 0
 }
 
-func capabilities(n *corev3.Node) Capabilities {
+// Extensions tells what extensions that a node lists are capable of.
+func Extensions(list []*corev3.Extension) Capabilities {
 	var c Capabilities
-	for _, e := range n.GetExtensions() {
+	for _, e := range list {
 		for _, url := range e.GetTypeUrls() {
 			c |= capability(e.GetCategory(), url)
 		}
-	}
-	if v := n.GetUserAgentBuildVersion().GetVersion(); v.GetMajorNumber() > 1 || v.GetMajorNumber() == 1 && v.GetMinorNumber() >= 37 {
-		c |= VHDS
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -145,19 +147,19 @@ func (h *history) settle() {
 	h.server.take([]kinds.Change{{Key: last}})
 }
 
-// nodes are proxies of every sort, most beside something of the pool, by what they are called.
+// nodes are proxies of every sort, most beside something of the pool, by what they are called. Those that are stock list no extensions of Istio's.
 func nodes() map[string]map[string]string {
 	return map[string]map[string]string{
 		"web":     {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
 		"remote":  {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a", "CLUSTER_ID": "remote", "NETWORK": "n2"},
 		"api":     {"ID": "sidecar~10.1.0.4~api-0.b~b.svc.cluster.local", "NAMESPACE": "b"},
 		"scoped":  {"ID": "sidecar~10.9.0.3~x-0.c~c.svc.cluster.local", "NAMESPACE": "c", "app": "web"},
-		"plain":   {"ID": "sidecar~10.9.0.4~y-0.d~d.svc.cluster.local", "NAMESPACE": "d"},
+		"plain":   {"STOCK": "true", "ID": "sidecar~10.9.0.4~y-0.d~d.svc.cluster.local", "NAMESPACE": "d"},
 		"pets":    {"ID": "sidecar~10.1.0.5~pets-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
 		"none":    {"ID": "sidecar~10.1.0.8~none-0.b~b.svc.cluster.local", "NAMESPACE": "b", "INTERCEPTION_MODE": "NONE", "tier": "front"},
 		"vm":      {"ID": "sidecar~10.2.0.1~vm-by-address.a~a.svc.cluster.local", "NAMESPACE": "a", "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true", "INSTANCE_IPS": "10.2.0.1,fd00::7", "NETWORK": "n1"},
 		"gateway": {"ID": "router~10.1.0.9~gw-0.istio-system~istio-system.svc.cluster.local", "NAMESPACE": "istio-system", "istio": "gw", "REQUESTED_NETWORK_VIEW": "n1,n3", "NETWORK": "n1"},
-		"second":  {"ID": "router~10.9.0.9~gw-1.b~b.svc.cluster.local", "NAMESPACE": "b", "istio": "gw"},
+		"second":  {"STOCK": "true", "ID": "router~10.9.0.9~gw-1.b~b.svc.cluster.local", "NAMESPACE": "b", "istio": "gw"},
 	}
 }
 
@@ -176,13 +178,31 @@ func nodeOf(t *testing.T, facts map[string]string, mode string) *corev3.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var extensions []*corev3.Extension
+	if facts["STOCK"] == "" {
+		extensions = referenceNode(t, "web-a").GetExtensions()
+	}
 	minor := uint32(40)
 	if mode == delta {
 		minor = 36
 	}
-	return &corev3.Node{Id: facts["ID"], Metadata: metadata, UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
+	return &corev3.Node{Id: facts["ID"], Metadata: metadata, Extensions: extensions, UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
 		UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: minor}},
 	}}
+}
+
+// referenceNode is one of those whose answers by the real istiod package translate is held against.
+func referenceNode(t *testing.T, name string) *corev3.Node {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "translate", "testdata", "reference", "nodes", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &corev3.Node{}
+	if err := protojson.Unmarshal(b, n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func runHistory(t *testing.T, seed uint64) error {

@@ -237,6 +237,7 @@ func (c *conn) greet() (*request, error) {
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
+		proxy.Capabilities |= r.extends
 		r.node = nil
 		if err := s.admit(proxy, c.remote); err != nil {
 			return nil, err

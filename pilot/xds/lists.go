@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 	"weak"
 
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -23,11 +24,11 @@ type lists struct {
 
 	mu      sync.Mutex
 	made    map[edit]weak.Pointer[envoy.Names]
-	known   map[uint64]*known // by the least hash of a name
-	places  int               // of known
-	brought map[uint64]*core  // the same
-	cost    int               // of brought
-	nodes   map[uint64]struct{}
+	known   map[uint64]*known                       // by the least hash of a name
+	places  int                                     // of known
+	brought map[uint64]*core                        // the same
+	cost    int                                     // of brought
+	nodes   map[[sha256.Size]byte]node.Capabilities // by a digest of the extensions
 }
 
 // edit is a list and a digest of what is taken from it and added.
@@ -246,21 +247,21 @@ func (l *lists) forget() {
 	}
 }
 
-// seen tells whether extensions of that hash were found to be well-formed. Two that are not told apart do no harm: nobody reads them.
-func (l *lists) seen(extensions uint64) bool {
+// extensions tells what extensions with a digest are capable of, if such ones were read before.
+func (l *lists) extensions(digest [sha256.Size]byte) (node.Capabilities, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, ok := l.nodes[extensions]
-	return ok
+	c, ok := l.nodes[digest]
+	return c, ok
 }
 
-func (l *lists) see(extensions uint64) {
+func (l *lists) extend(digest [sha256.Size]byte, c node.Capabilities) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.nodes == nil || len(l.nodes) >= mostNodes {
-		l.nodes = map[uint64]struct{}{}
+		l.nodes = map[[sha256.Size]byte]node.Capabilities{}
 	}
-	l.nodes[extensions] = struct{}{}
+	l.nodes[digest] = c
 }
 
 // scratch gives room for a request's names.

@@ -3,6 +3,7 @@ package xds
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -32,7 +34,8 @@ type request struct {
 	recent *recent // nil: nothing is remembered of the requests before
 
 	size     int
-	node     *corev3.Node
+	node     *corev3.Node      // without its extensions
+	extends  node.Capabilities // by its extensions
 	typeURL  string
 	nonce    string
 	resumes  bool // state of the world: it names a version
@@ -284,19 +287,15 @@ func (r *request) mergeDetail(b []byte) error {
 	return merge(b, r.detail)
 }
 
-// mergeNode leaves out what is half of a node's bytes and nobody reads: the extensions that an Envoy has, which are the same for all of a version. Those that were seen
-// before are not looked at again.
+// mergeNode reads of the extensions, half of a node's bytes and the same for all Envoys of a build, only what they are capable of, and that once.
 func (r *request) mergeNode(b []byte) error {
 	if r.node == nil {
 		r.node = &corev3.Node{}
 	}
-	var h maphash.Hash
-	h.SetSeed(r.lists.seed)
+	h := sha256.New() // a client must not get what another's extensions are capable of
 	rest, kept := make([]byte, 0, 4<<10), 0
-	any := false
 	err := eachField(b, func(f protowire.Number, at int, _ []byte, end int) error {
 		if f == nodeExtensions {
-			any = true
 			rest = append(rest, b[kept:at]...)
 			kept = end
 			_, _ = h.Write(b[at:end]) // never fails
@@ -306,12 +305,18 @@ func (r *request) mergeNode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	sum := h.Sum64()
-	if any && !r.lists.seen(sum) {
-		if err := merge(b, &corev3.Node{}); err != nil {
-			return err
+	if kept > 0 {
+		sum := [sha256.Size]byte(h.Sum(nil))
+		known, ok := r.lists.extensions(sum)
+		if !ok {
+			var whole corev3.Node
+			if err := merge(b, &whole); err != nil {
+				return err
+			}
+			known = node.Extensions(whole.GetExtensions())
+			r.lists.extend(sum, known)
 		}
-		r.lists.see(sum)
+		r.extends |= known
 	}
 	return merge(append(rest, b[kept:]...), r.node)
 }

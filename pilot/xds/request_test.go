@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -76,17 +77,20 @@ func (r *request) same(m proto.Message, l *limits.Limits) error {
 	for _, x := range slices.Backward(had) { // of two with one name the first counts
 		versions[x.Name] = x.Version
 	}
-	node := proto.Clone(d.GetNode()).(*corev3.Node)
-	if node != nil {
-		node.Extensions = nil
+	who := proto.Clone(d.GetNode()).(*corev3.Node)
+	extends := node.Extensions(who.GetExtensions())
+	if who != nil {
+		who.Extensions = nil
 	}
 	switch {
 	case r.typeURL != d.GetTypeUrl(), r.nonce != d.GetResponseNonce(), r.resumes != (version != ""):
 		return fmt.Errorf("%q %q %v", r.typeURL, r.nonce, r.resumes)
 	case !proto.Equal(r.detail, d.GetErrorDetail()) || (r.detail == nil) != (d.GetErrorDetail() == nil):
 		return fmt.Errorf("detail %v, want %v", r.detail, d.GetErrorDetail())
-	case (r.node == nil) != (d.GetNode() == nil) || node != nil && !proto.Equal(r.node, node):
-		return fmt.Errorf("node %v, want %v", r.node, node)
+	case (r.node == nil) != (d.GetNode() == nil) || who != nil && !proto.Equal(r.node, who):
+		return fmt.Errorf("node %v, want %v", r.node, who)
+	case r.extends != extends:
+		return fmt.Errorf("extensions %b, want %b", r.extends, extends)
 	case !maps.Equal(versions, d.GetInitialResourceVersions()):
 		return fmt.Errorf("versions %q, want %q", versions, d.GetInitialResourceVersions())
 	}
@@ -122,7 +126,9 @@ func FuzzRequest(f *testing.F) {
 		f.Add(append(b, 0x2a, 8, 0x0a, 1, 'a', 0x0a, 1, 'b', 0x18, 1))
 	}
 	n := testNode("web.a")
-	n.Extensions = []*corev3.Extension{{Name: "x", Category: "y"}, {Name: "z"}}
+	n.Extensions = []*corev3.Extension{
+		{Name: "x", Category: "y"}, {Name: "z"}, {Name: "istio.alpn", Category: "envoy.filters.http", TypeUrls: []string{"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig"}},
+	}
 	versions := map[string]string{}
 	for _, name := range manyNames(30) {
 		versions[name] = "v" + name
