@@ -65,22 +65,23 @@ func (v *view) assignment(k assignmentKey) *envoy.Resource {
 	return v.t.assignments.Get(k)
 }
 
-// routeOrNone is route, except that of a name that no listener of a sidecar has nothing is kept.
+// routeOrNone is route, except that of a name that no listener has nothing is kept.
 func (v *view) routeOrNone(c cohort.Scope, name string) *envoy.Resource {
 	if c.Type == node.Router {
-		return v.route(c, name)
-	}
-	b, ok := v.routing(c, name)
-	switch {
-	case !ok, b.sniffed != "" && b.claim(b.sniffed) == nil:
-		return buildHeader(headerKey{name: name})
-	case ofSocket(name) && b.egress.Listener.GetPort() == nil: // a socket that no listener is bound to
-		s := hostRecipe(c, name).anew(v)
+		if slices.ContainsFunc(v.servers(c), func(s server) bool { return s.route() == name }) {
+			return v.route(c, name)
+		}
+		s := gatewayRecipe(v, c, name).anew(v)
 		k := routeKey{header: buildHeader(headerKey{name: name}), hosts: s.set, content: s.content}
 		if c.Capabilities.Has(node.VHDS) && divisible(name) {
 			k.head = buildHeader(headerKey{name, true})
 		}
 		return buildRoute(k)
+	}
+	b, ok := v.routing(c, name)
+	switch {
+	case !ok, b.sniffed != "" && b.claim(b.sniffed) == nil, ofSocket(name) && b.egress.Listener.GetPort() == nil: // a socket that no listener is bound to
+		return buildHeader(headerKey{name: name})
 	}
 	return v.route(c, name)
 }
@@ -270,7 +271,13 @@ func work(v *view, last *state, look iter.Seq[string], get func(name string) (*e
 
 // same tells that a resource of which nothing is kept was made again.
 func same(had, has *envoy.Resource) bool {
-	return had != nil && has != nil && had.Version == has.Version && had.Body != nil && has.Body != nil && had.Head == has.Head
+	if had == nil || has == nil || had.Version != has.Version || (had.Head == nil) != (has.Head == nil) {
+		return false
+	}
+	if had.Head != nil {
+		return had.Head.Version == has.Head.Version && had.Hosts.Equal(has.Hosts)
+	}
+	return had.Body != nil && has.Body != nil
 }
 
 func (b *board) forget(k subscription) {

@@ -137,18 +137,30 @@ func (c *conn) end(err error) {
 }
 
 // ask has the owner run fn, and tells whether it did before ctx ended. If not it may do so later.
-func (c *conn) ask(ctx context.Context, fn func(*session)) bool {
+func (c *conn) ask(ctx context.Context, fn func(*session)) bool { return c.await(ctx, c.put(fn)) }
+
+// put has the owner run fn. What it gives is closed when that is done.
+func (c *conn) put(fn func(*session)) <-chan struct{} {
 	ran := make(chan struct{})
 	c.mu.Lock()
 	c.asked = append(c.asked, func(s *session) { fn(s); close(ran) })
 	c.mu.Unlock()
 	c.rouse()
+	return ran
+}
+
+// await waits for what was put, and tells whether it was done before ctx ended.
+func (c *conn) await(ctx context.Context, ran <-chan struct{}) bool {
 	select {
 	case <-ran:
 		return true
 	case <-c.done:
-		return false
 	case <-ctx.Done():
+	}
+	select { // perhaps long ago
+	case <-ran:
+		return true
+	default:
 		return false
 	}
 }

@@ -76,7 +76,7 @@ func (s *session) begin(w *watch, r *request) error {
 
 // alter adds to and takes from a subscription.
 func (s *session) alter(w *watch, add, remove named) error {
-	whole, before := w.whole(), w.names
+	whole, before, leaving := w.whole(), w.names, len(w.gone)
 	if err := s.want(w, s.lists.edited(w.names, remove.names, add.names)); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *session) alter(w *watch, add, remove named) error {
 	}
 	for _, name := range remove.names.All() {
 		if before.Has(name) {
-			if w.wildcard {
+			if w.wildcard || add.star {
 				w.repeat(name) // the client cannot tell whether the wildcard has it too
 				continue
 			}
@@ -93,6 +93,8 @@ func (s *session) alter(w *watch, add, remove named) error {
 			delete(w.again, name)
 			delete(w.behind, name)
 			delete(w.gone, name)
+			// A client may ask for ever other names.
+			delete(w.rejected, name)
 			w.compare = w.compare || w.typeURL == envoy.RouteType && w.hosts != nil // its virtual hosts go with it
 		}
 	}
@@ -109,5 +111,6 @@ func (s *session) alter(w *watch, add, remove named) error {
 	case whole:
 		w.narrow()
 	}
+	s.stay(w, leaving)
 	return nil
 }

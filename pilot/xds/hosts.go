@@ -77,7 +77,9 @@ func (s *session) bringHeads(v versions) versions {
 	for r := range v.union().All {
 		own, n := plain(r.Version)
 		s.repeats[r.Name] = n
-		s.repeated = s.repeated || n > 0
+		if s.repeated = s.repeated || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
+			s.due(r.Name) // a client that brought its virtual hosts first was taken at its word
+		}
 		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
 	}
 	if !s.repeated {
@@ -128,6 +130,11 @@ func routeOf(host string) (route string, ok bool) {
 // renew notes that a route configuration is sent without its virtual hosts: they are to follow, even if the client had them before.
 func (s *session) renew(route string) {
 	s.repeat(route)
+	s.due(route)
+}
+
+// due has the virtual hosts of a route configuration sent, whatever the client had.
+func (s *session) due(route string) {
 	if s.renewed == nil {
 		s.renewed = map[string]struct{}{}
 	}

@@ -29,12 +29,16 @@ const inspection = 5 * time.Second
 func (s *Server) Clients() []Client {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
+	streams := s.streams()
+	types, ran := make([]map[string]TypeStatus, len(streams)), make([]<-chan struct{}, len(streams))
+	for i, c := range streams { // all at once: one that does not answer takes no other's time
+		ran[i] = c.put(func(x *session) { types[i] = x.status() })
+	}
 	var list []Client
-	for _, c := range s.streams() {
+	for i, c := range streams {
 		client := Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Connected: c.connected, Delta: c.delta}
-		answered := make(chan map[string]TypeStatus, 1)
-		if c.ask(ctx, func(x *session) { answered <- x.status() }) {
-			client.Types = <-answered
+		if c.await(ctx, ran[i]) {
+			client.Types = types[i]
 		}
 		list = append(list, client)
 	}

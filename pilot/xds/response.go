@@ -311,6 +311,13 @@ func (s *session) departed(w *watch, d delivery) {
 	}
 }
 
+// stay has assignments looked at that wait for the removal of clusters, where some of these will not be removed: the client does not ask for them any more.
+func (s *session) stay(w *watch, leaving int) {
+	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && len(w.gone) < leaving && eds != nil && !eds.whole() {
+		eds.compare = eds.compare || !eds.idle()
+	}
+}
+
 func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string) *Response {
 	s.nonces++
 	r := &Response{
@@ -338,12 +345,17 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 			r.Versions[i] = s.version(w, x)
 		}
 	}
+	size := r.Size()
 	if !s.delta && w.whole() {
+		for _, d := range w.sent { // to acknowledge the newest is to have read those before
+			size += d.size
+		}
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, r.Size()})
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size})
 	if len(w.sent) > maxDeliveries {
 		s.departed(w, w.sent[0])
+		w.sent[1].size += w.sent[0].size // which is no more read for being forgotten
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}
 	w.status.Sent, w.status.Version = r.Nonce, r.Version

@@ -114,6 +114,9 @@ func (s *session) check(r *request) error {
 	if len(s.watches) >= maxTypes && s.find(r.typeURL) == nil {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
+	if kindOf(r.typeURL).named && !s.ofObjects() { // there is no whole of it: that would be nothing, and hide what the client names beside it
+		r.names.star, r.leaves.star = false, false
+	}
 	return r.fault
 }
 

@@ -68,7 +68,7 @@ func (s *session) replace(w *watch, names named, first, anew bool) error {
 	case w.explicit || !w.wildcard:
 		w.wildcard, w.explicit = false, false
 	}
-	before := w.names
+	before, leaving := w.names, len(w.gone)
 	if err := s.want(w, names.names); err != nil {
 		return err
 	}
@@ -94,5 +94,6 @@ func (s *session) replace(w *watch, names named, first, anew bool) error {
 			w.repeat(name)
 		}
 	}
+	s.stay(w, leaving)
 	return nil
 }

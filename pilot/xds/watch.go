@@ -124,6 +124,7 @@ func (w *watch) mark(name string, had *envoy.Resource) {
 func (w *watch) drop() {
 	maps.DeleteFunc(w.again, func(name string, _ struct{}) bool { return !w.names.Has(name) })
 	maps.DeleteFunc(w.behind, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
+	maps.DeleteFunc(w.rejected, func(name string, _ []rejection) bool { return !w.names.Has(name) })
 }
 
 // narrow forgets what the client had by wildcard and did not name, or named and does not any more. As a whole only.

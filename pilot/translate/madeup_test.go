@@ -1,0 +1,45 @@
+package translate_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// TestMadeUpRoutes: route configurations that no listener has are as good as empty, however many a client asks for, and nothing is kept of them.
+func TestMadeUpRoutes(t *testing.T) {
+	for who, forms := range map[string][]string{"web": {"/x%d", "@x%d", "/x:%d"}, "gateway": {"x%d", "http.80.10.0.0.%d", "/x%d"}} {
+		for _, form := range forms {
+			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+			s := w.apply(services(t, 50)...)
+			c, before := tr.Join(s, people()[who]), tr.Kept()
+			var table envoy.NameTable
+			var list []string
+			for i := range 200 {
+				list = append(list, fmt.Sprintf(form, i))
+			}
+			names := table.Of(list)
+			u, err := tr.Subscribed(s, c, envoy.RouteType, names)
+			if err != nil || u.Outbound.Len() != names.Len() {
+				t.Fatalf("%s %s: %d resources, %v", who, form, u.Outbound.Len(), err)
+			}
+			for r := range u.All {
+				if r.Size() > 2000 {
+					t.Fatalf("%s: %s has %d bytes", who, r.Name, r.Size())
+				}
+			}
+			s = w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: elsewhere}\nspec: {egress: [{hosts: [./*]}]}\n"))...)
+			if again, err := tr.Subscribed(s, c, envoy.RouteType, names); err != nil || again != u {
+				t.Errorf("%s %s: after a change elsewhere it is another Set (%v)", who, form, err)
+			}
+			if n := tr.Kept(); n > before+1 {
+				t.Errorf("%s %s: %d are kept, %d before", who, form, n, before)
+			}
+			runtime.KeepAlive(names)
+		}
+	}
+}
