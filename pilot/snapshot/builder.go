@@ -84,6 +84,7 @@ func (b *Builder) Apply(changes []kinds.Change) {
 			b.full("config", c.Key.String())
 		} else {
 			b.delta.Objects = true
+			b.name(c.Key.String())
 		}
 	}
 }
@@ -149,6 +150,7 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 			b.cause("proxy", k.String())
 		} else {
 			b.delta.unnoticed = true
+			b.name(k.String())
 		}
 	}
 	for k, list := range c.Endpoints {
@@ -256,6 +258,11 @@ func (b *Builder) full(trigger, cause string) {
 
 func (b *Builder) cause(trigger, cause string) {
 	b.delta.Triggers[trigger]++
+	b.name(cause)
+}
+
+// name says what changed, also where no proxy is sent anything for it.
+func (b *Builder) name(cause string) {
 	if len(b.delta.Causes) < MaxCauses && !slices.Contains(b.delta.Causes, cause) {
 		b.delta.Causes = append(b.delta.Causes, cause)
 	}
