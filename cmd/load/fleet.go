@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -86,12 +87,14 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		f.proxies[i] = newProxy(f, i, node)
 	}
 	f.all.Go(func() {
+		begin := time.Now()
 		for i, p := range f.proxies {
-			if o.Rate > 0 && i > 0 {
+			if o.Rate > 0 && i > 0 { // counted from the start, for each pause takes a little longer than it should
+				after := min(float64(i)/o.Rate*float64(time.Second), math.MaxInt64/2)
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(time.Duration(float64(time.Second) / o.Rate)):
+				case <-time.After(time.Until(begin.Add(time.Duration(after)))):
 				}
 			}
 			f.all.Go(func() { p.run(ctx) })
@@ -200,12 +203,11 @@ func (c Counters) Bytes() (sum int64) {
 	return sum
 }
 
-func (f *Fleet) received(index int, r response, message []byte, at, asked time.Time) {
+func (f *Fleet) received(index int, r response, message []byte, at time.Time) {
 	n := &f.counters[r.kind]
 	n.responses.Add(1)
 	n.resources.Add(int64(len(r.resources)))
 	n.bytes.Add(int64(len(message)))
-	f.pushes[r.kind].add(r.version, at, asked)
 	if f.o.Observe != nil {
 		f.o.Observe(index, message)
 	}

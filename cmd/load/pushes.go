@@ -2,6 +2,7 @@ package load
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,39 +42,70 @@ func (t *Times) Percentile(share float64) time.Duration {
 type pushes struct {
 	mu             sync.Mutex
 	answer, spread Times
-	first          map[string]time.Time // by version
-	versions       []string             // of first, the newest last
+	known          map[string]*push // by version
+	versions       []string         // of known, the newest last
+}
+
+// push is what a control plane sent of its own accord: one version, to each proxy once. A version is but a hash of what is sent, so that a change and its way back bring it again.
+type push struct {
+	first time.Time
+	alone bool     // one proxy has it so far
+	has   []uint64 // a bit a proxy
+}
+
+// give notes that a proxy has it, and tells whether it had it already.
+func (p *push) give(proxy int) bool {
+	word, bit := proxy/64, uint64(1)<<(proxy%64)
+	if word >= len(p.has) {
+		p.has = append(p.has, make([]uint64, word+1-len(p.has))...)
+	}
+	had := p.has[word]&bit != 0
+	p.has[word] |= bit
+	return had
 }
 
 // manyVersions is how many versions may be on their way to proxies at once.
 const manyVersions = 256
 
-func (p *pushes) add(version string, at, asked time.Time) {
+// answered counts the time from a request to its response.
+func (p *pushes) answered(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !asked.IsZero() {
-		p.answer.add(at.Sub(asked))
-		return
-	}
+	p.answer.add(took)
+}
+
+// pushed counts what came unasked. What only one proxy gets, for it is made for that one, has no spread.
+func (p *pushes) pushed(proxy int, version string, at time.Time) {
 	if version == "" {
 		return
 	}
-	if p.first == nil {
-		p.first = map[string]time.Time{}
-	}
-	first, known := p.first[version]
-	if !known {
-		first = at
-		p.first[version] = at
-		if p.versions = append(p.versions, version); len(p.versions) > manyVersions {
-			delete(p.first, p.versions[0])
-			p.versions = p.versions[1:]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one, ok := p.known[version]; ok && !one.give(proxy) {
+		if one.alone {
+			one.alone = false
+			p.spread.add(0)
 		}
+		p.spread.add(at.Sub(one.first))
+		return
 	}
-	p.spread.add(at.Sub(first))
+	if p.known == nil {
+		p.known = map[string]*push{}
+	}
+	if i := slices.Index(p.versions, version); i >= 0 {
+		p.versions = slices.Delete(p.versions, i, i+1)
+	}
+	one := &push{first: at, alone: true}
+	one.give(proxy)
+	p.known[version] = one
+	if p.versions = append(p.versions, version); len(p.versions) > manyVersions {
+		delete(p.known, p.versions[0])
+		p.versions = p.versions[1:]
+	}
 }
 
-// Answers are the times from a request to the response of a type.
+// Answers are the times from a request to the response of a type. Those of a proxy that connects again and names what it holds are left out: where nothing is new a
+// control plane need not answer them, and what comes next may be no answer.
 func (f *Fleet) Answers(kind Type) Times {
 	p := &f.pushes[kind]
 	p.mu.Lock()
@@ -82,7 +114,7 @@ func (f *Fleet) Answers(kind Type) Times {
 }
 
 // Spread tells of what a control plane sent of a type without being asked how much later than the first proxy each got it, the first with zero. Responses of one
-// version are taken for one push.
+// version are taken for one push, until a proxy gets that version again; what no two proxies got is left out.
 func (f *Fleet) Spread(kind Type) Times {
 	p := &f.pushes[kind]
 	p.mu.Lock()

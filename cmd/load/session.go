@@ -20,6 +20,8 @@ type session struct {
 	nonce    [types]string
 	nodeSent bool
 	sent     [types]time.Time // of requests that were not answered yet
+	// resumed are those of which the first request named what the proxy holds, and nothing has come yet.
+	resumed [types]bool
 }
 
 // resume asks for what the proxy asked for on its last stream, in Envoy's order, and names what it holds, unless it stalls: then it asks as if it held nothing.
@@ -66,8 +68,15 @@ func (s *session) take(message []byte, at time.Time) error {
 		return err
 	}
 	s.bytes.Add(int64(len(message)))
-	s.fleet.received(s.index, r, message, at, s.sent[r.kind])
-	s.sent[r.kind] = time.Time{}
+	s.fleet.received(s.index, r, message, at)
+	switch asked := s.sent[r.kind]; {
+	case s.resumed[r.kind]:
+	case !asked.IsZero():
+		s.fleet.pushes[r.kind].answered(at.Sub(asked))
+	default:
+		s.fleet.pushes[r.kind].pushed(s.index, r.version, at)
+	}
+	s.sent[r.kind], s.resumed[r.kind] = time.Time{}, false
 	s.got[r.kind], s.version[r.kind], s.nonce[r.kind] = true, r.version, r.nonce
 	if !whole {
 		s.hold(r)
@@ -165,6 +174,7 @@ func (s *session) send(kind Type, added, gone []string, first bool) error {
 		switch {
 		case first && !s.stalled:
 			delta.InitialResourceVersions = s.held[kind]
+			s.resumed[kind] = len(s.held[kind]) > 0
 		case !first && len(added)+len(gone) == 0:
 			delta.ResponseNonce = s.nonce[kind]
 		}

@@ -55,7 +55,10 @@ Once all have everything they stay for --duration; what the control plane sends 
 --pod and --service-account, {i} stands for the number of the proxy. A proxy gets what any pod of its namespace and labels would get; it need not exist, but a
 server of a cluster waits a second for the pod of a proxy that it does not know: give --pod one that exists to leave that out of the first answers.
 
-Of each type "answer" is the time from a request to its response, and "spread" how much later than the first proxy each one got what was sent to all.`,
+Of each type "answers" is how many requests were answered and how long that took, and "pushed" how many responses came unasked to more than one proxy; "spread" is how
+much later than the first each of these proxies got it. What a proxy that connects again gets first of a type is in neither: it may be an answer or not.
+
+It fails if not all proxies have everything within --timeout, or are connected at the end. Ctrl-C ends it early, with what there is: it fails then only if no proxy has everything.`,
 		Example: `  pilot-discovery load --proxies 500 --duration 5m --namespace shop,billing --labels app=load
   pilot-discovery load --address istiod.istio-system.svc:15012 --tls --ca root-cert.pem --token-file /var/run/secrets/tokens/istio-token`,
 		Args: cobra.NoArgs,
@@ -123,15 +126,21 @@ func (f *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 				time.Since(begin).Round(time.Second), len(fleet.SyncTimes()), f.proxies, fleet.Live(), bytesOf(n.Bytes()), n.Refused, because(fleet))
 		}
 	}
+	if wall == 0 { // ended before
+		wall = time.Since(begin)
+	}
 	r, why := f.report(fleet, wall, time.Since(begin)), reason(fleet)
 	if f.output == "json" {
 		text, marshalErr := json.MarshalIndent(r, "", "  ")
 		if marshalErr != nil {
 			return marshalErr
 		}
-		fmt.Fprintln(stdout, string(text))
-	} else {
-		r.print(stdout)
+		_, marshalErr = fmt.Fprintln(stdout, string(text))
+		if marshalErr != nil {
+			return marshalErr
+		}
+	} else if printErr := r.print(stdout); printErr != nil {
+		return printErr
 	}
 	switch {
 	case ctx.Err() != nil && r.Full > 0: // whoever ends it early wants what there is
@@ -174,6 +183,8 @@ func (f *loadFlags) options() (o load.Options, err error) {
 	switch {
 	case err != nil:
 		return o, fmt.Errorf("--ip=%s: write an address, for example 198.18.0.1", f.ip)
+	case !hostAndPort(f.address):
+		return o, fmt.Errorf("--address=%s: write host and port, for example 127.0.0.1:15010", f.address)
 	case f.protocol != "delta" && f.protocol != "sotw":
 		return o, fmt.Errorf("--protocol=%s: write delta or sotw", f.protocol)
 	case f.output != "" && f.output != "json":
@@ -222,14 +233,15 @@ func (f *loadFlags) options() (o load.Options, err error) {
 	return o, err
 }
 
+func hostAndPort(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port != ""
+}
+
 func (f *loadFlags) secure(o *load.Options) error {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
 	if c.ServerName == "" {
-		host, _, err := net.SplitHostPort(f.address)
-		if err != nil {
-			return fmt.Errorf("--address=%s: %w", f.address, err)
-		}
-		c.ServerName = host
+		c.ServerName, _, _ = net.SplitHostPort(f.address) // it has both
 	}
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
@@ -251,6 +263,9 @@ func (f *loadFlags) secure(o *load.Options) error {
 	o.Credentials = credentials.NewTLS(c)
 	if f.tokenFile != "" {
 		o.PerRPC = token(f.tokenFile)
+		if _, err := o.PerRPC.GetRequestMetadata(context.Background()); err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
 	}
 	return nil
 }
@@ -315,20 +330,22 @@ func (f *loadFlags) report(fleet *load.Fleet, wall, total time.Duration) loadRep
 	return r
 }
 
-func (r loadReport) print(to io.Writer) {
+func (r loadReport) print(to io.Writer) error {
 	times := ""
 	if r.Full == r.Proxies {
 		times = fmt.Sprintf(": all after %.0f ms, p50 %.0f ms, p99 %.0f ms", r.WallMS, r.P50MS, r.P99MS)
 	}
-	fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s; %d are connected at the end. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
-		r.Full, r.Proxies, r.Protocol, times, r.Live, bytesOf(r.Bytes), r.TotalMS/1000, bytesOf(r.Bytes/int64(r.Proxies)), r.Refused)
+	if _, err := fmt.Fprintf(to, "%d of %d proxies have everything (%s)%s; %d are connected at the end. %s received in %.0f s, %s a proxy. %d streams refused or ended.\n\n",
+		r.Full, r.Proxies, r.Protocol, times, r.Live, bytesOf(r.Bytes), r.TotalMS/1000, bytesOf(r.Bytes/int64(r.Proxies)), r.Refused); err != nil {
+		return err
+	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "type\tresponses\tresources\treceived\tanswers\tp50 ms\tp99 ms\tpushed\tspread p50 ms\tp99 ms\t")
 	for _, t := range r.Types {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%d\t%.1f\t%.1f\t%d\t%.1f\t%.1f\t\n",
 			t.Type, t.Responses, t.Resources, bytesOf(t.Bytes), t.Answer.Count, t.Answer.P50MS, t.Answer.P99MS, t.Spread.Count, t.Spread.P50MS, t.Spread.P99MS)
 	}
-	_ = table.Flush() // as with the line above, there is nobody to tell
+	return table.Flush()
 }
 
 func milliseconds(d time.Duration) float64 {

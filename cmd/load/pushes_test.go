@@ -1,0 +1,73 @@
+package load
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// TestSpread: a version that comes again, for what was changed was changed back, is another push; what each proxy has a version of its own of is none.
+func TestSpread(t *testing.T) {
+	const proxies = 200
+	var p pushes
+	at := time.Now()
+	for n := range 3 * manyVersions {
+		for i := range proxies {
+			p.pushed(i, []string{"there", "back"}[n%2], at.Add(time.Duration(i)*time.Microsecond))
+		}
+		at = at.Add(time.Second)
+	}
+	if got, most := p.spread.Count(), p.spread.Percentile(1); got != 3*manyVersions*proxies || most > time.Millisecond {
+		t.Errorf("%d responses spread over %v, want %d over 200µs", got, most, 3*manyVersions*proxies)
+	}
+	var own pushes
+	for i := range 2 * manyVersions {
+		own.pushed(i, fmt.Sprint(i), at)
+	}
+	if n := own.spread.Count(); n != 0 || len(own.known) != manyVersions || len(own.versions) != manyVersions {
+		t.Errorf("%d responses spread, want none: each proxy has its own; %d and %d versions are known", n, len(own.known), len(own.versions))
+	}
+}
+
+// TestAnswers: what comes to a proxy that connected again and named what it holds may be no answer, and counts neither as that nor as pushed.
+func TestAnswers(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
+			p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
+			f := fleet(t, p.serve(), 2, whole)
+			if err := f.Reconnect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			await(t, func() bool { return f.Counters().Types[Routes].Responses == 4 })
+			want := int64(2)
+			if whole {
+				want = 4
+			}
+			answers, spread := f.Answers(Routes), f.Spread(Routes)
+			if answers.Count() != want || spread.Count() != 0 {
+				t.Errorf("%d answers and %d pushed, want %d and none", answers.Count(), spread.Count(), want)
+			}
+		})
+	}
+}
+
+// TestRate: a rate next to nothing connects one proxy.
+func TestRate(t *testing.T) {
+	p := &plane{t: t, asked: map[string][]string{}}
+	address := p.serve()
+	start := func(proxies int, rate float64) *Fleet {
+		f, err := Start(t.Context(), Options{Address: address, Proxies: proxies, Rate: rate, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.Stop)
+		return f
+	}
+	f := start(3, 1e-12)
+	await(t, func() bool { return f.Live() > 0 })
+	time.Sleep(100 * time.Millisecond)
+	if n := f.Live(); n != 1 {
+		t.Errorf("%d proxies connected, want one in 30000 years", n)
+	}
+}
