@@ -78,8 +78,13 @@ func writeSections(path string, sections []section) error {
 	for _, s := range append(derived, sections...) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.heading, strings.TrimSpace(s.body))
 	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("write results: %w", err)
+	next := path + ".new" // a disk that is full must not cost what was measured before
+	err = os.WriteFile(next, []byte(b.String()), 0o644)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write results: %w", err), os.RemoveAll(next))
 	}
 	return nil
 }

@@ -75,7 +75,16 @@ func run() error {
 		o.env = strings.Split(*env, ",")
 	}
 	if *plots != "" {
-		return drawFile(o.out, *plots)
+		if _, err := os.Stat(o.out); err != nil {
+			return fmt.Errorf("read results: %w", err)
+		}
+		if err := drawFile(o.out, *plots); err != nil {
+			return err
+		}
+		if drawings, err := filepath.Glob(filepath.Join(*plots, "*.svg")); err != nil || len(drawings) == 0 {
+			return fmt.Errorf("%s holds no workload in several sizes, so there is nothing to draw: -growth measures them", o.out)
+		}
+		return nil
 	}
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
