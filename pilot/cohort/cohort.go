@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unique"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -33,9 +32,9 @@ type Proxy struct {
 
 // Key is a Proxy made of few words: each part exists once, so that it costs nothing to compare it and to look things up by it.
 type Key struct {
-	Scope     unique.Handle[Scope]
-	Listeners unique.Handle[Listeners]
-	Inbound   unique.Handle[Inbound]
+	Scope     Handle[Scope]
+	Listeners Handle[Listeners]
+	Inbound   Handle[Inbound]
 
 	Address  string
 	Node     string
@@ -47,14 +46,6 @@ type Key struct {
 type Listeners struct {
 	Scope    Scope
 	Outbound Outbound
-}
-
-// Key gives the key of a Proxy.
-func (p Proxy) Key() Key {
-	return Key{
-		Scope: unique.Make(p.Scope), Listeners: unique.Make(Listeners{p.Scope, p.Outbound}), Inbound: unique.Make(p.Inbound),
-		Address: p.Address, Node: p.Node, Place: p.Place, Stranger: p.Stranger,
-	}
 }
 
 // Proxy gives what the key stands for.

@@ -1,5 +1,6 @@
 // Package cohort says which proxies must receive identical configuration: Of reduces a proxy to comparable keys, and proxies with equal keys
-// share what they are sent. Key is the same in few words, which cost nothing to compare.
+// share what they are sent. Key is the same in few words, which cost nothing to compare; Keys makes
+// it, and holds no part of it that nobody has, but for those of the proxies that came last.
 //
 // A key holds what reaches the bytes and nothing else: never label values, but the objects whose selectors matched; addresses only where a chain
 // names them. It is pure.

@@ -32,7 +32,7 @@ func TestJoins(t *testing.T) {
 		proxies = append(proxies, p)
 	}
 	proxies[3].Type = node.Router
-	spared := 0
+	spared, keys := 0, cohort.NewKeys()
 	rapid.Check(t, func(t *rapid.T) {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0]})
 		var last *scope.Index
@@ -69,11 +69,11 @@ func TestJoins(t *testing.T) {
 					continue
 				}
 				spared++
-				if was != is || was.Key() != is.Key() {
+				if was != is || keys.Of(was) != keys.Of(is) {
 					t.Fatalf("%s of %s is not joined anew: %+v should be %+v", p.Name, p.Namespace, was, is)
 				}
-				if is.Key().Proxy() != is {
-					t.Fatalf("%+v is another as a key: %+v", is, is.Key().Proxy())
+				if keys.Of(is).Proxy() != is {
+					t.Fatalf("%+v is another as a key: %+v", is, keys.Of(is).Proxy())
 				}
 			}
 			last = x

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
@@ -59,4 +61,43 @@ func forgets(t *testing.T, edit string) {
 	if most > 1000 {
 		t.Errorf("%d Sets and subscriptions are kept of one stream", most)
 	}
+}
+
+// TestMadeUpProxiesAreForgotten: what was made for proxies that came and went goes with them, also where nothing else happens. Clients choose what they say of themselves.
+func TestMadeUpProxiesAreForgotten(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
+	s := w.apply(services(t, 3)...)
+	var table envoy.NameTable
+	clusters, routes := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Of([]string{"80"})
+	stays := tr.Join(s, people()["web"])
+	set := tr.Wildcard(s, stays, envoy.ClusterType).Outbound
+	var last cohort.Scope
+	for i := range 3000 {
+		p := *people()["web"]
+		p.NetworkView = []string{fmt.Sprint("made-up-", i)}
+		c := tr.Join(s, &p)
+		if c.Scope.Value() == last {
+			t.Fatal("not another scope")
+		}
+		last = c.Scope.Value()
+		tr.Wildcard(s, c, envoy.ClusterType)
+		tr.Wildcard(s, c, envoy.ListenerType)
+		for typeURL, names := range map[string]*envoy.Names{envoy.EndpointType: clusters, envoy.RouteType: routes} {
+			if _, err := tr.Subscribed(s, c, typeURL, names); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const most = 256 * 7
+	for end := time.Now().Add(time.Minute); tr.Kept() > most && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		runtime.GC()
+	}
+	if n := tr.Kept(); n > most {
+		t.Errorf("%d Sets and subscriptions are kept of one stream and the last 256", n)
+	}
+	if tr.Wildcard(s, stays, envoy.ClusterType).Outbound != set {
+		t.Error("what somebody has was made again")
+	}
+	runtime.KeepAlive(clusters)
+	runtime.KeepAlive(routes)
 }

@@ -2,10 +2,11 @@ package translate
 
 import (
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"unique"
+	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -43,9 +44,9 @@ func coarse(whole func(v *view) []*envoy.Resource, stale func(c *scope.Changes) 
 type setKey struct {
 	typeURL   string
 	route     string
-	scope     unique.Handle[cohort.Scope]
-	listeners unique.Handle[cohort.Listeners]
-	inbound   unique.Handle[cohort.Inbound]
+	scope     weak.Pointer[cohort.Scope]
+	listeners weak.Pointer[cohort.Listeners]
+	inbound   weak.Pointer[cohort.Inbound]
 }
 
 // kept holds what was made, by what it was made for, with the revisions in which it is what it is: the next is made from it. What nobody asks for in a while is
@@ -122,6 +123,20 @@ func (k *kept[K, V]) of(key K) (s *keptVersions[V], fresh bool) {
 	return s, fresh
 }
 
+// forget drops what is kept for a key.
+func (k *kept[K, V]) forget(key K) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.made, key)
+}
+
+// forgotten has what is kept for a key dropped once nobody has a part of the key any more, if it has that part.
+func forgotten[K comparable, V interface{ covers(revision uint64) bool }, T any](k *kept[K, V], key K, part *T) {
+	if part != nil {
+		runtime.AddCleanup(part, k.forget, key)
+	}
+}
+
 // at gives the version of a revision, if there is one.
 func (k *keptVersions[V]) at(revision uint64) (v V, ok bool) {
 	for _, v := range slices.Backward(k.versions) {
@@ -141,7 +156,12 @@ func (k *keptVersions[V]) add(v V) {
 
 // keep gives a Set in a view. Whoever needs it first makes it, and the others wait. Where that panics it panics for everybody: a Set that is not there must not look empty.
 func keep[U comparable](v *view, key setKey, r func() recipe[U]) *version {
-	k, _ := v.t.kept.of(key)
+	k, fresh := v.t.kept.of(key)
+	if fresh {
+		forgotten(&v.t.kept, key, key.scope.Value())
+		forgotten(&v.t.kept, key, key.listeners.Value())
+		forgotten(&v.t.kept, key, key.inbound.Value())
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s, ok := k.at(v.Revision); ok {

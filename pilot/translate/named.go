@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unique"
 	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -27,7 +26,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 		return envoy.Union{}, nil
 	}
 	v := t.view(s)
-	k := subscription{typeURL: typeURL, scope: c.Scope, names: weakOf(names)}
+	k := subscription{typeURL: typeURL, scope: c.Scope.Weak(), names: weakOf(names)}
 	switch typeURL {
 	case envoy.RouteType:
 		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.routeOrNone(c.Scope.Value(), name), false })
@@ -89,7 +88,7 @@ func (v *view) routeOrNone(c cohort.Scope, name string) *envoy.Resource {
 // subscription is what streams share that ask for the same names.
 type subscription struct {
 	typeURL string
-	scope   unique.Handle[cohort.Scope]
+	scope   weak.Pointer[cohort.Scope]
 	placed  bool // only what depends on the two
 	node    string
 	place   cohort.Place
@@ -131,7 +130,8 @@ func (s *state) err() error {
 func (b *board) get(v *view, k subscription, names *envoy.Names, make func(name string) (*envoy.Resource, bool)) *state {
 	e, fresh := b.of(k)
 	if fresh {
-		runtime.AddCleanup(names, b.forget, k)
+		forgotten(&b.kept, k, names)
+		forgotten(&b.kept, k, k.scope.Value())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -278,12 +278,6 @@ func same(had, has *envoy.Resource) bool {
 		return had.Head.Version == has.Head.Version && had.Hosts.Equal(has.Hosts)
 	}
 	return had.Body != nil && has.Body != nil
-}
-
-func (b *board) forget(k subscription) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.made, k)
 }
 
 func (b *board) forgetHosts(names weak.Pointer[envoy.Names]) {

@@ -1,8 +1,8 @@
 package translate
 
 import (
+	"runtime"
 	"slices"
-	"unique"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -64,7 +64,9 @@ type destination struct {
 
 // route makes a route configuration as a cohort sees it: an empty one where there is none.
 func (v *view) route(c cohort.Scope, name string) *envoy.Resource {
-	k, key := routeKey{header: v.t.headers.Get(headerKey{name: name})}, setKey{typeURL: envoy.VirtualHostType, route: name, scope: unique.Make(c)}
+	handle := v.t.keys.Scope(c)
+	defer runtime.KeepAlive(handle)
+	k, key := routeKey{header: v.t.headers.Get(headerKey{name: name})}, setKey{typeURL: envoy.VirtualHostType, route: name, scope: handle.Weak()}
 	var s *version
 	if c.Type == node.Router {
 		s = keep(v, key, func() recipe[string] { return gatewayRecipe(v, c, name) })

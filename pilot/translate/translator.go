@@ -32,6 +32,7 @@ type Translator struct {
 	hosts           *envoy.Table[hostKey]
 	routes          *envoy.Table[routeKey]
 
+	keys    *cohort.Keys
 	history history
 	board   board
 	kept    kept[setKey, *version]
@@ -46,6 +47,7 @@ func New(o Options) *Translator {
 	m := envoy.NewMemo(o.Idle)
 	t := &Translator{
 		memo:            m,
+		keys:            cohort.NewKeys(),
 		clusters:        envoy.NewTable(m, buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
 		sentinels:       envoy.NewTable(m, buildSentinel),
@@ -105,7 +107,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 
 // Join says what a proxy's configuration is made from at a Snapshot.
 func (t *Translator) Join(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
-	return cohort.Of(t.view(s).Index, p).Key()
+	return t.keys.Of(cohort.Of(t.view(s).Index, p))
 }
 
 // Moves tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
@@ -118,7 +120,7 @@ func (t *Translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key,
 func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
 	v := t.view(s)
 	u := envoy.Union{Outbound: v.outbound(c, typeURL)}
-	k := setKey{typeURL: typeURL, inbound: c.Inbound}
+	k := setKey{typeURL: typeURL, inbound: c.Inbound.Weak()}
 	switch {
 	case typeURL == envoy.ClusterType:
 		u.Inbound = keep(v, k, func() recipe[struct{}] {
@@ -141,15 +143,15 @@ func (t *Translator) Outbound(s *snapshot.Snapshot, c cohort.Key, typeURL string
 func (v *view) outbound(c cohort.Key, typeURL string) *envoy.Set {
 	switch {
 	case typeURL == envoy.ClusterType:
-		return keep(v, setKey{typeURL: typeURL, scope: c.Scope}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set
+		return keep(v, setKey{typeURL: typeURL, scope: c.Scope.Weak()}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set
 	case typeURL != envoy.ListenerType:
 		return nil
 	case c.Scope.Value().Type == node.Router:
-		return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners}, func() recipe[struct{}] {
+		return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() recipe[struct{}] {
 			return coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(sharing(c)) }, anything)
 		}).set
 	}
-	return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners}, func() recipe[place] { return listenerRecipe(sharing(c)) }).set
+	return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() recipe[place] { return listenerRecipe(sharing(c)) }).set
 }
 
 // sharing is what proxies have in common that share listeners for outgoing traffic.
