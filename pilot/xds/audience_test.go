@@ -32,34 +32,19 @@ func TestAudience(t *testing.T) {
 		}
 		return revision
 	}
-	looked := func() {
-		eventually(t, "all audiences have looked", func() bool {
-			r.server.mu.Lock()
-			defer r.server.mu.Unlock()
-			for _, a := range r.server.audiences {
-				a.mu.Lock()
-				busy := a.looking
-				a.mu.Unlock()
-				if busy {
-					return false
-				}
-			}
-			return true
-		})
-	}
 	r.attended("a", "b")
 	// A new audience looks at one push before it knows what its streams have, and each seventh of the fake's Sets is another.
 	for _, full := range []bool{true, false} {
 		for _, nobody := range []string{"eds nobody=1", "eds nobody=2"} {
 			r.publish(full, nobody)
-			looked()
+			r.looked()
 		}
 		r.publish(full, "eds a=2")
 		left.expect("eds a=2")
-		looked() // of two pushes in one it is told
+		r.looked() // of two pushes in one it is told
 		r.publish(full, "eds a=1")
 		left.expect("eds a=1")
-		looked()
+		r.looked()
 		if is, newest := at("right.a"), r.server.newest().Revision; is > newest-2 {
 			t.Errorf("full %t: the stream that nothing concerns is at revision %d of %d", full, is, newest)
 		}
@@ -75,6 +60,24 @@ func TestAudience(t *testing.T) {
 	left.expect("cds a=2")
 	right.expect("cds a=2")
 	right.expect("rds x=3")
+}
+
+// looked waits until all audiences have looked at what was published.
+func (r *rig) looked() {
+	r.t.Helper()
+	eventually(r.t, "all audiences have looked", func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		for _, a := range r.server.audiences {
+			a.mu.Lock()
+			busy := a.looking
+			a.mu.Unlock()
+			if busy {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // attended waits until whoever asked for the endpoints of each of some names alone is of an audience.

@@ -339,11 +339,13 @@ func TestEndpointsGoToSubscribers(t *testing.T) {
 		c.subscribe("eds", name)
 		c.expect("eds " + name + "=1")
 	}
+	r.attended("a", "b") // a stream that belongs to no audience yet looks at everything, and one whose audience looks at two pushes in one
 	wildcards, joins := r.fake.count("wildcard cds"), r.fake.count("join")
 	for i := range 10 {
 		v := fmt.Sprint("a=", i+2)
 		r.publish(false, "eds "+v)
 		one.expect("eds " + v)
+		r.looked()
 	}
 	r.publish(false, "eds b=2")
 	two.expect("eds b=2") // and none of those before
