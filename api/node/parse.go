@@ -57,7 +57,7 @@ func Parse(n *corev3.Node) (*Proxy, error) {
 	v := n.GetUserAgentBuildVersion().GetVersion()
 	p.Envoy = [3]uint32{v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch()}
 	p.Capabilities = Extensions(n.GetExtensions())
-	if major, minor := v.GetMajorNumber(), v.GetMinorNumber(); major > 1 || major == 1 && minor >= 37 {
+	if slices.Compare(p.Envoy[:], []uint32{1, 37}) >= 0 {
 		p.Capabilities |= VHDS
 	}
 	return p, nil

@@ -56,15 +56,11 @@ func TestAnswers(t *testing.T) {
 func TestRate(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}}
 	address := p.serve()
-	start := func(proxies int, rate float64) *Fleet {
-		f, err := Start(t.Context(), Options{Address: address, Proxies: proxies, Rate: rate, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(f.Stop)
-		return f
+	f, err := Start(t.Context(), Options{Address: address, Proxies: 3, Rate: 1e-12, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	f := start(3, 1e-12)
+	t.Cleanup(f.Stop)
 	await(t, func() bool { return f.Live() > 0 })
 	time.Sleep(100 * time.Millisecond)
 	if n := f.Live(); n != 1 {

@@ -32,16 +32,13 @@ func NewKeys() *Keys {
 
 // Of gives the key of a Proxy.
 func (k *Keys) Of(p Proxy) Key {
-	x := Key{Scope: k.Scope(p.Scope), Listeners: k.listeners.of(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.of(p.Inbound)}
+	x := Key{Scope: k.scopes.of(p.Scope), Listeners: k.listeners.of(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.of(p.Inbound)}
 	k.mu.Lock()
 	k.lately.Add(x, struct{}{})
 	k.mu.Unlock()
 	x.Address, x.Node, x.Place, x.Stranger = p.Address, p.Node, p.Place, p.Stranger
 	return x
 }
-
-// Scope gives the handle that the keys of Proxies of a Scope have.
-func (k *Keys) Scope(s Scope) Handle[Scope] { return k.scopes.of(s) }
 
 // Handle stands for a value: handles of one Keys are equal where their values are. Other than those of package unique it can be held weakly, so that what was made for
 // a value is forgotten once nobody has that value any more.

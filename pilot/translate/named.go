@@ -29,7 +29,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 	k := subscription{typeURL: typeURL, scope: c.Scope.Weak(), names: weakOf(names)}
 	switch typeURL {
 	case envoy.RouteType:
-		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.routeOrNone(c.Scope.Value(), name), false })
+		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) { return v.routeOrNone(c.Scope, name), false })
 		return envoy.Union{Outbound: got.set}, got.err()
 	case envoy.EndpointType:
 		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
@@ -65,24 +65,20 @@ func (v *view) assignment(k assignmentKey) *envoy.Resource {
 }
 
 // routeOrNone is route, except that of a name that no listener has nothing is kept.
-func (v *view) routeOrNone(c cohort.Scope, name string) *envoy.Resource {
+func (v *view) routeOrNone(of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+	c := of.Value()
 	if c.Type == node.Router {
 		if slices.ContainsFunc(v.servers(c), func(s server) bool { return s.route() == name }) {
-			return v.route(c, name)
+			return v.route(of, name)
 		}
-		s := gatewayRecipe(v, c, name).anew(v)
-		k := routeKey{header: buildHeader(headerKey{name: name}), hosts: s.set, content: s.content}
-		if c.Capabilities.Has(node.VHDS) && divisible(name) {
-			k.head = buildHeader(headerKey{name, true})
-		}
-		return buildRoute(k)
+		return buildRoute(routeKeyOf(c, name, gatewayRecipe(v, c, name).anew(v), buildHeader))
 	}
 	b, ok := v.routing(c, name)
 	switch {
 	case !ok, b.sniffed != "" && b.claim(b.sniffed) == nil, ofSocket(name) && b.egress.Listener.GetPort() == nil: // a socket that no listener is bound to
 		return buildHeader(headerKey{name: name})
 	}
-	return v.route(c, name)
+	return v.route(of, name)
 }
 
 // subscription is what streams share that ask for the same names.

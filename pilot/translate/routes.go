@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"runtime"
 	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -63,10 +62,8 @@ type destination struct {
 }
 
 // route makes a route configuration as a cohort sees it: an empty one where there is none.
-func (v *view) route(c cohort.Scope, name string) *envoy.Resource {
-	handle := v.t.keys.Scope(c)
-	defer runtime.KeepAlive(handle)
-	k, key := routeKey{header: v.t.headers.Get(headerKey{name: name})}, setKey{typeURL: envoy.VirtualHostType, route: name, scope: handle.Weak()}
+func (v *view) route(of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+	c, key := of.Value(), setKey{typeURL: envoy.VirtualHostType, route: name, scope: of.Weak()}
 	var s *version
 	if c.Type == node.Router {
 		s = keep(v, key, func() recipe[string] { return gatewayRecipe(v, c, name) })
@@ -82,13 +79,19 @@ func (v *view) route(c cohort.Scope, name string) *envoy.Resource {
 			return r
 		})
 	}
+	return v.t.routes.Get(routeKeyOf(c, name, s, v.t.headers.Get))
+}
+
+// routeKeyOf gives the key of a route configuration with the virtual hosts of a version, nil where it has none; header makes what goes before them.
+func routeKeyOf(c cohort.Scope, name string, s *version, header func(headerKey) *envoy.Resource) routeKey {
+	k := routeKey{header: header(headerKey{name: name})}
 	if s != nil {
 		k.hosts, k.content = s.set, s.content
 	}
 	if c.Capabilities.Has(node.VHDS) && divisible(name) {
-		k.head = v.t.headers.Get(headerKey{name, true})
+		k.head = header(headerKey{name, true})
 	}
-	return v.t.routes.Get(k)
+	return k
 }
 
 // divisible tells whether a route configuration can have more than one virtual host. Those of one sniffed service have one alone, and go whole.

@@ -172,7 +172,7 @@ func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name str
 	case envoy.EndpointType:
 		return t.assignments.Get(v.assignmentKey(c.Proxy(), name))
 	case envoy.RouteType:
-		return v.route(c.Scope.Value(), name)
+		return v.route(c.Scope, name)
 	}
 	return nil
 }
