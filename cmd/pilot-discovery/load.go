@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -197,8 +198,8 @@ func (f *loadFlags) options() (o load.Options, err error) {
 		return o, fmt.Errorf("--timeout=%s: write a time above zero", f.timeout)
 	case f.rate < 0 || math.IsNaN(f.rate):
 		return o, fmt.Errorf("--rate=%v: write how many proxies connect in a second, or 0", f.rate)
-	case len(f.namespaces) == 0:
-		return o, errors.New("--namespace=: write at least one")
+	case len(f.namespaces) == 0, slices.Contains(f.namespaces, ""):
+		return o, fmt.Errorf("--namespace=%s: write one or more, with a comma between two", strings.Join(f.namespaces, ","))
 	case !f.tls && f.ca+f.certificate+f.key+f.serverName+f.tokenFile != "":
 		return o, errors.New("--ca, --cert, --key, --server-name and --token-file go with --tls")
 	case (f.certificate == "") != (f.key == ""):

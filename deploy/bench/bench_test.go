@@ -212,8 +212,8 @@ func TestPlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // drawn again they look the same
-		if err := drawFile(path, filepath.Join(dir, plotFolder)); err != nil {
-			t.Fatal(err)
+		if any, err := drawFile(path, filepath.Join(dir, plotFolder)); err != nil || !any {
+			t.Fatalf("drawn: %v, %v", any, err)
 		}
 	}
 	text, err := os.ReadFile(path)

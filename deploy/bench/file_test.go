@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -9,32 +10,34 @@ import (
 	"testing"
 )
 
+const onFullDisk = "ISTIOD_LITE_TEST_FULL_DISK" // where TestFullDisk writes when it runs in a process of its own
+
 // TestFullDisk: results that cannot be written leave those that were there, and nothing else.
 func TestFullDisk(t *testing.T) {
+	if path := os.Getenv(onFullDisk); path != "" {
+		signal.Ignore(syscall.SIGXFSZ)
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: 1 << 10}); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeSections(path, []section{{heading: "W1", body: "measured"}, {heading: "W2", body: strings.Repeat("x", 1<<12)}}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
-	one := []section{{heading: "W1", body: "measured"}}
-	if err := writeSections(path, one); err != nil {
+	if err := writeSections(path, []section{{heading: "W1", body: "measured"}}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	signal.Ignore(syscall.SIGXFSZ)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	failed := writeSections(path, append(one, section{heading: "W2", body: strings.Repeat("x", 1<<12)}))
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	alone := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$") // the limit is of a whole process
+	alone.Env = append(os.Environ(), onFullDisk+"="+path)
+	said, failed := alone.CombinedOutput()
 	after, err := os.ReadFile(path)
-	if failed == nil || err != nil || string(after) != string(before) {
-		t.Errorf("%v, %v: left %d bytes of %d", failed, err, len(after), len(before))
+	if failed == nil || !strings.Contains(string(said), syscall.EFBIG.Error()) || err != nil || string(after) != string(before) {
+		t.Errorf("%v, %v: left %d bytes of %d: %s", failed, err, len(after), len(before), said)
 	}
 	if files, err := filepath.Glob(path + "?*"); err != nil || len(files) > 0 {
 		t.Errorf("%v, %v are left", err, files)

@@ -78,13 +78,11 @@ func run() error {
 		if _, err := os.Stat(o.out); err != nil {
 			return fmt.Errorf("read results: %w", err)
 		}
-		if err := drawFile(o.out, *plots); err != nil {
-			return err
+		any, err := drawFile(o.out, *plots)
+		if err == nil && !any {
+			err = fmt.Errorf("%s holds no workload in several sizes, so there is nothing to draw: -growth measures them", o.out)
 		}
-		if drawings, err := filepath.Glob(filepath.Join(*plots, "*.svg")); err != nil || len(drawings) == 0 {
-			return fmt.Errorf("%s holds no workload in several sizes, so there is nothing to draw: -growth measures them", o.out)
-		}
-		return nil
+		return err
 	}
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })

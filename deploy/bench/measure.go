@@ -88,7 +88,7 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 		}
 	}
 	if o.growth {
-		if err := drawFile(o.out, filepath.Join(filepath.Dir(o.out), plotFolder)); err != nil {
+		if _, err := drawFile(o.out, filepath.Join(filepath.Dir(o.out), plotFolder)); err != nil {
 			return err
 		}
 	}

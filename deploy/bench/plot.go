@@ -53,11 +53,11 @@ type sample struct {
 	lines             []measured
 }
 
-// drawFile draws what a file of results holds, one SVG for each workload, and links them.
-func drawFile(results, folder string) error {
+// drawFile draws what a file of results holds, one SVG for each workload, and links them. false: there is nothing to draw.
+func drawFile(results, folder string) (any bool, err error) {
 	sections, err := readSections(results)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var all []sample
 	for _, s := range sections {
@@ -71,18 +71,21 @@ func drawFile(results, folder string) error {
 		all = append(all, x)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("make a folder: %w", err)
+		return false, fmt.Errorf("make a folder: %w", err)
 	}
 	for _, d := range drawn() {
-		if err := drawWorkload(filepath.Join(folder, d.workload+".svg"), all, d.workload, d.cost, d.time); err != nil {
-			return fmt.Errorf("draw %s: %w", d.workload, err)
+		ok, err := drawWorkload(filepath.Join(folder, d.workload+".svg"), all, d.workload, d.cost, d.time)
+		if err != nil {
+			return any, fmt.Errorf("draw %s: %w", d.workload, err)
 		}
+		any = any || ok
 	}
-	return writeSections(results, sections)
+	return any, writeSections(results, sections)
 }
 
-// drawWorkload draws cost above time, against services on the left and against proxies on the right; a workload with fewer than two points has no file.
-func drawWorkload(file string, all []sample, workload string, rows ...string) error {
+// drawWorkload draws cost above time, against services on the left and against proxies on the right; false: a workload with fewer than two points has no
+// file.
+func drawWorkload(file string, all []sample, workload string, rows ...string) (bool, error) {
 	axes := []struct {
 		label  string
 		x, and func(sample) int
@@ -106,7 +109,7 @@ func drawWorkload(file string, all []sample, workload string, rows ...string) er
 			}
 			p, err := panel(on, axis.x, row)
 			if err != nil {
-				return err
+				return false, err
 			}
 			p.Title.Text, p.X.Label.Text, p.Y.Label.Text = workload, axis.label, row
 			line = append(line, p)
@@ -116,7 +119,7 @@ func drawWorkload(file string, all []sample, workload string, rows ...string) er
 		}
 	}
 	if len(grid) == 0 {
-		return nil
+		return false, nil
 	}
 	const side = 9 * vg.Centimeter
 	canvas := vgsvg.New(side*vg.Length(len(grid[0])), side*vg.Length(len(grid)))
@@ -128,13 +131,13 @@ func drawWorkload(file string, all []sample, workload string, rows ...string) er
 	}
 	to, err := os.Create(file)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = canvas.WriteTo(to)
 	if closeErr := to.Close(); err == nil {
 		err = closeErr
 	}
-	return err
+	return true, err
 }
 
 // panel is one plot of a row, both axes logarithmic.
