@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // Table is an immutable sorted list from which another, that differs in a few items, is made at a cost of what differs: the two share all else. Reading is
@@ -80,6 +81,14 @@ func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 			}
 		}
 	}
+}
+
+// ComparePrefix compares a name as strings.Compare does, and finds it equal if it begins with the prefix: so Where gives all that do.
+func ComparePrefix(name, prefix string) int {
+	if strings.HasPrefix(name, prefix) {
+		return 0
+	}
+	return strings.Compare(name, prefix)
 }
 
 // First gives the first item for which at is 0.

@@ -118,12 +118,7 @@ func (s *Set) Get(name string) *Resource {
 // Below gives the resources whose names are under a folder: those of "80" are named "80/…".
 func (s *Set) Below(folder string) iter.Seq[*Resource] {
 	prefix := folder + "/"
-	return s.Table().Where(func(r *Resource) int {
-		if strings.HasPrefix(r.Name, prefix) {
-			return 0
-		}
-		return strings.Compare(r.Name, prefix)
-	})
+	return s.Table().Where(func(r *Resource) int { return frozen.ComparePrefix(r.Name, prefix) })
 }
 
 // Equal tells whether both sets hold the very same resources.

@@ -356,6 +356,30 @@ func (x *Index) Knows(host string) bool {
 	return ok
 }
 
+// Called gives the first host of a service or VirtualService that begins with a label, which is all up to a dot, and tells whether there are others.
+func (x *Index) Called(label string) (host string, more bool) {
+	add := func(h string) bool {
+		more = host != "" && h != host
+		host = cmp.Or(host, h)
+		return !more
+	}
+	if x.Knows(label) {
+		add(label)
+	}
+	under := label + "."
+	for s := range x.ServicesUnder(under) {
+		if !add(s.Host) {
+			return host, true
+		}
+	}
+	for l := range x.bound.Where(func(l link) int { return frozen.ComparePrefix(l.name, under) }) {
+		if !add(l.name) {
+			return host, true
+		}
+	}
+	return host, more
+}
+
 // At calls visit for the hosts of the services that are at an address; others may be among them.
 func (x *Index) At(address string, visit func(host string)) {
 	for l := range x.located.Where(at(address)) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -100,6 +101,11 @@ func (s *Snapshot) ServiceCount() int { return s.services.Len() }
 // ServicesByHost gives the services of that host by precedence, of whatever namespace.
 func (s *Snapshot) ServicesByHost(host string) iter.Seq[*registry.Service] {
 	return s.hosts.Where(atHost(host))
+}
+
+// ServicesUnder gives the services whose hosts begin so, by host.
+func (s *Snapshot) ServicesUnder(prefix string) iter.Seq[*registry.Service] {
+	return s.hosts.Where(func(x *registry.Service) int { return frozen.ComparePrefix(x.Host, prefix) })
 }
 
 // WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.

@@ -45,12 +45,7 @@ func hostRecipe(c cohort.Scope, name string) recipe[string] {
 func hostOfRoute(route string) func(host string) unitOf {
 	return func(host string) unitOf {
 		prefix := envoy.HostName(route, host) + ":"
-		return func(r *envoy.Resource) int {
-			if strings.HasPrefix(r.Name, prefix) {
-				return 0
-			}
-			return strings.Compare(r.Name, prefix)
-		}
+		return func(r *envoy.Resource) int { return frozen.ComparePrefix(r.Name, prefix) }
 	}
 }
 
@@ -288,7 +283,7 @@ func (b *routing) free(c *claim, host string) string {
 			}
 		}
 	}
-	var free []string
+	free := make([]string, 0, len(c.domains))
 	for _, d := range c.domains {
 		if slices.ContainsFunc(rivals, func(o *claim) bool { return slices.Contains(o.domains, d) }) {
 			b.view.problem(DuplicateDomain, b.route+"/"+d)
@@ -313,17 +308,31 @@ func (b *routing) rivals(domains []string) []string {
 	}
 	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")
 	var seen []string
+	label, only, more := ".", "", false // the hosts that begin with the label
 	for _, d := range domains {
 		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service is called by its pods' names too
 			if name = strings.TrimSuffix(name, "."); slices.Contains(seen, name) {
 				continue
 			}
 			seen = append(seen, name)
+			if strings.IndexAny(name, "[0123456789") == 0 || strings.Contains(name, ":") { // it may be an address
+				b.view.Index.At(strings.Trim(name, "[]"), add)
+			}
+			l, _, _ := strings.Cut(name, ".")
+			if l != label {
+				label = l
+				only, more = b.view.Index.Called(label)
+			}
+			if !more { // which is so of most
+				if only != "" {
+					add(only)
+				}
+				continue
+			}
 			add(name)
 			add(name + "." + suffix)                             // web.a
 			add(strings.TrimSuffix(name, ".svc") + "." + suffix) // web.a.svc
 			add(name + "." + b.cohort.Domain)                    // web
-			b.view.Index.At(strings.Trim(name, "[]"), add)
 		}
 	}
 	return list

@@ -242,7 +242,7 @@ func (s *session) bring(w *watch, v versions) {
 	}
 	if w.held.Outbound = setOf(w.counting(clusters, v.own)); v.core != nil && w.names != nil {
 		w.held.Inbound = w.held.Outbound
-		if clusters.Omit.Empty() && !slices.ContainsFunc(slices.Collect(clusters.Inbound.All), func(r *envoy.Resource) bool { return w.names.Has(r.Name) }) {
+		if outbound(clusters, w.names.Has) {
 			w.held.Outbound, w.core = v.core.view(w, clusters.Outbound), v.core
 		} else {
 			w.held.Outbound = setOf(w.counting(clusters, v.core.list))
@@ -260,6 +260,16 @@ func (s *session) bring(w *watch, v versions) {
 			*half = (*half).With(gone, nil)
 		}
 	}
+}
+
+// outbound tells that the outbound half says all that there is of some names.
+func outbound(u envoy.Union, some func(name string) bool) bool {
+	for r := range u.Inbound.All {
+		if some(r.Name) {
+			return false
+		}
+	}
+	return u.Omit.Empty()
 }
 
 // lead compares what a client has of a type with what it should have. What it brought is compared once for all that brought the same.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"weak"
 
@@ -17,6 +18,7 @@ import (
 type difference struct {
 	changed []*envoy.Resource // added ones as well, by name
 	removed []*envoy.Resource // as the client has them, by name
+	wording *wording          // of changed, where others are sent that very list; else nil
 }
 
 // differences compares Unions. What differs between two Sets is kept by their pointers, for the streams of a cohort all ask the same; the lists are dropped
@@ -102,6 +104,9 @@ func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 		return kept
 	}
 	kept = compareSets(a, b)
+	if len(kept.changed) > 1 {
+		kept.wording = &wording{list: kept.changed}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.made == nil || len(d.made) >= maxMade {
@@ -138,6 +143,51 @@ func compareSets(from, to *envoy.Set) difference {
 	})
 	d.changed, d.removed = slices.Clip(d.changed), slices.Clip(d.removed)
 	return d
+}
+
+// wording is what responses say of a list of resources, for all streams that are sent it. Safe for concurrent use.
+type wording struct {
+	list []*envoy.Resource
+
+	mu       sync.Mutex
+	version  string
+	clusters weak.Pointer[envoy.Set]
+	versions []string // with those clusters, see warmed
+}
+
+// of tells whether it is of that very list.
+func (t *wording) of(list []*envoy.Resource) bool {
+	return t != nil && len(list) == len(t.list) && &list[0] == &t.list[0]
+}
+
+// versionOf is the package's versionOf.
+func (t *wording) versionOf(list []*envoy.Resource) string {
+	if !t.of(list) {
+		return versionOf(list)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.version == "" {
+		t.version = versionOf(list)
+	}
+	return t.version
+}
+
+// warmed is the package's warmed. Nobody changes what it gives.
+func (t *wording) warmed(list []*envoy.Resource, clusters envoy.Union) []string {
+	in := func(name string) bool {
+		_, ok := slices.BinarySearchFunc(list, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) })
+		return ok
+	}
+	if !t.of(list) || !outbound(clusters, in) {
+		return warmed(list, clusters)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := weak.Make(clusters.Outbound); t.versions == nil || t.clusters != k {
+		t.clusters, t.versions = k, warmed(list, clusters)
+	}
+	return t.versions
 }
 
 // versionOf is the hash of the names and versions of resources, whatever their order.

@@ -59,3 +59,44 @@ func TestDifference(t *testing.T) {
 		}
 	})
 }
+
+// What is told of a list is the same whether or not it was told others before, and whatever clusters they had.
+func TestWording(t *testing.T) {
+	resources := func(versions ...string) []*envoy.Resource {
+		var list []*envoy.Resource
+		for i, v := range versions {
+			list = append(list, fakeResource(fmt.Sprint("n", i), v))
+		}
+		return list
+	}
+	list := resources("a", "b", "c")
+	one, two := envoy.NewSet(resources("1", "2")), envoy.NewSet(resources("3", "4", "5"))
+	by := &wording{list: list}
+	for _, x := range []struct {
+		list     []*envoy.Resource
+		clusters envoy.Union
+		shared   bool
+	}{
+		{list, envoy.Union{Outbound: one}, true},
+		{list, envoy.Union{Outbound: one, Inbound: envoy.NewSet([]*envoy.Resource{fakeResource("other", "1")})}, true},
+		{list, envoy.Union{Outbound: one, Inbound: two}, false},
+		{list, envoy.Union{Outbound: one, Omit: frozen.Of("n1")}, false},
+		{list, envoy.Union{Outbound: two}, true},
+		{list, envoy.Union{}, true},
+		{slices.Clone(list), envoy.Union{Outbound: one}, false},
+		{list[:2], envoy.Union{Outbound: one}, false},
+		{nil, envoy.Union{Outbound: one}, false},
+		{list, envoy.Union{Outbound: one}, true},
+	} {
+		got, again := by.warmed(x.list, x.clusters), by.warmed(x.list, x.clusters)
+		if want := warmed(x.list, x.clusters); !slices.Equal(got, want) || by.versionOf(x.list) != versionOf(x.list) {
+			t.Errorf("%v: told %v, want %v", x, got, want)
+		}
+		if len(got) > 0 && (&got[0] == &again[0]) != x.shared {
+			t.Errorf("%v: shared: %v, want %v", x, !x.shared, x.shared)
+		}
+	}
+	if (*wording)(nil).versionOf(list) != versionOf(list) {
+		t.Error("a list that nobody else is sent has another version")
+	}
+}

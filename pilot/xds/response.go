@@ -32,18 +32,18 @@ func (s *session) byName(w *watch) *Response {
 	if out = s.acceptable(w, out); len(out) == 0 {
 		return nil
 	}
-	return s.deliverNamed(w, out)
+	return s.deliverNamed(w, out, diff.wording)
 }
 
 // deliverNamed sends what a client asks for by name.
-func (s *session) deliverNamed(w *watch, list []*envoy.Resource) *Response {
+func (s *session) deliverNamed(w *watch, list []*envoy.Resource, by *wording) *Response {
 	for _, r := range list {
 		delete(w.gone, r.Name)
 		if r.Divided {
 			s.renew(r.Name)
 		}
 	}
-	return s.deliver(w, list, nil)
+	return s.deliver(w, list, nil, by)
 }
 
 // part sends the next part of what was rejected together, as far as it still holds.
@@ -56,9 +56,9 @@ func (s *session) part(w *watch) *Response {
 		switch w.parts = w.parts[1:]; {
 		case len(list) == 0:
 		case w.whole():
-			return s.deliver(w, list, nil)
+			return s.deliver(w, list, nil, nil)
 		default:
-			return s.deliverNamed(w, list)
+			return s.deliverNamed(w, list, nil)
 		}
 	}
 	return nil
@@ -198,7 +198,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 		s.rewarm(out)
 		s.ahead(before, out)
 	}
-	return s.deliver(w, out, nil)
+	return s.deliver(w, out, nil, diff.wording)
 }
 
 // ahead notes the clusters that a client gets to know now. Their assignments follow at once, before it asks for them: routes that name a cluster come next on the
@@ -228,7 +228,7 @@ func (s *session) early(w *watch) *Response {
 	if len(out) == 0 {
 		return nil
 	}
-	return s.deliver(w, out, nil)
+	return s.deliver(w, out, nil, nil)
 }
 
 // wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name them; removals drops them.
@@ -288,7 +288,7 @@ func (s *session) deliverState(w *watch) *Response {
 		return nil
 	}
 	w.refused = ""
-	return s.deliver(w, all, nil)
+	return s.deliver(w, all, nil, nil)
 }
 
 // removals ends the pass for one type.
@@ -296,7 +296,7 @@ func (s *session) removals(w *watch) *Response {
 	gone := slices.Sorted(maps.Keys(w.gone))
 	w.gone = nil
 	if s.delta {
-		return s.deliver(w, nil, gone)
+		return s.deliver(w, nil, gone, nil)
 	}
 	r := s.deliverState(w)
 	s.departed(w, delivery{removed: gone})
@@ -318,12 +318,13 @@ func (s *session) stay(w *watch, leaving int) {
 	}
 }
 
-func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string) *Response {
+// deliver makes a response. What it says of the resources is told by others too, if those are the list that by is of.
+func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *wording) *Response {
 	s.nonces++
 	r := &Response{
 		Delta:     s.delta,
 		TypeURL:   w.typeURL,
-		Version:   versionOf(resources),
+		Version:   by.versionOf(resources),
 		Nonce:     s.prefix + strconv.FormatUint(s.nonces, 36),
 		Resources: resources,
 		Removed:   removed,
@@ -335,10 +336,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		if c := s.find(envoy.ClusterType); c != nil {
 			clusters = c.held
 		}
-		r.Versions = make([]string, len(resources))
-		for i, x := range resources {
-			r.Versions[i] = x.Version + warmedBy(clusters, x.Name)
-		}
+		r.Versions = by.warmed(resources, clusters)
 	case s.repeated && (w.typeURL == envoy.RouteType || w.typeURL == envoy.VirtualHostType):
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {
@@ -360,6 +358,15 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	}
 	w.status.Sent, w.status.Version = r.Nonce, r.Version
 	return r
+}
+
+// warmed gives the versions of assignments as a client is told them.
+func warmed(assignments []*envoy.Resource, clusters envoy.Union) []string {
+	versions := make([]string, len(assignments))
+	for i, r := range assignments {
+		versions[i] = r.Version + warmedBy(clusters, r.Name)
+	}
+	return versions
 }
 
 // warmedBy is what the version of an assignment says of its cluster, so that a client whose stream broke between a changed cluster and its assignment shows
