@@ -325,7 +325,7 @@ func (c *conn) loop(log *slog.Logger) error {
 				return err
 			}
 			c.attend()
-			if c.session.resuming && in.request.asks() && time.Since(c.connected) < resumedAtMost {
+			if c.session.resuming && in.request.asks() && (quiet == nil || time.Since(c.connected) < resumedAtMost) {
 				quiet = time.After(resumed)
 			}
 		case <-quiet:

@@ -83,7 +83,7 @@ func (c *conn) report(r *request) bool {
 
 // stranger gives nil if the stream may be answered, else what ends its wait for a snapshot that knows its workload.
 func (c *conn) stranger() <-chan time.Time {
-	if known := c.server.known; known == nil || c.session.ofObjects() || known(c.session.snapshot, c.proxy) {
+	if known := c.server.known; known == nil || c.session.ofObjects() || known(c.session.snapshot, c.proxy) || c.recognized() { // news may have come while it was introduced
 		return nil
 	}
 	return time.After(workloadWait)

@@ -216,3 +216,25 @@ func TestWhoResumesWaitsForItsCluster(t *testing.T) {
 	late.Store(0)
 	old.expect("cds a=2")
 }
+
+// TestNewsWhileConnecting: news of the workload that came while the stream was being introduced is not waited for again.
+func TestNewsWhileConnecting(t *testing.T) {
+	w := newWitness()
+	release := make(chan struct{})
+	w.connect = func(context.Context, Client) error { <-release; return nil }
+	r := newRig(t, func(o *Options) {
+		o.Connections = w
+		o.Known = func(s *snapshot.Snapshot, _ *node.Proxy) bool { return s.Revision >= 2 }
+	})
+	r.publish(true, "cds a=1")
+	c := r.delta("new.a")
+	w.want(t, "connected new.a")
+	r.publish(true, "cds a=2")
+	eventually(t, "the owner has been woken", func() bool { all := r.server.streams(); return len(all) == 1 && len(all[0].wake) == 0 })
+	close(release)
+	start := time.Now()
+	c.expect("cds a=2")
+	if d := time.Since(start); d > workloadWait/2 {
+		t.Errorf("answered after %v", d)
+	}
+}

@@ -160,15 +160,16 @@ func (l *lists) bring(least uint64, list []*envoy.Resource) *core {
 		l.brought = map[uint64]*core{}
 	}
 	l.leave(least)
+	if c.cost > mostBrought {
+		return c
+	}
 	if l.cost+c.cost > mostBrought {
 		for k := range l.brought {
 			l.leave(k)
 		}
 	}
-	if c.cost <= mostBrought {
-		l.brought[least] = c
-		l.cost += c.cost
-	}
+	l.brought[least] = c
+	l.cost += c.cost
 	return c
 }
 

@@ -42,7 +42,7 @@ func (s *session) incremental(r *request) (verdict, error) {
 
 // begin takes the first request for a type on the stream.
 func (s *session) begin(w *watch, r *request) error {
-	resumes := !r.versions.empty()
+	resumes := !r.versions.empty() && (s.ofObjects() || kindOf(w.typeURL).short != "unknown") // of a type that nobody knows there is nothing to remove
 	w.explicit = r.names.star
 	s.resumed = s.resumed || resumes
 	w.wildcard = w.explicit || r.names.empty() && (w.complete || !kindOf(w.typeURL).named)
@@ -89,7 +89,6 @@ func (s *session) alter(w *watch, add, remove named) error {
 				w.repeat(name) // the client cannot tell whether the wildcard has it too
 				continue
 			}
-			w.supersede(name)
 			delete(w.again, name)
 			delete(w.behind, name)
 			delete(w.gone, name)

@@ -25,7 +25,13 @@ type difference struct {
 // when a new snapshot comes, and with the Set that somebody was brought to. Safe for concurrent use.
 type differences struct {
 	mu   sync.Mutex
-	made map[pair]difference
+	made map[pair]made
+}
+
+// made is a difference that is kept until a Set goes.
+type made struct {
+	difference
+	drop runtime.Cleanup
 }
 
 // pair are two Sets, held by those that have them.
@@ -101,33 +107,53 @@ func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 	kept, ok := d.made[k]
 	d.mu.Unlock()
 	if ok {
-		return kept
+		return kept.difference
 	}
-	kept = compareSets(a, b)
+	kept.difference = compareSets(a, b)
 	if len(kept.changed) > 1 {
 		kept.wording = &wording{list: kept.changed}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.made == nil || len(d.made) >= maxMade {
-		d.made = map[pair]difference{}
+	if len(d.made) >= maxMade {
+		d.clear()
 	}
-	if _, ok := d.made[k]; !ok {
-		runtime.AddCleanup(cmp.Or(b, a), d.drop, k)
+	if other, ok := d.made[k]; ok { // somebody else was quicker
+		return other.difference
 	}
+	if d.made == nil {
+		d.made = map[pair]made{}
+	}
+	kept.drop = runtime.AddCleanup(cmp.Or(b, a), drop, dropping{weak.Make(d), k})
 	d.made[k] = kept
-	return kept
+	return kept.difference
 }
 
-func (d *differences) drop(k pair) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.made, k)
+// dropping is a pair to be dropped. It does not hold the differences: a Set would hold those of every client that was brought to it.
+type dropping struct {
+	of weak.Pointer[differences]
+	pair
+}
+
+func drop(x dropping) {
+	if d := x.of.Value(); d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.made, x.pair)
+	}
 }
 
 func (d *differences) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.clear()
+}
+
+// clear drops all. mu is held.
+func (d *differences) clear() {
+	for _, m := range d.made {
+		m.drop.Stop()
+	}
 	d.made = nil
 }
 
@@ -175,11 +201,7 @@ func (t *wording) versionOf(list []*envoy.Resource) string {
 
 // warmed is the package's warmed. Nobody changes what it gives.
 func (t *wording) warmed(list []*envoy.Resource, clusters envoy.Union) []string {
-	in := func(name string) bool {
-		_, ok := slices.BinarySearchFunc(list, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) })
-		return ok
-	}
-	if !t.of(list) || !outbound(clusters, in) {
+	if !t.of(list) || !outbound(clusters, func(name string) bool { return holds(list, name) }) {
 		return warmed(list, clusters)
 	}
 	t.mu.Lock()
@@ -188,6 +210,12 @@ func (t *wording) warmed(list []*envoy.Resource, clusters envoy.Union) []string 
 		t.clusters, t.versions = k, warmed(list, clusters)
 	}
 	return t.versions
+}
+
+// holds tells whether a list in order has a resource of that name.
+func holds(list []*envoy.Resource, name string) bool {
+	_, ok := slices.BinarySearchFunc(list, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) })
+	return ok
 }
 
 // versionOf is the hash of the names and versions of resources, whatever their order.

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -99,4 +100,22 @@ func TestWording(t *testing.T) {
 	if (*wording)(nil).versionOf(list) != versionOf(list) {
 		t.Error("a list that nobody else is sent has another version")
 	}
+}
+
+// TestCleanupsAreBounded: a Set that stays is not burdened with each snapshot.
+func TestCleanupsAreBounded(t *testing.T) {
+	var d differences
+	b := envoy.NewSet([]*envoy.Resource{fakeResource("a", "1"), fakeResource("b", "1")})
+	d.sets(nil, b, true)
+	before := settledHeap()
+	const n = 200000
+	for range n {
+		d.forget()
+		d.sets(nil, b, true)
+	}
+	d.forget()
+	if grown := int64(settledHeap()) - int64(before); grown > 1<<20 {
+		t.Errorf("%d bytes for each time that a new stream came after a snapshot", grown/n)
+	}
+	runtime.KeepAlive(b)
 }

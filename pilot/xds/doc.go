@@ -17,8 +17,8 @@
 // Requests are decoded by hand (request.go). What streams hold they share: lists of names (lists.go), what they bring of earlier streams (declared.go), the Sets that
 // they were sent, and the differences of those. A client that takes virtual hosts by themselves is sent them apart from their route configurations (hosts.go).
 //
-// What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad: those that it asks for by name, and virtual
-// hosts, are sent again by halves until the bad one is alone; of clusters and listeners, of which it takes the good ones, all wait until one of them changes (watch.go).
+// What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad: they are sent
+// again by halves until the bad one is alone (watch.go).
 //
 // Two hooks stand before a stream's first answer: Options.Connections may take its time, or refuse the stream, and Options.Known makes it wait a little for news of its
 // workload. Neither holds up other streams, and the session knows of neither.

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -56,6 +55,9 @@ func (s *session) part(w *watch) *Response {
 		switch w.parts = w.parts[1:]; {
 		case len(list) == 0:
 		case w.whole():
+			if w.typeURL == envoy.ClusterType {
+				s.rewarm(list)
+			}
 			return s.deliver(w, list, nil, nil)
 		default:
 			return s.deliverNamed(w, list, nil)
@@ -110,12 +112,11 @@ func (s *session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource
 		return list
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
-		if !w.isRejected(r) {
-			w.supersede(r.Name)
-			return false
+		bad := w.isRejected(r)
+		if bad {
+			s.observer.suppressed(w.typeURL)
 		}
-		s.observer.suppressed(w.typeURL)
-		return true
+		return bad
 	})
 }
 
@@ -170,7 +171,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 	for _, name := range slices.Sorted(maps.Keys(again)) {
 		if r := target.Get(name); r == nil {
 			w.mark(name, nil)
-		} else if _, ok := slices.BinarySearchFunc(diff.changed, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) }); !ok {
+		} else if !holds(diff.changed, name) {
 			out = append(out, r) // diff.changed has no room: it is copied
 		}
 	}
@@ -181,9 +182,6 @@ func (s *session) wholeDelta(w *watch) *Response {
 		delete(w.gone, r.Name)
 	}
 	w.held, w.declared = target, false
-	for _, r := range diff.removed {
-		w.supersede(r.Name)
-	}
 	if w.typeURL == envoy.VirtualHostType {
 		for _, r := range s.vacate(w.gone) {
 			w.mark(r.Name, r)

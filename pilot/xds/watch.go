@@ -34,9 +34,9 @@ type watch struct {
 	gone    map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
 	parts   [][]*envoy.Resource        // to be sent one after the other, for the client rejected them together
 
-	sent     []delivery // not acknowledged yet, oldest first
-	rejected map[string][]rejection
-	refused  string // state of the world, as a whole: the last response's version when it was rejected
+	sent     []delivery          // not acknowledged yet, oldest first
+	rejected map[string][]string // versions that the client rejected by themselves
+	refused  string              // state of the world, as a whole: the last response's version when it was rejected
 
 	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
 }
@@ -52,13 +52,6 @@ type delivery struct {
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
 const maxDeliveries = 8
-
-// rejection is a version of a resource that the client rejected. Where the response held nothing else it is certain, and stands as long as the stream;
-// else a neighbour may have been at fault and this version taken, so it stands until the client is sent another, or a neighbour changes.
-type rejection struct {
-	version string
-	with    []*envoy.Resource // the whole response; nil: it is certain
-}
 
 // maxRejections bounds the versions that are remembered of one name.
 const maxRejections = 16
@@ -124,7 +117,7 @@ func (w *watch) mark(name string, had *envoy.Resource) {
 func (w *watch) drop() {
 	maps.DeleteFunc(w.again, func(name string, _ struct{}) bool { return !w.names.Has(name) })
 	maps.DeleteFunc(w.behind, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
-	maps.DeleteFunc(w.rejected, func(name string, _ []rejection) bool { return !w.names.Has(name) })
+	maps.DeleteFunc(w.rejected, func(name string, _ []string) bool { return !w.names.Has(name) })
 }
 
 // narrow forgets what the client had by wildcard and did not name, or named and does not any more. As a whole only.
@@ -163,18 +156,15 @@ func (w *watch) settle(nonce string) (delivery, bool) {
 	return d, true
 }
 
-// refuse takes a rejection.
-//
-// Resources that are there whether or not others are, such as virtual hosts and assignments, are sent again in parts, until the bad one is alone: it must not hold up the
-// others. A client takes clusters and listeners one by one, but says so in words only: they are remembered, all of the response.
+// refuse takes a rejection. Of several resources only one may be bad: they are sent again in parts, until it is alone. A client that took the others finds nothing new in them.
 func (s *session) refuse(w *watch, d delivery) {
 	switch {
 	case w.whole() && !s.delta:
 		w.refused = d.version
-	case !w.complete && len(d.resources) > 1:
+	case len(d.resources) > 1:
 		w.halve(d.resources)
-	default:
-		w.reject(d.resources)
+	case len(d.resources) == 1:
+		w.reject(d.resources[0])
 	}
 }
 
@@ -202,27 +192,13 @@ func (w *watch) halve(list []*envoy.Resource) {
 	w.parts = append(w.parts, list[:half], list[half:])
 }
 
-// reject remembers what the client would not take. Where one of several was replaced meanwhile, it may have been at fault: the others are sent again.
-func (w *watch) reject(list []*envoy.Resource) {
-	var with []*envoy.Resource
-	if len(list) > 1 {
-		with = list
-		if slices.ContainsFunc(list, func(r *envoy.Resource) bool { return !w.has(r) }) {
-			for _, r := range list {
-				if w.has(r) {
-					w.repeat(r.Name)
-				}
-			}
-			return
-		}
-	}
+// reject remembers what the client would not take.
+func (w *watch) reject(r *envoy.Resource) {
 	if w.rejected == nil {
-		w.rejected = map[string][]rejection{}
+		w.rejected = map[string][]string{}
 	}
-	for _, r := range list {
-		all := append(w.rejected[r.Name], rejection{r.Version, with})
-		w.rejected[r.Name] = all[max(0, len(all)-maxRejections):]
-	}
+	all := append(w.rejected[r.Name], r.Version)
+	w.rejected[r.Name] = all[max(0, len(all)-maxRejections):]
 }
 
 // has tells whether the client was last sent this very version.
@@ -244,38 +220,7 @@ func (w *watch) current(name string) *envoy.Resource {
 
 // isRejected tells that the client would not take this very version.
 func (w *watch) isRejected(r *envoy.Resource) bool {
-	return slices.ContainsFunc(w.rejected[r.Name], func(x rejection) bool { return x.version == r.Version })
-}
-
-// supersede drops the doubtful rejections of a name that is now sent in another version, or removed, and those of what was rejected with it, which is sent again.
-func (w *watch) supersede(name string) {
-	for _, x := range w.lift(name, "") {
-		for _, r := range x.with {
-			if len(w.lift(r.Name, r.Version)) > 0 && w.has(r) {
-				w.repeat(r.Name)
-			}
-		}
-	}
-}
-
-// lift drops the doubtful rejections of a name, of one version or of all, and gives them.
-func (w *watch) lift(name, version string) []rejection {
-	var lifted, kept []rejection
-	for _, x := range w.rejected[name] {
-		if x.with != nil && (version == "" || x.version == version) {
-			lifted = append(lifted, x)
-		} else {
-			kept = append(kept, x)
-		}
-	}
-	switch {
-	case len(lifted) == 0:
-	case len(kept) == 0:
-		delete(w.rejected, name)
-	default:
-		w.rejected[name] = kept
-	}
-	return lifted
+	return slices.Contains(w.rejected[r.Name], r.Version)
 }
 
 // resources gives what the client has, by name; route configurations with their virtual hosts, also those that came by themselves.

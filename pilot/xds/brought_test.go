@@ -1,0 +1,142 @@
+package xds
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// TestBroughtLeavesNothing: what a client brings goes with its stream, though the Set that it was compared with stays.
+func TestBroughtLeavesNothing(t *testing.T) {
+	f := newFakeTranslator()
+	snap := f.publish(true, "cds a=1", "cds b=1")
+	l := limits.Default()
+	d, made := &differences{}, newLists()
+	connect := func(n int) {
+		s := &session{translator: f, observer: quiet{}, limits: &l, differences: d, lists: made, delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+		s.start(snap)
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
+		for i := range 20000 {
+			r.InitialResourceVersions[fmt.Sprintf("%d-%d-%s", n, i, strings.Repeat("x", 100))] = "1"
+		}
+		if _, err := ask(s, r); err != nil {
+			t.Fatal(err)
+		}
+		for s.next() != nil {
+		}
+		runtime.KeepAlive(s)
+	}
+	connect(0)
+	before := settledHeap()
+	const streams = 20
+	for n := range streams {
+		connect(n + 1)
+	}
+	after := settledHeap()
+	if grown := int64(after) - int64(before); grown > 8<<20 {
+		t.Errorf("%d closed streams left %d MB, %d kB each", streams, grown>>20, grown/streams>>10)
+	}
+	runtime.KeepAlive(f)
+}
+
+// TestTooLargeACoreSparesOthers: what is too large to be kept takes no other's place.
+func TestTooLargeACoreSparesOthers(t *testing.T) {
+	made := newLists()
+	bring := func(n int, prefix string) {
+		var list []entry
+		for i := range n {
+			list = append(list, entry{name: fmt.Appendf(nil, "%s%d", prefix, i), version: []byte("1")})
+		}
+		if _, err := made.declared(envoy.ClusterType, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bring(100, "a")
+	if len(made.brought) != 1 {
+		t.Fatal("nothing is kept")
+	}
+	bring(20000, "b")
+	if len(made.brought) != 1 {
+		t.Errorf("%d cores are left", len(made.brought))
+	}
+}
+
+// TestManyTypes: what one stream keeps of types that nobody knows.
+func TestManyTypes(t *testing.T) {
+	f := newFakeTranslator()
+	snap := f.publish(true, "cds a=1")
+	l := limits.Default()
+	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, lists: newLists(), delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+	s.start(snap)
+	before := settledHeap()
+	bytes := 0
+	for k := range 60 {
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: fmt.Sprint("type.googleapis.com/x", k), InitialResourceVersions: map[string]string{}}
+		for i := range 50000 {
+			r.InitialResourceVersions[fmt.Sprintf("%d-%d-%s", k, i, strings.Repeat("x", 50))] = "1"
+			bytes += 66
+		}
+		if _, err := ask(s, r); err != nil {
+			t.Fatal(err)
+		}
+		for s.next() != nil {
+		}
+	}
+	after := settledHeap()
+	if kept := int64(after) - int64(before); kept > 32<<20 {
+		t.Errorf("one stream that brings %d MB and acknowledges nothing keeps %d MB", bytes>>20, kept>>20)
+	}
+	runtime.KeepAlive(s)
+}
+
+// TestResumesLate: a client that brings clusters long after it connected is told which are gone.
+func TestResumesLate(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "nds n=1")
+	stream, err := r.dial().DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &deltaClient{t: t, stream: stream}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: nameTableType})
+	c.expect("nds n=1")
+	of := r.server.streams()[0]
+	if !of.ask(t.Context(), func(*session) { of.connected = of.connected.Add(-time.Minute) }) {
+		t.Fatal("gone")
+	}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{"a": "1", "gone": "1"}})
+	removed := make(chan string, 8)
+	go func() {
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			for _, n := range m.RemovedResources {
+				removed <- n
+			}
+		}
+	}()
+	select {
+	case <-removed:
+	case <-time.After(5 * time.Second):
+		t.Error("after 5 s the client still has a cluster that is gone")
+	}
+	_ = stream.CloseSend()
+}
+
+func settledHeap() uint64 {
+	for range 4 {
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+	}
+	return heap()
+}
