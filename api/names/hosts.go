@@ -7,10 +7,10 @@ import (
 )
 
 // FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that namespace, web gives
-// web.<namespace>.svc.<suffix>. Everything else, wildcards too, stays; upper case is lowered and a trailing dot dropped.
+// web.<namespace>.svc.<suffix>. Everything else, wildcards and addresses too, stays; upper case is lowered and a trailing dot dropped.
 func FQDN(host, namespace, suffix string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "" || strings.HasPrefix(host, "*") || strings.Contains(host, ".") || namespace == "" {
+	if host == "" || strings.HasPrefix(host, "*") || strings.ContainsAny(host, ".:") || namespace == "" {
 		return host
 	}
 	return host + "." + namespace + ".svc." + suffix
@@ -50,6 +50,14 @@ type Called struct {
 	Domain    string   // the proxy's: <namespace>.svc.<suffix>
 }
 
+// Domain is how a request's authority writes a host: an IPv6 address in brackets, all else as it is.
+func Domain(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		return "[" + host + "]"
+	}
+	return host
+}
+
 // Domains lists what a request's authority may be to reach a service, without ports: the host, the host with a dot at its end, the short names that resolv.conf
 // gives the proxy's namespace, the same for each alias, each pod's own name where they have one, the addresses. No domain comes twice.
 func Domains(c Called) []string {
@@ -76,12 +84,8 @@ func Domains(c Called) []string {
 		}
 	}
 	for _, a := range c.Addresses {
-		switch ip, err := netip.ParseAddr(a); {
-		case err != nil:
-		case ip.Is6():
-			add("[" + a + "]")
-		default:
-			add(a)
+		if _, err := netip.ParseAddr(a); err == nil {
+			add(Domain(a))
 		}
 	}
 	return d

@@ -151,7 +151,7 @@ func ParseRoute(name string) (RouteName, bool) {
 }
 
 // VirtualHost names a virtual host: host:port.
-func VirtualHost(host string, port uint32) string { return host + ":" + number(port) }
+func VirtualHost(host string, port uint32) string { return Domain(host) + ":" + number(port) }
 
 // InboundVirtualHost names the one virtual host of an inbound chain; port is the service's, 0 for the catch-all.
 func InboundVirtualHost(port uint32) string { return string(Inbound) + "|http|" + number(port) }

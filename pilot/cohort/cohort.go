@@ -299,7 +299,12 @@ func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Objec
 
 // PeerAuthentications gives the policies in force for a workload: at most one of the mesh, one of the namespace and one that selects it, in that order.
 func PeerAuthentications(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
-	var list []*kinds.Object
+	return PeerAuthenticationsOf(x, namespace)(labels)
+}
+
+// PeerAuthenticationsOf is PeerAuthentications for many workloads of a namespace.
+func PeerAuthenticationsOf(x *scope.Index, namespace string) func(labels map[string]string) frozen.List[*kinds.Object] {
+	var list, selecting []*kinds.Object
 	root := x.RootNamespace()
 	for _, ns := range []string{root, namespace} {
 		if ns == root && len(list) > 0 {
@@ -312,12 +317,23 @@ func PeerAuthentications(x *scope.Index, namespace string, labels map[string]str
 			}
 		}
 	}
+	selector := func(o *kinds.Object) map[string]string {
+		return o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()
+	}
 	for _, o := range x.Objects(kinds.PeerAuthentication, namespace) {
-		if sel := o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels(); len(sel) > 0 && scope.Selects(sel, labels) {
-			return frozen.Of(append(list, o)...)
+		if len(selector(o)) > 0 {
+			selecting = append(selecting, o)
 		}
 	}
-	return frozen.Of(list...)
+	all := frozen.Of(list...)
+	return func(labels map[string]string) frozen.List[*kinds.Object] {
+		for _, o := range selecting {
+			if scope.Selects(selector(o), labels) {
+				return frozen.Of(append(slices.Clip(list), o)...)
+			}
+		}
+		return all
+	}
 }
 
 // rules gives the DestinationRules of a namespace whose workload selector matches.

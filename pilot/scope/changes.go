@@ -68,6 +68,17 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 			}
 		}
 	}
+	for _, vc := range virtual { // by which Sidecars import services
+		for _, v := range []*VirtualService{vc.was, vc.is} {
+			if v != nil && slices.Contains(v.Gateways, "mesh") {
+				for _, h := range v.Reached {
+					if x.entangled(h) {
+						s.facts(h)
+					}
+				}
+			}
+		}
+	}
 	s.spread()
 	for h := range s.hosts {
 		for svc := range x.ServicesByHost(h) {
@@ -94,6 +105,18 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 	s.spread()
 	c.Hosts = slices.Sorted(maps.Keys(s.hosts))
 	return c
+}
+
+// entangled tells a host whose import makes a difference to more than itself: it is another name, or has others, or is had by services of several namespaces.
+func (x *Index) entangled(host string) bool {
+	n := 0
+	for svc := range x.ServicesByHost(host) {
+		if n++; n > 1 || svc.Resolution == registry.Alias {
+			return true
+		}
+	}
+	_, ok := x.aliases.First(func(a alias) int { return strings.Compare(a.target, host) })
+	return ok
 }
 
 // embedsEndpoints tells a service whose endpoints are part of more than assignments.

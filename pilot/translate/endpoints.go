@@ -42,8 +42,8 @@ type assignmentKey struct {
 
 // peer is the policies in force for the workload at one address of a network.
 type peer struct {
-	address, network string
-	policies         frozen.List[*kinds.Object]
+	endpoint *registry.Endpoint
+	policies frozen.List[*kinds.Object]
 }
 
 // placed tells that the assignment depends on where the client runs.
@@ -86,10 +86,14 @@ func (v *view) peers(eps *snapshot.Endpoints) frozen.List[peer] {
 		return frozen.List[peer]{}
 	}
 	var list []peer
+	in := map[string]func(labels map[string]string) frozen.List[*kinds.Object]{}
 	for _, e := range eps.List {
 		if e.TLSMode != "" {
-			if p := cohort.PeerAuthentications(v.Index, e.Namespace, e.Labels); !p.Empty() {
-				list = append(list, peer{e.Address, e.Network, p})
+			if in[e.Namespace] == nil {
+				in[e.Namespace] = cohort.PeerAuthenticationsOf(v.Index, e.Namespace)
+			}
+			if p := in[e.Namespace](e.Labels); !p.Empty() {
+				list = append(list, peer{e, p})
 			}
 		}
 	}
@@ -108,9 +112,9 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 // localities shares the endpoints out by where they are. take tells an address that the cluster can have. A locality whose endpoints the client may not call stays
 // there, empty.
 func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take func(address string) bool) []*endpointv3.LocalityLbEndpoints {
-	policies := map[peer]frozen.List[*kinds.Object]{}
+	policies := map[*registry.Endpoint]frozen.List[*kinds.Object]{}
 	for p := range k.peers.All {
-		policies[peer{address: p.address, network: p.network}] = p.policies
+		policies[p.endpoint] = p.policies
 	}
 	var labels map[string]string
 	if s := destinationrule.Subset(k.rules, k.subset); s != nil {
@@ -134,7 +138,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 		if e.Health == registry.Draining && !k.service.Unhealthy {
 			continue
 		}
-		secure := mtls.Takes(e, policies[peer{address: e.Address, network: e.Network}])
+		secure := mtls.Takes(e, policies[e])
 		if tls != nil {
 			secure = e.TLSMode != "" && destinationrule.Mutual(tls)
 		}

@@ -101,3 +101,39 @@ func TestMadeUpProxiesAreForgotten(t *testing.T) {
 	runtime.KeepAlive(clusters)
 	runtime.KeepAlive(routes)
 }
+
+// TestListsOfNamesAreForgotten: lists of names that come and go leave nothing with their scope while that lives.
+func TestListsOfNamesAreForgotten(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
+	s := w.apply(services(t, 3)...)
+	var table envoy.NameTable
+	c := tr.Join(s, people()["web"])
+	ask := func(from, to int) {
+		for i := from; i < to; i++ {
+			names := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local", fmt.Sprint("x", i)})
+			if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
+				t.Fatal(err)
+			}
+			if i%1000 == 0 {
+				runtime.GC()
+			}
+		}
+	}
+	heap := func() int64 {
+		for end := time.Now().Add(time.Minute); tr.Kept() > 10 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			runtime.GC()
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	ask(0, 1000)
+	before := heap()
+	const lists = 50000
+	ask(1000, 1000+lists)
+	if grown := heap() - before; grown > 4<<20 {
+		t.Errorf("%d bytes stay of each list that nobody has", grown/lists)
+	}
+	runtime.KeepAlive(c)
+}

@@ -136,7 +136,8 @@ func passesThrough(c cohort.Scope) bool {
 type opened struct {
 	gatewayKey
 	sni   []string
-	plain bool // the first server takes HTTP: the place is not shared with TLS
+	named map[string]struct{} // in sni
+	plain bool                // the first server takes HTTP: the place is not shared with TLS
 }
 
 // gatewayListeners makes the listeners of a gateway: none while no Gateway selects it.
@@ -151,7 +152,7 @@ func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
 		if places[at] == nil {
 			k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
 			k.guarded, k.internal = c.Outbound.Guarded, v.internal()
-			places[at] = &opened{gatewayKey: k, plain: plain}
+			places[at] = &opened{gatewayKey: k, named: map[string]struct{}{}, plain: plain}
 			order = append(order, places[at])
 		}
 		return places[at]
@@ -172,7 +173,8 @@ func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
 				continue
 			}
 			for _, name := range v.handedOn(c.Scope, s) {
-				if !slices.Contains(o.sni, name) {
+				if _, ok := o.named[name]; !ok {
+					o.named[name] = struct{}{}
 					o.sni = append(o.sni, name)
 				}
 			}

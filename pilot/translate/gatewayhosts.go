@@ -288,7 +288,11 @@ func (b *gatewayRouting) made(host string) []*envoy.Resource {
 	if domains[0] != host {
 		return nil
 	}
-	k := b.key(names.VirtualHost(host, r.port), strings.Join(domains, "\n"), r.port)
+	written := make([]string, len(domains))
+	for i, h := range domains {
+		written[i] = names.Domain(h)
+	}
+	k := b.key(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
 	k.gateway, k.tls, k.virtual = true, r.tls, r.virtual
 	k.reached = b.reach(k, nil)
 	return []*envoy.Resource{b.view.host(k)}

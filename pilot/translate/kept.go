@@ -64,6 +64,15 @@ type keptVersions[V interface{ covers(revision uint64) bool }] struct {
 
 	mu       sync.Mutex
 	versions []V // oldest first
+
+	cleanups []runtime.Cleanup // of the parts of its key; kept.mu's
+}
+
+// stop takes back what was to be done when parts of the key go.
+func (k *keptVersions[V]) stop() {
+	for _, c := range k.cleanups {
+		c.Stop()
+	}
 }
 
 // span are the revisions from one to another.
@@ -104,7 +113,13 @@ func (k *kept[K, V]) note(revision uint64) {
 	defer k.mu.Unlock()
 	k.last = revision
 	if k.full++; k.full%keptUnused == 0 {
-		maps.DeleteFunc(k.made, func(_ K, s *keptVersions[V]) bool { return s.used+keptUnused < k.full })
+		maps.DeleteFunc(k.made, func(_ K, s *keptVersions[V]) bool {
+			unused := s.used+keptUnused < k.full
+			if unused {
+				s.stop()
+			}
+			return unused
+		})
 	}
 }
 
@@ -127,13 +142,21 @@ func (k *kept[K, V]) of(key K) (s *keptVersions[V], fresh bool) {
 func (k *kept[K, V]) forget(key K) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.made, key)
+	if s := k.made[key]; s != nil {
+		s.stop()
+		delete(k.made, key)
+	}
 }
 
 // forgotten has what is kept for a key dropped once nobody has a part of the key any more, if it has that part.
 func forgotten[K comparable, V interface{ covers(revision uint64) bool }, T any](k *kept[K, V], key K, part *T) {
-	if part != nil {
-		runtime.AddCleanup(part, k.forget, key)
+	if part == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.made[key]; s != nil {
+		s.cleanups = append(s.cleanups, runtime.AddCleanup(part, k.forget, key))
 	}
 }
 

@@ -63,7 +63,7 @@ func (s tangleStep) GoString() string {
 var (
 	tangleHosts = []string{
 		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com", "*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
-		"alias.b.svc.cluster.local", "z_.x.example.com",
+		"alias.b.svc.cluster.local", "z_.x.example.com", "web", "web.a.svc", "fd00::1",
 	}
 	tanglePorts = []registry.Port{
 		{Name: "http", Number: 80, Protocol: registry.HTTP},
@@ -78,7 +78,7 @@ var (
 		{Name: "any", Number: 9000, Protocol: registry.Unsupported},
 		{Name: "grpc", Number: 9000, Protocol: registry.GRPC},
 	}
-	tangleVirtual  = []string{"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local", "y.example.com", "*-x.example.com"}
+	tangleVirtual  = []string{"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local", "y.example.com", "*-x.example.com", "fd00::1", "*.web.b.svc.cluster.local"}
 	tangleServers  = []string{"*", "*.example.com", "x.example.com", "y.example.com", "alone.example.org", "a/*.example.com", "b/x.example.com", "*-x.example.com", "web.a"}
 	tangleExports  = [][]string{nil, nil, nil, {"."}, {"b"}, {"~"}, {"*"}}
 	tangleSidecars = []*networkingv1.Sidecar{
@@ -91,6 +91,8 @@ var (
 		{Egress: []*networkingv1alpha3.IstioEgressListener{
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "TLS", Name: "x"}}, {Hosts: []string{"b/*"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
 		}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"b/*"}}}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "x"}}, {Hosts: []string{"*/*"}}}},
 		{OutboundTrafficPolicy: &networkingv1alpha3.OutboundTrafficPolicy{Mode: networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY}},
 		// On sockets: all ports, one port, and two listeners on one socket, whose routes are called as if they were of a port.
 		{Egress: []*networkingv1alpha3.IstioEgressListener{

@@ -65,12 +65,16 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 				binds = append(binds, e.Bind)
 			} else if e.CaptureMode == networkingv1alpha3.CaptureMode_NONE {
 				binds = append(binds, loopback(c.Scope.IPv4))
+			} else if e.Port != nil { // which may say HTTP where a service says otherwise
+				binds = append(binds, wildcard(c.Scope.IPv4))
 			}
 		}
 	}
 	var list []place
+	seen := make(map[place]struct{}, len(changes.Places))
 	add := func(p place) {
-		if !slices.Contains(list, p) {
+		if _, ok := seen[p]; !ok {
+			seen[p] = struct{}{}
 			list = append(list, p)
 		}
 	}

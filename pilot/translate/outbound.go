@@ -67,7 +67,8 @@ type slot struct {
 	protocol registry.Protocol // of whoever came first; Unsupported once it is sniffed
 	route    string
 	chains   []tcpChain
-	web      bool // some service speaks gRPC-Web
+	taken    map[taken]struct{} // by chains, once there are several
+	web      bool               // some service speaks gRPC-Web
 	real     bool
 	explicit bool // a Sidecar's own listener
 	wildcard bool
@@ -314,10 +315,14 @@ func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == re
 
 // merge adds a chain for what no chain before takes: Envoy refuses a listener with two chains for one name.
 func (o opening) merge(s *slot, c tcpChain) {
+	if s.taken == nil {
+		s.taken = map[taken]struct{}{}
+		for _, h := range s.chains {
+			s.take(h)
+		}
+	}
 	all := c.names()
-	free := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		return slices.ContainsFunc(s.chains, func(h tcpChain) bool { return h.prefix == c.prefix && slices.Contains(h.names(), name) })
-	})
+	free := slices.DeleteFunc(slices.Clone(all), func(name string) bool { _, ok := s.taken[taken{c.prefix, name}]; return ok })
 	if len(free) < len(all) {
 		o.view.conflict(s.place)
 	}
@@ -327,7 +332,20 @@ func (o opening) merge(s *slot, c tcpChain) {
 	if !c.servers.Empty() {
 		c.servers = frozen.Of(free...)
 	}
+	s.take(c)
 	s.chains = append(s.chains, c)
+}
+
+func (s *slot) take(c tcpChain) {
+	for _, name := range c.names() {
+		s.taken[taken{c.prefix, name}] = struct{}{}
+	}
+}
+
+// taken is what a chain takes: a server name, or any where that is empty, in a range of addresses.
+type taken struct {
+	prefix netip.Prefix
+	name   string
 }
 
 func (o opening) conflict(have, next *slot) {

@@ -44,7 +44,7 @@ func hostRecipe(c cohort.Scope, name string) recipe[string] {
 // hostOfRoute finds the virtual host of a host.
 func hostOfRoute(route string) func(host string) unitOf {
 	return func(host string) unitOf {
-		prefix := envoy.HostName(route, host) + ":"
+		prefix := envoy.HostName(route, names.Domain(host)) + ":"
 		return func(r *envoy.Resource) int { return frozen.ComparePrefix(r.Name, prefix) }
 	}
 }
@@ -233,7 +233,7 @@ func (b *routing) claim(host string) *claim {
 		return c
 	}
 	if vs := b.alone(host); vs != nil {
-		c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{host}, virtual: vs, which: slices.Index(vs.Hosts, host)}
+		c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, which: slices.Index(vs.Hosts, host)}
 		b.answer(c)
 		if routes(c.key) { // no route, no host: requests go where they would without it
 			return c
@@ -311,12 +311,12 @@ func (b *routing) rivals(domains []string) []string {
 	label, only, more := ".", "", false // the hosts that begin with the label
 	for _, d := range domains {
 		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service is called by its pods' names too
-			if name = strings.TrimSuffix(name, "."); slices.Contains(seen, name) {
+			if name = strings.Trim(strings.TrimSuffix(name, "."), "[]"); slices.Contains(seen, name) {
 				continue
 			}
 			seen = append(seen, name)
-			if strings.IndexAny(name, "[0123456789") == 0 || strings.Contains(name, ":") { // it may be an address
-				b.view.Index.At(strings.Trim(name, "[]"), add)
+			if strings.IndexAny(name, "0123456789") == 0 || strings.Contains(name, ":") { // it may be an address
+				b.view.Index.At(name, add)
 			}
 			l, _, _ := strings.Cut(name, ".")
 			if l != label {

@@ -81,12 +81,16 @@ func appendNew(list, more []string) []string {
 	return list
 }
 
-// addresses gives an entry's addresses; a range of one address is written as that address.
+// addresses gives an entry's addresses, each in the one way that it is written everywhere; a range of one address is written as that address.
 func addresses(spec *networkingv1.ServiceEntry) []string {
 	out := make([]string, 0, len(spec.Addresses))
 	for _, a := range spec.Addresses {
 		if p, err := netip.ParsePrefix(a); err == nil && p.IsSingleIP() {
 			a = p.Addr().String()
+		} else if err == nil {
+			a = p.String()
+		} else if ip, err := netip.ParseAddr(a); err == nil {
+			a = ip.String()
 		}
 		out = append(out, a)
 	}

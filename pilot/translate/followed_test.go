@@ -1,0 +1,176 @@
+package translate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// TestFollowed: each case is a world, and a change of it, after which a long-lived Translator must give what a new one gives.
+func TestFollowed(t *testing.T) {
+	for name, c := range map[string][2]string{
+		"a Sidecar's HTTP port over a service that speaks something else": {`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec: {egress: [{port: {number: 9080, protocol: HTTP, name: h}, hosts: ["*/*"]}, {hosts: ["*/*"]}]}
+`, `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: a}
+spec: {clusterIP: 10.0.0.1, ports: [{port: 9080}]}
+`},
+		"a name that only a VirtualService imports": {`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec: {egress: [{hosts: ["b/*"]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: h, namespace: b}
+spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: short, namespace: c}
+spec: {type: ExternalName, externalName: h.b.svc.cluster.local, ports: [{name: http, port: 80}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v, namespace: b}
+spec: {hosts: [foo.example.com], http: [{route: [{destination: {host: short.c.svc.cluster.local}}]}]}
+`},
+		"the same, of TLS": {`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec: {egress: [{hosts: ["b/*"]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: h, namespace: b}
+spec: {hosts: [h.example.com], resolution: DNS, ports: [{name: tls, number: 443, protocol: TLS}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: short, namespace: c}
+spec: {type: ExternalName, externalName: h.example.com, ports: [{name: tls, port: 443}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v, namespace: b}
+spec: {hosts: [foo.example.com], http: [{route: [{destination: {host: short.c.svc.cluster.local}}]}]}
+`},
+		"a route to a name whose service another VirtualService imports": {`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec: {egress: [{hosts: ["b/*"]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: any, namespace: b}
+spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: short, namespace: b}
+spec: {type: ExternalName, externalName: h.c.svc.cluster.local, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: h, namespace: c}
+spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: to-short, namespace: b}
+spec: {hosts: [one.example.com], http: [{route: [{destination: {host: short.b.svc.cluster.local}}]}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: to-h, namespace: b}
+spec: {hosts: [two.example.com], http: [{route: [{destination: {host: h.c.svc.cluster.local}}]}]}
+`},
+		"one host in two namespaces, imported by VirtualServices": {`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec: {egress: [{hosts: ["*/*.example.com"]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: any, namespace: b}
+spec: {hosts: [any.example.com], resolution: DNS, ports: [{name: http, number: 80, protocol: HTTP}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: h, namespace: b, creationTimestamp: "2020-01-01T00:00:00Z"}
+spec: {hosts: [h.example.org], resolution: DNS, ports: [{name: http, number: 80, protocol: HTTP}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: h, namespace: c, creationTimestamp: "2021-01-01T00:00:00Z"}
+spec: {hosts: [h.example.org], resolution: DNS, ports: [{name: http, number: 80, protocol: HTTP}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: h, namespace: c}
+spec: {host: h.example.org, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: later, namespace: b, creationTimestamp: "2021-01-01T00:00:00Z"}
+spec: {hosts: [one.example.com], http: [{route: [{destination: {host: h.example.org}}]}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: first, namespace: c, creationTimestamp: "2020-01-01T00:00:00Z"}
+spec: {hosts: [two.example.com], http: [{route: [{destination: {host: h.example.org}}]}]}
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refs := &references{seen: map[string][]string{}}
+			before, change := objects(t, "world.yaml", []byte(c[0])), objects(t, "change.yaml", []byte(c[1]))
+			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
+			p := proxyOf("a")
+			s := w.apply(before...)
+			tr.Prepare(s)
+			was := refs.picture(t, tr, s, p)
+			s = w.apply(change...)
+			tr.Prepare(s)
+			got := refs.picture(t, tr, s, p)
+			once := newWorld(t, mesh.Default()).apply(append(before, change...)...)
+			if d := differences(refs.picture(t, translate.New(translate.Options{}), once, p), got); d != nil {
+				t.Errorf("with the change, made at once (before) and followed (after): %s", strings.Join(d, ", "))
+			}
+			s = w.apply(gone(change)...)
+			tr.Prepare(s)
+			if d := differences(was, refs.picture(t, tr, s, p)); d != nil {
+				t.Errorf("without it again: %s", strings.Join(d, ", "))
+			}
+			// A stream that begins with the change, and sees it go.
+			w, tr = newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
+			s = w.apply(append(before, change...)...)
+			tr.Prepare(s)
+			refs.picture(t, tr, s, p)
+			s = w.apply(gone(change)...)
+			tr.Prepare(s)
+			if d := differences(was, refs.picture(t, tr, s, p)); d != nil {
+				t.Errorf("begun with it, then without: %s", strings.Join(d, ", "))
+			}
+		})
+	}
+}
+
+// proxyOf is a workload of a namespace that no service selects.
+func proxyOf(ns string) *node.Proxy {
+	p := *people()["web"]
+	p.Name, p.Namespace, p.IPs = "x-0", ns, []string{"10.9.0.1"}
+	p.ID, p.Domain = "x-0."+ns, ns+".svc.cluster.local"
+	return &p
+}
