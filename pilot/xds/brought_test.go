@@ -10,7 +10,6 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -21,7 +20,8 @@ func TestBroughtLeavesNothing(t *testing.T) {
 	l := limits.Default()
 	d, made := &differences{}, newLists()
 	connect := func(n int) {
-		s := &session{translator: f, observer: quiet{}, limits: &l, differences: d, lists: made, delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+		s := newTestSession(f, quiet{}, true)
+		s.limits, s.differences, s.lists = &l, d, made
 		s.start(snap)
 		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
 		for i := range 20000 {
@@ -74,7 +74,8 @@ func TestManyTypes(t *testing.T) {
 	f := newFakeTranslator()
 	snap := f.publish(true, "cds a=1")
 	l := limits.Default()
-	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, lists: newLists(), delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+	s := newTestSession(f, quiet{}, true)
+	s.limits = &l
 	s.start(snap)
 	before := settledHeap()
 	bytes := 0
@@ -101,11 +102,7 @@ func TestManyTypes(t *testing.T) {
 func TestResumesLate(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "nds n=1")
-	stream, err := r.dial().DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &deltaClient{t: t, stream: stream}
+	c := r.silent()
 	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: nameTableType})
 	c.expect("nds n=1")
 	of := r.server.streams()[0]
@@ -116,7 +113,7 @@ func TestResumesLate(t *testing.T) {
 	removed := make(chan string, 8)
 	go func() {
 		for {
-			m, err := stream.Recv()
+			m, err := c.stream.Recv()
 			if err != nil {
 				return
 			}
@@ -130,9 +127,10 @@ func TestResumesLate(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("after 5 s the client still has a cluster that is gone")
 	}
-	_ = stream.CloseSend()
+	_ = c.stream.CloseSend()
 }
 
+// settledHeap is heap once cleanups have run.
 func settledHeap() uint64 {
 	for range 4 {
 		runtime.GC()

@@ -181,17 +181,9 @@ func TestPublishNeverWaits(t *testing.T) {
 func TestNodeIsNotKept(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1")
-	heap := func() uint64 {
-		var m runtime.MemStats
-		for range 3 {
-			runtime.GC()
-		}
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	const streams = 20
 	var clients []*deltaClient
-	before := heap()
+	before := settledHeap()
 	for i := range streams {
 		n := testNode(fmt.Sprintf("web%d.a", i))
 		for j := range 16 {
@@ -211,7 +203,7 @@ func TestNodeIsNotKept(t *testing.T) {
 		c.expect("cds a=1")
 		clients = append(clients, c)
 	}
-	after := heap()
+	after := settledHeap()
 	if a := int64(after) - int64(before); a > streams*300<<10 {
 		t.Errorf("%d streams with nodes of 1 MB keep %d kB each, both ends", len(clients), a/streams>>10)
 	}

@@ -128,15 +128,21 @@ func (r *rig) delta(pod string) *deltaClient {
 // resumed is the stream of a client that brings clusters from an earlier one.
 func (r *rig) resumed(pod string, versions map[string]string) *deltaClient {
 	r.t.Helper()
+	c := r.silent()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(pod), TypeUrl: envoy.ClusterType, InitialResourceVersions: versions})
+	return c
+}
+
+// silent is the stream of a client that has not said anything yet.
+func (r *rig) silent() *deltaClient {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c := &deltaClient{r.t, stream, cancel}
-	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(pod), TypeUrl: envoy.ClusterType, InitialResourceVersions: versions})
-	return c
+	return &deltaClient{r.t, stream, cancel}
 }
 
 func (c *deltaClient) send(r *discoveryv3.DeltaDiscoveryRequest) {
