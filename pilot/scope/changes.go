@@ -68,14 +68,22 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 			}
 		}
 	}
-	for _, vc := range virtual { // by which Sidecars import services
+	var ofSidecars, ofGateways []*VirtualService
+	for _, vc := range virtual {
 		for _, v := range []*VirtualService{vc.was, vc.is} {
-			if v != nil && slices.Contains(v.Gateways, "mesh") {
-				for _, h := range v.Reached {
-					if x.entangled(h) {
-						s.facts(h)
-					}
-				}
+			switch {
+			case v == nil:
+			case slices.Contains(v.Gateways, "mesh"):
+				ofSidecars = append(ofSidecars, v)
+			default:
+				ofGateways = append(ofGateways, v)
+			}
+		}
+	}
+	for _, v := range ofSidecars { // which import services by them
+		for _, h := range v.Reached {
+			if x.entangled(h) {
+				s.facts(h)
 			}
 		}
 	}
@@ -88,18 +96,15 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
 		}
 	}
-	for _, vc := range virtual { // which have no say in listeners
-		for _, v := range []*VirtualService{vc.was, vc.is} {
-			if v != nil && slices.Contains(v.Gateways, "mesh") {
-				s.routes(v)
-				for _, h := range v.Reached {
-					s.hosts[h] = struct{}{}
-				}
-			} else if v != nil {
-				for _, h := range v.Hosts { // routes of gateways
-					s.hosts[h] = struct{}{}
-				}
-			}
+	for _, v := range ofSidecars { // routes have no say in listeners
+		s.routes(v)
+		for _, h := range v.Reached {
+			s.hosts[h] = struct{}{}
+		}
+	}
+	for _, v := range ofGateways {
+		for _, h := range v.Hosts {
+			s.hosts[h] = struct{}{}
 		}
 	}
 	s.spread()
