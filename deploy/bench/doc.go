@@ -1,7 +1,7 @@
 // Command bench runs istiod-lite beside the real istiod: each in turn on one core, with the same API server, the same mesh and the same simulated Envoys on the
 // others. It writes medians, spreads and ratios into RESULTS.md, a section for each workload and setting, and leaves the sections of others as they were; the
-// table of goals at its top follows from all. Trials, whose figures cannot stand beside those (-only, -env, -profiles, -rest, -routes, -idle, or a -length that is
-// not a workload's own), are written into bin/RESULTS.md unless -out says where. A call that is ended early leaves RESULTS.md as it was at its last whole scene, and what
+// table of goals at its top follows from all. Trials, whose figures cannot stand beside those (-only, -env, -profiles, -rest, -routes, -idle, a -length that is
+// not a workload's own, or a limit that MESH names), are written into bin/RESULTS.md unless -out says where. A call that is ended early leaves RESULTS.md as it was at its last whole scene, and what
 // else it has beside the logs.
 //
 //	go run ./deploy/bench                                    # everything: 1000 services, 300 proxies, 3 rounds; some 35 minutes a round on two cores

@@ -1,8 +1,8 @@
 // Package autoregistration makes a WorkloadEntry for each proxy that says which WorkloadGroup it belongs to, writes the health that the proxy reports into its
 // status, and removes it a while after the proxy has gone.
 //
-// It learns of proxies from the streams of package xds, and is one of the few parts that write. What it writes comes back as every object does: through the informer
-// of the API server, or, without one, through the handler of the memory store. It decides nothing about what other proxies are sent.
+// It learns of proxies from the streams of package xds, and is one of the few parts that write. What it writes comes back as every object does: through the source
+// that reads the API server, or, without one, through the handler of the memory store. It decides nothing about what other proxies are sent.
 //
 // Who is behind an entry is kept in its annotations, so that replicas and restarts agree: the group, the instance that holds the proxy's stream, and since when
 // it is connected or disconnected. The instance that saw the last stream end deletes the entry after the grace period, unless it finds that the proxy has come back, to

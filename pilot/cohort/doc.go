@@ -3,5 +3,5 @@
 // it, and holds no part of it that nobody has, but for those of the proxies that came last.
 //
 // A key holds what reaches the bytes and nothing else: never label values, but the objects whose selectors matched; addresses only where a chain
-// names them. It is pure.
+// names them. Of is pure; Keys alone is state, safe for concurrent use. The package starts no goroutine.
 package cohort

@@ -14,13 +14,14 @@
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never waits for a stream.
 //   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are a pure core.
 //
-// Requests are decoded by hand (request.go). What streams hold they share: lists of names (lists.go), what they bring of earlier streams (declared.go), the Sets that
+// Requests are decoded by hand (request.go), responses are spliced of shared blocks (encoder.go).
+// What streams hold they share: lists of names (lists.go), what they bring of earlier streams (declared.go), the Sets that
 // they were sent, and the differences of those. A client that takes virtual hosts by themselves is sent them apart from their route configurations (hosts.go).
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad: they are sent
 // again by halves until the bad one is alone (watch.go).
 //
-// Two hooks stand before a stream's first answer: Options.Connections may take its time, or refuse the stream, and Options.Known makes it wait a little for news of its
+// Two hooks stand before a stream's first answer: Options.Connections may take its time, in a goroutine of its own, or refuse the stream, and Options.Known makes it wait a little for news of its
 // workload. Neither holds up other streams, and the session knows of neither.
 //
 // A pass is what one snapshot makes a stream send: types in their order, then what is to be removed. A stream finishes its pass before it takes the

@@ -1,4 +1,4 @@
-// Package crd is the source of configuration that reads one Kubernetes API server: an informer for each kind.
+// Package crd is the source of configuration that reads one Kubernetes API server: a reflector for each kind.
 //
 // Objects of the core kinds come as protobuf and are cut down to what is read of them (slim.go) while they are being decoded; those of Istio and of the
 // Gateway API come as JSON and are judged by galley/validation, as files are. Neither the bytes nor the whole object are kept. What is handed on is
