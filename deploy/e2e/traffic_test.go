@@ -32,7 +32,9 @@ func startTraffic(t *testing.T, m *mesh, addr, host string) traffic {
 	client := m.world.Pod("client").Place.DialContext
 	var all traffic
 	for _, s := range []send{overHTTP(client, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost)} {
-		r := load.Start(context.WithoutCancel(t.Context()), load.Options{Rate: rate, Timeout: 10 * time.Second, Send: s})
+		r := load.Start(context.WithoutCancel(t.Context()), load.Options{
+			Rate: rate, Timeout: 10 * time.Second, Send: s, Overdue: func() { t.Logf("a request waits:\n%s", m.world.Waits()) },
+		})
 		t.Cleanup(func() {
 			report := r.Stop()
 			if report.Failed > 0 || report.Answered == 0 {

@@ -18,6 +18,8 @@ type Options struct {
 	Timeout time.Duration
 	// Send sends one request and tells who answered. It is called concurrently.
 	Send func(ctx context.Context) (from string, err error)
+	// Overdue, if not nil, is called once, as soon as a request has waited for half of Timeout: its answer can still be looked for.
+	Overdue func()
 }
 
 // Report is what came of the requests so far.
@@ -43,6 +45,9 @@ type Run struct {
 // Start begins to send. The requests go on until Stop, not until the context ends, which only cuts them short.
 func Start(ctx context.Context, o Options) *Run {
 	pace, cancel := context.WithCancel(ctx)
+	if o.Overdue != nil {
+		o.Overdue = sync.OnceFunc(o.Overdue)
+	}
 	r := &Run{o: o, cancel: cancel, report: Report{From: map[string]int{}, Errors: map[string]int{}}}
 	r.busy.Go(func() {
 		tick := time.NewTicker(time.Second / time.Duration(o.Rate))
@@ -78,6 +83,15 @@ func (r *Run) Report() Report {
 func (r *Run) one(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
+	if r.o.Overdue != nil {
+		r.busy.Add(1)
+		late := time.AfterFunc(r.o.Timeout/2, func() { defer r.busy.Done(); r.o.Overdue() })
+		defer func() {
+			if late.Stop() {
+				r.busy.Done()
+			}
+		}()
+	}
 	began := time.Now()
 	from, err := r.o.Send(ctx)
 	took := time.Since(began)

@@ -14,8 +14,8 @@ import (
 
 func TestLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var n atomic.Int64
-		r := Start(t.Context(), Options{Rate: 100, Timeout: time.Second, Send: func(ctx context.Context) (string, error) {
+		var n, overdue atomic.Int64
+		r := Start(t.Context(), Options{Rate: 100, Timeout: time.Second, Overdue: func() { overdue.Add(1) }, Send: func(ctx context.Context) (string, error) {
 			switch i := n.Add(1); {
 			case i%10 == 0:
 				return "", errors.New("reset")
@@ -29,6 +29,9 @@ func TestLoad(t *testing.T) {
 		}})
 		time.Sleep(time.Second + 5*time.Millisecond)
 		halfway := r.Report()
+		if n := overdue.Load(); n != 1 {
+			t.Errorf("told %d times that a request waits, want once", n)
+		}
 		time.Sleep(time.Second)
 		got := r.Stop()
 		want := Report{

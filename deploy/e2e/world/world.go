@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,6 +182,33 @@ func (w *World) Ready(ctx context.Context) error {
 func (w *World) Healthy(ctx context.Context) error {
 	return w.each(func(r *Running) error { return r.Proxy.Healthy(ctx) })
 }
+
+// Waits tells what the proxies wait for: their requests and connections that are under way, by where they came in and where they went.
+func (w *World) Waits() string {
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace/2)
+	defer cancel()
+	var b strings.Builder
+	err := w.each(func(r *Running) error {
+		for _, path := range []string{"/clusters", "/stats?filter=downstream_rq_active"} {
+			body, err := r.Proxy.Get(ctx, path)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(body)) {
+				if underWay.MatchString(line) {
+					fmt.Fprintf(&b, "%s: %s", r.Proxy.Name(), line)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
+	return b.String()
+}
+
+var underWay = regexp.MustCompile(`(::rq_active::|::cx_active::|downstream_rq_active: )[1-9]`)
 
 func (w *World) each(ask func(*Running) error) error {
 	var errs []error
