@@ -17,7 +17,7 @@ import (
 
 // Three clients, one of each protocol and one that takes virtual hosts by themselves, live through the same random history: worlds that change, subscriptions,
 // slow and lost streams, rejections. In the end all have what the translator says. On the way no route that they have names a cluster that they have not, and no
-// changed cluster is left warming.
+// changed cluster is left warming, and what a delta client rejected by itself does not come again.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, lists: newLists(), fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
@@ -217,7 +217,11 @@ type modelClient struct {
 	opened  map[string]bool
 	// retaken are the routes that it let go of and took back, of which the server may not have seen it yet: it cannot keep order for them.
 	retaken map[string]bool
+	refused map[refusal]bool // delta: those that the server has heard of
 }
+
+// refusal is of a version of a resource, by itself.
+type refusal struct{ typeURL, name, version string }
 
 func (c *modelClient) panicked(typeURL string, err error) { c.h.t.Fatalf("panic: %v", err) }
 func (c *modelClient) suppressed(string) {
@@ -257,7 +261,7 @@ func (c *modelClient) connect() {
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
 	c.h.t.Logf("%v connects", c)
-	c.nonce, c.opened = map[string]string{}, map[string]bool{}
+	c.nonce, c.opened, c.refused = map[string]string{}, map[string]bool{}, map[refusal]bool{}
 	for _, t := range modelTypes {
 		if t == envoy.EndpointType && len(c.subs[t]) == 0 || t == envoy.VirtualHostType && !c.wants {
 			continue
@@ -286,6 +290,11 @@ func (c *modelClient) serve() bool {
 	if r != nil {
 		c.h.t.Logf("%v is sent %s %s: %v -%v", c, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 		c.in = append(c.in, r)
+		for _, x := range r.Resources {
+			if c.refused[refusal{r.TypeURL, x.Name, x.Version}] {
+				c.h.t.Fatalf("%v: %s %s=%s comes again, which it rejected", c, ShortType(r.TypeURL), x.Name, x.Version)
+			}
+		}
 	}
 	return r != nil || c.waiting != nil
 }
@@ -338,6 +347,14 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 		c.opened[typeURL] = true
 		names := c.names
 		c.out = append(c.out, func() {
+			if w := s.find(typeURL); w != nil && fault != "" {
+				for _, d := range w.sent {
+					if d.nonce == nonce && len(d.resources) == 1 {
+						c.refused[refusal{typeURL, d.resources[0].Name, d.resources[0].Version}] = true
+					}
+				}
+			}
+			maps.DeleteFunc(c.refused, func(x refusal, _ bool) bool { return x.typeURL == typeURL && slices.Contains(remove, x.name) })
 			if _, err := ask(s, r, names); err != nil {
 				c.h.t.Fatal(err)
 			}
