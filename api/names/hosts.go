@@ -93,6 +93,18 @@ func Domains(c Called) []string {
 	return d
 }
 
+// WithPort gives domains as requests name them that an HTTP proxy takes: with the port, and without it too where it is the one of HTTP.
+func WithPort(domains []string, port uint32) []string {
+	var list []string
+	for _, d := range domains {
+		if port == 80 {
+			list = append(list, d)
+		}
+		list = append(list, d+":"+number(port))
+	}
+	return list
+}
+
 // shortNames of a Kubernetes host, as seen from a proxy with this domain.
 func shortNames(host, domain string) []string {
 	own, suffix, _ := strings.Cut(domain, ".") // suffix is svc.<cluster domain>

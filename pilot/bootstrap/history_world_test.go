@@ -207,7 +207,7 @@ func (p *past) text(k kinds.Key) string {
 	case kinds.VirtualService:
 		text := fmt.Sprintf("  exportTo: %s\n", exports())
 		if k.Name != "part" {
-			text += fmt.Sprintf("  hosts: [%q, %s]\n  gateways: %s\n", one(r, hosts...), one(r, `"web"`, `"g1"`, `"*.example.org"`, `"v.example.org"`), one(r, "[]", "[]", "[mesh]", "[istio-system/gw]", "[istio-system/gw2, mesh]"))
+			text += fmt.Sprintf("  hosts: [%q, %s]\n  gateways: %s\n", one(r, append(hosts, "*t.example.com", "*xt.example.com", "*1.a.svc.cluster.local")...), one(r, `"web"`, `"g1"`, `"*.example.org"`, `"v.example.org"`), one(r, "[]", "[]", "[mesh]", "[istio-system/gw]", "[istio-system/gw2, mesh]"))
 		}
 		text += "  http:\n"
 		for range 1 + r.IntN(2) {
@@ -226,7 +226,8 @@ func (p *past) text(k kinds.Key) string {
 	case kinds.Sidecar:
 		return istio("%s", one(r,
 			"  egress: [{hosts: [\"./*\"]}]\n", "  egress: [{hosts: [\"*/*.example.com\", \"a/*\"]}]\n", "  outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n", "  egress: [{hosts: [\"b/*\", \"istio-system/*\"]}]\n",
-			"  egress: [{port: {number: 9000, protocol: HTTP, name: x}, bind: 127.0.0.9, hosts: [\"*/*\"]}, {hosts: [\"a/*\"]}]\n", "  workloadSelector: {labels: {app: web}}\n  egress: [{hosts: [\"b/*\"]}]\n"))
+			"  egress: [{port: {number: 9000, protocol: HTTP, name: x}, bind: 127.0.0.9, hosts: [\"*/*\"]}, {hosts: [\"a/*\"]}]\n", "  workloadSelector: {labels: {app: web}}\n  egress: [{hosts: [\"b/*\"]}]\n",
+			"  egress: [{port: {number: 3128, protocol: HTTP_PROXY, name: x}, bind: 127.0.0.9, hosts: [\"*/*\"]}, {hosts: [\"a/*\"]}]\n"))
 	case kinds.PeerAuthentication:
 		return istio("  mtls: {mode: %s}\n", one(r, "STRICT", "PERMISSIVE", "DISABLE"))
 	case kinds.Gateway:

@@ -2,6 +2,7 @@ package scope
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -242,7 +243,7 @@ func (s *spreading) spread() {
 				}
 			}
 		}
-		for pattern := range Patterns(host) { // whether a VirtualService has virtual hosts without a service depends on the services that it has
+		for pattern := range s.index.Patterns(host) { // whether a VirtualService has virtual hosts without a service depends on the services that it has
 			for l := range s.index.bound.Where(linked(pattern)) {
 				for _, h := range l.Hosts {
 					s.hosts[h] = struct{}{}
@@ -252,7 +253,7 @@ func (s *spreading) spread() {
 	}
 }
 
-// Patterns calls yield for a host and each pattern that covers it, the most specific first.
+// Patterns calls yield for a host and each pattern that covers it but for those that are Partial, the most specific first.
 func Patterns(host string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		if !yield(host) {
@@ -275,6 +276,29 @@ func Patterns(host string) func(yield func(string) bool) {
 // Partial tells a pattern that is not among Patterns of what it covers: *-a.example.com.
 func Partial(host string) bool {
 	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
+}
+
+// Patterns is Patterns with the Partial ones among them that VirtualServices of sidecars have.
+func (x *Index) Patterns(host string) iter.Seq[string] {
+	if x.partials.Len() == 0 {
+		return Patterns(host)
+	}
+	return func(yield func(string) bool) {
+		if !yield(host) {
+			return
+		}
+		for i := 1; i <= len(host); i++ {
+			pattern, tail := "", host[i:]
+			if tail == "" || tail[0] == '.' {
+				pattern = "*" + tail
+			} else if l, ok := x.partials.First(func(l link) int { return strings.Compare(l.name[1:], tail) }); ok {
+				pattern = l.name
+			}
+			if pattern != "" && pattern != host && !yield(pattern) {
+				return
+			}
+		}
+	}
 }
 
 func at(address string) func(location) int {

@@ -52,6 +52,8 @@ func TestChanges(t *testing.T) {
 		{name: "one that names stand for, and that is routed to", service: service("a", "web", at("10.0.0.1")), want: "*.wild also.a other.a routed.example web.a x.wild"},
 		{name: "a name", service: service("a", "third", alias("other.a")), want: "*.wild also.a other.a routed.example third.a web.a x.wild"},
 		{name: "one that a pattern routes", service: service("wild", "y"), want: "*.wild routed.example y.wild"},
+		{name: "one that a partial pattern routes", service: service("part", "y-p"), want: "*-p.part y-p.part"},
+		{name: "routes of a partial pattern", object: object(kinds.VirtualService, "a", "v", `{"hosts":["*p.part"],"http":[{"timeout":"1s"}]}`), want: "*-p.part *p.part x-p.part"},
 		{name: "a rule", object: object(kinds.DestinationRule, "a", "r", `{"host":"free.a"}`), want: "free.a", places: ":80 :90"},
 		{name: "a rule of a pattern", object: object(kinds.DestinationRule, "a", "r", `{"host":"*.free"}`), want: "*.free"},
 		{name: "routes", object: object(kinds.VirtualService, "a", "v", `{"hosts":["free.a"],"http":[{"route":[{"destination":{"host":"x.wild"}}]}]}`), want: "free.a x.wild"},
@@ -74,8 +76,9 @@ func TestChanges(t *testing.T) {
 				return b.Commit(time.Time{})
 			}
 			first := scope.NewIndex(enter(
-				[]*registry.Service{service("a", "web", at("10.0.0.1")), service("a", "free"), service("a", "other", alias("web.a")), service("a", "also", alias("other.a")), service("wild", "x")},
+				[]*registry.Service{service("a", "web", at("10.0.0.1")), service("a", "free"), service("a", "other", alias("web.a")), service("a", "also", alias("other.a")), service("wild", "x"), service("part", "x-p")},
 				object(kinds.VirtualService, "a", "wild", `{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
+				object(kinds.VirtualService, "a", "partial", `{"hosts":["*-p.part"],"http":[{"timeout":"1s"}]}`),
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
 			), nil)
 			if !first.Changes.All {

@@ -40,6 +40,7 @@ func (s Service) Imported(yield func(*registry.Port) bool) {
 // Egress is one way out: a listener of its own, or the catch-all.
 type Egress struct {
 	Listener *networkingv1.IstioEgressListener // nil without Sidecar
+	Proxy    bool                              // it takes requests for all ports of its services, as an HTTP proxy
 	scope    *Scope
 	hosts    importedHosts // nil: all that is visible
 }
@@ -60,7 +61,8 @@ func (x *Index) Of(namespace string, sidecar *kinds.Object) *Scope {
 	s := &Scope{Index: x, Namespace: namespace, Sidecar: sidecar}
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
-			s.Egress = append(s.Egress, Egress{Listener: l, scope: s, hosts: parseHosts(l.Hosts, namespace)})
+			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
+			s.Egress = append(s.Egress, Egress{Listener: l, Proxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace)})
 		}
 	}
 	if len(s.Egress) == 0 {
@@ -168,7 +170,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 			continue
 		}
 		of := Service{Service: svc}
-		if port := e.Listener.GetPort().GetNumber(); port != 0 {
+		if port := e.Listener.GetPort().GetNumber(); port != 0 && !e.Proxy {
 			if svc.Port(port) == nil {
 				continue
 			}

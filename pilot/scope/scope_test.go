@@ -282,6 +282,31 @@ func TestGateways(t *testing.T) {
 	}
 }
 
+// TestPatterns: a host is covered by patterns of whole labels, and by those that end within one if some VirtualService of sidecars has them.
+func TestPatterns(t *testing.T) {
+	w := &world{t: t}
+	if got := slices.Collect(w.index().Patterns("x-a.example.com")); !slices.Equal(got, []string{"x-a.example.com", "*.example.com", "*.com", "*"}) {
+		t.Errorf("without VirtualServices: %v", got)
+	}
+	w.object(kinds.VirtualService, "a", "one", `{"hosts":["*-a.example.com","*com","*x-a.example.com","*-b.example.com"]}`)
+	w.object(kinds.VirtualService, "b", "two", `{"hosts":["*-a.example.com","*.example.com"]}`)
+	w.object(kinds.VirtualService, "b", "gateway", `{"hosts":["*a.example.com"],"gateways":["gw"]}`)
+	x := w.index()
+	for host, want := range map[string]string{
+		"x-a.example.com":   "x-a.example.com *-a.example.com *.example.com *.com *com *",
+		"xx-a.example.com":  "xx-a.example.com *x-a.example.com *-a.example.com *.example.com *.com *com *",
+		"*x-a.example.com":  "*x-a.example.com *-a.example.com *.example.com *.com *com *",
+		"*.x-a.example.com": "*.x-a.example.com *x-a.example.com *-a.example.com *.example.com *.com *com *",
+		"*.example.com":     "*.example.com *.com *com *",
+		"com":               "com *",
+		"*":                 "*",
+	} {
+		if got := strings.Join(slices.Collect(x.Patterns(host)), " "); got != want {
+			t.Errorf("%s is covered by %s, want %s", host, got, want)
+		}
+	}
+}
+
 // TestDelegateKeepsItsPointer: a VirtualService made of several is made anew only when one of them changes.
 func TestDelegateKeepsItsPointer(t *testing.T) {
 	w := &world{t: t}

@@ -19,14 +19,15 @@ type tables struct {
 	patterns  frozen.Table[rule]          // those whose host is a pattern: by namespace, the most specific host first, then precedence
 	selecting frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
 
-	virtual frozen.Table[*VirtualService] // by namespace and name
-	mesh    frozen.Table[*VirtualService] // those bound to sidecars, by precedence
-	bound   frozen.Table[link]            // of mesh: by host
-	reached frozen.Table[link]            // of mesh: by the host of a destination
-	entries frozen.Table[entry]           // those bound to Gateways: by Gateway and host
-	behind  frozen.Table[link]            // of entries: by the host of a destination
-	sourced frozen.Table[*VirtualService] // those with a match on source labels, by precedence
-	roots   frozen.Table[delegation]      // by whom they delegate to
+	virtual  frozen.Table[*VirtualService] // by namespace and name
+	mesh     frozen.Table[*VirtualService] // those bound to sidecars, by precedence
+	bound    frozen.Table[link]            // of mesh: by host
+	partials frozen.Table[link]            // of bound: by hosts that are Partial
+	reached  frozen.Table[link]            // of mesh: by the host of a destination
+	entries  frozen.Table[entry]           // those bound to Gateways: by Gateway and host
+	behind   frozen.Table[link]            // of entries: by the host of a destination
+	sourced  frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+	roots    frozen.Table[delegation]      // by whom they delegate to
 
 	ports     frozen.Table[port]     // services by port and protocol
 	located   frozen.Table[location] // by address
@@ -40,7 +41,7 @@ func newTables() tables {
 	return tables{
 		rules: frozen.NewTable(compareRules), patterns: frozen.NewTable(comparePatterns), selecting: frozen.NewTable(compareSelecting),
 		virtual: frozen.NewTable(compareVirtual), mesh: frozen.NewTable(compareMesh), sourced: frozen.NewTable(compareMesh),
-		bound: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
+		bound: frozen.NewTable(compareLinks), partials: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
 		roots: frozen.NewTable(compareDelegations),
 		ports: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
 	}
@@ -322,6 +323,9 @@ func (t *tables) virtualService(e *frozen.Edit, v *VirtualService, comes bool) {
 		putOrDelete(&t.mesh, e, comes, v)
 		for _, h := range v.Hosts {
 			putOrDelete(&t.bound, e, comes, link{h, v})
+			if Partial(h) {
+				putOrDelete(&t.partials, e, comes, link{h, v})
+			}
 		}
 		for _, h := range v.Reached {
 			putOrDelete(&t.reached, e, comes, link{h, v})

@@ -132,6 +132,54 @@ kind: VirtualService
 metadata: {name: first, namespace: c, creationTimestamp: "2020-01-01T00:00:00Z"}
 spec: {hosts: [two.example.com], http: [{route: [{destination: {host: h.example.org}}]}]}
 `},
+		"a service that takes a pattern's virtual host away, which ends within a label": {`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v, namespace: a}
+spec: {hosts: ["*-x.example.com"], http: [{timeout: 5s, route: [{destination: {host: other.example.com}}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: any, namespace: b}
+spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: x, namespace: b}
+spec: {hosts: [y-x.example.com], resolution: DNS, ports: [{name: http, number: 80, protocol: HTTP}]}
+`},
+		"a longer pattern that ends within a label": {`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v, namespace: a}
+spec: {hosts: ["*x.example.com", "*.example.com", also.example.com], http: [{timeout: 5s, route: [{destination: {host: other.example.com}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: x, namespace: b}
+spec: {hosts: [y-x.example.com], resolution: DNS, ports: [{name: http, number: 8080, protocol: HTTP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: any, namespace: b}
+spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
+`, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: w, namespace: b}
+spec: {hosts: ["*-x.example.com"], http: [{timeout: 6s, route: [{destination: {host: other.example.com}}]}]}
+`},
+		"the only service behind a Sidecar's HTTP proxy": {`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec: {egress: [{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ["b/*"]}]}
+`, `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: b}
+spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port: 9080}]}
+`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refs := &references{seen: map[string][]string{}}

@@ -78,7 +78,10 @@ var (
 		{Name: "any", Number: 9000, Protocol: registry.Unsupported},
 		{Name: "grpc", Number: 9000, Protocol: registry.GRPC},
 	}
-	tangleVirtual  = []string{"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local", "y.example.com", "*-x.example.com", "fd00::1", "*.web.b.svc.cluster.local"}
+	tangleVirtual = []string{
+		"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local", "y.example.com", "*-x.example.com", "fd00::1", "*.web.b.svc.cluster.local",
+		"*e.com", "*_.x.example.com", "*b.a.svc.cluster.local",
+	}
 	tangleServers  = []string{"*", "*.example.com", "x.example.com", "y.example.com", "alone.example.org", "a/*.example.com", "b/x.example.com", "*-x.example.com", "web.a"}
 	tangleExports  = [][]string{nil, nil, nil, {"."}, {"b"}, {"~"}, {"*"}}
 	tangleSidecars = []*networkingv1.Sidecar{
@@ -104,6 +107,16 @@ var (
 			{Hosts: []string{"a/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 80, Protocol: "HTTP", Name: "x"}, Bind: "unix:///x:80"},
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "y"}, Bind: "unix:///x:80"},
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Name: "z"}, Bind: "unix://@z"},
+		}},
+		// HTTP proxies: beside the catch-all, on a port that services have too, and alone.
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 3128, Protocol: "HTTP_PROXY", Name: "x"}, Bind: "127.0.0.9"},
+			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP_PROXY", Name: "y"}},
+			{Hosts: []string{"*/*"}},
+		}},
+		{Egress: []*networkingv1alpha3.IstioEgressListener{
+			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 3128, Protocol: "HTTP_PROXY", Name: "x"}, CaptureMode: networkingv1alpha3.CaptureMode_NONE},
+			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "HTTP_PROXY", Name: "y"}, Bind: "unix:///y.sock"},
 		}},
 	}
 )

@@ -55,7 +55,8 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 
 // touchedPlaces are those at which changes may make a difference. A Sidecar's listeners stand where it says, on the ports of the services.
 func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
-	var binds []string // in the place of all addresses
+	var binds []string   // in the place of all addresses
+	var proxies []uint32 // ports that services of any port are called through
 	if c.Outbound.Interception == node.None {
 		binds = append(binds, loopback(c.Scope.IPv4))
 	}
@@ -68,6 +69,9 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 			} else if e.Port != nil { // which may say HTTP where a service says otherwise
 				binds = append(binds, wildcard(c.Scope.IPv4))
 			}
+			if portProtocol(e.Port.GetProtocol(), registry.Unsupported) == registry.HTTPProxy {
+				proxies = append(proxies, e.Port.Number)
+			}
 		}
 	}
 	var list []place
@@ -76,6 +80,13 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 		if _, ok := seen[p]; !ok {
 			seen[p] = struct{}{}
 			list = append(list, p)
+		}
+	}
+	for _, port := range proxies {
+		for _, bind := range binds {
+			if len(changes.Places) > 0 {
+				add(placeOf(bind, port))
+			}
 		}
 	}
 	for _, p := range changes.Places {

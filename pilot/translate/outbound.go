@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
 	"slices"
@@ -125,7 +126,7 @@ func loopback(ipv4 bool) string {
 // opening says how one egress listener opens places.
 func (l *listeners) opening(e *scope.Egress) opening {
 	spec := e.Listener
-	o := opening{listeners: l, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
+	o := opening{listeners: l, explicit: spec.GetPort() != nil, proxy: e.Proxy, bind: spec.GetBind()}
 	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
 	if o.bind == "" && o.real {
 		o.bind = loopback(l.cohort.Scope.IPv4)
@@ -136,6 +137,12 @@ func (l *listeners) opening(e *scope.Egress) opening {
 // on gives the services of an egress listener that can make a difference to a place.
 func (o opening) on(e *scope.Egress, at place) iter.Seq[scope.Service] {
 	port, address := at.port, at.bind
+	if o.proxy {
+		if at != placeOf(cmp.Or(o.bind, wildcard(o.cohort.Scope.IPv4)), e.Listener.Port.Number) {
+			return func(func(scope.Service) bool) {}
+		}
+		return e.Services
+	}
 	if o.bind != "" || at.bind == wildcard(o.cohort.Scope.IPv4) {
 		address = "" // their own does not tell
 	}
@@ -155,7 +162,7 @@ func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
 	spec := e.Listener
 	port := spec.GetPort().GetNumber()
 	o := l.opening(e)
-	if o.explicit {
+	if o.explicit && (!o.proxy || o.bind == "") { // the catch-all is not in the way of a proxy with a bind of its own
 		defer func() { l.locked[port] = true }()
 	}
 	for s := range services {
@@ -164,6 +171,9 @@ func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
 		}
 		for p := range s.Imported {
 			q := *p
+			if o.proxy {
+				q.Number = port
+			}
 			if o.explicit {
 				q.Protocol = portProtocol(spec.Port.Protocol, p.Protocol)
 			} else if l.locked[p.Number] {
@@ -171,6 +181,9 @@ func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
 			}
 			if q.Protocol != registry.UDP {
 				o.add(s.Service, q)
+			}
+			if o.proxy {
+				return
 			}
 		}
 	}
@@ -194,6 +207,7 @@ type opening struct {
 	bind     string // empty: by protocol and service
 	real     bool
 	explicit bool
+	proxy    bool // one service is as good as another
 }
 
 // add finds the places for one service port and puts it there.
@@ -270,7 +284,7 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 	case p.Protocol.Sniffed():
 		route = names.SniffedRoute(s.Host, p.Number)
 	}
-	next := &slot{place: at, protocol: p.Protocol, route: route, real: o.real, explicit: o.explicit, wildcard: wild && (o.bind == "" || !o.explicit)}
+	next := &slot{place: at, protocol: p.Protocol, route: route, real: o.real, explicit: o.explicit, wildcard: wild && (o.bind == "" || !o.explicit) && p.Protocol != registry.HTTPProxy}
 	next.web = p.Protocol == registry.GRPCWeb || have != nil && have.web
 	if have != nil {
 		have.web = next.web

@@ -150,7 +150,7 @@ func (b *routing) served(host string) (served, bool) {
 			continue
 		}
 		of := served{service: s, port: p}
-		for pattern := range scope.Patterns(host) {
+		for pattern := range b.view.Index.Patterns(host) {
 			if of.virtual = b.egress.Bound(pattern); of.virtual != nil {
 				of.by = pattern
 				break
@@ -250,8 +250,31 @@ func (b *routing) answer(c *claim) {
 	c.key.reached = b.reach(c.key, c.key.service)
 }
 
-// made makes the virtual host of a host, if it has one.
+// made makes the virtual hosts of a host: in an HTTP proxy one for each port, else one if it has any.
 func (b *routing) made(host string) []*envoy.Resource {
+	if !b.egress.Proxy {
+		return b.one(host)
+	}
+	s, ok := b.egress.Service(host)
+	if !ok {
+		return nil
+	}
+	var all []*envoy.Resource
+	seen := map[uint32]bool{}
+	for p := range s.Imported {
+		if !seen[p.Number] {
+			seen[p.Number] = true
+			at := *b
+			at.port = p.Number
+			all = append(all, at.one(host)...)
+		}
+	}
+	slices.SortFunc(all, compareNames)
+	return all
+}
+
+// one makes the virtual host that a host has on the port.
+func (b *routing) one(host string) []*envoy.Resource {
 	c := b.claim(host)
 	if c == nil {
 		return nil
@@ -259,9 +282,14 @@ func (b *routing) made(host string) []*envoy.Resource {
 	if n := b.view.notes; n != nil {
 		n.unit = host
 	}
-	if c.key.domains = b.free(c, host); c.key.domains == "" {
+	free := b.free(c, host)
+	if len(free) == 0 {
 		return nil
 	}
+	if b.egress.Proxy {
+		free = names.WithPort(free, b.port)
+	}
+	c.key.domains = strings.Join(free, "\n")
 	if c.class != 0 {
 		b.answer(c)
 	}
@@ -271,8 +299,8 @@ func (b *routing) made(host string) []*envoy.Resource {
 	return []*envoy.Resource{b.view.host(c.key)}
 }
 
-// free gives those domains, one a line, that no virtual host before wants.
-func (b *routing) free(c *claim, host string) string {
+// free gives those domains that no virtual host before wants.
+func (b *routing) free(c *claim, host string) []string {
 	var rivals []*claim
 	if b.sniffed == "" {
 		for _, h := range b.rivals(c.domains) {
@@ -291,7 +319,7 @@ func (b *routing) free(c *claim, host string) string {
 		}
 		free = append(free, d)
 	}
-	return strings.Join(free, "\n")
+	return free
 }
 
 // rivals gives the hosts that may have one of some domains: those that have one in a mesh of any kind are among them.
