@@ -9,6 +9,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
+// anyOnPort80 is one more document of a world: a service that has all proxies ask for the routes of port 80.
+const anyOnPort80 = `---
+apiVersion: v1
+kind: Service
+metadata: {name: any, namespace: b}
+spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
+`
+
 // TestFollowed: each case is a world, and a change of it, after which a long-lived Translator must give what a new one gives.
 func TestFollowed(t *testing.T) {
 	for name, c := range map[string][2]string{
@@ -137,12 +145,7 @@ apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: v, namespace: a}
 spec: {hosts: ["*-x.example.com"], http: [{timeout: 5s, route: [{destination: {host: other.example.com}}]}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: any, namespace: b}
-spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
-`, `
+` + anyOnPort80, `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: x, namespace: b}
@@ -158,12 +161,7 @@ apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: x, namespace: b}
 spec: {hosts: [y-x.example.com], resolution: DNS, ports: [{name: http, number: 8080, protocol: HTTP}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: any, namespace: b}
-spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
-`, `
+` + anyOnPort80, `
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: w, namespace: b}

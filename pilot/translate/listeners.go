@@ -55,6 +55,9 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 
 // touchedPlaces are those at which changes may make a difference. A Sidecar's listeners stand where it says, on the ports of the services.
 func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
+	if len(changes.Places) == 0 {
+		return nil
+	}
 	var binds []string   // in the place of all addresses
 	var proxies []uint32 // ports that services of any port are called through
 	if c.Outbound.Interception == node.None {
@@ -69,7 +72,7 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 			} else if e.Port != nil { // which may say HTTP where a service says otherwise
 				binds = append(binds, wildcard(c.Scope.IPv4))
 			}
-			if portProtocol(e.Port.GetProtocol(), registry.Unsupported) == registry.HTTPProxy {
+			if registry.ParseProtocol(e.Port.GetProtocol()) == registry.HTTPProxy {
 				proxies = append(proxies, e.Port.Number)
 			}
 		}
@@ -84,9 +87,7 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 	}
 	for _, port := range proxies {
 		for _, bind := range binds {
-			if len(changes.Places) > 0 {
-				add(placeOf(bind, port))
-			}
+			add(placeOf(bind, port))
 		}
 	}
 	for _, p := range changes.Places {

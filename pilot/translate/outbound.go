@@ -191,12 +191,8 @@ func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
 
 // portProtocol is the protocol that a Sidecar or Gateway port declares; without one, the service's.
 func portProtocol(declared string, otherwise registry.Protocol) registry.Protocol {
-	for _, p := range []registry.Protocol{
-		registry.HTTP, registry.HTTPS, registry.HTTP2, registry.GRPC, registry.GRPCWeb, registry.TCP, registry.TLS, registry.Mongo, registry.Redis, registry.MySQL, registry.UDP, registry.HTTPProxy,
-	} {
-		if strings.EqualFold(string(p), declared) {
-			return p
-		}
+	if p := registry.ParseProtocol(declared); p != registry.Unsupported {
+		return p
 	}
 	return otherwise
 }
