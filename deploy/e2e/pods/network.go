@@ -56,21 +56,29 @@ func bridgeAddr() net.HardwareAddr { return net.HardwareAddr{0x02, 0, 0, 0, 0, 0
 // Gateway is the program's own address on the bridge.
 func (n *Network) Gateway() netip.Addr { return n.gateway.Addr() }
 
-// connect gives the pod's namespace an interface on the bridge.
-func (n *Network) connect(ns namespace, addr netip.Addr) error {
+// podAddr returns the MAC address of a pod: the same for the same IPv4 address. Pods that remember an address by ARP then reach whichever pod has it now. With
+// another MAC address they would go on sending to the old one for as long as Linux trusts and then probes its entry: 8 to 10 s.
+func podAddr(ip netip.Addr) net.HardwareAddr {
+	four := ip.As4()
+	return append(net.HardwareAddr{0x02, 0x01}, four[:]...)
+}
+
+// connect gives the pod's namespace an interface on the bridge, and returns the name of its end there.
+func (n *Network) connect(ns namespace, addr netip.Addr) (string, error) {
 	n.pods++
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = fmt.Sprintf("pod%d", n.pods), n.bridge
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.f.Fd()), PeerHardwareAddr: podAddr(addr)}
 	err := n.home.within(n.home, func() error {
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns.f.Fd())}); err != nil {
+		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("make interface: %w", err)
 		}
 		return up(attrs.Name)
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	return ns.within(n.home, func() error {
+	return attrs.Name, ns.within(n.home, func() error {
 		if err := up("lo"); err != nil {
 			return err
 		}
@@ -79,6 +87,20 @@ func (n *Network) connect(ns namespace, addr netip.Addr) error {
 		}
 		if err := netlink.RouteAdd(&netlink.Route{Gw: n.Gateway().AsSlice()}); err != nil {
 			return fmt.Errorf("add default route: %w", err)
+		}
+		return nil
+	})
+}
+
+// disconnect removes the interface, both ends of it, at once.
+func disconnect(home namespace, link string) error {
+	return home.within(home, func() error {
+		l, err := netlink.LinkByName(link)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", link, err)
+		}
+		if err := netlink.LinkDel(l); err != nil {
+			return fmt.Errorf("remove %s: %w", link, err)
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,6 +22,7 @@ type Pod struct {
 	spec Spec
 	home namespace
 	ns   namespace
+	link string // the bridge's end of its interface
 }
 
 // Add makes a pod.
@@ -30,15 +32,11 @@ func (n *Network) Add(s Spec) (*Pod, error) {
 		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
 	}
 	p := &Pod{spec: s, home: n.home, ns: ns}
-	if err := n.connect(ns, s.Addr); err != nil {
-		ns.close()
-		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
+	if p.link, err = n.connect(ns, s.Addr); err == nil && s.Redirect {
+		err = ns.within(n.home, redirect)
 	}
-	if !s.Redirect {
-		return p, nil
-	}
-	if err := ns.within(n.home, redirect); err != nil {
-		ns.close()
+	if err != nil {
+		_ = p.Close() // the first error says more
 		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
 	}
 	return p, nil
@@ -80,5 +78,12 @@ func (p *Pod) Start(cmd *exec.Cmd) error {
 	return p.ns.within(p.home, cmd.Start)
 }
 
-// Close lets go of the pod; the kernel removes it once nothing runs in it.
-func (p *Pod) Close() error { return p.ns.close() }
+// Close takes the pod off the network at once, so that another can have its address, and lets go of its namespace. The kernel keeps that, with its addresses, until
+// the last socket in it has gone: one whose peer does not answer any more stays for minutes.
+func (p *Pod) Close() error {
+	var err error
+	if p.link != "" {
+		err = disconnect(p.home, p.link)
+	}
+	return errors.Join(err, p.ns.close())
+}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -51,23 +52,31 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// network is the one of all tests.
+var network = sync.OnceValue(func() *Network {
+	n, err := NewNetwork(netip.MustParsePrefix("10.10.0.0/16"))
+	if err != nil {
+		panic(err)
+	}
+	return n
+})
+
+// add makes a pod that goes when the test ends.
+func add(t *testing.T, name, addr string, redirect bool) *Pod {
+	t.Helper()
+	p, err := network().Add(Spec{Name: name, Addr: netip.MustParseAddr(addr), Redirect: redirect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
 func TestNetwork(t *testing.T) {
 	if got := os.Getpid(); got != 1 {
 		t.Errorf("pid = %d, want 1: processes started in here would outlive it", got)
 	}
-	n, err := NewNetwork(netip.MustParsePrefix("10.10.0.0/16"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(name, addr string, redirect bool) *Pod {
-		p, err := n.Add(Spec{Name: name, Addr: netip.MustParseAddr(addr), Redirect: redirect})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.Close() })
-		return p
-	}
-	meshed, plain := add("meshed", "10.10.1.1", true), add("plain", "10.10.1.2", false)
+	meshed, plain := add(t, "meshed", "10.10.1.1", true), add(t, "plain", "10.10.1.2", false)
 	serve(t, meshed, ":8080", "meshed app")
 	serve(t, meshed, ":15001", "outbound")
 	serve(t, meshed, ":15006", "inbound")
@@ -76,8 +85,8 @@ func TestNetwork(t *testing.T) {
 
 	// Pods remember how to reach the gateway: that must not change as others come.
 	for i := range 16 {
-		add(fmt.Sprint("other-", i), fmt.Sprintf("10.10.2.%d", i), false)
-		link, err := netlink.LinkByIndex(n.bridge)
+		add(t, fmt.Sprint("other-", i), fmt.Sprintf("10.10.2.%d", i), false)
+		link, err := netlink.LinkByIndex(network().bridge)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +119,24 @@ func TestNetwork(t *testing.T) {
 				t.Errorf("%s answered, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAddressChangesHands has pods follow one another at one address, while a socket keeps the namespace of each earlier one. A caller that knew the address reaches
+// the new pod at once.
+func TestAddressChangesHands(t *testing.T) {
+	caller := add(t, "caller", "10.10.4.1", true)
+	for i := range 4 {
+		name := fmt.Sprint("pod ", i)
+		p := add(t, name, "10.10.4.2", true)
+		serve(t, p, ":15006", name)
+		serve(t, p, "127.0.0.1:9", "until the test ends")
+		if got := ask(t, caller, true, "", "10.10.4.2:8080"); got != name {
+			t.Errorf("%s answered, want %s", got, name)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
