@@ -5,6 +5,12 @@ import (
 	"strings"
 )
 
+// Clusters of a bootstrap: the control plane, and the SDS server beside the proxy that has its certificates.
+const (
+	XDSCluster = "xds-grpc"
+	SDSCluster = "sds-grpc"
+)
+
 // Clusters that stand for no service.
 const (
 	BlackHoleCluster          = "BlackHoleCluster"

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // UInt32 wraps a number that may be absent.
@@ -59,7 +61,7 @@ func AgentSecret(name string) *tlsv3.SdsSecretConfig {
 			TransportApiVersion:       corev3.ApiVersion_V3,
 			SetNodeOnFirstMessageOnly: true,
 			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "sds-grpc"},
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: names.SDSCluster},
 			}}},
 		}},
 		InitialFetchTimeout: Duration(0),

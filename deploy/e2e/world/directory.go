@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +41,7 @@ type Pod struct {
 }
 
 // Redirected tells whether the pod's traffic is handed to its sidecar.
-func (p Pod) Redirected() bool { return p.Node.Interception == "REDIRECT" }
+func (p Pod) Redirected() bool { return p.Node.Interception == node.Redirect }
 
 // Read reads every YAML file under the directory.
 func Read(dir string) (Directory, error) {
@@ -119,11 +120,11 @@ func podOf(p *corev1.Pod) (Pod, error) {
 	}
 	switch {
 	case p.Annotations["inject.istio.io/templates"] == "gateway":
-		n.Type = "router"
+		n.Type = node.Router
 	case p.Annotations["sidecar.istio.io/interceptionMode"] != "":
-		n.Interception = p.Annotations["sidecar.istio.io/interceptionMode"]
+		n.Interception = node.Interception(p.Annotations["sidecar.istio.io/interceptionMode"])
 	case pod.Proxied:
-		n.Interception = "REDIRECT"
+		n.Interception = node.Redirect
 	}
 	pod.Node = n
 	for _, c := range p.Spec.Containers {

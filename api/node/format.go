@@ -1,0 +1,102 @@
+package node
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Format returns the node that an Envoy has in its bootstrap to be this proxy. Parse returns p from it, without what only the running Envoy knows: its version and
+// its extensions. Raw and ID are made from the other fields.
+func Format(p *Proxy) *corev3.Node {
+	m := formatter{}
+	m.text("NAMESPACE", p.Namespace)
+	m.text("NAME", p.Name)
+	m.text("CLUSTER_ID", p.Cluster)
+	m.text("NETWORK", p.Network)
+	m.text("REQUESTED_NETWORK_VIEW", strings.Join(p.NetworkView, ","))
+	m.text("NODE_NAME", p.NodeName)
+	m.text("WORKLOAD_NAME", p.Workload)
+	m.text("SERVICE_ACCOUNT", p.Account)
+	m.text("MESH_ID", p.MeshID)
+	m.text("ISTIO_VERSION", p.Version)
+	m.text("ISTIO_REVISION", p.Revision)
+	m.text("GENERATOR", p.Generator)
+	m.text("AUTO_REGISTER_GROUP", p.RegisterGroup)
+	m.text("INSTANCE_IPS", strings.Join(p.IPs, ","))
+	if p.Type == Sidecar {
+		m.text("INTERCEPTION_MODE", string(p.Interception))
+	}
+	if p.HTTPProxyPort != 0 {
+		m.text("HTTP_PROXY_PORT", strconv.FormatUint(uint64(p.HTTPProxyPort), 10))
+	}
+	m.flag("HTTP10", p.HTTP10)
+	m.flag("UNPRIVILEGED_POD", p.Unprivileged)
+	m.flag("DNS_CAPTURE", p.DNSCapture)
+	m.flag("DNS_AUTO_ALLOCATE", p.DNSAutoAllocate)
+	m.texts("LABELS", p.Labels)
+	m.texts("ANNOTATIONS", p.Annotations)
+	if p.ProxyConfig {
+		config := formatter{}
+		if p.ReadinessProbe {
+			config["readinessProbe"] = formatter{}.value()
+		}
+		if p.TracingSampling != "" {
+			sampling := formatter{}
+			sampling.text("sampling", p.TracingSampling)
+			config["tracing"] = sampling.value()
+		}
+		m["PROXY_CONFIG"] = config.value()
+	}
+	name, address := p.Name, ""
+	if p.Namespace != "" {
+		name += "." + p.Namespace
+	}
+	if len(p.IPs) > 0 {
+		address = p.IPs[0]
+	}
+	n := &corev3.Node{
+		Id:       fmt.Sprintf("%s~%s~%s~%s", p.Type, address, name, p.Domain),
+		Cluster:  name,
+		Metadata: &structpb.Struct{Fields: m},
+	}
+	if p.Workload != "" {
+		n.Cluster = p.Workload + "." + p.Namespace
+	}
+	if p.Locality != [3]string{} {
+		n.Locality = &corev3.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
+	}
+	return n
+}
+
+// formatter collects metadata; what is empty is left out.
+type formatter map[string]*structpb.Value
+
+func (f formatter) text(key, value string) {
+	if value != "" {
+		f[key] = structpb.NewStringValue(value)
+	}
+}
+
+func (f formatter) flag(key string, value bool) {
+	if value {
+		f.text(key, "true")
+	}
+}
+
+func (f formatter) texts(key string, values map[string]string) {
+	inner := formatter{}
+	for k, v := range values {
+		inner[k] = structpb.NewStringValue(v)
+	}
+	if len(inner) > 0 {
+		f[key] = inner.value()
+	}
+}
+
+func (f formatter) value() *structpb.Value {
+	return structpb.NewStructValue(&structpb.Struct{Fields: f})
+}

@@ -1,0 +1,197 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
+	connectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+)
+
+// Options say what an Envoy starts with.
+type Options struct {
+	// Node is who it says it is; node.Format makes one.
+	Node *corev3.Node
+	// ADS is the control plane: HOST:PORT, or the path of a Unix socket.
+	ADS string
+	// SDS is the server of its certificates, in the same form. Without one it has no certificates, and mTLS is out of its reach.
+	SDS string
+	// Admin is the HOST:PORT of its admin API; port 0 takes a free one.
+	Admin string
+	// StateOfTheWorld has it ask for whole lists of resources each time, instead of what changed (delta).
+	StateOfTheWorld bool
+}
+
+// programSize is how large users' regular expressions may be, as in Istio's own bootstraps: the control plane bounds them, and Envoy's default of 100 would refuse most.
+const programSize = 32768
+
+const (
+	connectTimeout = time.Second
+	// Envoy's default waits up to 30 s before it connects to the control plane again.
+	leastRetry, mostRetry = 100 * time.Millisecond, time.Second
+)
+
+// New makes the configuration. An error says which option is wrong.
+func New(o Options) (*bootstrapv3.Bootstrap, error) {
+	if _, err := node.Parse(o.Node); err != nil {
+		return nil, err // the control plane would refuse it
+	}
+	xds, err := grpcCluster(names.XDSCluster, o.ADS)
+	if err != nil {
+		return nil, fmt.Errorf("address of the control plane: %w", err)
+	}
+	static := []*clusterv3.Cluster{xds}
+	if o.SDS != "" {
+		sds, err := grpcCluster(names.SDSCluster, o.SDS)
+		if err != nil {
+			return nil, fmt.Errorf("address of the SDS server: %w", err)
+		}
+		static = append(static, sds)
+	}
+	admin, err := parse(o.Admin)
+	if err != nil {
+		return nil, fmt.Errorf("address of the admin API: %w", err)
+	}
+	limit, err := connectionLimit()
+	if err != nil {
+		return nil, err
+	}
+	api := corev3.ApiConfigSource_DELTA_GRPC
+	if o.StateOfTheWorld {
+		api = corev3.ApiConfigSource_GRPC
+	}
+	b := &bootstrapv3.Bootstrap{
+		Node:            o.Node,
+		Admin:           &bootstrapv3.Admin{Address: admin, IgnoreGlobalConnLimit: true},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: static},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
+			AdsConfig: &corev3.ApiConfigSource{
+				ApiType: api, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
+				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
+					ClusterName: names.XDSCluster,
+					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
+						BaseInterval: durationpb.New(leastRetry), MaxInterval: durationpb.New(mostRetry),
+					}},
+				}}}},
+			},
+			CdsConfig: ads(),
+			LdsConfig: ads(),
+		},
+		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
+			Name: "static",
+			LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
+				"re2.max_program_size.error_level": structpb.NewNumberValue(programSize),
+			}}},
+		}}},
+		OverloadManager: limit,
+	}
+	if err := b.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	return b, nil
+}
+
+// ads is the control plane's stream; the first answer may take any time.
+func ads() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		InitialFetchTimeout:   durationpb.New(0), ResourceApiVersion: corev3.ApiVersion_V3,
+	}
+}
+
+// connectionLimit is one that nobody reaches: without any, Envoy warns.
+func connectionLimit() (*overloadv3.OverloadManager, error) {
+	config, err := anypb.New(&connectionsv3.DownstreamConnectionsConfig{MaxActiveDownstreamConnections: math.MaxInt32})
+	if err != nil {
+		return nil, fmt.Errorf("limit of connections: %w", err)
+	}
+	return &overloadv3.OverloadManager{ResourceMonitors: []*overloadv3.ResourceMonitor{{
+		Name:       "envoy.resource_monitors.global_downstream_max_connections",
+		ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: config},
+	}}}, nil
+}
+
+// grpcCluster is a cluster of one server that speaks gRPC.
+func grpcCluster(name, at string) (*clusterv3.Cluster, error) {
+	address, err := parse(at)
+	if err != nil {
+		return nil, err
+	}
+	http2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+		},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("protocol of cluster %s: %w", name, err)
+	}
+	c := &clusterv3.Cluster{
+		Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, ConnectTimeout: durationpb.New(connectTimeout),
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}},
+		}}},
+	}
+	socket := address.GetSocketAddress()
+	if socket == nil {
+		return c, nil
+	}
+	if _, err := netip.ParseAddr(socket.GetAddress()); err != nil {
+		c.ClusterDiscoveryType, c.DnsLookupFamily = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, clusterv3.Cluster_V4_PREFERRED
+	}
+	// A host that is gone does not close its connections.
+	c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+		KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(10), KeepaliveProbes: wrapperspb.UInt32(3),
+	}}
+	return c, nil
+}
+
+// parse reads HOST:PORT, or the path of a Unix socket.
+func parse(text string) (*corev3.Address, error) {
+	if path := strings.TrimPrefix(text, "unix:"); strings.Contains(path, "/") {
+		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}, nil
+	}
+	host, number, err := net.SplitHostPort(text)
+	port, portErr := strconv.ParseUint(number, 10, 16)
+	if err != nil || portErr != nil || host == "" {
+		return nil, fmt.Errorf("%q: write HOST:PORT, for example 127.0.0.1:15010, or the path of a Unix socket", text)
+	}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: host, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
+	}}}, nil
+}
+
+// JSON returns a bootstrap, or any other message, as Envoy reads it from a file. The same message gives the same bytes.
+func JSON(m proto.Message) ([]byte, error) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write the bootstrap: %w", err)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil { // which also drops the spaces that protojson adds at random
+		return nil, fmt.Errorf("write the bootstrap: %w", err)
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
