@@ -15,6 +15,9 @@ type Limits struct {
 	SendRate          int           // bytes a second that a client has to take at least
 	Generations       int           // concurrent translations, for each CPU
 
+	// Departure is how long a connected proxy keeps its inbound configuration after its workload has gone: others may still send it requests.
+	Departure time.Duration
+
 	// What a discovery request may hold. Nodes have bounds of their own, in package node.
 	NamesPerRequest int // resource names in one request, subscribed and unsubscribed
 	NamesPerStream  int // resource names that one stream subscribes to, all types
@@ -63,6 +66,8 @@ func Default() Limits {
 		SendGrace:         10 * time.Second,
 		SendRate:          64 << 10,
 		Generations:       2,
+
+		Departure: 30 * time.Second,
 
 		NamesPerRequest: 20000,
 		NamesPerStream:  50000,

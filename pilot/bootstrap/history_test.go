@@ -211,6 +211,7 @@ func runHistory(t *testing.T, seed uint64) error {
 	o := testOptions(t)
 	o.Logger, o.DebounceAfter, o.Poll, o.NoWatch = slog.New(slog.DiscardHandler), time.Millisecond, time.Hour, true
 	o.ConfigDir, o.Monitoring = t.TempDir(), ""
+	o.Limits.Departure = time.Nanosecond // at rest every proxy has what the newest Snapshot says
 	write(t, filepath.Join(o.ConfigDir, "first.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")
 	first := readObjects(t, "first.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")[0]
 	s, err := New(o)

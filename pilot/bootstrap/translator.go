@@ -39,6 +39,15 @@ func (t translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last xds.Cohort, 
 	return !ok || t.Translator.Moves(s, p, proxies, since)
 }
 
+func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
+	proxies, ok := now.(cohort.Key)
+	before, same := last.(cohort.Key)
+	if !ok || !same {
+		return now, false
+	}
+	return proxies.Departed(before)
+}
+
 func (t translator) Audience(c xds.Cohort) any {
 	proxies, ok := c.(cohort.Key)
 	if !ok {

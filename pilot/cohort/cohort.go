@@ -59,6 +59,16 @@ func (k Key) Shared() Key {
 	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Place: k.Place}
 }
 
+// Departed returns the key of a proxy whose workload has gone since it had the key last: k with last's inbound half. It returns false where the workload is known, or
+// never was.
+func (k Key) Departed(last Key) (Key, bool) {
+	if !k.Stranger || last.Stranger {
+		return k, false
+	}
+	k.Inbound = last.Inbound
+	return k, true
+}
+
 // Place is where a proxy runs.
 type Place struct {
 	Locality registry.Locality

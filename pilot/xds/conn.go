@@ -281,6 +281,7 @@ func (c *conn) loop(log *slog.Logger) error {
 		quiet = time.After(resumed)
 	}
 	stranger := c.stranger()
+	var departure <-chan time.Time
 	for {
 		select {
 		case err := <-c.stop:
@@ -288,6 +289,11 @@ func (c *conn) loop(log *slog.Logger) error {
 		default:
 		}
 		c.answer()
+		if !c.session.departing {
+			departure = nil
+		} else if departure == nil {
+			departure = time.After(s.limits.Departure)
+		}
 		var slot, express chan struct{}
 		if stranger == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
 			if slot = s.slots; c.urgent() {
@@ -331,6 +337,9 @@ func (c *conn) loop(log *slog.Logger) error {
 		case <-quiet:
 			quiet = nil
 			c.session.rest()
+		case <-departure:
+			c.session.depart()
+			c.offer(everything(s.newest()))
 		case <-stranger:
 			if c.patient() {
 				stranger = time.After(workloadWait)

@@ -125,6 +125,8 @@ func (f *fakeTranslator) Join(s *snapshot.Snapshot, p *node.Proxy) Cohort {
 	return p.Type
 }
 
+func (f *fakeTranslator) Departed(now, _ Cohort) (Cohort, bool) { return now, false }
+
 func (f *fakeTranslator) Audience(c Cohort) any { return c }
 
 func (f *fakeTranslator) Moves(*snapshot.Snapshot, *node.Proxy, Cohort, uint64) bool {

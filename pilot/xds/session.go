@@ -39,6 +39,11 @@ type session struct {
 	revision             uint64             // of the last one that everything was compared with
 	cohort               Cohort
 	audience, audienceOf any  // what Translator.Audience gives, and for what
+	// departing: the workload has gone from the snapshot. Until depart the proxy keeps the inbound half of known, its cohort before: others may still send it
+	// requests, since they learn later, or never as long as they are slow, that it is no endpoint any more.
+	departing bool
+	known     Cohort // nil: the workload was never known, or has departed for good
+
 	unjoined             bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
 
 	// changed are the clusters that a resuming client was sent before it asked for endpoints: what it brings of their assignments is out of date, though a
@@ -277,9 +282,21 @@ func (s *session) rejoin(p *push) bool {
 }
 
 func (s *session) join(snap *snapshot.Snapshot) bool {
-	err := safe.Do("translate join", func() { s.cohort = s.translator.Join(snap, s.proxy) })
+	err := safe.Do("translate join", func() {
+		s.cohort = s.translator.Join(snap, s.proxy)
+		s.departing = false
+		if s.known != nil {
+			s.cohort, s.departing = s.translator.Departed(s.cohort, s.known)
+		}
+		if !s.departing {
+			s.known = s.cohort
+		}
+	})
 	if err != nil {
 		s.observer.panicked("", err)
 	}
 	return err == nil
 }
+
+// depart has the proxy lose, with the next push, the inbound half of a workload that has gone.
+func (s *session) depart() { s.departing, s.known = false, nil }
