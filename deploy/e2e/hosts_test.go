@@ -10,11 +10,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// held is how long Envoy holds a listener back whose virtual hosts do not come; what comes within half of that was not waited for.
+// held is how long Envoy holds a listener back whose virtual hosts do not come.
 const held = 15 * time.Second
+
+// notHeld waits for something that Envoy would hold back, were virtual hosts missing, and fails the test if it took half of that time. On a machine that is starved
+// it may take as long for other reasons.
+func notHeld(t *testing.T, tr load.Traffic, wait func()) {
+	t.Helper()
+	began := time.Now()
+	wait()
+	switch took := time.Since(began); {
+	case took <= held/2:
+	case tr.Starved():
+		t.Logf("%s is too long, but the machine is starved: whether Envoy waited for virtual hosts cannot be said", took)
+	default:
+		t.Errorf("%s: Envoy waited for virtual hosts", took)
+	}
+}
 
 // lateService is a service of the echo pods with those ports.
 func lateService(ports ...int) string {
@@ -113,11 +129,11 @@ func testHosts(t *testing.T, m *mesh) {
 	const late, fallback = "late.mesh.svc.cluster.local", "allow_any"
 	dial := m.world.Pod("client").Place.DialContext
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
-	answers := func(port int, limit time.Duration) {
+	answers := func(port int) {
 		t.Helper()
 		one := overHTTP(dial, "HTTP/1.1", fmt.Sprintf("10.96.0.77:%d", port), fmt.Sprintf("late:%d", port))
-		suite.Eventually(t, fmt.Sprintf("the late service answers on %d", port), limit, func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		suite.Eventually(t, fmt.Sprintf("the late service answers on %d", port), func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			from, err := one(ctx)
 			return err == nil && strings.HasPrefix(from, "echo")
@@ -131,7 +147,7 @@ func testHosts(t *testing.T, m *mesh) {
 				t.Logf("route configuration %s has %v: %s", route, last.hosts, last.text)
 			}
 		}()
-		suite.Eventually(t, what, soon, func() bool {
+		suite.Eventually(t, what, func() bool {
 			r, there := m.routing(t, "client", route)
 			last = r
 			return there && ok(r)
@@ -142,21 +158,21 @@ func testHosts(t *testing.T, m *mesh) {
 
 	for range 2 { // the second time Envoy has seen the names before
 		m.write(t, "late.yaml", lateService(8085))
-		answers(8085, held/2)
+		notHeld(t, tr, func() { answers(8085) })
 		has("a new route configuration has both hosts", "8085", func(r routing) bool { return divided(r) && len(r.hosts) == 2 })
 		m.write(t, "late.yaml", lateService(8085, 80))
-		answers(80, soon)
+		answers(80)
 		m.write(t, "late-route.yaml", lateTimeout(7))
 		has("a route changes", "80", func(r routing) bool { return strings.Contains(r.text, `"timeout": "7s"`) })
 		m.remove(t, "late-route.yaml")
 		has("and changes back", "80", func(r routing) bool { return !strings.Contains(r.text, `"timeout": "7s"`) })
 		m.write(t, "late.yaml", lateService(80))
-		suite.Eventually(t, "the route configuration is gone", soon, func() bool { _, there := m.routing(t, "client", "8085"); return !there })
+		suite.Eventually(t, "the route configuration is gone", func() bool { _, there := m.routing(t, "client", "8085"); return !there })
 		m.remove(t, "late.yaml")
 		has("the virtual host is gone", "80", func(r routing) bool { return divided(r) && !slices.Contains(r.hosts, late+":80") })
 	}
 
-	testEmptyRoutes(t, m)
+	testEmptyRoutes(t, m, tr)
 	testVacancies(t, m)
 
 	for i, enabled := range []string{"true", "false", "true"} {
@@ -170,8 +186,8 @@ func testHosts(t *testing.T, m *mesh) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers(80, 2*held)
-		answers(8085, held/2)
+		answers(80)
+		notHeld(t, tr, func() { answers(8085) })
 		for _, route := range []string{"80", "8085"} {
 			has("what changed meanwhile is there", route, func(r routing) bool {
 				return strings.Contains(r.text, fmt.Sprintf(`"timeout": "%ds"`, 20+i)) && slices.Contains(r.hosts, fallback)
@@ -183,8 +199,8 @@ func testHosts(t *testing.T, m *mesh) {
 		})
 	}
 	m.remove(t, "late.yaml")
-	suite.Eventually(t, "the route configuration is gone", soon, func() bool { _, there := m.routing(t, "client", "8085"); return !there })
-	tr.answers(t, "echo-1", soon)
+	suite.Eventually(t, "the route configuration is gone", func() bool { _, there := m.routing(t, "client", "8085"); return !there })
+	tr.Answers(t, "echo-1")
 	m.healthy(t)
 }
 
@@ -208,7 +224,7 @@ func testVacancies(t *testing.T, m *mesh) {
 				t.Logf("divided %t, %d virtual hosts, %d bytes, vacancies %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
 			}
 		}()
-		suite.Eventually(t, what, 2*soon, func() bool {
+		suite.Eventually(t, what, func() bool {
 			r, there := m.routing(t, "ingress", "http.8090")
 			last = r
 			return there && ok(r)
@@ -223,7 +239,7 @@ func testVacancies(t *testing.T, m *mesh) {
 	})
 	for range 2 { // and what is whole comes back
 		m.remove(t, "late-gateway.yaml")
-		suite.Eventually(t, "the gateway's route configuration is gone", soon, func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
+		suite.Eventually(t, "the gateway's route configuration is gone", func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
 		m.write(t, "late-gateway.yaml", emptyGateway+"---\n"+fmt.Sprintf(gatewayRoute, "one"))
 		has("it is there again", func(r routing) bool { return !r.divided && len(r.hosts) == 1 })
 	}
@@ -231,25 +247,27 @@ func testVacancies(t *testing.T, m *mesh) {
 }
 
 // testEmptyRoutes has a gateway open a port that leads nowhere, be given a route, lose it, and close: while it has none the port answers at once that there is none.
-func testEmptyRoutes(t *testing.T, m *mesh) {
+func testEmptyRoutes(t *testing.T, m *mesh, tr load.Traffic) {
 	const port = "10.10.0.2:8090"
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	leads := func(what, to string, want int) {
 		t.Helper()
-		suite.Eventually(t, what, held/2, func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+port+"/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Host = to + ".late.example.com"
-			resp, err := client.Do(r)
-			if err != nil {
-				return false
-			}
-			resp.Body.Close()
-			return resp.StatusCode == want
+		notHeld(t, tr, func() {
+			suite.Eventually(t, what, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+port+"/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Host = to + ".late.example.com"
+				resp, err := client.Do(r)
+				if err != nil {
+					return false
+				}
+				resp.Body.Close()
+				return resp.StatusCode == want
+			})
 		})
 	}
 	for range 2 { // the second time Envoy has seen the names before
@@ -266,6 +284,6 @@ func testEmptyRoutes(t *testing.T, m *mesh) {
 		m.remove(t, "late-ingress.yaml")
 		leads("its last route is gone", "two", http.StatusNotFound)
 		m.remove(t, "late-gateway.yaml")
-		suite.Eventually(t, "the gateway's route configuration is gone", soon, func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
+		suite.Eventually(t, "the gateway's route configuration is gone", func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
 	}
 }

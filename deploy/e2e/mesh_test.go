@@ -156,7 +156,7 @@ func (m *mesh) remove(t *testing.T, name string) {
 // healthy fails the test unless every Envoy has taken what it was sent: it waits for what is on its way, but for no rejection to go away.
 func (m *mesh) healthy(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	if err := m.world.Ready(ctx); err != nil {
 		t.Error(err)

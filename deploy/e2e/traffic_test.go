@@ -14,65 +14,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
-const (
-	// rate is in requests a second, for each of the loads.
-	rate = 120
-	// soon is how long a change may take to reach an Envoy that is connected.
-	soon = 10 * time.Second
-	// quiet is how long nobody must have heard of a server to count as without requests.
-	quiet = time.Second
-)
+// rate is in requests a second, for each of the loads.
+const rate = 120
 
-// traffic is steady load through a sidecar and through the gateway.
-type traffic []*load.Run
-
-// startTraffic sends until the test ends; one failed request fails it.
-func startTraffic(t *testing.T, m *mesh, addr, host string) traffic {
+// startTraffic sends through a sidecar and through the gateway until the test ends; one failed request fails it.
+func startTraffic(t *testing.T, m *mesh, addr, host string) load.Traffic {
 	t.Helper()
-	client := m.world.Pod("client").Place.DialContext
-	var all traffic
-	for _, s := range []send{overHTTP(client, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost)} {
-		r := load.Start(context.WithoutCancel(t.Context()), load.Options{
-			Rate: rate, Timeout: 10 * time.Second, Send: s, Overdue: func() { t.Logf("a request waits:\n%s", m.world.Waits()) },
-		})
-		t.Cleanup(func() {
-			report := r.Stop()
-			if report.Failed > 0 || report.Answered == 0 {
-				t.Errorf("under load: %s", report)
-			}
-			t.Logf("under load: %s", report)
-		})
-		all = append(all, r)
-	}
-	return all
-}
-
-// heard tells how many answers came from the server so far.
-func (tr traffic) heard(server string) int {
-	n := 0
-	for _, r := range tr {
-		n += r.Report().From[server]
-	}
-	return n
-}
-
-// answers waits until the server answers.
-func (tr traffic) answers(t *testing.T, server string, limit time.Duration) {
-	t.Helper()
-	before := tr.heard(server)
-	suite.Eventually(t, server+" answers", limit, func() bool { return tr.heard(server) > before+10 })
-}
-
-// silent waits until the server has not answered for a while.
-func (tr traffic) silent(t *testing.T, server string, limit time.Duration) {
-	t.Helper()
-	last, since := tr.heard(server), time.Now()
-	suite.Eventually(t, fmt.Sprintf("%s is sent nothing for %s", server, quiet), limit, func() bool {
-		if now := tr.heard(server); now != last {
-			last, since = now, time.Now()
-		}
-		return time.Since(since) >= quiet
-	})
+	return load.Begin(t, load.Options{
+		Rate: rate, Timeout: 10 * time.Second, Overdue: func() { t.Logf("a request waits:\n%s", m.world.Waits()) },
+	}, overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
 }
 
 // testSplit sends through a weighted route, counts, changes the weights while it runs, and counts again.
@@ -82,7 +32,7 @@ func testSplit(t *testing.T, m *mesh) {
 	share := func(n int) float64 {
 		second := 0
 		for range n {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 			name, err := one(ctx)
 			cancel()
 			if err != nil {
@@ -97,7 +47,7 @@ func testSplit(t *testing.T, m *mesh) {
 	for _, weight := range []int{10, 50, 75} {
 		before := m.routeLoads(t, "client")
 		m.write(t, "weights.yaml", weights(weight))
-		suite.Eventually(t, fmt.Sprintf("the client's Envoy has %d %% for v2", weight), soon, func() bool { return m.routeLoads(t, "client") > before })
+		suite.Eventually(t, fmt.Sprintf("the client's Envoy has %d %% for v2", weight), func() bool { return m.routeLoads(t, "client") > before })
 		const n = 1500
 		p := float64(weight) / 100
 		// Choices are independent: five standard deviations of the binomial distribution are left once in two million runs.
@@ -150,10 +100,10 @@ func testSubsets(t *testing.T, m *mesh) {
 	for i := range 20 {
 		before := m.routeLoads(t, "client")
 		m.write(t, "subsets.yaml", subsets(i))
-		suite.Eventually(t, fmt.Sprintf("the client's Envoy has the routes of subset %d", i), soon, func() bool { return m.routeLoads(t, "client") > before })
+		suite.Eventually(t, fmt.Sprintf("the client's Envoy has the routes of subset %d", i), func() bool { return m.routeLoads(t, "client") > before })
 	}
 	m.remove(t, "subsets.yaml")
-	tr.answers(t, "echo-1", soon)
+	tr.Answers(t, "echo-1")
 	m.healthy(t)
 }
 
@@ -190,13 +140,13 @@ func testEndpoints(t *testing.T, m *mesh) {
 		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
 		m.addPod(t, "echo-3")
 		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
-		tr.answers(t, "echo-3", soon)
+		tr.Answers(t, "echo-3")
 		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
-		tr.silent(t, "echo-3", soon)
+		tr.Silent(t, "echo-3")
 		m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
-		tr.answers(t, "echo-3", soon)
-		m.drainPod(t, tr, "echo-3", soon)
-		tr.answers(t, "echo-1", soon)
+		tr.Answers(t, "echo-3")
+		m.drainPod(t, tr, "echo-3")
+		tr.Answers(t, "echo-1")
 	}
 	m.healthy(t)
 }
@@ -228,10 +178,10 @@ func (m *mesh) addPod(t *testing.T, name string) {
 
 // drainPod takes a server away as a cluster does: first it is no endpoint any more, then its pod goes. A pod that goes while it is sent requests may lose
 // those that are under way: its Envoy drops a cluster before the routes that lead there.
-func (m *mesh) drainPod(t *testing.T, tr traffic, name string, limit time.Duration) {
+func (m *mesh) drainPod(t *testing.T, tr load.Traffic, name string) {
 	t.Helper()
 	m.write(t, name+".yaml", podYAML(name, "10.10.0.23", "v1", false))
-	tr.silent(t, name, limit)
+	tr.Silent(t, name)
 	m.remove(t, name+".yaml")
 	m.world.Remove(name)
 }
@@ -242,59 +192,57 @@ func testBrokenFile(t *testing.T, m *mesh) {
 	m.write(t, "weights.yaml", weights(0))
 	tr := startTraffic(t, m, "10.96.0.14:80", "split")
 	sidecar := tr[:1]
-	sidecar.silent(t, "echo-2", soon)
+	sidecar.Silent(t, "echo-2")
 	for name, broken := range map[string]string{
 		"torn":            weights(100)[:150] + `"`,
 		"a field unknown": strings.Replace(weights(100), "weight: 100", "wait: 100", 1),
 	} {
 		m.write(t, "weights.yaml", broken)
-		first, second := sidecar.heard("echo-1"), sidecar.heard("echo-2")
+		first, second := sidecar.Heard("echo-1"), sidecar.Heard("echo-2")
 		time.Sleep(2 * time.Second)
-		first, second = sidecar.heard("echo-1")-first, sidecar.heard("echo-2")-second
+		first, second = sidecar.Heard("echo-1")-first, sidecar.Heard("echo-2")-second
 		if second > 0 || first < rate {
 			t.Errorf("%s: %d and %d requests to the two versions, want all to the first as the last good content says", name, first, second)
 		}
 		m.write(t, "weights.yaml", weights(100))
-		sidecar.answers(t, "echo-2", soon)
-		sidecar.silent(t, "echo-1", soon)
+		sidecar.Answers(t, "echo-2")
+		sidecar.Silent(t, "echo-1")
 		m.write(t, "weights.yaml", weights(0))
-		sidecar.silent(t, "echo-2", soon)
+		sidecar.Silent(t, "echo-2")
 	}
 	m.healthy(t)
 }
 
 // testRestart kills the control plane under load, changes the world, and starts it again: nobody notices but by the change.
 func testRestart(t *testing.T, m *mesh) {
-	// Envoy waits longer and longer between attempts to reconnect.
-	const reconnect = 30 * time.Second
 	m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
 	m.addPod(t, "echo-3")
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
-	tr.answers(t, "echo-1", soon)
+	tr.Answers(t, "echo-1")
 
 	m.pilot.Kill()
 	m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
 	m.write(t, "weights.yaml", weights(100))
 	pods := m.edit(t, "pods.yaml", `status: "True"`, `status: "False"`)
 	time.Sleep(2 * time.Second)
-	tr.answers(t, "echo-1", soon)
+	tr.Answers(t, "echo-1")
 
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	if err := m.pilot.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
-	tr.answers(t, "echo-3", reconnect)
-	tr.silent(t, "echo-1", reconnect)
+	tr.Answers(t, "echo-3")
+	tr.Silent(t, "echo-1")
 	one := overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
-	suite.Eventually(t, "the route written meanwhile holds", reconnect, func() bool {
+	suite.Eventually(t, "the route written meanwhile holds", func() bool {
 		name, err := one(ctx)
 		return err == nil && name == "echo-2"
 	})
 
 	m.write(t, "pods.yaml", pods)
-	tr.answers(t, "echo-1", reconnect)
+	tr.Answers(t, "echo-1")
 	m.remove(t, "weights.yaml")
-	m.drainPod(t, tr, "echo-3", reconnect)
+	m.drainPod(t, tr, "echo-3")
 	m.healthy(t)
 }

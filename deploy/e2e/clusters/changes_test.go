@@ -15,9 +15,9 @@ func testChanges(t *testing.T, m *mesh) {
 		tr := begin(t, echoAddr, "echo", clients...)
 		for range 2 {
 			apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", unready))
-			tr.silent(t, "echo-2", soon)
+			tr.Silent(t, "echo-2")
 			apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", ready))
-			tr.answers(t, "echo-2", soon)
+			tr.Answers(t, "echo-2")
 		}
 	})
 	t.Run("a pod comes and goes", func(t *testing.T) {
@@ -42,26 +42,26 @@ status:
 		apply(t, m.one, pod)
 		running := m.run(t.Context(), t, pod, "", true, func(string) bool { return true })
 		apply(t, m.one, slice("echo", name, addr, ready))
-		tr.answers(t, name, soon)
+		tr.Answers(t, name)
 		apply(t, m.one, slice("echo", name, addr, stopping))
-		tr.silent(t, name, soon)
+		tr.Silent(t, name)
 		running.Remove(name)
 		if err := m.one.Delete(t.Context(), []byte(pod+slice("echo", name, addr, ready))); err != nil {
 			t.Fatal(err)
 		}
-		tr.answers(t, "echo-1", soon)
+		tr.Answers(t, "echo-1")
 	})
 	t.Run("weights", func(t *testing.T) {
 		tr := begin(t, splitAddr, "split", clients...)
-		tr.silent(t, "echo-2", soon)
+		tr.Silent(t, "echo-2")
 		for _, second := range []int{25, 75} {
 			apply(t, m.one, weights(second))
-			tr.share(t, "echo-2", float64(second)/100)
+			share(t, tr, "echo-2", float64(second)/100)
 		}
 		apply(t, m.one, weights(100))
-		tr.silent(t, "echo-1", soon)
+		tr.Silent(t, "echo-1")
 		apply(t, m.one, weights(0))
-		tr.silent(t, "echo-2", soon)
+		tr.Silent(t, "echo-2")
 	})
 	m.healthy(t)
 }
@@ -72,7 +72,7 @@ const away = 2 * time.Second
 // testKilled ends the first cluster's API server as a crash would, under load, and starts it again.
 func testKilled(t *testing.T, m *mesh) {
 	tr := begin(t, echoAddr, "echo", m.own.Pod("client"), m.sotw.Pod("client-sotw"))
-	tr.answers(t, "echo-2", soon)
+	tr.Answers(t, "echo-2")
 	m.still(t, func() {
 		m.one.KillAPIServer()
 		time.Sleep(away)
@@ -81,7 +81,7 @@ func testKilled(t *testing.T, m *mesh) {
 		}
 	})
 	apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", unready))
-	tr.silent(t, "echo-2", later)
+	tr.Silent(t, "echo-2")
 	apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", ready))
-	tr.answers(t, "echo-2", soon)
+	tr.Answers(t, "echo-2")
 }

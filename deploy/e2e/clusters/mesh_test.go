@@ -35,9 +35,6 @@ var (
 const (
 	// startTimeout is for all processes together on a busy machine of two cores.
 	startTimeout = 3 * time.Minute
-	// soon bounds what takes no more than a push, later what takes a client of an API server, or Envoy, to connect again.
-	soon  = 20 * time.Second
-	later = time.Minute
 	// remoteTimeout is what the server is told.
 	remoteTimeout = 2 * time.Second
 )
@@ -153,7 +150,7 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 // healthy fails the test unless every Envoy has taken what it was sent.
 func (m *mesh) healthy(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	for _, w := range []*world.World{m.own, m.sotw, m.remote} {
 		if w == nil {

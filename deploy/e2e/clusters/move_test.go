@@ -60,8 +60,8 @@ func testMoves(t *testing.T, m *mesh) {
 	tr := begin(t, echoAddr, "echo", m.own.Pod("client"))
 	begin(t, splitAddr, "split", m.own.Pod("client"))
 	// What Envoys make on the first request only is there now.
-	tr.answers(t, "echo-1", soon)
-	tr.answers(t, "echo-2", soon)
+	tr.Answers(t, "echo-1")
+	tr.Answers(t, "echo-2")
 
 	m.pilot.Stop()
 	m.move(t, "from files to the API server", "", api)
@@ -162,7 +162,7 @@ func (m *mesh) connected(t *testing.T) {
 			want += w.Proxies()
 		}
 	}
-	suite.Eventually(t, fmt.Sprintf("%d Envoys are connected", want), soon, func() bool {
+	suite.Eventually(t, fmt.Sprintf("%d Envoys are connected", want), func() bool {
 		connections := page[struct {
 			Clients []struct {
 				Watches map[string]any `json:"watches"`

@@ -113,13 +113,13 @@ func TestNetworks(t *testing.T) {
 	m.remote = m.runIn(ctx, t, "there", secondNetwork, "two", false, everyone)
 
 	tr := begin(t, echoAddr, "echo", m.own.Pod("client"))
-	tr.answers(t, "echo-1", soon)
+	tr.Answers(t, "echo-1")
 	first, second := m.remote.Pod("gateway-1"), m.remote.Pod("gateway-2")
 	if handedOn(t, first) == 0 || handedOn(t, second) != 0 {
 		t.Errorf("%d connections came by the gateway that the Service names, %d by the other", handedOn(t, first), handedOn(t, second))
 	}
 	apply(t, m.two, gateway("10.10.2.32"))
-	suite.Eventually(t, "connections come by the other gateway", soon, func() bool { return handedOn(t, second) > 0 })
-	tr.answers(t, "echo-1", soon)
+	suite.Eventually(t, "connections come by the other gateway", func() bool { return handedOn(t, second) > 0 })
+	tr.Answers(t, "echo-1")
 	m.healthy(t)
 }

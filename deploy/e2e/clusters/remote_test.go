@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
@@ -31,7 +32,7 @@ func remoteSecret(kubeconfigs map[string][]byte) string {
 type second struct {
 	*mesh
 
-	tr      traffic
+	tr      load.Traffic
 	between *faults.Proxy // on the way to its API server
 	tokens  []string      // that were used
 }
@@ -47,7 +48,7 @@ func testTwoClusters(t *testing.T, m *mesh) {
 	// They run before the mesh knows of their cluster.
 	m.remote = m.run(t.Context(), t, secondCluster, "two", false, func(string) bool { return true })
 	s.tr = begin(t, echoAddr, "echo", m.own.Pod("client"), m.sotw.Pod("client-sotw"))
-	s.tr.answers(t, "echo-1", soon)
+	s.tr.Answers(t, "echo-1")
 	for _, part := range []struct {
 		name string
 		test func(*second, *testing.T)
@@ -61,8 +62,8 @@ func testTwoClusters(t *testing.T, m *mesh) {
 	} {
 		ok := t.Run(part.name, func(t *testing.T) {
 			part.test(s, t)
-			if n, why := s.tr.failed(); n > 0 {
-				t.Error(why)
+			if err := s.tr.Err(); err != nil {
+				t.Error(err)
 			}
 		})
 		if !ok {
@@ -96,9 +97,9 @@ func encode(t *testing.T, a cluster.Access) []byte {
 func direct(a cluster.Access) cluster.Access { return a }
 
 // is waits until the control plane says so of its remote clusters.
-func (s *second) is(t *testing.T, want string, limit time.Duration) {
+func (s *second) is(t *testing.T, want string) {
 	t.Helper()
-	suite.Eventually(t, "remote clusters: "+cmp.Or(want, "none"), limit, func() bool {
+	suite.Eventually(t, "remote clusters: "+cmp.Or(want, "none"), func() bool {
 		var said []string
 		for _, c := range page[[]struct{ ID, SyncStatus string }](t, s.mesh, "/debug/clusterz") {
 			if c.ID != "Kubernetes" { // its own
@@ -110,27 +111,27 @@ func (s *second) is(t *testing.T, want string, limit time.Duration) {
 }
 
 // follows changes the second cluster, and sees traffic follow.
-func (s *second) follows(t *testing.T, limit time.Duration) {
+func (s *second) follows(t *testing.T) {
 	t.Helper()
 	apply(t, s.two, slice("echo", "echo-4", "10.10.2.24", unready))
-	s.tr.silent(t, "echo-4", limit)
+	s.tr.Silent(t, "echo-4")
 	apply(t, s.two, slice("echo", "echo-4", "10.10.2.24", ready))
-	s.tr.answers(t, "echo-4", soon)
+	s.tr.Answers(t, "echo-4")
 }
 
 func (s *second) added(t *testing.T) {
-	s.is(t, "", soon)
+	s.is(t, "")
 	apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "reader", s.between.Access)}))
 	for _, pod := range []string{"echo-1", "echo-2", "echo-3", "echo-4"} {
-		s.tr.answers(t, pod, soon)
+		s.tr.Answers(t, pod)
 	}
-	s.is(t, "two synced", soon)
-	s.follows(t, soon)
+	s.is(t, "two synced")
+	s.follows(t)
 
 	// From the other side: the service has another address there.
 	other := s.remote.Pod("client-two")
 	one := send(other, otherAddr, strings.TrimSuffix(otherAddr, ":80"))
-	suite.Eventually(t, "the service answers in the second cluster", soon, func() bool {
+	suite.Eventually(t, "the service answers in the second cluster", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := one(ctx)
@@ -138,7 +139,7 @@ func (s *second) added(t *testing.T) {
 	})
 	back := begin(t, otherAddr, strings.TrimSuffix(otherAddr, ":80"), other)
 	for _, pod := range []string{"echo-1", "echo-2", "echo-3", "echo-4"} {
-		back.answers(t, pod, soon)
+		back.Answers(t, pod)
 	}
 }
 
@@ -146,10 +147,10 @@ func (s *second) added(t *testing.T) {
 func (s *second) newToken(t *testing.T) {
 	s.still(t, func() {
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "new-reader", direct)}))
-		suite.Eventually(t, "the old connections are given up", soon, func() bool { return s.between.Watches(faults.Match{}) == 0 })
-		s.is(t, "two synced", soon)
+		suite.Eventually(t, "the old connections are given up", func() bool { return s.between.Watches(faults.Match{}) == 0 })
+		s.is(t, "two synced")
 	})
-	s.follows(t, soon)
+	s.follows(t)
 }
 
 // broken has the Secret name what does not work: the last that did stays.
@@ -173,13 +174,13 @@ func (s *second) broken(t *testing.T) {
 	} {
 		s.still(t, func() {
 			apply(t, s.one, remoteSecret(map[string][]byte{"two": c.kubeconfig}))
-			suite.Eventually(t, c.name+": it is a finding", soon, func() bool { return s.finding(t, c.finding) })
-			s.tr.answers(t, "echo-3", soon)
+			suite.Eventually(t, c.name+": it is a finding", func() bool { return s.finding(t, c.finding) })
+			s.tr.Answers(t, "echo-3")
 		})
-		s.is(t, "two synced", soon)
-		s.follows(t, soon)
+		s.is(t, "two synced")
+		s.follows(t)
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": good}))
-		suite.Eventually(t, c.name+": the finding goes", soon, func() bool { return !s.finding(t, c.finding) })
+		suite.Eventually(t, c.name+": the finding goes", func() bool { return !s.finding(t, c.finding) })
 	}
 }
 
@@ -188,19 +189,19 @@ func (s *second) killed(t *testing.T) {
 	s.still(t, func() {
 		s.two.KillAPIServer()
 		time.Sleep(away)
-		s.tr.answers(t, "echo-3", soon)
-		s.tr.answers(t, "echo-4", soon)
+		s.tr.Answers(t, "echo-3")
+		s.tr.Answers(t, "echo-4")
 	})
 	apply(t, s.one, slice("echo", "echo-2", "10.10.0.22", unready))
-	s.tr.silent(t, "echo-2", soon)
+	s.tr.Silent(t, "echo-2")
 	apply(t, s.one, slice("echo", "echo-2", "10.10.0.22", ready))
-	s.tr.answers(t, "echo-2", soon)
+	s.tr.Answers(t, "echo-2")
 	s.still(t, func() {
 		if err := s.two.StartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
-	s.follows(t, later)
+	s.follows(t)
 }
 
 // silentAtStart restarts the control plane while one remote cluster does not answer for a while, and another one never: it waits for them, but not for
@@ -216,7 +217,7 @@ func (s *second) silentAtStart(t *testing.T) {
 	s.still(t, func() {
 		s.between.Lose()
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "reader", s.between.Access), "three": encode(t, silent)}))
-		s.is(t, "three timeout, two synced", soon)
+		s.is(t, "three timeout, two synced")
 	})
 	// The proxies of the cluster keep what they have, above all their inbound side: others may learn much later that they are no endpoints any more.
 	echo3 := s.remote.Pod("echo-3").Proxy
@@ -235,10 +236,10 @@ func (s *second) silentAtStart(t *testing.T) {
 	if took := time.Since(began); took < remoteTimeout {
 		t.Errorf("ready after %s, want it to wait %s for remote clusters", took, remoteTimeout)
 	}
-	s.is(t, "three timeout, two timeout", soon)
-	s.tr.silent(t, "echo-3", soon)
-	s.tr.silent(t, "echo-4", soon)
-	s.tr.answers(t, "echo-1", soon)
+	s.is(t, "three timeout, two timeout")
+	s.tr.Silent(t, "echo-3")
+	s.tr.Silent(t, "echo-4")
+	s.tr.Answers(t, "echo-1")
 	now, err := echo3.Stats(t.Context(), unmoved)
 	if err != nil {
 		t.Fatal(err)
@@ -247,9 +248,9 @@ func (s *second) silentAtStart(t *testing.T) {
 		t.Errorf("echo-3: %s", c)
 	}
 	s.between.Heal()
-	s.tr.answers(t, "echo-3", later)
-	s.tr.answers(t, "echo-4", soon)
-	s.is(t, "three timeout, two synced", soon)
+	s.tr.Answers(t, "echo-3")
+	s.tr.Answers(t, "echo-4")
+	s.is(t, "three timeout, two synced")
 }
 
 // removed takes the Secret away, then the pods.
@@ -257,12 +258,12 @@ func (s *second) removed(t *testing.T) {
 	if err := s.one.Delete(t.Context(), []byte(remoteSecret(nil))); err != nil {
 		t.Fatal(err)
 	}
-	s.tr.silent(t, "echo-3", soon)
-	s.tr.silent(t, "echo-4", soon)
-	s.is(t, "", soon)
-	s.tr.answers(t, "echo-1", soon)
-	s.tr.answers(t, "echo-2", soon)
-	suite.Eventually(t, "nobody asks its API server", soon, func() bool { return s.between.Watches(faults.Match{}) == 0 })
+	s.tr.Silent(t, "echo-3")
+	s.tr.Silent(t, "echo-4")
+	s.is(t, "")
+	s.tr.Answers(t, "echo-1")
+	s.tr.Answers(t, "echo-2")
+	suite.Eventually(t, "nobody asks its API server", func() bool { return s.between.Watches(faults.Match{}) == 0 })
 	s.remote.Stop()
 	s.remote = nil
 }

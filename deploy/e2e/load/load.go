@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,10 +27,16 @@ type Options struct {
 type Report struct {
 	Answered int
 	Failed   int
+	// TimedOut are those of the failed that waited for all of Timeout.
+	TimedOut int
 	From     map[string]int
 	// Errors counts by message.
 	Errors  map[string]int
 	Slowest time.Duration
+	// HeldUp is the longest time that this program, when it was to send, was kept from running.
+	HeldUp time.Duration
+
+	timeout time.Duration
 }
 
 // Run is a load under way.
@@ -48,15 +55,19 @@ func Start(ctx context.Context, o Options) *Run {
 	if o.Overdue != nil {
 		o.Overdue = sync.OnceFunc(o.Overdue)
 	}
-	r := &Run{o: o, cancel: cancel, report: Report{From: map[string]int{}, Errors: map[string]int{}}}
+	r := &Run{o: o, cancel: cancel, report: Report{From: map[string]int{}, Errors: map[string]int{}, timeout: o.Timeout}}
 	r.busy.Go(func() {
-		tick := time.NewTicker(time.Second / time.Duration(o.Rate))
+		every := time.Second / time.Duration(o.Rate)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for {
+		for last := time.Now(); ; {
 			select {
 			case <-pace.Done():
 				return
 			case <-tick.C:
+				now := time.Now()
+				r.heldUp(now.Sub(last) - every)
+				last = now
 				r.busy.Go(func() { r.one(ctx) })
 			}
 		}
@@ -80,6 +91,12 @@ func (r *Run) Report() Report {
 	return c
 }
 
+func (r *Run) heldUp(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.HeldUp = max(r.report.HeldUp, d)
+}
+
 func (r *Run) one(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
@@ -100,6 +117,9 @@ func (r *Run) one(ctx context.Context) {
 	r.report.Slowest = max(r.report.Slowest, took)
 	if err != nil {
 		r.report.Failed++
+		if ctx.Err() != nil {
+			r.report.TimedOut++
+		}
 		r.report.Errors[err.Error()]++
 		return
 	}
@@ -107,9 +127,26 @@ func (r *Run) one(ctx context.Context) {
 	r.report.From[from]++
 }
 
-// Since gives what came between two reports, from's Slowest aside.
+// starved is the share of a request's timeout for which a program that only sends is not kept from running, unless a machine has far more to do than it can.
+const starved = 4
+
+// Err returns an error if requests failed. What timed out while the machine was starved proves nothing about whoever was to answer: then it is nil.
+func (r Report) Err() error {
+	if r.Failed == 0 || r.Failed == r.TimedOut && r.Starved() {
+		return nil
+	}
+	return errors.New(r.String())
+}
+
+// Starved reports whether the machine had so much else to do that requests may have timed out for that alone.
+func (r Report) Starved() bool { return r.HeldUp > r.timeout/starved }
+
+// Since gives what came between two reports, but for Slowest and HeldUp, which are the newer one's.
 func (r Report) Since(from Report) Report {
-	d := Report{Answered: r.Answered - from.Answered, Failed: r.Failed - from.Failed, Slowest: r.Slowest, From: map[string]int{}, Errors: map[string]int{}}
+	d := Report{
+		Answered: r.Answered - from.Answered, Failed: r.Failed - from.Failed, TimedOut: r.TimedOut - from.TimedOut, Slowest: r.Slowest, HeldUp: r.HeldUp,
+		From: map[string]int{}, Errors: map[string]int{}, timeout: r.timeout,
+	}
 	less := func(into, now, then map[string]int) {
 		for k, n := range now {
 			if n > then[k] {
@@ -126,6 +163,12 @@ func (r Report) Since(from Report) Report {
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d answered, %d failed, slowest %s", r.Answered, r.Failed, r.Slowest.Round(time.Millisecond))
+	if r.TimedOut > 0 {
+		fmt.Fprintf(&b, "; the sender itself was kept from running for up to %s", r.HeldUp.Round(time.Millisecond))
+		if r.Starved() {
+			b.WriteString(": the machine is starved, timeouts prove nothing")
+		}
+	}
 	reasons := slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int { return r.Errors[b] - r.Errors[a] })
 	for _, e := range reasons {
 		fmt.Fprintf(&b, "\n  %d x %s", r.Errors[e], e)

@@ -8,13 +8,16 @@ import (
 	"time"
 )
 
-// Eventually waits until ok says yes, and logs how long that took. After the limit the test has failed.
-func Eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+// patience is when a test gives up. It says nothing about how long anything may take: it is far more than a busy machine needs.
+const patience = 3 * time.Minute
+
+// Eventually waits until ok says yes, and logs how long that took. The test fails when that is out of the question.
+func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()
 	for !ok() {
-		if time.Since(began) > limit {
-			t.Fatalf("not within %s: %s", limit, what)
+		if time.Since(began) > patience {
+			t.Fatalf("not within %s: %s", patience, what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
