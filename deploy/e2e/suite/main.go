@@ -1,9 +1,11 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -70,7 +73,7 @@ func Main(m *testing.M, o Options) {
 	os.Exit(1)
 }
 
-// outside runs the tests once for each user.
+// outside runs the tests once for each user, at the same time: most of it is waiting. What the first user's tests say comes at once, the others' after it.
 func (o Options) outside(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "istiod-lite-e2e-")
 	if err != nil {
@@ -92,14 +95,24 @@ func (o Options) outside(ctx context.Context) error {
 			ids = []int{0, ordinary}
 		}
 	}
-	var users []User
-	var errs []error
-	for _, id := range ids {
-		u := User{id, filepath.Join(dir, fmt.Sprint("tmp-", id))}
-		users = append(users, u)
-		if err := u.run(ctx, test, environ); err != nil {
-			errs = append(errs, fmt.Errorf("as user %d: %w", id, err))
+	users, said, errs := make([]User, len(ids)), make([]bytes.Buffer, len(ids)), make([]error, len(ids))
+	var running sync.WaitGroup
+	for i, id := range ids {
+		users[i] = User{id, filepath.Join(dir, fmt.Sprint("tmp-", id))}
+		var to io.Writer = &said[i]
+		if i == 0 {
+			to = os.Stdout
 		}
+		running.Go(func() {
+			if err := users[i].run(ctx, to, test, environ); err != nil {
+				errs[i] = fmt.Errorf("as user %d: %w", id, err)
+			}
+		})
+	}
+	running.Wait()
+	for i := range said {
+		_, err := said[i].WriteTo(os.Stdout)
+		errs = append(errs, err)
 	}
 	if o.Report != nil {
 		errs = append(errs, o.Report(users))
@@ -107,8 +120,8 @@ func (o Options) outside(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// run runs the tests as the user.
-func (u User) run(ctx context.Context, test string, environ []string) error {
+// run runs the tests as the user, and writes what they say.
+func (u User) run(ctx context.Context, to io.Writer, test string, environ []string) error {
 	if err := os.Mkdir(u.Dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
@@ -116,14 +129,14 @@ func (u User) run(ctx context.Context, test string, environ []string) error {
 		return fmt.Errorf("hand over a folder: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, test, testArgs()...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(test), os.Stdout, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(test), to, to
 	cmd.Env = slices.Concat(os.Environ(), environ, []string{"TMPDIR=" + u.Dir, "HOME=" + u.Dir, fmt.Sprint(userVar, "=", u.ID)})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if u.ID != os.Getuid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.ID), Gid: uint32(u.ID)}
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	fmt.Printf("=== user %d\n", u.ID)
+	fmt.Fprintf(to, "=== user %d\n", u.ID)
 	return cmd.Run()
 }
 
