@@ -1,5 +1,7 @@
 package node
 
+import "fmt"
+
 // Type is what a proxy is for.
 type Type string
 
@@ -34,6 +36,14 @@ const (
 
 // Has tells whether all of want are there.
 func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
+
+// Release is the version of Istio's agent beside the proxy, or of the Envoy where there is none; empty if neither is known.
+func (p *Proxy) Release() string {
+	if p.Version == "" && p.Envoy != [3]uint32{} {
+		return fmt.Sprintf("envoy-%d.%d.%d", p.Envoy[0], p.Envoy[1], p.Envoy[2])
+	}
+	return p.Version
+}
 
 // Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed once made.
 // What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the endpoint comes first.

@@ -118,7 +118,11 @@ func (s *Server) late(p *node.Proxy) bool {
 }
 
 func (s *Server) findings() []diag.Diagnostic {
-	return append(s.from.findings(), s.world.Findings()...)
+	list := append(s.from.findings(), s.world.Findings()...)
+	if s.discovery != nil { // there is none in an Inspection
+		list = append(list, s.discovery.Findings()...)
+	}
+	return list
 }
 
 // register lists what runs, in the order of starting.

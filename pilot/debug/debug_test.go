@@ -35,6 +35,7 @@ func (*proxies) Clients() []xds.Client {
 	return []xds.Client{{
 		ID: "web-1.a-7", Address: "10.0.0.1:4000", Connected: time.Unix(100, 0).UTC(),
 		Proxy: &node.Proxy{ID: "web-1.a", Namespace: "a", Type: node.Sidecar, Cluster: "Kubernetes", Version: "1.31.1", IPs: []string{"10.0.0.1"}},
+		Waits: "for spring",
 		Types: map[string]xds.TypeStatus{
 			envoy.ClusterType:  {Sent: "n2", Acked: "n1", Version: "v2", Wildcard: true, LastError: "no such filter"},
 			envoy.EndpointType: {Sent: "n3", Acked: "n3", Names: 4},
@@ -127,7 +128,7 @@ func TestShapes(t *testing.T) {
 		"/debug/networkz": {`"Network": "away"`, `"Cluster": "c2"`, `"Addr": "192.0.2.1"`, `"Port": 15443`, `"HBONEPort": 0`, `"ServiceAccount": {`},
 		"/debug/syncz": {
 			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`, `"cluster_acked": "n1"`,
-			`"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
+			`"state": "ERROR"`, `"state": "SYNCED"`, `"subscribed": "all"`, `"subscribed": "4"`, `"waits": "for spring"`, `"version": "1.31.1"`, `"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
 		},
 		"/debug/adsz":                        {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`},
 		"/debug/configz":                     {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,8 +40,8 @@ func (a *API) proxy(query url.Values) (xds.Client, error) {
 	return xds.Client{}, ErrNotConnected
 }
 
-// syncStatus is one proxy's line of syncz.
-type syncStatus struct {
+// ProxyStatus is one proxy's line of syncz. Its first fields are those that Istio's tools read.
+type ProxyStatus struct {
 	ClusterID            string                `json:"cluster_id,omitempty"`
 	ProxyID              string                `json:"proxy,omitempty"`
 	ProxyType            node.Type             `json:"proxy_type,omitempty"`
@@ -55,38 +56,82 @@ type syncStatus struct {
 	EndpointAcked        string                `json:"endpoint_acked,omitempty"`
 	ExtensionConfigSent  string                `json:"extensionconfig_sent,omitempty"`
 	ExtensionConfigAcked string                `json:"extensionconfig_acked,omitempty"`
-	Resources            map[string]typeStatus `json:"resources,omitempty"`
+	Resources            map[string]TypeStatus `json:"resources,omitempty"`
+
+	Version   string    `json:"version,omitempty"` // of Istio's agent, or of the Envoy where there is none
+	Address   string    `json:"address"`
+	Connected time.Time `json:"connectedAt"`
+	Waits     string    `json:"waits,omitempty"` // what an Envoy that starts waits for
 }
 
-type typeStatus struct {
-	Sent      string     `json:"sent"`
-	Acked     string     `json:"acked"`
-	SentTime  *time.Time `json:"sentTime,omitempty"`
-	LastError string     `json:"lastError,omitempty"`
+// TypeStatus is how one proxy stands with one type of resource.
+type TypeStatus struct {
+	Type       string     `json:"type"` // cds, eds, lds, rds, ...
+	State      State      `json:"state"`
+	Subscribed string     `json:"subscribed"` // all, or to how many names
+	Sent       string     `json:"sent"`
+	Acked      string     `json:"acked"`
+	SentTime   *time.Time `json:"sentTime,omitempty"`
+	AckedTime  *time.Time `json:"ackedTime,omitempty"`
+	LastError  string     `json:"lastError,omitempty"`
+	ErrorTime  *time.Time `json:"lastErrorTime,omitempty"`
+}
+
+// State is how what a proxy was last sent of a type compares with what it has accepted.
+type State string
+
+// States, in istioctl's words.
+const (
+	Synced  State = "SYNCED"
+	NotSent State = "NOT SENT"
+	Stale   State = "STALE" // not acknowledged yet
+	Failed  State = "ERROR" // rejected
+)
+
+func newTypeStatus(typeURL string, t xds.TypeStatus) TypeStatus {
+	at := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return &t
+	}
+	s := TypeStatus{
+		Type: xds.ShortType(typeURL), State: Stale, Subscribed: strconv.Itoa(t.Names), Sent: t.Sent, Acked: t.Acked, SentTime: at(t.SentAt), AckedTime: at(t.AckedAt),
+		LastError: t.LastError, ErrorTime: at(t.LastErrorAt),
+	}
+	if t.Wildcard {
+		s.Subscribed = "all"
+	}
+	switch {
+	case t.LastError != "":
+		s.State = Failed
+	case t.Sent == "":
+		s.State = NotSent
+	case t.Acked == t.Sent:
+		s.State = Synced
+	}
+	return s
 }
 
 func (a *API) syncz(query url.Values) (any, error) {
 	namespace := query.Get("namespace")
-	out := []syncStatus{}
+	out := []ProxyStatus{}
 	for _, c := range a.o.Proxies.Clients() {
 		if namespace != "" && c.Proxy.Namespace != namespace {
 			continue
 		}
-		s := syncStatus{
+		s := ProxyStatus{
 			ClusterID: c.Proxy.Cluster, ProxyID: c.Proxy.ID, ProxyType: c.Proxy.Type, IstioVersion: c.Proxy.Version,
 			ClusterSent: c.Types[envoy.ClusterType].Sent, ClusterAcked: c.Types[envoy.ClusterType].Acked,
 			ListenerSent: c.Types[envoy.ListenerType].Sent, ListenerAcked: c.Types[envoy.ListenerType].Acked,
 			RouteSent: c.Types[envoy.RouteType].Sent, RouteAcked: c.Types[envoy.RouteType].Acked,
 			EndpointSent: c.Types[envoy.EndpointType].Sent, EndpointAcked: c.Types[envoy.EndpointType].Acked,
 			ExtensionConfigSent: c.Types[extensionType].Sent, ExtensionConfigAcked: c.Types[extensionType].Acked,
-			Resources: map[string]typeStatus{},
+			Resources: map[string]TypeStatus{},
+			Version:   c.Proxy.Release(), Address: c.Address, Connected: c.Connected, Waits: c.Waits,
 		}
 		for typeURL, t := range c.Types {
-			st := typeStatus{Sent: t.Sent, Acked: t.Acked, LastError: t.LastError}
-			if !t.SentAt.IsZero() {
-				st.SentTime = &t.SentAt
-			}
-			s.Resources[typeURL] = st
+			s.Resources[typeURL] = newTypeStatus(typeURL, t)
 		}
 		out = append(out, s)
 	}

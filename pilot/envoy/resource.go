@@ -1,9 +1,12 @@
 package envoy
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Resource is one encoded xDS resource. Never changed once made, and shared by pointer by everybody who is sent it.
@@ -44,6 +47,11 @@ func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
 // NamesOnly tells that an assignment says nothing but whose it is, in field 1: there are no endpoints.
 func (r *Resource) NamesOnly() bool {
 	return len(r.Value()) == protowire.SizeTag(1)+protowire.SizeBytes(len(r.Name))
+}
+
+// WantsCertificates reports whether a resource names the cluster from which an Envoy gets its certificates.
+func (r *Resource) WantsCertificates() bool {
+	return bytes.Contains(r.Value(), []byte(names.SDSCluster))
 }
 
 // overhead is about what a resource takes in memory beside its names and content: itself, its key and its place in a memo.

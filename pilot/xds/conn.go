@@ -51,11 +51,12 @@ type conn struct {
 	stuck   string           // the type of the response whose Send is under way
 	began   time.Time        // it
 
-	complaints tokens // server.complaints': of what is logged of the client
+	complaints tokens // its share of server.complaints
 
 	// The owner's alone.
 	session  *session
 	joined   bool
+	stalled  bool // it is among server.waiting
 	pass     pass
 	sending  *Response   // nil: no Send is under way
 	watchdog *time.Timer // runs cut
@@ -221,8 +222,14 @@ func (c *conn) run() error {
 	}
 	defer c.server.remove(c)
 	log := c.server.logger.With("conn", c.id)
-	log.Debug("stream started", "type", string(c.proxy.Type), "delta", c.delta)
-	defer log.Debug("stream ended")
+	c.arrived()
+	err = c.serve(first, log)
+	c.left(err)
+	return err
+}
+
+// serve answers the first request and all after it.
+func (c *conn) serve(first *request, log *slog.Logger) error {
 	if err := c.introduce(); err != nil {
 		return err
 	}
@@ -245,6 +252,9 @@ func (c *conn) greet() (*request, error) {
 			return nil, ending(in.err)
 		}
 		r := in.request
+		if err := unserved(r.typeURL); err != nil {
+			return nil, err
+		}
 		proxy, err := node.Parse(r.node)
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
@@ -281,7 +291,7 @@ func (c *conn) loop(log *slog.Logger) error {
 		quiet = time.After(resumed)
 	}
 	stranger := c.stranger()
-	var departure <-chan time.Time
+	var departure, warming <-chan time.Time
 	for {
 		select {
 		case err := <-c.stop:
@@ -334,6 +344,16 @@ func (c *conn) loop(log *slog.Logger) error {
 			if c.session.resuming && in.request.asks() && (quiet == nil || time.Since(c.connected) < resumedAtMost) {
 				quiet = time.After(resumed)
 			}
+			switch {
+			case !c.warming():
+				warming = nil
+				c.goesOn()
+			case warming == nil:
+				warming = time.After(s.patience)
+			}
+		case <-warming:
+			warming = nil
+			c.stalls(log)
 		case <-quiet:
 			quiet = nil
 			c.session.rest()
@@ -386,6 +406,9 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 	if c.report(r) {
 		return nil
 	}
+	if err := unserved(r.typeURL); err != nil {
+		return err
+	}
 	var v verdict
 	var err error
 	if c.delta {
@@ -394,9 +417,7 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		v, err = c.session.stateOfTheWorld(r)
 	}
 	if err != nil {
-		if unsaid, ok := c.heard(); ok {
-			log.Warn("ending a stream for its request", "err", err, "unsaid", unsaid)
-		}
+		s.complaints.log(log.Warn, &c.complaints, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	w := c.session.find(v.typeURL)
@@ -410,9 +431,7 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
 		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
 		w.status.LastErrorAt = time.Now()
-		if unsaid, ok := c.heard(); ok {
-			log.Warn("the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10), "unsaid", unsaid)
-		}
+		s.complaints.log(log.Warn, &c.complaints, "the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
 	}
 	return nil
 }

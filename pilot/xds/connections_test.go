@@ -130,7 +130,7 @@ func TestAPanicInConnectionsEndsTheStreamOnly(t *testing.T) {
 }
 
 func TestConnectingBlocksNobodyElseAndEndsWithItsStream(t *testing.T) {
-	for _, how := range []string{"client", "operator", "shutdown"} {
+	for _, how := range []string{"client", "disconnect", "shutdown"} {
 		t.Run(how, func(t *testing.T) {
 			w := newWitness()
 			w.connect = func(ctx context.Context, c Client) error {
@@ -153,7 +153,7 @@ func TestConnectingBlocksNobodyElseAndEndsWithItsStream(t *testing.T) {
 			switch how {
 			case "client":
 				slow.cancel()
-			case "operator":
+			case "disconnect":
 				r.server.Disconnect("slow.a")
 			case "shutdown":
 				r.server.Disconnect("p.a")

@@ -4,9 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -20,6 +17,7 @@ type Client struct {
 	Connected time.Time
 	Delta     bool
 	Types     map[string]TypeStatus // by type URL
+	Waits     string                // what an Envoy that starts waits for; empty once it has asked for listeners
 }
 
 // inspection bounds how long introspection waits for streams that are being translated for.
@@ -30,15 +28,15 @@ func (s *Server) Clients() []Client {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
 	streams := s.streams()
-	types, ran := make([]map[string]TypeStatus, len(streams)), make([]<-chan struct{}, len(streams))
+	types, waits, ran := make([]map[string]TypeStatus, len(streams)), make([]string, len(streams)), make([]<-chan struct{}, len(streams))
 	for i, c := range streams { // all at once: one that does not answer takes no other's time
-		ran[i] = c.put(func(x *session) { types[i] = x.status() })
+		ran[i] = c.put(func(x *session) { types[i], waits[i] = x.status(), c.waits() })
 	}
 	var list []Client
 	for i, c := range streams {
 		client := Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Connected: c.connected, Delta: c.delta}
 		if c.await(ctx, ran[i]) {
-			client.Types = types[i]
+			client.Types, client.Waits = types[i], waits[i]
 		}
 		list = append(list, client)
 	}
@@ -87,12 +85,12 @@ func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 
 type watchDump struct{ resources []*envoy.Resource }
 
-// Disconnect ends the streams of a proxy, or the one of that id, and tells whether there was one.
+// Disconnect ends the streams of a proxy, or the one of that id, because the server stops. It reports whether there was one.
 func (s *Server) Disconnect(id string) bool {
 	found := false
 	for _, c := range s.streams() {
 		if c.id == id || c.proxy.ID == id {
-			c.end(status.Error(codes.Unavailable, "disconnected by an operator"))
+			c.end(errShutdown())
 			found = true
 		}
 	}

@@ -38,23 +38,28 @@ func (b *tokens) try(now time.Time) bool {
 	return true
 }
 
-// complaints bounds the log lines that clients can cause, all together.
-type complaints struct {
+// logLimiter bounds the log lines that clients can cause, all together.
+type logLimiter struct {
 	mu sync.Mutex
 	tokens
-	unsaid int // complaints since the last that was logged
+	omitted int // lines since the last that was logged
 }
 
-// heard tells whether to log what the client did wrong, and how much was not logged before. A client that goes on, and many that connect again and again, are heard now and
-// then only.
-func (c *conn) heard() (unsaid int, ok bool) {
-	now, all := time.Now(), &c.server.complaints
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if !c.complaints.try(now) || !all.try(now) {
-		all.unsaid++
-		return 0, false
+// log writes a line by one of the methods of a slog.Logger, unless there were too many of all clients or, if own is not nil, of this one. Then a later line says
+// how many were left out.
+func (l *logLimiter) log(write func(string, ...any), own *tokens, message string, args ...any) {
+	now := time.Now()
+	l.mu.Lock()
+	if own != nil && !own.try(now) || !l.try(now) {
+		l.omitted++
+		l.mu.Unlock()
+		return
 	}
-	unsaid, all.unsaid = all.unsaid, 0
-	return unsaid, true
+	omitted := l.omitted
+	l.omitted = 0
+	l.mu.Unlock()
+	if omitted > 0 {
+		args = append(args, "omitted_lines", omitted)
+	}
+	write(message, args...)
 }

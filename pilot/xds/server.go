@@ -62,9 +62,11 @@ type Server struct {
 	apiClients  []netip.Prefix
 	differences differences
 	lists       *lists
-	complaints  complaints
+	complaints  logLimiter // of what clients do wrong
+	arrivals    logLimiter // of their coming and going
 	noHosts     bool
 	newcomer    time.Duration
+	patience    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
 	express     chan struct{} // one more, for streams that do not wait behind all the others
 	admission   chan struct{} // one taken by each stream; nil: no bound
@@ -79,6 +81,7 @@ type Server struct {
 	conns     map[string]*conn       // by id
 	audiences map[standing]*audience // with members
 	count     map[string]int         // streams by the proxy's id
+	waiting   map[*conn]string       // those that do not get on for want of certificates, by the cluster that wants them
 	closed    bool
 }
 
@@ -95,12 +98,15 @@ func New(o Options) *Server {
 		late:        o.Late,
 		apiClients:  o.APIClients,
 		lists:       newLists(),
-		complaints:  complaints{tokens: tokens{rate: 20, burst: 500}},
+		complaints:  logLimiter{tokens: tokens{rate: 20, burst: 500}},
+		arrivals:    logLimiter{tokens: tokens{rate: 20, burst: 500}},
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
+		patience:    patience,
 		conns:       map[string]*conn{},
 		audiences:   map[standing]*audience{},
 		count:       map[string]int{},
+		waiting:     map[*conn]string{},
 		closing:     make(chan struct{}),
 	}
 	if s.logger == nil {
@@ -286,6 +292,7 @@ func (s *Server) remove(c *conn) {
 		return
 	}
 	delete(s.conns, c.id)
+	delete(s.waiting, c)
 	s.dismiss(c)
 	s.count[c.proxy.ID]--
 	last := s.count[c.proxy.ID] == 0

@@ -1,6 +1,11 @@
 package xds
 
 import (
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -12,6 +17,17 @@ const (
 	proxyConfType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 	healthType    = "type.googleapis.com/istio.v1.HealthInformation" // only ever comes in
 )
+
+// debugType begins the types by which istioctl asks for debug pages.
+const debugType = "istio.io/debug"
+
+// unserved refuses a request for a type that a tool would wait for in vain. Of any other type that nobody serves, a proxy may ask: it gets no answer, and all else.
+func unserved(typeURL string) error {
+	if !strings.HasPrefix(typeURL, debugType) {
+		return nil
+	}
+	return status.Errorf(codes.Unimplemented, "%s is not served over xDS yet: on the control plane's host, pilot-discovery proxy-status and pilot-discovery request GET /debug/list answer", typeURL)
+}
 
 // star subscribes to everything of a type.
 const star = "*"

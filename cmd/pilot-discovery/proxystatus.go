@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+)
+
+func proxyStatusCommand() *cobra.Command {
+	var address string
+	c := &cobra.Command{
+		Use:   "proxy-status [NAME.NAMESPACE]",
+		Short: "Show which proxies are connected to the server that runs here, and whether they have taken what they were sent",
+		Long: `Show which proxies are connected to the server that runs here, and whether they have taken what they were sent.
+
+  SYNCED    the proxy has acknowledged the last response
+  STALE     it has not acknowledged it yet
+  ERROR     it has rejected it
+  NOT SENT  it has asked, and there is nothing for it
+  -         it has not asked
+
+In parentheses stands how long ago the last response was sent.`,
+		Aliases: []string{"ps"},
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var all []debug.ProxyStatus
+			if err := ask(c.Context(), http.MethodGet, address, "/debug/syncz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&all) }); err != nil {
+				return err
+			}
+			var out bytes.Buffer
+			if len(args) == 0 {
+				printProxies(&out, all, time.Now())
+			} else if err := printProxy(&out, all, args[0], time.Now()); err != nil {
+				return err
+			}
+			_, err := c.OutOrStdout().Write(out.Bytes())
+			return err
+		},
+	}
+	addressFlag(c, &address)
+	return c
+}
+
+// shown are the types that have a column, in the order in which istioctl shows them.
+func shown() []string { return []string{"cds", "lds", "eds", "rds"} }
+
+func printProxies(w io.Writer, all []debug.ProxyStatus, now time.Time) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No proxy is connected.")
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintf(table, "NAME\tCLUSTER\tTYPE\tVERSION\t%s\tCONNECTED\n", strings.ToUpper(strings.Join(shown(), "\t")))
+	for _, p := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s", p.ProxyID, cmp.Or(p.ClusterID, "-"), p.ProxyType, cmp.Or(p.Version, "-"))
+		for _, name := range shown() {
+			fmt.Fprintf(table, "\t%s", stateOf(p, name, now))
+		}
+		fmt.Fprintf(table, "\t%s\n", age(now, p.Connected))
+	}
+	_ = table.Flush() // to a buffer
+	for _, p := range all {
+		printTrouble(w, p, now)
+	}
+}
+
+func stateOf(p debug.ProxyStatus, name string, now time.Time) string {
+	for _, t := range p.Resources {
+		if t.Type != name {
+			continue
+		}
+		if t.SentTime == nil {
+			return string(t.State)
+		}
+		return fmt.Sprintf("%s (%s)", t.State, age(now, *t.SentTime))
+	}
+	return "-"
+}
+
+// printTrouble says what the proxy rejected and what it waits for.
+func printTrouble(w io.Writer, p debug.ProxyStatus, now time.Time) {
+	for _, t := range types(p) {
+		if t.LastError != "" {
+			fmt.Fprintf(w, "\n%s rejected %s", p.ProxyID, strings.ToUpper(t.Type))
+			if t.ErrorTime != nil {
+				fmt.Fprintf(w, " %s ago", age(now, *t.ErrorTime))
+			}
+			fmt.Fprintf(w, ": %s\n", strings.TrimSpace(t.LastError))
+		}
+	}
+	if p.Waits != "" {
+		fmt.Fprintf(w, "\n%s waits: %s\n", p.ProxyID, p.Waits)
+	}
+}
+
+// types are what the proxy subscribes to, by name.
+func types(p debug.ProxyStatus) []debug.TypeStatus {
+	return slices.SortedFunc(maps.Values(p.Resources), func(a, b debug.TypeStatus) int { return cmp.Compare(a.Type, b.Type) })
+}
+
+func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time) error {
+	found := false
+	var connected []string
+	for _, p := range all {
+		connected = append(connected, p.ProxyID)
+		if p.ProxyID != name {
+			continue
+		}
+		found = true
+		fmt.Fprintf(w, "%s: %s %s of cluster %s, connected from %s for %s\n\n", p.ProxyID, p.ProxyType, cmp.Or(p.Version, "of unknown version"), cmp.Or(p.ClusterID, "-"), p.Address, age(now, p.Connected))
+		table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+		fmt.Fprintln(table, "TYPE\tSTATE\tSENT\tACKNOWLEDGED\tSUBSCRIBED TO")
+		for _, t := range types(p) {
+			at := func(t *time.Time) string {
+				if t == nil {
+					return "never"
+				}
+				return age(now, *t) + " ago"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", strings.ToUpper(t.Type), t.State, at(t.SentTime), at(t.AckedTime), t.Subscribed)
+		}
+		_ = table.Flush() // to a buffer
+		printTrouble(w, p, now)
+	}
+	if !found {
+		return fmt.Errorf("no proxy %s is connected here%s", name, nearNames(name, connected))
+	}
+	return nil
+}
+
+// age is the time since then, in whole seconds.
+func age(now, then time.Time) string { return max(0, now.Sub(then)).Truncate(time.Second).String() }
+
+// nearNames says which of all names are like the one that is not among them; without any, the first few.
+func nearNames(name string, all []string) string {
+	const few = 5
+	all = slices.Compact(slices.Sorted(slices.Values(all)))
+	near := slices.DeleteFunc(slices.Clone(all), func(other string) bool {
+		return diag.Distance(other, name) > len(name)/3+1 && !strings.Contains(other, strings.SplitN(name, ".", 2)[0])
+	})
+	switch {
+	case len(all) == 0:
+		return ": there is none"
+	case len(near) > 0:
+		return ": did you mean " + strings.Join(near[:min(few, len(near))], " or ") + "?"
+	}
+	more := ""
+	if len(all) > few {
+		more = fmt.Sprintf(" and %d more", len(all)-few)
+	}
+	return ": there are " + strings.Join(all[:min(few, len(all))], ", ") + more
+}

@@ -1,0 +1,141 @@
+package xds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+func envoyNode(pod string) *corev3.Node {
+	n := testNode(pod)
+	n.Metadata = nil
+	n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}
+	return n
+}
+
+// envoy is the stream of an Envoy that asks for its clusters.
+func (r *rig) envoy(pod string) *deltaClient {
+	r.t.Helper()
+	c := r.silent()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: envoyNode(pod), TypeUrl: envoy.ClusterType})
+	return c
+}
+
+// take reads clusters and acknowledges them.
+func (c *deltaClient) take(want string) {
+	c.t.Helper()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResponseNonce: c.expect(want).Nonce})
+}
+
+func (r *rig) waits(pod string) string {
+	for _, c := range r.server.Clients() {
+		if c.Proxy.ID == pod {
+			return c.Waits
+		}
+	}
+	return ""
+}
+
+// TestWaitsForCertificates: an Envoy that has its clusters and does not ask for listeners, for a cluster wants certificates, is a finding until it does.
+func TestWaitsForCertificates(t *testing.T) {
+	r := newRig(t)
+	r.server.patience = time.Millisecond
+	r.publish(true, "cds a=1", "cds b=sds-grpc")
+	var clients []*deltaClient
+	for _, pod := range []string{"q.a", "p.a"} {
+		c := r.envoy(pod)
+		clients = append(clients, c)
+		eventually(t, "its clusters are sent", func() bool { return r.waits(pod) == "it has not acknowledged its clusters yet" })
+		c.take("cds a=1 b=sds-grpc")
+	}
+	eventually(t, "both are a finding", func() bool {
+		f := r.server.Findings()
+		return len(f) == 1 && f[0].Object == "proxy p.a and 1 more" && strings.Contains(f[0].Message, "b uses mTLS")
+	})
+	if got := r.waits("p.a"); !strings.Contains(got, "cluster b is warming until sds-grpc") {
+		t.Errorf("waits: %q", got)
+	}
+	for _, c := range clients {
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType})
+	}
+	eventually(t, "none is a finding", func() bool { return len(r.server.Findings()) == 0 })
+	if got := r.waits("p.a"); got != "" {
+		t.Errorf("waits: %q", got)
+	}
+	if n := strings.Count(r.log.String(), "[NoCertificates]"); n != 2 {
+		t.Errorf("logged %d times:\n%s", n, r.log)
+	}
+
+	// One that leaves while it waits is forgotten.
+	gone := r.envoy("gone.a")
+	gone.take("cds a=1 b=sds-grpc")
+	eventually(t, "it is a finding", func() bool { return len(r.server.Findings()) == 1 })
+	gone.cancel()
+	eventually(t, "it is none", func() bool { return len(r.server.Findings()) == 0 })
+}
+
+// TestWarmingIsNoFinding: clusters that want no certificates may warm as long as they like.
+func TestWarmingIsNoFinding(t *testing.T) {
+	r := newRig(t)
+	r.server.patience = 0
+	r.publish(true, "cds a=1")
+	c := r.envoy("p.a")
+	c.take("cds a=1")
+	eventually(t, "it warms", func() bool { return strings.HasSuffix(r.waits("p.a"), "they are warming") })
+	if f := r.server.Findings(); len(f) > 0 {
+		t.Errorf("findings %v", f)
+	}
+}
+
+func TestComingsAndGoingsAreLogged(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	c := r.envoy("p.a")
+	c.take("cds a=1")
+	r.delta("q.a").expect("cds a=1")
+	c.cancel()
+	eventually(t, "it has left", func() bool { return strings.Contains(r.log.String(), "proxy disconnected") })
+	r.server.Shutdown()
+	log := r.log.String()
+	for _, want := range []string{
+		`msg="proxy connected" conn=p.a-1 name=p.a address=127.0.0.1:`, "type=sidecar version=envoy-1.40.0 delta=true", "version=1.31.0",
+		`reason="the proxy closed the connection"`, `msg="proxy disconnected" conn=q.a-2 name=q.a`, `reason="the server is shutting down"`,
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %s in the log:\n%s", want, log)
+		}
+	}
+}
+
+// TestDebugTypesAreRefused: a tool that asks for a debug page learns that it gets none. A proxy that asks for a type that nobody serves goes on.
+func TestDebugTypesAreRefused(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	for _, first := range []bool{true, false} {
+		c := r.silent()
+		if !first {
+			c = r.delta("p.a")
+			c.expect("cds a=1")
+		}
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}) // istioctl's node is none that a proxy could have
+		_, err := c.stream.Recv()
+		if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "istio.io/debug/syncz is not served over xDS yet") {
+			t.Errorf("the stream ends with %v", err)
+		}
+	}
+	c := r.delta("p.a")
+	c.expect("cds a=1")
+	for _, typeURL := range []string{nameTableType, extensionType, secretType, "type.googleapis.com/no.such.Type"} {
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: []string{"x"}})
+	}
+	r.publish(true, "cds a=2")
+	c.expect("cds a=2")
+}
