@@ -43,8 +43,9 @@ func virtualService(p place) {
 			catchAll = r.path
 		}
 	}
+	named := newHostSet(hosts)
 	for _, r := range p.at("tls").items() {
-		tlsRoute(r, hosts)
+		tlsRoute(r, named)
 	}
 	for _, r := range p.at("tcp").items() {
 		tcpRoute(r)
@@ -350,14 +351,14 @@ func destination(d place) {
 	}
 }
 
-func tlsRoute(r place, hosts []place) {
+func tlsRoute(r place, hosts hostSet) {
 	r.required("match")
 	for _, m := range r.at("match").items() {
 		m.required("sniHosts")
 		for _, sni := range m.at("sniHosts").items() {
 			sni.wildcardHost()
 			sni.serverName()
-			if !slices.ContainsFunc(hosts, func(h place) bool { return covers(h.text(), sni.text()) }) {
+			if !hosts.covers(sni.text()) {
 				sni.warn("add it to hosts", "SNI host %q is none of the object's hosts", sni.text())
 			}
 		}
@@ -366,13 +367,29 @@ func tlsRoute(r place, hosts []place) {
 	l4Route(r)
 }
 
-// covers tells whether every name that matches b also matches a.
-func covers(a, b string) bool {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if suffix, wild := strings.CutPrefix(a, "*"); wild {
-		return strings.HasSuffix(b, suffix)
+// hostSet holds hosts in lower case.
+type hostSet map[string]struct{}
+
+func newHostSet(hosts []place) hostSet {
+	s := hostSet{}
+	for _, h := range hosts {
+		s[strings.ToLower(h.text())] = struct{}{}
 	}
-	return a == b
+	return s
+}
+
+// covers reports whether every name that matches a host, which may be a pattern, also matches one of the set.
+func (s hostSet) covers(host string) bool {
+	host = strings.ToLower(host)
+	if _, ok := s[host]; ok {
+		return true
+	}
+	for i := range len(host) + 1 {
+		if _, ok := s["*"+host[i:]]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func tcpRoute(r place) {
