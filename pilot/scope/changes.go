@@ -225,7 +225,7 @@ func (s *spreading) follow(svc *registry.Service) {
 
 // spread follows names that stand for others, and routes to what they lead to.
 func (s *spreading) spread() {
-	reached := map[*VirtualService]struct{}{}
+	reached, bound := map[*VirtualService]struct{}{}, map[*VirtualService]struct{}{}
 	for len(s.due) > 0 {
 		host := s.due[len(s.due)-1]
 		s.due = s.due[:len(s.due)-1]
@@ -245,33 +245,19 @@ func (s *spreading) spread() {
 		}
 		for pattern := range s.index.Patterns(host) { // whether a VirtualService has virtual hosts without a service depends on the services that it has
 			for l := range s.index.bound.Where(linked(pattern)) {
-				for _, h := range l.Hosts {
-					s.hosts[h] = struct{}{}
+				if _, ok := bound[l.VirtualService]; !ok {
+					bound[l.VirtualService] = struct{}{}
+					for _, h := range l.Hosts {
+						s.hosts[h] = struct{}{}
+					}
 				}
 			}
 		}
 	}
 }
 
-// Patterns calls yield for a host and each pattern that covers it but for those that are Partial, the most specific first.
-func Patterns(host string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		if !yield(host) {
-			return
-		}
-		for rest := strings.TrimPrefix(host, "*."); ; {
-			i := strings.IndexByte(rest, '.')
-			if i < 0 {
-				yield("*")
-				return
-			}
-			rest = rest[i+1:]
-			if !yield("*." + rest) {
-				return
-			}
-		}
-	}
-}
+// Patterns yields a host and each pattern that covers it but for those that are Partial, the most specific first.
+func Patterns(host string) iter.Seq[string] { return patterns(host, nil) }
 
 // Partial tells a pattern that is not among Patterns of what it covers: *-a.example.com.
 func Partial(host string) bool {
@@ -283,18 +269,24 @@ func (x *Index) Patterns(host string) iter.Seq[string] {
 	if x.partials.Len() == 0 {
 		return Patterns(host)
 	}
+	return patterns(host, func(tail string) bool {
+		_, ok := x.partials.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
+		return ok
+	})
+}
+
+// patterns is Patterns with the Partial ones among them for whose tail, which follows the star, partial reports true.
+func patterns(host string, partial func(tail string) bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(host) {
 			return
 		}
 		for i := 1; i <= len(host); i++ {
-			pattern, tail := "", host[i:]
-			if tail == "" || tail[0] == '.' {
-				pattern = "*" + tail
-			} else if l, ok := x.partials.First(func(l link) int { return strings.Compare(l.name[1:], tail) }); ok {
-				pattern = l.name
+			tail := host[i:]
+			if tail != "" && tail[0] != '.' && (partial == nil || !partial(tail)) {
+				continue
 			}
-			if pattern != "" && pattern != host && !yield(pattern) {
+			if pattern := "*" + tail; pattern != host && !yield(pattern) {
 				return
 			}
 		}

@@ -28,6 +28,8 @@ type Index struct {
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
 
+	long longRules
+
 	listing sync.Once
 	called  map[string][]*registry.Service // by the address of an endpoint; made when somebody asks
 }
@@ -37,10 +39,31 @@ type VirtualService struct {
 	*kinds.Object
 	Spec     *networkingv1.VirtualService
 	Hosts    []string
-	Reached  []string // the hosts that it sends traffic to, each once
+	Reached  []string // the hosts that it sends traffic to, each once, sorted
 	Gateways []string // that it is bound to: "ns/name", or "mesh" for sidecars; each once
 
-	delegates []string // "ns/name" of those that it delegates to, whether they exist or not
+	reached   []destination // by Reached, with their ports
+	delegates []string      // "ns/name" of those that it delegates to, whether they exist or not
+}
+
+// destination is a port of a host that traffic is sent to; 0 where the route does not say.
+type destination struct {
+	host string
+	port uint32
+}
+
+func compareDestinations(a, b destination) int {
+	return cmp.Or(strings.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
+}
+
+// ports returns those of a host that it sends traffic to, 0 among them where a route does not say.
+func (v *VirtualService) ports(host string) []destination {
+	i, _ := slices.BinarySearchFunc(v.reached, destination{host: host}, compareDestinations)
+	n := i
+	for n < len(v.reached) && v.reached[n].host == host {
+		n++
+	}
+	return v.reached[i:n]
 }
 
 // NewIndex makes the index of a Snapshot. last is that of an earlier one, or nil: if it is of the Snapshot before, the work is as much as what changed.
@@ -169,41 +192,44 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	for _, h := range v.Spec.Hosts {
 		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
 	}
-	for h := range Destinations(v.Spec) {
-		if h = names.FQDN(h, k.Namespace, x.Domain); !slices.Contains(v.Reached, h) {
-			v.Reached = append(v.Reached, h)
+	for h, port := range Destinations(v.Spec) {
+		v.reached = append(v.reached, destination{names.FQDN(h, k.Namespace, x.Domain), port})
+	}
+	slices.SortFunc(v.reached, compareDestinations)
+	v.reached = slices.Clip(slices.Compact(v.reached))
+	for _, d := range v.reached {
+		if n := len(v.Reached); n == 0 || v.Reached[n-1] != d.host {
+			v.Reached = append(v.Reached, d.host)
 		}
 	}
-	gateways := v.Spec.Gateways
-	if len(gateways) == 0 {
-		gateways = []string{"mesh"}
+	for _, g := range v.Spec.Gateways {
+		v.Gateways = append(v.Gateways, names.Gateway(g, k.Namespace))
 	}
-	for _, g := range gateways {
-		if g = names.Gateway(g, k.Namespace); !slices.Contains(v.Gateways, g) {
-			v.Gateways = append(v.Gateways, g)
-		}
+	if len(v.Gateways) == 0 {
+		v.Gateways = []string{"mesh"}
 	}
+	slices.Sort(v.Gateways)
+	v.Gateways = slices.Compact(v.Gateways)
 	return v
 }
 
 // OfGateway gives the VirtualServices bound to a Gateway, "ns/name", that name a host or a pattern that covers it, by precedence.
 func (x *Index) OfGateway(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
-	find := func(at string, covers func(*VirtualService) bool) {
-		for e := range x.entries.Where(func(e entry) int { return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, at)) }) {
-			if x.admitted(e, proxyNamespace) && (covers == nil || covers(e.VirtualService)) {
+	var partial func(tail string) bool
+	if _, ok := x.partialEntries.First(func(e entry) int { return strings.Compare(e.gateway, name) }); ok {
+		partial = func(tail string) bool {
+			_, ok := x.partialEntries.First(func(e entry) int { return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host[1:], tail)) })
+			return ok
+		}
+	}
+	for pattern := range patterns(host, partial) {
+		for e := range x.entries.Where(func(e entry) int { return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, pattern)) }) {
+			if x.admitted(e, proxyNamespace) {
 				all = append(all, e.VirtualService)
 			}
 		}
 	}
-	for pattern := range Patterns(host) {
-		if !Partial(pattern) {
-			find(pattern, nil)
-		}
-	}
-	find(partial, func(v *VirtualService) bool {
-		return slices.ContainsFunc(v.Hosts, func(h string) bool { return names.Covers(h, host) })
-	})
 	if len(all) > 1 {
 		slices.SortFunc(all, compareMesh)
 		all = slices.Compact(all)
@@ -211,11 +237,17 @@ func (x *Index) OfGateway(name, host, proxyNamespace string) []*VirtualService {
 	return all
 }
 
-// EachOfGateway gives the VirtualServices bound to a Gateway, "ns/name", each as often as it has hosts.
-func (x *Index) EachOfGateway(name, proxyNamespace string) iter.Seq[*VirtualService] {
-	return func(yield func(*VirtualService) bool) {
+// HasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", has a host, as it is written.
+func (x *Index) HasHost(gateway, host string, v *VirtualService) bool {
+	_, ok := x.entries.Get(entry{gateway, host, v})
+	return ok
+}
+
+// HostsOfGateway yields the hosts of VirtualServices bound to a Gateway, "ns/name": a host that several have as often.
+func (x *Index) HostsOfGateway(name, proxyNamespace string) iter.Seq[string] {
+	return func(yield func(string) bool) {
 		for e := range x.entries.Where(func(e entry) int { return strings.Compare(e.gateway, name) }) {
-			if x.admitted(e, proxyNamespace) && !yield(e.VirtualService) {
+			if x.admitted(e, proxyNamespace) && !yield(e.host) {
 				return
 			}
 		}
@@ -235,62 +267,6 @@ func (x *Index) Entrances(host string) iter.Seq[*VirtualService] {
 			}
 		}
 	}
-}
-
-// Rules gives the DestinationRules in force when proxies of a namespace call a service: those of the client's namespace come first, then of the
-// service's, then of the root namespace; in each the most specific host. Several for one host in one namespace are merged by whoever reads them,
-// in this order. Rules with a workload selector count where they are among selected.
-func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
-	places := []string{client, s.Namespace, x.RootNamespace()}
-	if client == x.RootNamespace() {
-		places = places[1:] // the root namespace's own rules yield to the service's
-	}
-	for _, ns := range slices.Compact(places) {
-		if l := x.rulesIn(ns, client, s.Host, selected); !l.Empty() {
-			return l
-		}
-	}
-	return frozen.List[*kinds.Object]{}
-}
-
-func (x *Index) rulesIn(ns, client, host string, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
-	visible := func(host string) []*kinds.Object {
-		var own, all []*kinds.Object
-		for r := range x.rules.Where(func(r rule) int {
-			if c := strings.Compare(r.Namespace, ns); c != 0 {
-				return c
-			}
-			return strings.Compare(r.host, host)
-		}) {
-			spec := r.Spec.(*networkingv1.DestinationRule)
-			if !exported(spec.ExportTo, x.Mesh.GetDefaultDestinationRuleExportTo(), ns, client) {
-				continue
-			}
-			switch {
-			case len(spec.GetWorkloadSelector().GetMatchLabels()) == 0:
-				all = append(all, r.Object)
-			case ns == client && slices.Contains(slices.Collect(selected.All), r.Object):
-				own = append(own, r.Object)
-			}
-		}
-		if len(own) > 0 { // a rule for this workload is not merged with those for everybody
-			return own[:1]
-		}
-		return all
-	}
-	if l := visible(host); len(l) > 0 {
-		return frozen.Of(l...)
-	}
-	last := ""
-	for r := range x.patterns.Where(func(r rule) int { return strings.Compare(r.Namespace, ns) }) {
-		if r.host != last && r.host != host && names.Covers(r.host, host) {
-			if l := visible(r.host); len(l) > 0 {
-				return frozen.Of(l...)
-			}
-		}
-		last = r.host
-	}
-	return frozen.List[*kinds.Object]{}
 }
 
 // Selecting gives the DestinationRules of a namespace that have a workload selector, by precedence.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -43,6 +44,7 @@ type Egress struct {
 	Proxy    bool                              // it takes requests for all ports of its services, as an HTTP proxy
 	scope    *Scope
 	hosts    importedHosts // nil: all that is visible
+	large    *sync.Map     // by VirtualServices with many hosts, each of which asks: whether hosts overlap with any of theirs
 }
 
 type scopeKey struct {
@@ -62,7 +64,7 @@ func (x *Index) Of(namespace string, sidecar *kinds.Object) *Scope {
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
 			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
-			s.Egress = append(s.Egress, Egress{Listener: l, Proxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace)})
+			s.Egress = append(s.Egress, Egress{Listener: l, Proxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace), large: &sync.Map{}})
 		}
 	}
 	if len(s.Egress) == 0 {
@@ -104,7 +106,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 		case all.only == nil || svc.only == nil:
 			all.only = nil
 		default:
-			all.only = append(slices.Clip(all.only), svc.only...)
+			all.only = append(all.only, svc.only...)
 		}
 	}
 	for i := range s.Egress {
@@ -112,7 +114,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 			add(svc)
 		}
 	}
-	if s.Sidecar != nil {
+	if s.Sidecar != nil && (all.Service == nil || all.only != nil) {
 		for i := range s.Egress {
 			for l := range s.Index.reached.Where(linked(host)) {
 				if !s.Egress[i].imports(l.VirtualService) {
@@ -124,13 +126,10 @@ func (s *Scope) Service(host string) (Service, bool) {
 						continue
 					}
 				}
-				for h, port := range Destinations(l.Spec) {
-					if names.FQDN(h, l.Namespace, s.Index.Domain) != host {
-						continue
-					}
+				for _, d := range l.ports(host) {
 					imported := Service{Service: svc}
-					if port != 0 {
-						imported.only = []uint32{port}
+					if d.port != 0 {
+						imported.only = []uint32{d.port}
 					}
 					add(imported)
 				}
@@ -261,8 +260,23 @@ func (e *Egress) VirtualServices(yield func(*VirtualService) bool) {
 }
 
 func (e *Egress) imports(v *VirtualService) bool {
-	return exported(v.Spec.ExportTo, e.scope.Index.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, e.scope.Namespace) &&
-		(e.hosts == nil || slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.overlap(v.Namespace, h) }))
+	if !exported(v.Spec.ExportTo, e.scope.Index.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, e.scope.Namespace) {
+		return false
+	}
+	if e.hosts == nil {
+		return true
+	}
+	large := len(v.Hosts) > 8
+	if large {
+		if known, ok := e.large.Load(v); ok {
+			return known.(bool)
+		}
+	}
+	overlap := slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.overlap(v.Namespace, h) })
+	if large {
+		e.large.Store(v, overlap)
+	}
+	return overlap
 }
 
 // Bound gives the VirtualService whose HTTP routes are those of a host, as one of them writes it; nil if there is none.

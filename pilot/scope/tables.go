@@ -15,19 +15,20 @@ import (
 
 // tables order services and routing objects by what they are looked up by. Each Index shares with the one before what is the same.
 type tables struct {
-	rules     frozen.Table[rule]          // DestinationRules by namespace and host, then precedence
-	patterns  frozen.Table[rule]          // those whose host is a pattern: by namespace, the most specific host first, then precedence
-	selecting frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
+	rules        frozen.Table[rule]          // DestinationRules by namespace and host, then precedence
+	partialRules frozen.Table[rule]          // those whose host is Partial
+	selecting    frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
 
-	virtual  frozen.Table[*VirtualService] // by namespace and name
-	mesh     frozen.Table[*VirtualService] // those bound to sidecars, by precedence
-	bound    frozen.Table[link]            // of mesh: by host
-	partials frozen.Table[link]            // of bound: by hosts that are Partial
-	reached  frozen.Table[link]            // of mesh: by the host of a destination
-	entries  frozen.Table[entry]           // those bound to Gateways: by Gateway and host
-	behind   frozen.Table[link]            // of entries: by the host of a destination
-	sourced  frozen.Table[*VirtualService] // those with a match on source labels, by precedence
-	roots    frozen.Table[delegation]      // by whom they delegate to
+	virtual        frozen.Table[*VirtualService] // by namespace and name
+	mesh           frozen.Table[*VirtualService] // those bound to sidecars, by precedence
+	bound          frozen.Table[link]            // of mesh: by host
+	partials       frozen.Table[link]            // of bound: by hosts that are Partial
+	reached        frozen.Table[link]            // of mesh: by the host of a destination
+	entries        frozen.Table[entry]           // those bound to Gateways: by Gateway and host
+	partialEntries frozen.Table[entry]           // of entries: by hosts that are Partial
+	behind         frozen.Table[link]            // of entries: by the host of a destination
+	sourced        frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+	roots          frozen.Table[delegation]      // by whom they delegate to
 
 	ports     frozen.Table[port]     // services by port and protocol
 	located   frozen.Table[location] // by address
@@ -39,9 +40,9 @@ type tables struct {
 
 func newTables() tables {
 	return tables{
-		rules: frozen.NewTable(compareRules), patterns: frozen.NewTable(comparePatterns), selecting: frozen.NewTable(compareSelecting),
+		rules: frozen.NewTable(compareRules), partialRules: frozen.NewTable(compareRules), selecting: frozen.NewTable(compareSelecting),
 		virtual: frozen.NewTable(compareVirtual), mesh: frozen.NewTable(compareMesh), sourced: frozen.NewTable(compareMesh),
-		bound: frozen.NewTable(compareLinks), partials: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
+		bound: frozen.NewTable(compareLinks), partials: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), partialEntries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
 		roots: frozen.NewTable(compareDelegations),
 		ports: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
 	}
@@ -58,16 +59,6 @@ func compareRules(a, b rule) int {
 		return c
 	}
 	if c := strings.Compare(a.host, b.host); c != 0 {
-		return c
-	}
-	return snapshot.ByPrecedence(a.Object, b.Object)
-}
-
-func comparePatterns(a, b rule) int {
-	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-		return c
-	}
-	if c := cmp.Or(len(b.host)-len(a.host), strings.Compare(a.host, b.host)); c != 0 {
 		return c
 	}
 	return snapshot.ByPrecedence(a.Object, b.Object)
@@ -114,17 +105,6 @@ func compareEntries(a, b entry) int {
 		return c
 	}
 	return compareMesh(a.VirtualService, b.VirtualService)
-}
-
-// partial is where entries have the patterns that are Partial.
-const partial = "*-"
-
-// pattern gives a host as entries have it.
-func pattern(host string) string {
-	if Partial(host) {
-		return partial
-	}
-	return host
 }
 
 // delegation leads from a VirtualService, "ns/name", to one that delegates to it.
@@ -293,8 +273,8 @@ func (t *tables) service(e *frozen.Edit, s *registry.Service, eps *snapshot.Endp
 // rule enters a DestinationRule, or takes it out.
 func (t *tables) rule(e *frozen.Edit, r rule, comes bool) {
 	putOrDelete(&t.rules, e, comes, r)
-	if strings.HasPrefix(r.host, "*") {
-		putOrDelete(&t.patterns, e, comes, r)
+	if Partial(r.host) {
+		putOrDelete(&t.partialRules, e, comes, r)
 	}
 	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
 		putOrDelete(&t.selecting, e, comes, r.Object)
@@ -313,7 +293,10 @@ func (t *tables) virtualService(e *frozen.Edit, v *VirtualService, comes bool) {
 	for _, g := range v.Gateways {
 		if g != "mesh" {
 			for _, h := range v.Hosts {
-				putOrDelete(&t.entries, e, comes, entry{g, pattern(h), v})
+				putOrDelete(&t.entries, e, comes, entry{g, h, v})
+				if Partial(h) {
+					putOrDelete(&t.partialEntries, e, comes, entry{g, h, v})
+				}
 			}
 			for _, h := range v.Reached {
 				putOrDelete(&t.behind, e, comes, link{h, v})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -36,7 +37,7 @@ type clusterKey struct {
 	service      *registry.Service
 	port         uint32
 	subset       string
-	rules        destinationrule.Rules
+	rule         destinationrule.Rule
 	mesh         *mesh.Config
 	router       bool
 	capabilities node.Capabilities
@@ -90,7 +91,7 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 	}
 	eps := v.Endpoints(s.Key())
 	k := clusterKey{
-		service: s.Service, rules: v.rules(c, s.Service), mesh: v.Mesh, router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
+		service: s.Service, mesh: v.Mesh, router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
 		noTLS: v.noTLS(s.Namespace), identities: eps.Identities,
 	}
 	switch s.Resolution {
@@ -102,7 +103,8 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 	if v.notes != nil {
 		v.notes.unit = s.Host
 	}
-	for _, name := range destinationrule.Repeated(k.rules) {
+	rules := v.rules(c, s.Service)
+	for _, name := range rules.Repeated {
 		v.problem(DuplicateSubset, s.Host+"/"+name)
 	}
 	var out []*envoy.Resource
@@ -111,8 +113,9 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 			continue
 		}
 		k.port = p.Number
-		for subset := range subsets(k.rules) {
+		for subset := range subsets(rules) {
 			k.subset, k.sni = subset, false
+			k.rule, _ = rules.Rule(subset)
 			out = append(out, v.t.clusters.Get(k))
 			if k.sni = true; passesThrough(c) && !s.MeshExternal {
 				out = append(out, v.t.clusters.Get(k))
@@ -124,12 +127,12 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 }
 
 // subsets yields the names of a service's subsets, first that of the whole.
-func subsets(rules destinationrule.Rules) iter.Seq[string] {
+func subsets(rules *destinationrule.Merged) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield("") {
 			return
 		}
-		for _, s := range destinationrule.Subsets(rules) {
+		for _, s := range rules.Subsets {
 			if !yield(s.Name) {
 				return
 			}
@@ -142,9 +145,43 @@ func (v *view) noTLS(namespace string) bool {
 	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.Index, namespace, nil), 0) == mtls.Disable
 }
 
-// rules gives the DestinationRules in force for a cohort's calls to a service.
-func (v *view) rules(c cohort.Scope, s *registry.Service) destinationrule.Rules {
-	return v.Index.Rules(c.Namespace, s, c.Rules)
+// rules returns the DestinationRules in force for a cohort's calls to a service.
+func (v *view) rules(c cohort.Scope, s *registry.Service) *destinationrule.Merged {
+	return v.merged.of(v.Index.Rules(c.Namespace, s, c.Rules))
+}
+
+// serviceRule returns what they say of the service itself.
+func (v *view) serviceRule(c cohort.Scope, s *registry.Service) destinationrule.Rule {
+	rule, _ := v.rules(c, s).Rule("")
+	return rule
+}
+
+// merged keeps rules that are many, or have many subsets: of each subset's cluster they are asked again. Safe for concurrent use.
+type merged struct {
+	mu   sync.RWMutex
+	made map[destinationrule.Rules]*destinationrule.Merged
+}
+
+func (m *merged) of(rules destinationrule.Rules) *destinationrule.Merged {
+	if rules.Empty() {
+		return &destinationrule.Merged{}
+	}
+	m.mu.RLock()
+	r := m.made[rules]
+	m.mu.RUnlock()
+	if r != nil {
+		return r
+	}
+	if r = destinationrule.Merge(rules); !r.Large() {
+		return r
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.made == nil {
+		m.made = map[destinationrule.Rules]*destinationrule.Merged{}
+	}
+	m.made[rules] = r
+	return r
 }
 
 // buildCluster makes an outbound cluster.
@@ -159,7 +196,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 		Metadata:        clusterMetadata(k),
 		LbPolicy:        clusterv3.Cluster_LEAST_REQUEST,
 	}
-	policy := destinationrule.Resolve(k.rules, k.port, k.subset)
+	policy := k.rule.Policy(k.port)
 	k.setDiscovery(c, policy)
 	if k.subset == "" && !k.sni && registry.KeepsSessions(k.service.Labels) {
 		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
@@ -257,7 +294,7 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 
 func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
 	a := assignmentKey{
-		service: k.service, rules: k.rules, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, peers: k.policies, sni: k.sni,
+		service: k.service, rule: k.rule, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, peers: k.policies, sni: k.sni,
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(k.inline.All, func(address string) bool { return address != "" })}
 }
@@ -326,7 +363,7 @@ func (k clusterKey) everywhere(ids []string) []string {
 
 func clusterMetadata(k clusterKey) *corev3.Metadata {
 	m := serviceMetadata(k.service)
-	if o := destinationrule.Object(k.rules); o != nil {
+	if o := k.rule.Object; o != nil {
 		m["config"] = envoy.Text(o.Path())
 	}
 	if k.subset != "" {

@@ -29,7 +29,7 @@ type assignmentKey struct {
 	endpoints *snapshot.Endpoints
 	service   *registry.Service
 	port      string // the service port's name
-	rules     destinationrule.Rules
+	rule      destinationrule.Rule
 	subset    string
 	number    uint32
 	peers     frozen.List[peer]
@@ -60,11 +60,11 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 	if s == nil || s.Port(n.Port) == nil {
 		return k
 	}
-	rules := v.rules(c.Scope, s)
-	if n.Subset != "" && destinationrule.Subset(rules, n.Subset) == nil {
+	rule, ok := v.rules(c.Scope, s).Rule(n.Subset)
+	if !ok {
 		return k
 	}
-	k.service, k.endpoints, k.rules = s, v.Endpoints(s.Key()), rules
+	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
 	k.peers, k.crossings = v.peers(k.endpoints), v.crossings(c.Scope, k.endpoints.List)
 	if s.NodeLocal {
@@ -74,7 +74,7 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 	if s.NodeLocal || v.Index.ClusterLocal(s.Host) {
 		k.cluster = cluster
 	}
-	if distributes(s, destinationrule.Resolve(rules, n.Port, n.Subset)) {
+	if distributes(s, rule.Policy(n.Port)) {
 		k.near = nearTo(s.TrafficDist, c, cluster)
 	}
 	return k
@@ -116,11 +116,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 	for p := range k.peers.All {
 		policies[p.endpoint] = p.policies
 	}
-	var labels map[string]string
-	if s := destinationrule.Subset(k.rules, k.subset); s != nil {
-		labels = s.Labels
-	}
-	tls := destinationrule.Resolve(k.rules, k.number, k.subset).TLS
+	labels, tls := k.rule.Labels(), k.rule.Policy(k.number).TLS
 	groups, bounds := map[group]*gathered{}, map[int]bound{}
 	var order []group
 	b := newBorder(k.crossings)

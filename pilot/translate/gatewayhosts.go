@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -36,7 +37,7 @@ type gatewayRouting struct {
 	servers    []gatewayServer   // whose routes these are, by precedence
 	redirected map[string]uint32 // the hosts that servers redirect to https, whether or not they are routed, with the server's port
 	routed     map[string]*routedHost
-	alike      map[alike][]string
+	alike      map[alike]*mates
 }
 
 // gatewayServer is a server with its hosts by name, and the namespaces whose VirtualServices may have each: "*" stands for any.
@@ -59,13 +60,25 @@ type alike struct {
 	port    uint32
 }
 
+// mates are the hosts that are routed alike, the most specific first.
+type mates struct {
+	hosts []string
+	mixed bool // plaintext requests to some of them, not to all, are redirected to https
+}
+
+// mates makes them of a list.
+func (b *gatewayRouting) mates(hosts []string) *mates {
+	slices.SortFunc(hosts, specificFirst)
+	return &mates{hosts, slices.ContainsFunc(hosts, func(h string) bool { return b.at(h).tls != b.at(hosts[0]).tls })}
+}
+
 // blackhole is the host of the virtual host that a route configuration has in the place of none.
 const blackhole = "blackhole"
 
 func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
 	b := &gatewayRouting{
 		hosts:      hosts{view: v, cohort: c, scope: v.Index.Of(c.Namespace, nil), route: name},
-		redirected: map[string]uint32{}, routed: map[string]*routedHost{}, alike: map[alike][]string{},
+		redirected: map[string]uint32{}, routed: map[string]*routedHost{}, alike: map[alike]*mates{},
 	}
 	for _, s := range v.servers(c) {
 		if s.route() != name || !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
@@ -90,16 +103,16 @@ func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
 	return b
 }
 
-// admits tells whether a VirtualService may have a host on the server: one of the two names it, and the other names or covers it.
-func (s *gatewayServer) admits(vs *scope.VirtualService, host string) bool {
+// admits tells whether a VirtualService, one of Index.OfGateway, may have a host on the server: one of the two names it, and the other names or covers it.
+func (s *gatewayServer) admits(x *scope.Index, vs *scope.VirtualService, host string) bool {
 	open := func(h string) bool {
 		spaces := s.hosts[h]
 		return slices.Contains(spaces, "*") || slices.Contains(spaces, vs.Namespace)
 	}
-	if open(host) && slices.ContainsFunc(vs.Hosts, func(h string) bool { return names.Covers(h, host) }) {
+	if open(host) { // vs is of those that name or cover it
 		return true
 	}
-	if !slices.Contains(vs.Hosts, host) {
+	if !x.HasHost(s.name, host, vs) {
 		return false
 	}
 	for pattern := range scope.Patterns(host) {
@@ -121,7 +134,7 @@ func (b *gatewayRouting) at(host string) *routedHost {
 	for i := range b.servers {
 		s := &b.servers[i]
 		for _, vs := range b.view.Index.OfGateway(s.name, host, b.cohort.Namespace) {
-			if !s.admits(vs, host) {
+			if !s.admits(b.view.Index, vs, host) {
 				continue
 			}
 			x := b.binding(s.name, vs)
@@ -139,20 +152,24 @@ func (b *gatewayRouting) at(host string) *routedHost {
 	return b.routed[host]
 }
 
-// mates gives the hosts that are routed like one, the most specific first.
-func (b *gatewayRouting) mates(k alike) []string {
-	list, ok := b.alike[k]
-	if ok {
-		return list
+// matesOf finds the hosts that are routed like one.
+func (b *gatewayRouting) matesOf(k alike) *mates {
+	if m, ok := b.alike[k]; ok {
+		return m
 	}
+	var list []string
 	candidates := map[string]struct{}{}
+	var fewest *binding // they have all in common
 	for x := range k.virtual.All {
-		for h := range b.named(virtualHosts(x, b.view.Domain)) {
+		if fewest == nil || len(virtualSpec(x.object).Hosts) < len(virtualSpec(fewest.object).Hosts) {
+			fewest = &x
+		}
+	}
+	if fewest != nil {
+		for h := range b.named(slices.Values(virtualHosts(*fewest, b.view.Domain))) {
 			candidates[h] = struct{}{}
 		}
-		break // they have all in common
-	}
-	if k.virtual.Empty() {
+	} else {
 		for h := range b.redirected {
 			candidates[h] = struct{}{}
 		}
@@ -162,9 +179,8 @@ func (b *gatewayRouting) mates(k alike) []string {
 			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, specificFirst)
-	b.alike[k] = list
-	return list
+	b.alike[k] = b.mates(list)
+	return b.alike[k]
 }
 
 func virtualHosts(x binding, domain string) []string {
@@ -176,9 +192,9 @@ func virtualHosts(x binding, domain string) []string {
 }
 
 // named gives each host that VirtualServices with some hosts may have.
-func (b *gatewayRouting) named(hosts []string) iter.Seq[string] {
+func (b *gatewayRouting) named(hosts iter.Seq[string]) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for _, h := range hosts {
+		for h := range hosts {
 			if !yield(h) {
 				return
 			}
@@ -206,10 +222,8 @@ func (b *gatewayRouting) all() []string {
 		for h := range b.servers[i].hosts {
 			all[h] = struct{}{}
 		}
-		for vs := range b.view.Index.EachOfGateway(b.servers[i].name, b.cohort.Namespace) {
-			for _, h := range vs.Hosts {
-				all[h] = struct{}{}
-			}
+		for h := range b.view.Index.HostsOfGateway(b.servers[i].name, b.cohort.Namespace) {
+			all[h] = struct{}{}
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
@@ -218,13 +232,14 @@ func (b *gatewayRouting) all() []string {
 func (b *gatewayRouting) makeAll() []*envoy.Resource {
 	hosts := b.all()
 	// With all hosts at hand it need not be asked of each which others are like it.
+	together := map[alike][]string{}
 	for _, h := range hosts {
 		if r := b.at(h); r != nil {
-			b.alike[r.alike] = append(b.alike[r.alike], h)
+			together[r.alike] = append(together[r.alike], h)
 		}
 	}
-	for _, list := range b.alike {
-		slices.SortFunc(list, specificFirst)
+	for k, list := range together {
+		b.alike[k] = b.mates(list)
 	}
 	var made []*envoy.Resource
 	for _, h := range hosts {
@@ -239,22 +254,29 @@ func (b *gatewayRouting) makeAll() []*envoy.Resource {
 func (b *gatewayRouting) spread(hosts []string) []string {
 	all := map[string]struct{}{blackhole: {}}
 	add := func(hosts []string) {
-		for h := range b.named(hosts) {
+		for h := range b.named(slices.Values(hosts)) {
 			all[h] = struct{}{}
 		}
 	}
 	add(hosts)
+	entrances := map[*scope.VirtualService]struct{}{}
 	for _, h := range hosts {
 		for vs := range b.view.Index.Entrances(h) {
-			add(vs.Hosts)
+			if _, ok := entrances[vs]; !ok {
+				entrances[vs] = struct{}{}
+				add(vs.Hosts)
+			}
 		}
 	}
-	redirected := false
+	redirected, added := false, map[*kinds.Object]struct{}{}
 	for _, h := range slices.Collect(maps.Keys(all)) {
 		redirected = redirected || b.redirected[h] != 0
 		if r := b.at(h); r != nil {
 			for x := range r.virtual.All {
-				add(virtualHosts(x, b.view.Domain))
+				if _, ok := added[x.object]; !ok {
+					added[x.object] = struct{}{}
+					add(virtualHosts(x, b.view.Domain))
+				}
 			}
 		}
 	}
@@ -281,8 +303,9 @@ func (b *gatewayRouting) made(host string) []*envoy.Resource {
 		}
 		return nil
 	}
-	domains := b.mates(r.alike)
-	if slices.ContainsFunc(domains, func(h string) bool { return b.at(h).tls != r.tls }) {
+	m := b.matesOf(r.alike)
+	domains := m.hosts
+	if m.mixed {
 		domains = []string{host}
 	}
 	if domains[0] != host {
@@ -301,11 +324,9 @@ func (b *gatewayRouting) made(host string) []*envoy.Resource {
 // empty tells that there are servers, and that no host has a virtual host.
 func (b *gatewayRouting) empty() bool {
 	for i := range b.servers {
-		for vs := range b.view.Index.EachOfGateway(b.servers[i].name, b.cohort.Namespace) {
-			for h := range b.named(vs.Hosts) {
-				if b.at(h) != nil {
-					return false
-				}
+		for h := range b.named(b.view.Index.HostsOfGateway(b.servers[i].name, b.cohort.Namespace)) {
+			if b.at(h) != nil {
+				return false
 			}
 		}
 	}

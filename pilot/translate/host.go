@@ -12,7 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/virtualservice"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
@@ -26,10 +25,11 @@ func buildHost(k hostKey) *envoy.Resource {
 	var h *routev3.VirtualHost
 	switch k.fallback {
 	case "":
-		h = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"), IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: httpRoutes(k)}
+		r := k.reaching()
+		h = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"), IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
 		if len(h.Routes) == 0 && k.service != nil {
 			h.Routes = []*routev3.Route{virtualservice.DefaultRoute(names.Cluster(names.Outbound, k.port, "", k.service.Host), k.service.Host, k.port,
-				k.hash(names.ClusterName{Host: k.service.Host, Port: k.port}), virtualservice.DefaultRetry(k.mesh.GetDefaultHttpRetryPolicy()))}
+				r.hash(names.ClusterName{Host: k.service.Host, Port: k.port}), virtualservice.DefaultRetry(k.mesh.GetDefaultHttpRetryPolicy()))}
 		}
 	case names.BlackHoleCluster:
 		h = virtualservice.BlockAll(k.mesh.AttemptCount())
@@ -82,15 +82,41 @@ func routes(k hostKey) bool {
 // takes tells whether a VirtualService gives a virtual host any route.
 func (k hostKey) takes(b binding) bool { return virtualservice.Any(k.options(b)) }
 
+// reaching is a hostKey with its destinations by host, which each route asks for.
+type reaching struct {
+	hostKey
+	byHost map[string]destination
+}
+
+func (k hostKey) reaching() reaching {
+	r := reaching{k, map[string]destination{}}
+	for d := range k.reached.All {
+		r.add(d.host, d)
+		if d.service != nil {
+			r.add(d.service.Host, d)
+		}
+	}
+	return r
+}
+
+func (r reaching) add(host string, d destination) {
+	if _, ok := r.byHost[host]; !ok {
+		r.byHost[host] = d
+	}
+}
+
 // httpRoutes makes what the VirtualServices of a virtual host say.
-func httpRoutes(k hostKey) []*routev3.Route {
+func (r reaching) httpRoutes() []*routev3.Route {
 	var lists [][]*routev3.Route
-	for b := range k.virtual.All {
-		lists = append(lists, virtualservice.HTTPRoutes(k.options(b)))
+	for b := range r.virtual.All {
+		o := r.options(b)
+		o.Cluster, o.Hash = r.cluster, r.hash
+		lists = append(lists, virtualservice.HTTPRoutes(o))
 	}
 	return virtualservice.Join(lists...)
 }
 
+// options says what the routes of a VirtualService depend on, but for their destinations.
 func (k hostKey) options(b binding) virtualservice.Options {
 	return virtualservice.Options{
 		Object:    b.object,
@@ -99,8 +125,6 @@ func (k hostKey) options(b binding) virtualservice.Options {
 		Namespace: k.proxy,
 		Suffix:    k.domain,
 		From:      b.from(),
-		Cluster:   k.cluster,
-		Hash:      k.hash,
 		Retries:   k.mesh.GetDefaultHttpRetryPolicy(),
 	}
 }
@@ -110,46 +134,40 @@ func (b binding) from() func(*networkingv1alpha3.HTTPMatchRequest) bool {
 	if b.foreign == "" {
 		return nil
 	}
-	ordinals := strings.Fields(b.foreign)
+	ordinals := map[string]struct{}{}
+	for o := range strings.FieldsSeq(b.foreign) {
+		ordinals[o] = struct{}{}
+	}
 	foreign := map[any]bool{}
 	i := 0
 	for m := range scope.Sources(virtualSpec(b.object)) {
-		foreign[m] = slices.Contains(ordinals, strconv.Itoa(i))
+		_, foreign[m] = ordinals[strconv.Itoa(i)]
 		i++
 	}
 	return func(m *networkingv1alpha3.HTTPMatchRequest) bool { return !foreign[m] }
 }
 
 // cluster names the cluster of a destination. Without a port, a sidecar means the port that was called, a gateway the service's only one.
-func (k hostKey) cluster(host, subset string, port uint32) string {
+func (r reaching) cluster(host, subset string, port uint32) string {
 	if host == "" {
 		return names.UnknownService
 	}
-	if d := k.destination(host); d != nil && d.service != nil {
+	if d, ok := r.byHost[host]; ok && d.service != nil {
 		host = d.service.Host // which is another where host is an alias
-		if port == 0 && k.gateway && len(d.service.Ports) == 1 {
+		if port == 0 && r.gateway && len(d.service.Ports) == 1 {
 			port = d.service.Ports[0].Number
 		}
 	}
 	if port == 0 {
-		port = k.port
+		port = r.port
 	}
 	return names.Cluster(names.Outbound, port, subset, host)
 }
 
 // hash says by what requests to a destination are spread where its DestinationRule wants a consistent hash.
-func (k hostKey) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
-	if d := k.destination(c.Host); d != nil {
-		return destinationrule.HashPolicy(d.rules, c.Port)
-	}
-	return nil
-}
-
-func (k hostKey) destination(host string) *destination {
-	for d := range k.reached.All {
-		if d.host == host || d.service != nil && d.service.Host == host {
-			return &d
-		}
+func (r reaching) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
+	if d, ok := r.byHost[c.Host]; ok {
+		return d.rule.HashPolicy(c.Port)
 	}
 	return nil
 }

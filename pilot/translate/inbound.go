@@ -31,7 +31,7 @@ type workloadPort struct {
 	host     string // whom requests are for, in traces
 	protocol registry.Protocol
 	services frozen.List[*registry.Service] // that have this target, oldest first
-	rules    destinationrule.Rules          // of the first service
+	rule     destinationrule.Rule           // of the first service
 
 	ingress  *kinds.Object // the Sidecar whose ingress it is, or nil
 	bind     string        // of an ingress: what its listener or chain is named by
@@ -57,7 +57,7 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 			continue
 		}
 		served = append(served, workloadPort{
-			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rules: t.Rules,
+			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rule: destinationrule.ServiceRule(t.Rules),
 			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.Target),
 		})
 	}
@@ -95,7 +95,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 			p.bind = c.Address
 		}
 		if i := slices.IndexFunc(served, func(s workloadPort) bool { return s.target == n }); i >= 0 {
-			p.services, p.rules = served[i].services, served[i].rules
+			p.services, p.rule = served[i].services, served[i].rule
 		}
 		ports = append(ports, p)
 	}
@@ -159,7 +159,7 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 		UpstreamConnectionOptions: keepalive(k.mesh),
 	}
 	meta := serviceMetadata(slices.Collect(k.services.All)...)
-	if o := destinationrule.Object(k.rules); o != nil && o.Spec.(*networkingv1.DestinationRule).TrafficPolicy != nil {
+	if o := k.rule.Object; o != nil && o.Spec.(*networkingv1.DestinationRule).TrafficPolicy != nil {
 		meta["config"] = envoy.Text(o.Path())
 	}
 	c.Metadata = envoy.IstioMetadata(meta)
@@ -181,7 +181,7 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	case k.protocol.Sniffed():
 		options.UpstreamProtocolOptions = useDownstream()
 	}
-	policy := destinationrule.Resolve(k.rules, k.port, "")
+	policy := k.rule.Policy(k.port)
 	if k.pool != nil {
 		spec := k.pool.Spec.(*networkingv1.Sidecar)
 		if spec.InboundConnectionPool != nil {

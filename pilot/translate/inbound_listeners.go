@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/virtualservice"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -181,7 +180,7 @@ func (k inboundKey) catchAll(port uint32) chainSet {
 func (k inboundKey) servicePort(p workloadPort) chainSet {
 	name, cluster := names.Listener(p.bind, p.target), names.Cluster(names.Inbound, p.target, "", "")
 	grpc := p.protocol == registry.GRPC || p.protocol == registry.GRPCWeb
-	longest, _ := destinationrule.Resolve(p.rules, p.port, "").MaxConnectionDuration()
+	longest, _ := p.rule.Policy(p.port).MaxConnectionDuration()
 	s := k.chains(p.target, p.protocol, name, name,
 		func() *listenerv3.Filter {
 			return k.connectionManager(inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), p.protocol)

@@ -99,6 +99,26 @@ type note struct {
 type notes struct {
 	unit any
 	by   map[any][]note
+	seen map[any]map[note]struct{} // by unit, once it has a new one
+}
+
+// add notes something of the unit, once.
+func (n *notes) add(x note) {
+	seen, ok := n.seen[n.unit]
+	if !ok {
+		if seen = map[note]struct{}{}; n.seen == nil {
+			n.seen = map[any]map[note]struct{}{}
+		}
+		n.seen[n.unit] = seen
+		n.by[n.unit] = slices.Clip(n.by[n.unit]) // another version may have it
+		for _, had := range n.by[n.unit] {
+			seen[had] = struct{}{}
+		}
+	}
+	if _, ok := seen[x]; !ok {
+		seen[x] = struct{}{}
+		n.by[n.unit] = append(n.by[n.unit], x)
+	}
 }
 
 // Bounds of what is kept of the past.
@@ -261,6 +281,7 @@ func (r recipe[U]) again(v *view, last *version, units []U) *version {
 	var gone, made []*envoy.Resource
 	for _, u := range units {
 		delete(taker.notes.by, u)
+		delete(taker.notes.seen, u)
 		taker.notes.unit = u
 		was, is := slices.Collect(last.units.Where(r.of(u))), r.unit(&taker, u)
 		gone, made = append(gone, without(was, is)...), append(made, without(is, was)...)
@@ -285,10 +306,14 @@ func (r recipe[U]) again(v *view, last *version, units []U) *version {
 
 // without gives the resources that are not among others.
 func without(list, others []*envoy.Resource) []*envoy.Resource {
-	if slices.Equal(list, others) {
+	if len(list) == 0 || slices.Equal(list, others) {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool { return slices.Contains(others, r) })
+	among := make(map[*envoy.Resource]struct{}, len(others))
+	for _, r := range others {
+		among[r] = struct{}{}
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool { _, ok := among[r]; return ok })
 }
 
 // exchange gives a list with some resources in the place of others.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -22,8 +24,8 @@ func TestKeys(t *testing.T) {
 		if worlds[typ] {
 			return typ.String()
 		}
-		if seen[typ] || typ == reflect.TypeFor[envoy.Set]() { // it is its resources
-			return ""
+		if seen[typ] || typ == reflect.TypeFor[envoy.Set]() || reflect.PointerTo(typ).Implements(reflect.TypeFor[proto.Message]()) {
+			return "" // a Set is its resources; a message is frozen, a part of an Object's Spec
 		}
 		seen[typ] = true
 		switch typ.Kind() {

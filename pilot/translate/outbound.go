@@ -19,7 +19,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -379,7 +378,7 @@ func (o opening) chain(s *registry.Service, p registry.Port, wild bool, prefix n
 	if p.Protocol.IsTLS() && (wild || prefix.IsValid()) {
 		c.servers = frozen.Of(o.serverNames(s)...)
 	}
-	c.longest, _ = destinationrule.Resolve(o.view.rules(o.cohort.Scope, s), p.Number, "").MaxConnectionDuration()
+	c.longest, _ = o.view.serviceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
 	return c
 }
 

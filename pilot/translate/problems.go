@@ -25,10 +25,7 @@ func Problems() []Problem {
 // problem notes one, by what it is about.
 func (v *view) problem(p Problem, about string) {
 	if v.notes != nil {
-		n := note{p, about}
-		if list := v.notes.by[v.notes.unit]; !slices.Contains(list, n) {
-			v.notes.by[v.notes.unit] = append(slices.Clip(list), n)
-		}
+		v.notes.add(note{p, about})
 	}
 }
 

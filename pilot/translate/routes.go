@@ -1,8 +1,6 @@
 package translate
 
 import (
-	"slices"
-
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -54,11 +52,11 @@ type binding struct {
 	foreign string // its matches that do not hold for the proxy, as scope.Foreign writes them
 }
 
-// destination is a service that routes of a virtual host lead to, with the rules that say how its load is spread.
+// destination is a service that routes of a virtual host lead to, with the rule that says how its load is spread.
 type destination struct {
 	host    string
 	service *registry.Service // nil if there is none
-	rules   destinationrule.Rules
+	rule    destinationrule.Rule
 }
 
 // route makes a route configuration as a cohort sees it: an empty one where there is none.
@@ -146,13 +144,15 @@ func (b *hosts) binding(gateway string, vs *scope.VirtualService) binding {
 // reach finds the services that a virtual host's routes lead to.
 func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 	var list []destination
+	seen := map[string]struct{}{}
 	add := func(host string) {
-		if slices.ContainsFunc(list, func(d destination) bool { return d.host == host }) {
+		if _, ok := seen[host]; ok {
 			return
 		}
+		seen[host] = struct{}{}
 		d := destination{host: host, service: target(b.scope, host)}
 		if d.service != nil {
-			d.rules = b.view.rules(b.cohort, d.service)
+			d.rule = b.view.serviceRule(b.cohort, d.service)
 		}
 		list = append(list, d)
 	}

@@ -73,6 +73,7 @@ type view struct {
 	t *Translator
 
 	hasPeerAuthentication bool
+	merged                *merged
 
 	notes *notes // takes problems; nil: nobody does
 }
@@ -93,7 +94,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	if v != nil {
 		last = v.Index
 	}
-	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0}
+	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, merged: &merged{}}
 	if v == nil || s.Revision > v.Revision {
 		t.history.note(s.Revision, &next.Changes)
 		if s.Delta.Full {

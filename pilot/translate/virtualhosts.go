@@ -17,9 +17,16 @@ import (
 // hostRecipe makes the virtual hosts of a sidecar's route configuration, of a port, of one sniffed service, or of the HTTP proxy: each host's by itself, and
 // the one for whatever no other matches.
 func hostRecipe(c cohort.Scope, name string) recipe[string] {
+	var at *routing // one for all the hosts of a view, for what it finds out of VirtualServices with many
+	routing := func(v *view) *routing {
+		if at == nil || at.view != v {
+			at, _ = v.routing(c, name)
+		}
+		return at
+	}
 	return recipe[string]{
 		whole: func(v *view) []*envoy.Resource {
-			b, _ := v.routing(c, name)
+			b := routing(v)
 			var out []*envoy.Resource
 			b.each(func(host string) { out = append(out, b.made(host)...) })
 			if b.sniffed == "" {
@@ -28,14 +35,8 @@ func hostRecipe(c cohort.Scope, name string) recipe[string] {
 			return out
 		},
 		touched: func(changes *scope.Changes) []string { return changes.Hosts },
-		spread: func(v *view, hosts []string) []string {
-			b, _ := v.routing(c, name)
-			return b.spread(hosts)
-		},
-		unit: func(v *view, host string) []*envoy.Resource {
-			b, _ := v.routing(c, name)
-			return b.made(host)
-		},
+		spread:  func(v *view, hosts []string) []string { return routing(v).spread(hosts) },
+		unit:    func(v *view, host string) []*envoy.Resource { return routing(v).made(host) },
 		of:      hostOfRoute(name),
 		content: true,
 	}
@@ -54,6 +55,14 @@ type routing struct {
 	hosts
 	egress  *scope.Egress
 	sniffed string // the only service that it is of; empty: all
+
+	listed map[listedAt]bool // by VirtualService and port, whether it names a service there
+}
+
+// listedAt is a VirtualService, and the port of a route configuration.
+type listedAt struct {
+	virtual *scope.VirtualService
+	port    uint32
 }
 
 // routing says what a route configuration is of. false: of nothing.
@@ -66,7 +75,7 @@ func (v *view) routing(c cohort.Scope, name string) (*routing, bool) {
 		return nil, false
 	}
 	sc := v.Index.Of(c.Namespace, c.Sidecar)
-	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host}
+	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host, map[listedAt]bool{}}
 	return b, b.egress != nil
 }
 
@@ -186,10 +195,21 @@ func (b *routing) alone(host string) *scope.VirtualService {
 	if vs == nil || b.meets(host) {
 		return nil
 	}
-	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.Bound(h) == vs && b.meets(h) }) {
+	if b.port != 80 && !b.listsService(vs) {
 		return nil
 	}
 	return vs
+}
+
+// listsService reports whether a VirtualService names a service here. Each of its hosts asks.
+func (b *routing) listsService(vs *scope.VirtualService) bool {
+	k := listedAt{vs, b.port}
+	lists, ok := b.listed[k]
+	if !ok {
+		lists = slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.Bound(h) == vs && b.meets(h) })
+		b.listed[k] = lists
+	}
+	return lists
 }
 
 // claim is a virtual host with the domains that it wants. What a VirtualService says comes before what is so by default, also where both want a name.
@@ -199,7 +219,7 @@ type claim struct {
 	class   int // 0: of a VirtualService alone; 1: of a service that a VirtualService routes; 2: of a service
 	service *registry.Service
 	virtual *scope.VirtualService
-	which   int // of the VirtualService's hosts
+	host    string
 }
 
 // before tells whose domain it is that two want.
@@ -208,10 +228,13 @@ func (c *claim) before(o *claim) bool {
 	case c.class != o.class:
 		return c.class < o.class
 	case c.class == 0:
-		return cmp.Or(snapshot.ByPrecedence(c.virtual.Object, o.virtual.Object), c.which-o.which) < 0
+		return cmp.Or(snapshot.ByPrecedence(c.virtual.Object, o.virtual.Object), c.which()-o.which()) < 0
 	}
 	return snapshot.ByServicePrecedence(c.service, o.service) < 0
 }
+
+// which returns the place of the host among those of its VirtualService.
+func (c *claim) which() int { return slices.Index(c.virtual.Hosts, c.host) }
 
 // claim gives that of a host, nil if it has none.
 func (b *routing) claim(host string) *claim {
@@ -233,7 +256,7 @@ func (b *routing) claim(host string) *claim {
 		return c
 	}
 	if vs := b.alone(host); vs != nil {
-		c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, which: slices.Index(vs.Hosts, host)}
+		c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, host: host}
 		b.answer(c)
 		if routes(c.key) { // no route, no host: requests go where they would without it
 			return c

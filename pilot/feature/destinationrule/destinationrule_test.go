@@ -1,6 +1,7 @@
 package destinationrule_test
 
 import (
+	"slices"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -58,7 +59,8 @@ func TestResolve(t *testing.T) {
 		{"the first that says something", []string{mute, second, layered}, 80, "", "ROUND_ROBIN", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := destinationrule.Resolve(rules(t, c.rules...), c.port, c.subset)
+			rule, _ := destinationrule.Merge(rules(t, c.rules...)).Rule(c.subset)
+			p := rule.Policy(c.port)
 			lb, tls := "", ""
 			if p.LoadBalancer != nil {
 				lb = p.LoadBalancer.GetSimple().String()
@@ -71,18 +73,21 @@ func TestResolve(t *testing.T) {
 			}
 		})
 	}
-	merged := rules(t, mute, second)
+	merged := destinationrule.Merge(rules(t, mute, second))
 	names := ""
-	for _, s := range destinationrule.Subsets(merged) {
+	for _, s := range merged.Subsets {
 		names += s.Name + " "
 	}
 	if names != "own more last " {
 		t.Errorf("subsets %s", names)
 	}
-	if s := destinationrule.Subset(merged, "own"); s == nil || len(s.Labels) != 0 {
-		t.Errorf("of two subsets with one name not the first: %v", s)
+	if r, ok := merged.Rule("own"); !ok || len(r.Labels()) != 0 {
+		t.Errorf("of two subsets with one name not the first: %v", r)
 	}
-	if destinationrule.Subset(merged, "none") != nil || destinationrule.Object(rules(t)) != nil {
+	if !slices.Equal(merged.Repeated, []string{"own"}) {
+		t.Errorf("repeated: %v", merged.Repeated)
+	}
+	if r, ok := merged.Rule("none"); ok || len(r.Labels()) != 0 || destinationrule.ServiceRule(rules(t)) != (destinationrule.Rule{}) {
 		t.Error("something comes of nothing")
 	}
 }
@@ -134,7 +139,7 @@ func TestApply(t *testing.T) {
 				return b
 			}
 			got, options := base(), &httpv3.HttpProtocolOptions{}
-			destinationrule.Apply(got, options, destinationrule.Resolve(rules(t, `{"trafficPolicy":`+c.policy+`}`), 80, ""), c.target)
+			destinationrule.Apply(got, options, destinationrule.ServiceRule(rules(t, `{"trafficPolicy":`+c.policy+`}`)).Policy(80), c.target)
 			want := base()
 			if c.cluster != "" {
 				merge(t, c.cluster, want)
@@ -177,7 +182,7 @@ func TestHashPolicy(t *testing.T) {
 		{"a port without one", `{"trafficPolicy":{"loadBalancer":{"consistentHash":{"httpHeaderName":"x"}},"portLevelSettings":[{"port":{"number":80},"tls":{"mode":"DISABLE"}}]}}`, `{"header":{"headerName":"x"}}`},
 		{"a port's", `{"trafficPolicy":{"loadBalancer":{"consistentHash":{"httpHeaderName":"x"}},"portLevelSettings":[{"port":{"number":80},"loadBalancer":{"consistentHash":{"httpHeaderName":"y"}}}]}}`, `{"header":{"headerName":"y"}}`},
 	} {
-		got := destinationrule.HashPolicy(rules(t, c.rule), 80)
+		got := destinationrule.ServiceRule(rules(t, c.rule)).HashPolicy(80)
 		if c.want == "" {
 			if got != nil {
 				t.Errorf("%s: %v", c.name, got)

@@ -5,12 +5,12 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// HashPolicy says by what requests to a port are spread over the endpoints where the rules want a consistent hash; nil where they do not. A port's hash wins
-// over the rule's, but an entry of a port without one keeps the rule's. Subsets have no say: a route may lead to several.
-func HashPolicy(rules Rules, port uint32) []*routev3.RouteAction_HashPolicy {
-	h := Resolve(rules, port, "").LoadBalancer.GetConsistentHash()
+// HashPolicy says by what requests to a port are spread over the endpoints where the rule, a service's, wants a consistent hash; nil where it does not. A
+// port's hash wins over the rule's, but an entry of a port without one keeps the rule's. Subsets have no say: a route may lead to several.
+func (r Rule) HashPolicy(port uint32) []*routev3.RouteAction_HashPolicy {
+	h := r.Policy(port).LoadBalancer.GetConsistentHash()
 	if h == nil {
-		h = Resolve(rules, 0, "").LoadBalancer.GetConsistentHash()
+		h = r.Policy(0).LoadBalancer.GetConsistentHash()
 	}
 	if h == nil {
 		return nil

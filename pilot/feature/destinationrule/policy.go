@@ -28,66 +28,81 @@ func spec(o *kinds.Object) *networkingv1.DestinationRule {
 	return o.Spec.(*networkingv1.DestinationRule)
 }
 
-// Object is the rule that a cluster's metadata names: the first; nil without rules.
-func Object(rules Rules) *kinds.Object {
-	for o := range rules.All {
-		return o
-	}
-	return nil
+// Merged is several Rules read as one. It is made once for all the clusters of a service, which may have many subsets.
+type Merged struct {
+	Subsets  []*networkingv1alpha3.Subset // of all rules; of several with one name the first
+	Repeated []string                     // the names of subsets that are defined again
+
+	rules   int
+	service Rule
+	named   map[string]*networkingv1alpha3.Subset
 }
 
-// Subsets gives the subsets of all rules; of several with one name the first.
-func Subsets(rules Rules) []*networkingv1alpha3.Subset {
-	var all []*networkingv1alpha3.Subset
-	seen := map[string]bool{}
+// Merge reads Rules as one.
+func Merge(rules Rules) *Merged {
+	m := &Merged{service: ServiceRule(rules)}
 	for o := range rules.All {
+		m.rules++
 		for _, s := range spec(o).Subsets {
-			if !seen[s.Name] {
-				seen[s.Name] = true
-				all = append(all, s)
+			if m.named[s.Name] != nil {
+				m.Repeated = append(m.Repeated, s.Name)
+				continue
 			}
-		}
-	}
-	return all
-}
-
-// Repeated gives the names of subsets that a second rule of the host defines again.
-func Repeated(rules Rules) []string {
-	var names []string
-	seen := map[string]bool{}
-	for o := range rules.All {
-		for _, s := range spec(o).Subsets {
-			if seen[s.Name] {
-				names = append(names, s.Name)
+			if m.named == nil {
+				m.named = map[string]*networkingv1alpha3.Subset{}
 			}
-			seen[s.Name] = true
+			m.named[s.Name] = s
+			m.Subsets = append(m.Subsets, s)
 		}
 	}
-	return names
+	return m
 }
 
-// Subset gives the subset of that name, or nil.
-func Subset(rules Rules, name string) *networkingv1alpha3.Subset {
-	for _, s := range Subsets(rules) {
-		if s.Name == name {
-			return s
-		}
+// Large reports whether Merge took so much work that it is worth to keep what it made.
+func (m *Merged) Large() bool { return m.rules+len(m.named) > 8 }
+
+// Rule returns what the rules say of a subset, or of the service itself where the name is empty. It reports whether there is such a subset.
+func (m *Merged) Rule(subset string) (Rule, bool) {
+	r := m.service
+	if subset != "" {
+		r.subset = m.named[subset]
 	}
-	return nil
+	return r, subset == "" || r.subset != nil
 }
 
-// Resolve gives the policy of a port and subset ("" for the service itself). A setting of the port replaces the rule's four groups together; a subset's then
-// override group by group, its own port's settings last.
-func Resolve(rules Rules, port uint32, subset string) Policy {
-	var p Policy
+// Rule is what Rules say of one cluster. It is comparable, and holds nothing that other clusters alone depend on, so that it can be part of a key.
+type Rule struct {
+	Object *kinds.Object // the rule that the cluster's metadata names: the first; nil without rules
+	policy *networkingv1alpha3.TrafficPolicy
+	subset *networkingv1alpha3.Subset
+}
+
+// ServiceRule returns what Rules say of the service itself.
+func ServiceRule(rules Rules) Rule {
+	var r Rule
 	for o := range rules.All {
-		if t := spec(o).TrafficPolicy; t != nil {
-			p = atPort(t, port)
+		if r.Object == nil {
+			r.Object = o
+		}
+		if r.policy = spec(o).TrafficPolicy; r.policy != nil {
 			break
 		}
 	}
-	if s := Subset(rules, subset); subset != "" && s.GetTrafficPolicy() != nil {
-		if of := atPort(s.TrafficPolicy, port); hasPort(s.TrafficPolicy, port) {
+	return r
+}
+
+// Labels returns those that endpoints of the cluster have.
+func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
+
+// Policy returns the policy of a port. A setting of the port replaces the rule's four groups together; a subset's then override group by group, its own port's
+// settings last.
+func (r Rule) Policy(port uint32) Policy {
+	var p Policy
+	if r.policy != nil {
+		p = atPort(r.policy, port)
+	}
+	if t := r.subset.GetTrafficPolicy(); t != nil {
+		if of := atPort(t, port); hasPort(t, port) {
 			p = of // a subset's word on a port replaces everything
 		} else {
 			p = override(p, of)
