@@ -56,18 +56,27 @@ func validateCommand(e *env) *cobra.Command {
 
 func translateCommand(e *env) *cobra.Command {
 	var f worldFlags
-	var nodeFile string
+	var nodeFile, pod, output string
 	var strict bool
 	c := &cobra.Command{
-		Use:   "translate DIR --node NODE.json",
-		Short: "Print what a proxy would be sent, as JSON by type",
-		Args:  cobra.ExactArgs(1),
+		Use:   "translate DIR --pod NAME.NAMESPACE",
+		Short: "Print what a proxy would be sent",
+		Long: `Print what a proxy would be sent: the proxy of a Pod that the directory has, or one that says of itself what a file has.
+
+  pilot-discovery translate mesh --pod web-1.default -o summary
+  pilot-discovery translate mesh --node node.json
+
+With --pod the proxy is what injection would make of the Pod: a sidecar, or a gateway where the annotation inject.istio.io/templates is gateway.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := readNode(nodeFile)
+			if output != "json" && output != "summary" {
+				return fmt.Errorf("unknown output format %q: json or summary", output)
+			}
+			i, err := inspect(c, f, args[0])
 			if err != nil {
 				return err
 			}
-			i, err := inspect(c, f, args[0])
+			n, err := nodeOf(i, nodeFile, pod)
 			if err != nil {
 				return err
 			}
@@ -78,7 +87,11 @@ func translateCommand(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printResources(c.OutOrStdout(), all); err != nil {
+			show := printResources
+			if output == "summary" {
+				show = printSummary
+			}
+			if err := show(c.OutOrStdout(), all); err != nil {
 				return err
 			}
 			if strict && errorsIn(i.Findings) > 0 {
@@ -90,8 +103,26 @@ func translateCommand(e *env) *cobra.Command {
 	f.registerMesh(c.Flags(), e)
 	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}")
 	c.Flags().BoolVar(&strict, "strict", false, "fail when validate would")
-	_ = c.MarkFlagRequired("node")
+	c.Flags().StringVar(&pod, "pod", "", "Pod of the directory whose proxy it is: NAME.NAMESPACE")
+	c.Flags().StringVarP(&output, "output", "o", "json", "json by type, or summary")
+	c.MarkFlagsOneRequired("node", "pod")
+	c.MarkFlagsMutuallyExclusive("node", "pod")
 	return c
+}
+
+// nodeOf returns the node of a file, or of the proxy of a Pod.
+func nodeOf(i *bootstrap.Inspection, file, pod string) (*corev3.Node, error) {
+	if pod == "" {
+		return readNode(file)
+	}
+	name, namespace, err := splitName(pod)
+	if err != nil {
+		return nil, fmt.Errorf("--pod=%s: %w", quoted(pod), err)
+	}
+	if n := i.PodNode(name, namespace); n != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("--pod=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
 }
 
 // inspect reads a directory once. What it logs besides its findings is not told.

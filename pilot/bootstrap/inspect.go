@@ -14,6 +14,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -22,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // Inspection is a configuration that was read once, by the parts that a server is made of, without serving it.
@@ -32,13 +34,14 @@ type Inspection struct {
 	Snapshot *snapshot.Snapshot
 	Refusal  error
 
+	world      *world
 	translator *translate.Translator
 }
 
 // Inspect reads the configuration that o names.
 func Inspect(ctx context.Context, o Options) (*Inspection, error) {
 	s := &Server{o: o, world: newWorld(o, nil, nil), metrics: prometheus.NewRegistry()}
-	i, whole := &Inspection{}, make(chan struct{})
+	i, whole := &Inspection{world: s.world}, make(chan struct{})
 	from, err := s.newSources(func(changes []kinds.Change) {
 		if i.Snapshot == nil { // what comes later is not looked at
 			i.Snapshot = s.world.commit(changes, time.Time{})
@@ -82,6 +85,40 @@ func Inspect(ctx context.Context, o Options) (*Inspection, error) {
 	}
 	i.Findings, i.Objects = s.findings(), len(s.world.Objects())
 	return i, nil
+}
+
+// Pods returns the Pods that count, as NAME.NAMESPACE.
+func (i *Inspection) Pods() []string {
+	var list []string
+	for _, o := range i.world.which(func(k kinds.Key) bool { return k.Kind == kinds.Pod }) {
+		list = append(list, o.Name+"."+o.Namespace)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// PodNode returns the node that the proxy of a Pod has, as injection would write it, or nil if there is no such Pod.
+func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
+	o := i.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name})
+	if o == nil {
+		return nil
+	}
+	pod := o.Spec.(*corev1.Pod) // of files, which have whole ones
+	f := kube.FactsOf(pod, o.Labels)
+	p := &node.Proxy{
+		Type: node.Sidecar, Name: name, Namespace: namespace, Domain: namespace + ".svc." + i.world.o.Domain, IPs: f.Addresses, Cluster: i.world.o.ClusterID, NodeName: f.NodeName,
+		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.world.mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
+	}
+	gateway := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == "istio-proxy" && slices.Contains(c.Args, string(node.Router))
+	})
+	if gateway || o.Annotations["inject.istio.io/templates"] == "gateway" {
+		p.Type = node.Router
+	}
+	if mode := o.Annotations["sidecar.istio.io/interceptionMode"]; mode != "" {
+		p.Interception = node.Interception(mode)
+	}
+	return node.Format(p)
 }
 
 // Resources gives what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and routes that these name.
