@@ -29,7 +29,7 @@ type kubeFlags struct {
 
 func (f *kubeFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&f.registries, "registries", "Kubernetes", "where services come from: Kubernetes, or empty for none but those of the configuration")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server to read; in a pod its own cluster is the default, and without --configDir the kubeconfig that kubectl uses")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server to read; in a pod its own cluster is the default, and without another source the kubeconfig that kubectl uses")
 	flags.Float64Var(&f.qps, "kubernetesApiQPS", crd.DefaultQPS, "requests a second to the API server at most")
 	flags.IntVar(&f.client.Burst, "kubernetesApiBurst", crd.DefaultBurst, "requests to the API server at once at most")
 	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of this control plane: objects labelled istio.io/rev for another do not count")
@@ -68,14 +68,16 @@ func (f *kubeFlags) options(o *bootstrap.Options) error {
 	f.client.QPS, f.client.Version = float32(f.qps), tag()
 	o.RemoteClient = f.client
 	var err error
-	o.Client, err = f.connect(o.ConfigDir != "", o.NoServices)
+	named := o.MeshSources()
+	o.Client, err = f.connect(o.ConfigDir != "" || len(named) > 0 && !slices.Contains(named, bootstrap.KubernetesScheme), o.NoServices)
 	return err
 }
 
-// connect gives the API server to read, or nil: a directory is the whole world unless a cluster is named too, or the server runs in one.
-func (f *kubeFlags) connect(directory, noServices bool) (*rest.Config, error) {
+// connect returns the API server to read, or nil. Where there are other sources, a directory or what the mesh configuration names, they are the whole world unless a
+// cluster is named too, or the server runs in one.
+func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
 	inPod := f.client.Host != "" && f.client.Port != ""
-	if directory && (noServices || f.kubeconfig == "" && !inPod) {
+	if others && (noServices || f.kubeconfig == "" && !inPod) {
 		return nil, nil
 	}
 	own := f.client

@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
@@ -21,7 +22,7 @@ import (
 // Where MeshConfig's configSources may be, beside mcp.Scheme.
 const (
 	filesScheme      = "fs://"
-	kubernetesScheme = "k8s://"
+	KubernetesScheme = "k8s://" // the own cluster
 )
 
 // workloadToken is where a pod has the token of its ServiceAccount that is meant for control planes.
@@ -42,6 +43,26 @@ type configSources struct {
 	inForce []*meshv1alpha1.ConfigSource
 	changed bool
 	good    map[string]string // the last good text of each file
+}
+
+// MeshSources returns the addresses of the configSources that the mesh configuration file names.
+func (o Options) MeshSources() []string {
+	if o.MeshConfig == "" {
+		return nil
+	}
+	text, err := readBounded(o.MeshConfig, o.Limits.MeshConfig)
+	if err != nil {
+		return nil // its source tells
+	}
+	c, _ := mesh.Salvage(mesh.Default(), o.MeshConfig, text)
+	if c == nil {
+		return nil
+	}
+	var list []string
+	for _, s := range c.GetConfigSources() {
+		list = append(list, s.GetAddress())
+	}
+	return list
 }
 
 // after gives a handler for the source that the mesh configuration is in: it makes the sources that it names, and hands on.
@@ -68,8 +89,8 @@ func (c *configSources) look(changes []kinds.Change) {
 	if !first && !touched {
 		return
 	}
-	mesh, _, _ := readMesh(c.server.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, c.good)
-	named := mesh.GetConfigSources()
+	read, _, _ := readMesh(c.server.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, c.good)
+	named := read.GetConfigSources()
 	if !first {
 		c.changed = !slices.EqualFunc(c.inForce, named, func(a, b *meshv1alpha1.ConfigSource) bool { return proto.Equal(a, b) })
 		return
@@ -82,7 +103,7 @@ func (c *configSources) look(changes []kinds.Change) {
 
 func (c *configSources) make() error {
 	if len(c.inForce) == 0 && c.server.o.ConfigDir == "" {
-		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: kubernetesScheme})
+		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: KubernetesScheme})
 	}
 	for i, s := range c.inForce {
 		if first := slices.IndexFunc(c.inForce, func(o *meshv1alpha1.ConfigSource) bool { return o.GetAddress() == s.GetAddress() }); first < i {
@@ -112,13 +133,13 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		c.list = append(c.list, source{name, d.Run, d.Findings})
-	case scheme == kubernetesScheme && rest == "" && s.o.Client != nil:
+	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
 		k, err := s.cluster(crd.Options{Kinds: configKinds(), Handler: handler})
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		c.list = append(c.list, source{name, k.Run, k.Findings})
-	case scheme == kubernetesScheme && rest == "":
+	case scheme == KubernetesScheme && rest == "":
 		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
 	default:
 		return fmt.Errorf("%s: address %q is none of fs:///directory, k8s:// and xds://host:port", what, address)

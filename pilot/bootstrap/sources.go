@@ -34,8 +34,8 @@ type source struct {
 
 // newSources makes them; nothing runs yet. What they bring goes to sink, the whole of it first.
 func (s *Server) newSources(sink config.Handler) (*sources, error) {
-	if s.o.ConfigDir == "" && s.o.Client == nil {
-		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, or --kubeconfig a cluster")
+	if s.o.ConfigDir == "" && s.o.Client == nil && len(s.o.MeshSources()) == 0 {
+		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
 	}
 	all := &sources{Source: aggregate.New(sink), own: newOwn()}
 	all.later = &configSources{server: s, to: all, known: make(chan struct{})}
