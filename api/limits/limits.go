@@ -40,6 +40,11 @@ type Limits struct {
 	RegexInstructions int // one compiled program
 	RegexPerObject    int // all programs of one object
 
+	// One configuration object of any source. Istio's own CRDs have no longer lists either, where they bound them.
+	ListEntries    int // entries of one list: hosts, routes, subsets, ports, servers
+	RepeatedText   int // bytes of what a VirtualService says for each of its hosts, or a DestinationRule for each of its subsets, all together
+	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
+
 	// The configuration directory.
 	FileSize   int64 // one file
 	Files      int   // regular files under the directory
@@ -86,6 +91,10 @@ func Default() Limits {
 		RegexBytes:        1024,
 		RegexInstructions: 2000,
 		RegexPerObject:    50000,
+
+		ListEntries:    4096,
+		RepeatedText:   64 << 20,
+		EntryEndpoints: 1 << 20,
 
 		FileSize:   1 << 20,
 		Files:      10000,

@@ -288,6 +288,9 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings) {
 	if o.Kind.Istio {
 		top = top.at("spec")
 	}
+	if !size(o.Kind, top) {
+		return // to judge more of it would take long, and fill the log
+	}
 	if judge := rules(o.Kind); judge != nil {
 		judge(top)
 	}
