@@ -9,7 +9,7 @@ import (
 // Severity of a Diagnostic.
 type Severity int
 
-// Severities. An object with an Error is not used; one with a Warning is.
+// Severities. An object with an Error is not used, or requests fail for it; one with a Warning is used.
 const (
 	Warning Severity = iota
 	Error

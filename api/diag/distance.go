@@ -1,22 +1,48 @@
 package diag
 
-// Distance is Levenshtein's: the number of bytes to insert, delete or replace to make b of a. It tells which name was meant by one that does not exist.
-func Distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest returns the known name that a typing mistake most likely meant, or "": two mistakes at most, and fewer in a short name. Case, dashes and underscores
+// do not count.
+func Nearest(name string, known []string) string {
+	best, limit := "", min(2, len(name)/2)+1
+	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if len(k)-len(name) > limit+2 || len(name)-len(k) > limit+2 {
+			continue
+		}
+		if plain(k) == plain(name) {
+			return k
+		}
+		if d := Distance(name, k); d < limit {
+			best, limit = k, d
 		}
 	}
-	return row[len(b)]
+	return best
+}
+
+// Distance returns the number of bytes to insert, delete, replace or swap with their neighbour to make b of a.
+func Distance(a, b string) int {
+	before, last, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(last[j]+1, cur[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+		}
+		before, last, cur = last, cur, before
+	}
+	return last[len(b)]
 }

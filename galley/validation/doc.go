@@ -12,5 +12,6 @@
 // Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is judged differently.
 //
 // An object with an error is not used, one with only warnings is. The package is pure: it reads no file, no clock and no network, keeps no state and
-// runs no goroutine. It does not compare objects with each other: whether a host exists is for those who see the whole mesh.
+// runs no goroutine. It does not compare objects with each other:
+// that is what galley/analysis does, for whose findings positions.go finds the line and column.
 package validation

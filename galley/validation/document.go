@@ -122,9 +122,9 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 		}
 	}
 	known := slices.Contains(groups, group)
-	meant := nearest(name, names)
+	meant := diag.Nearest(name, names)
 	switch {
-	case !known && nearest(group, groups) == "", strings.HasSuffix(group, ".x-k8s.io"), known && group == "" && version == "v1" && meant == "":
+	case !known && diag.Nearest(group, groups) == "", strings.HasSuffix(group, ".x-k8s.io"), known && group == "" && version == "v1" && meant == "":
 		return nil, true, false
 	case !known:
 		security = securityKind(name)
@@ -144,7 +144,7 @@ func unknownFieldFix(n *node, field string) string {
 	for _, f := range n.fields {
 		names = append(names, f.name)
 	}
-	if typed := nearest(field, names); typed != "" && typed != field {
+	if typed := diag.Nearest(field, names); typed != "" && typed != field {
 		return fmt.Sprintf("write %s instead of %s", field, typed)
 	}
 	return "add " + field
@@ -158,7 +158,7 @@ func securityKind(name string) bool {
 			names = append(names, k.Name)
 		}
 	}
-	return nearest(name, names) != ""
+	return diag.Nearest(name, names) != ""
 }
 
 // istio decodes an object whose spec is a proto message.

@@ -50,7 +50,7 @@ func HasErrors(list []diag.Diagnostic) bool {
 
 // unknownName words a fix for a name that is none of those known: the nearest of them, or all if they are few.
 func unknownName(name string, known []string) string {
-	if best := nearest(name, known); best != "" {
+	if best := diag.Nearest(name, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	if len(known) == 0 {
@@ -61,45 +61,4 @@ func unknownName(name string, known []string) string {
 		return "use one of " + strings.Join(sorted, ", ")
 	}
 	return "remove it"
-}
-
-// nearest gives the known name that a typing mistake most likely meant, or "".
-func nearest(name string, known []string) string {
-	best, limit := "", min(2, len(name)/2)+1
-	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if plain(k) == plain(name) {
-			return k
-		}
-		if d := distance(name, k, limit); d < limit {
-			best, limit = k, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, remove, replace or swap with their neighbour, or limit when that is less.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	before, last, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(last[j]+1, cur[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], before[j-2]+1)
-			}
-		}
-		before, last, cur = last, cur, before
-	}
-	return min(last[len(b)], limit)
 }

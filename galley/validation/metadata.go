@@ -65,7 +65,7 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 
 // mistypes tells whether a field that nobody knows is most likely meant to be the one of that name.
 func (n *node) mistypes(name string) bool {
-	return slices.ContainsFunc(n.fields, func(f field) bool { return f.name != name && nearest(f.name, metadataNames()) == name })
+	return slices.ContainsFunc(n.fields, func(f field) bool { return f.name != name && diag.Nearest(f.name, metadataNames()) == name })
 }
 
 // metadataNames are the fields beside which a typing mistake has to be nearest to the one in question.

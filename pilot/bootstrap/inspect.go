@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -83,7 +84,8 @@ func Inspect(ctx context.Context, o Options) (*Inspection, error) {
 	case i.Refusal == nil:
 		return nil, from.Wait(ctx)
 	}
-	i.Findings, i.Objects = s.findings(), len(s.world.Objects())
+	i.Findings, i.Objects = append(s.findings(), s.world.located(s.world.analyze())...), len(s.world.Objects())
+	slices.SortStableFunc(i.Findings, config.ByPosition)
 	return i, nil
 }
 

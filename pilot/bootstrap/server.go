@@ -38,6 +38,7 @@ type Server struct {
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
 	world      *world
+	analyst    *analyst
 	names      *resolver.Resolver
 	from       *sources
 	prepare    func(*snapshot.Snapshot)
@@ -63,6 +64,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
 	s.names = resolver.New(resolver.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
+	s.analyst = newAnalyst(s.world)
 
 	var err error
 	s.from, err = s.newSources(s.take)
@@ -95,7 +97,7 @@ func New(o Options) (*Server, error) {
 	ads.APIClients, ads.Translations = o.APIClients, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
-		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.findings, Proxies: s.discovery,
+		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery,
 		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: s.clusters,
 	})
 	s.commitTime = newCommitTime(s.metrics)
@@ -117,6 +119,7 @@ func (s *Server) late(p *node.Proxy) bool {
 	return s.from.remote != nil && s.from.remote.Lacks(p.Cluster)
 }
 
+// findings lists what is wrong with single objects.
 func (s *Server) findings() []diag.Diagnostic {
 	list := append(s.from.findings(), s.world.Findings()...)
 	if s.discovery != nil { // there is none in an Inspection
@@ -125,10 +128,16 @@ func (s *Server) findings() []diag.Diagnostic {
 	return list
 }
 
+// allFindings lists what is wrong with single objects, and between them.
+func (s *Server) allFindings() []diag.Diagnostic {
+	return append(s.findings(), s.analyst.findings.Get()...)
+}
+
 // register lists what runs, in the order of starting.
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
 	s.components.background("names of gateways", s.names.Run)
+	s.components.background("analysis of references", s.analyst.run)
 	for _, from := range s.from.list {
 		s.components.background(from.name, from.run)
 	}
@@ -255,6 +264,7 @@ func (s *Server) takeAnswers(changes []kinds.Change) {
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.commit(batch, received)
+	s.analyst.notice(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.mu.Lock()
 	first := s.throttle == nil

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,11 +113,4 @@ func bare(err error) error {
 		return in.Err
 	}
 	return err
-}
-
-func compare(a, b diag.Diagnostic) int {
-	return cmp.Or(
-		cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code),
-		cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Fix, b.Fix),
-	)
 }

@@ -174,5 +174,5 @@ func (s *Source) reload() (recheck time.Duration) {
 
 // report makes the findings known if they have changed.
 func (s *Source) report(list []diag.Diagnostic) {
-	s.findings.Set(list, compare, s.opts.Logger)
+	s.findings.Set(list, config.ByPosition, s.opts.Logger)
 }

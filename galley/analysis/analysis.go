@@ -1,0 +1,128 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+)
+
+// Codes of findings that istioctl analyze has too.
+const (
+	codeReference = "IST0101" // ReferencedResourceNotFound
+	codeConflict  = "IST0109" // ConflictingMeshGatewayVirtualServiceHosts
+	codeWorkloads = "IST0127" // NoMatchingWorkloadsFound
+	codeSubset    = "IST0173" // DestinationRuleSubsetsNotSelectPods
+)
+
+// Codes of findings that only this project has.
+const (
+	codeUnreachable = "UnreachableRoutes"
+	codeTargetPort  = "TargetPortNotFound"
+)
+
+// Bounds on one run. A mesh that exceeds them has one mistake many times over.
+const (
+	maxFindings = 1000
+	maxHints    = 100 // searches for a name that was meant
+)
+
+// Options of Run.
+type Options struct {
+	Domain string       // of the cluster
+	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
+
+	// These read objects whose Spec is not of the Kubernetes type. They may be nil where there are none.
+	Pod   func(*kinds.Object) Pod
+	Slice func(*kinds.Object) Slice
+}
+
+type analysis struct {
+	*index
+	found   []diag.Diagnostic
+	hints   int
+	dropped int
+}
+
+// Run returns what is wrong between the objects, in no order.
+func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
+	a := &analysis{index: newIndex(objects, o)}
+	for _, r := range a.routes {
+		a.virtualService(r)
+	}
+	a.conflicts()
+	for _, r := range a.rules {
+		a.destinationRule(r)
+	}
+	for _, s := range a.selecting {
+		a.selector(s)
+	}
+	for _, s := range a.services {
+		a.targetPorts(s)
+	}
+	if a.dropped > 0 {
+		a.found = append(a.found, diag.Diagnostic{
+			Severity: diag.Warning, Code: "Limit", Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",
+		})
+	}
+	return a.found
+}
+
+// report adds a finding about a field of an object of this cluster; others' authors read their own server's.
+func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
+	if o.Cluster != "" {
+		return
+	}
+	if len(a.found) == maxFindings {
+		a.dropped++
+		return
+	}
+	d := diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: fmt.Sprintf(format, args...), Fix: fix}
+	a.found = append(a.found, d.At(o.Position))
+}
+
+// failing is the severity of what makes requests fail, if the objects are the whole mesh.
+func (a *analysis) failing() diag.Severity {
+	if len(a.services) == 0 {
+		return diag.Warning
+	}
+	return diag.Error
+}
+
+// nearest returns the name that was most likely meant, or "" also where too many were searched for.
+func (a *analysis) nearest(name string, known []string) string {
+	if a.hints++; a.hints > maxHints {
+		return ""
+	}
+	return diag.Nearest(name, known)
+}
+
+// didYouMean words a fix.
+func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
+
+// listed writes a few names.
+func listed(list []string) string {
+	const most = 8
+	list = slices.Compact(slices.Sorted(slices.Values(list)))
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + " and more"
+	}
+	return strings.Join(list, ", ")
+}
+
+// byPrecedence orders objects that compete: the oldest first, ties by name and namespace.
+func byPrecedence(x, y *kinds.Object) int {
+	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Namespace, y.Namespace))
+}
+
+// exported reports whether what lives in namespace own, with that exportTo, is visible in namespace to.
+func exported(exportTo, byDefault []string, own, to string) bool {
+	if len(exportTo) == 0 {
+		exportTo = byDefault
+	}
+	return len(exportTo) == 0 || slices.ContainsFunc(exportTo, func(e string) bool { return e == "*" || e == to || e == "." && own == to })
+}

@@ -1,0 +1,236 @@
+package analysis
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+)
+
+func decode(t *testing.T, text string) []*kinds.Object {
+	t.Helper()
+	r := validation.Decode(limits.Default(), "mesh.yaml", []byte(text))
+	if list := r.Findings(); validation.HasErrors(list) {
+		t.Fatal(list)
+	}
+	var out []*kinds.Object
+	for _, d := range r.Documents {
+		out = append(out, d.Object)
+	}
+	return out
+}
+
+func run(objects []*kinds.Object) []diag.Diagnostic {
+	m := mesh.Default()
+	m.RootNamespace = "istio-system"
+	return Run(objects, Options{Domain: "cluster.local", Mesh: m})
+}
+
+// Each case makes one mistake in a mesh that has none, by writing one text for another, and names the findings that follow.
+func TestRun(t *testing.T) {
+	data, err := os.ReadFile("testdata/right.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := string(data)
+	for _, c := range []struct {
+		name, old, with string
+		want            []string
+	}{
+		{name: "nothing is wrong"},
+		{"subset", "subset: v1, port", "subset: v11, port", []string{
+			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.subset: no DestinationRule defines subset "v11" of reviews.shop.svc.cluster.local: requests get 503; did you mean "v1"? [IST0101]`,
+		}},
+		{"subset unlike any", "subset: v1, port", "subset: canary, port", []string{`use one of v1, v2, or define it in DestinationRule shop/reviews`}},
+		{"no rule", "host: reviews\n  subsets", "host: by-hand\n  subsets", []string{
+			`spec.http[2].route[0].destination.subset: no DestinationRule defines subset "v1" of reviews.shop.svc.cluster.local`,
+			`spec.http[2].route[1].destination.subset: no DestinationRule defines subset "v2"`,
+		}},
+		{"rule that callers do not see", "DestinationRule\nmetadata: {name: reviews, namespace: shop}", "DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}", []string{
+			`DestinationRule elsewhere/reviews: spec.host: no Service or ServiceEntry has the host reviews.elsewhere.svc.cluster.local: the rule has no effect; did you mean "reviews.shop.svc.cluster.local"?`,
+			`route[0].destination.subset`, `route[1].destination.subset`,
+		}},
+		{"rule of another namespace", "DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec:\n  host: reviews", "DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}\nspec:\n  host: reviews.shop.svc.cluster.local", []string{
+			`route[0].destination.subset: DestinationRule elsewhere/reviews defines subset "v1", and is not in force for proxies of namespace shop`, `route[1].destination.subset`,
+		}},
+		{"host", "{host: reviews, subset: v1, port", "{host: rewiews, port", []string{
+			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.host: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: requests get 503; did you mean "reviews"? [IST0101]`,
+		}},
+		{"host cut short", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.shop, subset", []string{`has the host reviews.shop: requests get 503; did you mean "reviews.shop.svc.cluster.local"?`}},
+		{"host of another namespace", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.back.svc.cluster.local, subset", []string{`did you mean "reviews.shop.svc.cluster.local"?`}},
+		{"host outside", "host: api.example.com", "host: apis.example.com", []string{`did you mean "api.example.com"?`}},
+		{"host under a wildcard", "host: api.example.com", "host: a.wild.example.com", []string{`only ServiceEntry shop/outside covers a.wild.example.com, by the wildcard *.wild.example.com: a route leads to whole hosts, so requests get 503; add a ServiceEntry with that very host`}},
+		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com`}},
+		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: calls to others do not take these routes; did you mean "reviews"?`}},
+		{"host that is not exported", "delegate: {name: more}", "route: [{destination: {host: private.back.svc.cluster.local}}]", []string{
+			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export private.back.svc.cluster.local to namespace shop: proxies there answer 503; export it to that namespace as well [IST0101]`,
+		}},
+		{"port", "port: {number: 9080}", "port: {number: 9090}", []string{`error: VirtualService shop/reviews: spec.http[2].route[0].destination.port.number: reviews.shop.svc.cluster.local has no port 9090: requests get 503; use one of its ports: 9080, 9081 [IST0101]`}},
+		{"delegate", "delegate: {name: more}", "delegate: {name: moer}", []string{`there is no VirtualService shop/moer to delegate to: the route is left out; did you mean "more"? [IST0101]`}},
+		{"gateway", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [istio-system/front]", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [front]", []string{
+			`error: VirtualService shop/front-b: spec.gateways[0]: there is no Gateway shop/front: no gateway takes these routes; did you mean "istio-system/front"? [IST0101]`,
+		}},
+		{"two for one host", "exportTo: [\".\"]", "exportTo: [\"*\"]", []string{
+			`warning: VirtualService shop/reviews: spec.hosts[0]: VirtualService back/for-back has the host reviews.shop.svc.cluster.local too, and is the one that counts for sidecars, for neither is older, and it comes first by name: these routes have no effect there; merge the two, or remove one [IST0109]`,
+		}},
+		{"one is older", "{name: for-back, namespace: back}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n  exportTo: [\".\"]", "{name: a, namespace: back, creationTimestamp: 2020-01-01T00:00:00Z}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n", []string{
+			"VirtualService back/a: spec.hosts[0]: VirtualService shop/reviews has the host reviews.shop.svc.cluster.local too, and is the one that counts for sidecars, for it is older",
+		}},
+		{"both take all of a gateway", "[{match: [{uri: {prefix: /a}}], route", "[{route", []string{
+			`warning: VirtualService shop/front-b: spec.hosts[0]: VirtualService shop/front-a has the host shop.example.com on Gateway istio-system/front too, with a route without conditions, and its routes come first`,
+		}},
+		{"selector of a Service", "selector: {app: reviews}", "selector: {app: rewiews}", []string{
+			`warning: Service shop/reviews: spec.selector: no Pod or WorkloadEntry of namespace shop has the labels app=rewiews: it has no endpoints, and requests to it get 503; did you mean app: reviews? [IST0127]`,
+		}},
+		{"selector of a Gateway", "selector: {istio: ingressgateway}", "selector: {istoi: ingressgateway}", []string{`Gateway istio-system/front: spec.selector: no Pod or WorkloadEntry of any namespace has the labels istoi=ingressgateway: nothing listens on its ports; did you mean the label "istio"? [IST0127]`}},
+		{"selector of a Sidecar", "labels: {version: v2}}\n  egress", "labels: {version: v3}}\n  egress", []string{`Sidecar shop/some: spec.workloadSelector.labels: no Pod or WorkloadEntry of namespace shop has the labels version=v3: the object has no effect; did you mean version: v1? [IST0127]`}},
+		{"selector of a policy", "matchLabels: {app: reviews}", "matchLabels: {app: review}", []string{`PeerAuthentication istio-system/some: spec.selector.matchLabels: no Pod or WorkloadEntry of any namespace has the labels app=review`}},
+		{"selector of a ServiceEntry", "workloadSelector: {labels: {app: machine}}", "workloadSelector: {labels: {app: machines}}", []string{`ServiceEntry shop/machines: spec.workloadSelector.labels`}},
+		{"selector of a DestinationRule", "host: reviews\n  subsets", "host: reviews\n  workloadSelector: {matchLabels: {app: x}}\n  subsets", []string{`DestinationRule shop/reviews: spec.workloadSelector.matchLabels`}},
+		{"labels of a subset", "labels: {version: v2}}\n---", "labels: {version: two}}\n---", []string{`DestinationRule shop/reviews: spec.subsets[1].labels: no workload of reviews.shop.svc.cluster.local has these labels: the subset "v2" has no endpoints, and requests to it get 503; version is one of v1, v2 there [IST0173]`}},
+		{"host of a pattern", `host: "*.local"`, `host: "*.locale"`, []string{`DestinationRule istio-system/everything: spec.host: no Service or ServiceEntry has a host under *.locale`}},
+		{"host of a pattern within a label", `host: "*.local"`, `host: "*iews.shop.svc.cluster.local"`, nil},
+		{"port of a container by name", "targetPort: management", "targetPort: managment", []string{
+			`error: Service shop/reviews: spec.ports[1].targetPort: no container of the pods that the Service selects has a port named "managment": the port has no endpoints, and requests to it get 503; did you mean "management"? [TargetPortNotFound]`,
+		}},
+		{"port of a container by number", "targetPort: 8080", "targetPort: 8888", []string{`warning: Service shop/reviews: spec.ports[0].targetPort: no container of the pods that the Service selects declares port 8888; the containers declare 8080, 8081`}},
+		{"port of a container by default", ", targetPort: 8080", "", []string{`Service shop/reviews: spec.ports[0].port: no container of the pods that the Service selects declares port 9080`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.old != "" && strings.Count(right, c.old) != 1 {
+				t.Fatalf("%q is in the text %d times", c.old, strings.Count(right, c.old))
+			}
+			text := right
+			if c.old != "" {
+				text = strings.Replace(right, c.old, c.with, 1)
+			}
+			list := run(decode(t, text))
+			if len(list) != len(c.want) {
+				t.Errorf("%d findings, want %d", len(list), len(c.want))
+			}
+			for _, want := range c.want {
+				if !slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return strings.Contains(d.String(), want) }) {
+					t.Errorf("missing: %s", want)
+				}
+			}
+			if t.Failed() {
+				for _, d := range list {
+					t.Log(d)
+				}
+			}
+		})
+	}
+}
+
+// Objects that are a part of a mesh get warnings, and without workloads no selector is judged.
+func TestPartOfAMesh(t *testing.T) {
+	list := run(decode(t, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: a, namespace: a}
+spec: {hosts: [a], http: [{route: [{destination: {host: a, subset: x}}]}]}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: a, namespace: a}
+spec: {selector: {matchLabels: {app: a}}}
+`))
+	if len(list) != 1 || list[0].Severity != diag.Warning || list[0].Field != "spec.http[0].route[0].destination.host" {
+		t.Errorf("got %v", list)
+	}
+}
+
+// What remote clusters hold counts, and is judged by their own servers.
+func TestRemoteClusters(t *testing.T) {
+	objects := decode(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: a, namespace: a}
+spec: {selector: {app: none}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: a, labels: {app: a}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: a, namespace: a}
+spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}
+`)
+	if list := run(objects); len(list) != 1 {
+		t.Errorf("in the own cluster: %v", list)
+	}
+	objects[0].Cluster = "far"
+	if list := run(objects); len(list) != 0 {
+		t.Errorf("in a remote cluster: %v", list)
+	}
+}
+
+// Pods and EndpointSlices need not be whole: sources of many hand on what is read of them.
+func TestFormsOfSources(t *testing.T) {
+	objects := decode(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: a, namespace: a}
+spec: {selector: {app: a}, ports: [{name: x, port: 80, targetPort: web}, {name: y, port: 81, targetPort: 82}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: a, labels: {app: a}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: a, namespace: a}
+addressType: IPv4
+`)
+	objects[1].Spec, objects[2].Spec = "pod", "slice"
+	pod, slice := Pod{Named: true, Ports: map[string]uint32{"web": 8080}}, Slice{}
+	count := func() int {
+		return len(Run(objects, Options{
+			Domain: "cluster.local", Pod: func(*kinds.Object) Pod { return pod }, Slice: func(*kinds.Object) Slice { return slice },
+		}))
+	}
+	if n := count(); n != 0 {
+		t.Errorf("%d findings about what is right", n)
+	}
+	if pod.Ports = nil; count() != 1 {
+		t.Error("no finding about a port that has no name")
+	}
+	if slice = (Slice{Service: "a", Ports: map[string]uint32{"x": 1}, Endpoints: 1}); count() != 0 {
+		t.Error("a finding about a port that a slice has")
+	}
+	if slice, pod.Ended = (Slice{}), true; count() != 0 {
+		t.Error("a pod that has ended counts")
+	}
+}
+
+func many(t testing.TB, n int) []*kinds.Object {
+	t.Helper()
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v%d, namespace: a}\nspec: {hosts: [h%d.example.com], http: [{route: [{destination: {host: x%d}}]}]}\n", i, i, i)
+	}
+	l := limits.Default()
+	l.FileDocs, l.FileSize = n+1, 1<<30
+	var out []*kinds.Object
+	for _, d := range validation.Decode(l, "", []byte(b.String())).Documents {
+		out = append(out, d.Object)
+	}
+	return out
+}
+
+// One mistake that is made everywhere costs a bounded number of findings, and the rest is counted.
+func TestFindingsAreBounded(t *testing.T) {
+	const more = 7
+	list := run(many(t, maxFindings+more))
+	if len(list) != maxFindings+1 || !strings.HasPrefix(list[maxFindings].Message, fmt.Sprint(more)) {
+		t.Errorf("%d findings, the last: %v", len(list), list[len(list)-1])
+	}
+}

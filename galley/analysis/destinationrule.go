@@ -1,0 +1,76 @@
+package analysis
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+func (a *analysis) destinationRule(o *kinds.Object) {
+	spec := o.Spec.(*networkingv1.DestinationRule)
+	name := names.FQDN(spec.Host, o.Namespace, a.domain)
+	if strings.HasPrefix(name, "*") {
+		if !a.under(name) {
+			a.report(o, diag.Warning, codeReference, "spec.host", "name another host, or remove the rule", "no Service or ServiceEntry has a host under %s: the rule has no effect", name)
+		}
+		return
+	}
+	all := a.hosts[name]
+	if len(all) == 0 {
+		for _, w := range a.wildcards {
+			if names.Covers(w.name, name) {
+				return
+			}
+		}
+		fix := "add a Service or a ServiceEntry, or name another host"
+		if near := a.meant(spec.Host, name); near != "" {
+			fix = didYouMean(near)
+		}
+		a.report(o, diag.Warning, codeReference, "spec.host", fix, "no Service or ServiceEntry has the host %s: the rule has no effect", name)
+		return
+	}
+	for i, s := range spec.Subsets {
+		if len(s.Labels) > 0 && a.lacks(all, s.Labels) {
+			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", a.otherLabels(all[0].object.Namespace, s.Labels), "no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
+		}
+	}
+}
+
+// lacks reports whether the workloads of a host are known, and none of them has those labels.
+func (a *analysis) lacks(all []*host, labels map[string]string) bool {
+	known := false
+	for _, h := range all {
+		var selector map[string]string
+		switch spec := h.object.Spec.(type) {
+		case *corev1.Service:
+			selector = spec.Spec.Selector
+		case *networkingv1.ServiceEntry:
+			if len(spec.Endpoints) > 0 {
+				known = true
+				for _, e := range spec.Endpoints {
+					if matches(labels, e.Labels) {
+						return false
+					}
+				}
+				continue
+			}
+			selector = spec.GetWorkloadSelector().GetLabels()
+		}
+		if len(selector) == 0 || !a.selects(h.object.Namespace, selector) {
+			return false // where they come from is not known, or what is wrong is said of the selector
+		}
+		known = true
+		for w := range a.selected(h.object.Namespace, selector) {
+			if matches(labels, w.labels) {
+				return false
+			}
+		}
+	}
+	return known
+}

@@ -1,0 +1,125 @@
+package analysis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Pod is what of a Pod counts for references.
+type Pod struct {
+	Ended   bool
+	Ports   map[string]uint32 // the TCP ports that have names
+	Numbers []uint32          // all ports
+	Named   bool              // only those with names are known
+}
+
+// podOf reads a whole Pod.
+func podOf(p *corev1.Pod) Pod {
+	out := Pod{Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, Ports: map[string]uint32{}}
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			for _, c := range list[i].Ports {
+				number := uint32(c.ContainerPort) //nolint:gosec // validated
+				out.Numbers = append(out.Numbers, number)
+				if c.Name != "" && cmp.Or(c.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP {
+					out.Ports[c.Name] = number
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Slice is what of an EndpointSlice counts for references.
+type Slice struct {
+	Service   string            // whose it is
+	Ports     map[string]uint32 // by the name of the Service's port
+	Endpoints int
+}
+
+func sliceOf(s *discoveryv1.EndpointSlice) Slice {
+	out := Slice{Service: s.Labels[discoveryv1.LabelServiceName], Ports: map[string]uint32{}, Endpoints: len(s.Endpoints)}
+	for _, p := range s.Ports {
+		if p.Port != nil {
+			name := ""
+			if p.Name != nil {
+				name = *p.Name
+			}
+			out.Ports[name] = uint32(*p.Port) //nolint:gosec // validated
+		}
+	}
+	return out
+}
+
+// targetPorts judges whether the containers behind a Service have the ports that it sends traffic to. Containers need not declare their ports: a number is judged
+// only where every pod declares some.
+func (a *analysis) targetPorts(o *kinds.Object) {
+	spec := &o.Spec.(*corev1.Service).Spec
+	if len(spec.Selector) == 0 || spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
+	names, numbers := map[string]bool{}, map[uint32]bool{}
+	pods, allDeclare := 0, true
+	for w := range a.selected(o.Namespace, spec.Selector) {
+		if w.pod == nil {
+			return // a machine has no containers
+		}
+		pods++
+		allDeclare = allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
+		for name := range w.pod.Ports {
+			names[name] = true
+		}
+		for _, n := range w.pod.Numbers {
+			numbers[n] = true
+		}
+	}
+	if pods == 0 {
+		return
+	}
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		field := indexed("spec.ports", i) + ".targetPort"
+		if name := p.TargetPort.StrVal; p.TargetPort.Type == intstr.String {
+			if cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && !names[name] && !a.sliced(o, p.Name) {
+				a.report(o, diag.Error, codeTargetPort, field, a.otherPort(name, slices.Collect(maps.Keys(names))),
+					"no container of the pods that the Service selects has a port named %q: the port has no endpoints, and requests to it get 503", name)
+			}
+			continue
+		}
+		number := uint32(cmp.Or(p.TargetPort.IntVal, p.Port)) //nolint:gosec // validated
+		if allDeclare && !numbers[number] {
+			if p.TargetPort.IntVal == 0 {
+				field = indexed("spec.ports", i) + ".port"
+			}
+			var declared []string
+			for n := range numbers {
+				declared = append(declared, strconv.FormatUint(uint64(n), 10))
+			}
+			a.report(o, diag.Warning, codeTargetPort, field, "the containers declare "+listed(declared), "no container of the pods that the Service selects declares port %d", number)
+		}
+	}
+}
+
+func (a *analysis) otherPort(name string, declared []string) string {
+	if near := a.nearest(name, declared); near != "" {
+		return didYouMean(near)
+	}
+	if len(declared) > 0 {
+		return "use one of " + listed(declared) + ", or a number"
+	}
+	return "give a containerPort this name, or write a number"
+}
+
+// sliced reports whether an EndpointSlice says where a port of a Service leads.
+func (a *analysis) sliced(o *kinds.Object, port string) bool {
+	return slices.ContainsFunc(a.slices[o.Namespace+"/"+o.Name], func(s Slice) bool { return s.Ports[port] != 0 })
+}

@@ -1,0 +1,126 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	typev1beta1 "istio.io/api/type/v1beta1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// selectorOf returns the selector of an object and the path of its labels; nothing where it has none.
+func selectorOf(o *kinds.Object) (field string, labels map[string]string) {
+	switch spec := o.Spec.(type) {
+	case *corev1.Service:
+		if spec.Spec.Type != corev1.ServiceTypeExternalName {
+			return "spec.selector", spec.Spec.Selector
+		}
+	case *networkingv1.Gateway:
+		return "spec.selector", spec.Selector
+	case interface {
+		GetSelector() *typev1beta1.WorkloadSelector
+	}:
+		return "spec.selector.matchLabels", spec.GetSelector().GetMatchLabels()
+	case interface {
+		GetWorkloadSelector() *typev1beta1.WorkloadSelector
+	}:
+		return "spec.workloadSelector.matchLabels", spec.GetWorkloadSelector().GetMatchLabels()
+	case interface {
+		GetWorkloadSelector() *networkingv1alpha3.WorkloadSelector
+	}:
+		return "spec.workloadSelector.labels", spec.GetWorkloadSelector().GetLabels()
+	}
+	return "", nil
+}
+
+// everywhere reports whether an object selects in all namespaces: Gateways do, and policies of the root namespace.
+func (a *analysis) everywhere(o *kinds.Object) bool {
+	switch o.Kind {
+	case kinds.Gateway:
+		return true
+	case kinds.Service, kinds.ServiceEntry, kinds.Sidecar, kinds.DestinationRule:
+		return false
+	}
+	return o.Namespace == a.root
+}
+
+// selector judges whether an object selects anything.
+func (a *analysis) selector(o *kinds.Object) {
+	if len(a.namespaces) == 0 || o.Kind == kinds.Service && len(a.slices[o.Namespace+"/"+o.Name]) > 0 {
+		return
+	}
+	field, labels := selectorOf(o)
+	ns, where := o.Namespace, "of namespace "+o.Namespace
+	if a.everywhere(o) {
+		ns, where = "", "of any namespace"
+	}
+	if a.selects(ns, labels) {
+		return
+	}
+	effect := "the object has no effect"
+	switch o.Kind {
+	case kinds.Service, kinds.ServiceEntry:
+		effect = "it has no endpoints, and requests to it get 503"
+	case kinds.Gateway:
+		effect = "nothing listens on its ports"
+	}
+	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels), "no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
+}
+
+// otherLabels words a fix for labels that no workload of the namespace has; "" is any.
+func (a *analysis) otherLabels(namespace string, labels map[string]string) string {
+	const otherwise = "use labels that the workloads have"
+	if a.hints++; a.hints > maxHints {
+		return otherwise
+	}
+	there := map[pair]bool{}
+	for ns, list := range a.workloads {
+		for _, w := range list {
+			for k, v := range w.labels {
+				if namespace == "" || namespace == ns {
+					there[pair{k, v}] = true
+				}
+			}
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if there[pair{k, labels[k]}] {
+			continue
+		}
+		var keys, values []string
+		for p := range there {
+			keys = append(keys, p.key)
+			if p.key == k {
+				values = append(values, p.value)
+			}
+		}
+		if len(values) == 0 {
+			if near := diag.Nearest(k, keys); near != "" {
+				return fmt.Sprintf("did you mean the label %q?", near)
+			}
+			continue
+		}
+		if near := diag.Nearest(labels[k], values); near != "" {
+			return fmt.Sprintf("did you mean %s: %s?", k, near)
+		}
+		return fmt.Sprintf("%s is one of %s there", k, listed(values))
+	}
+	return otherwise
+}
+
+// written lists labels as users write selectors.
+func written(labels map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return strings.Join(list, ",")
+}

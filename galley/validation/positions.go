@@ -1,0 +1,141 @@
+package validation
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Positions says where in the text of a file the fields of its objects stand, for findings that are made from the objects alone.
+type Positions struct {
+	lines   [][]byte
+	objects map[string]*yaml.Node // by what Key.String returns
+}
+
+// NewPositions reads a file. Of text that is no YAML nothing is known.
+func NewPositions(data []byte) *Positions {
+	p := &Positions{lines: bytes.Split(data, []byte{'\n'}), objects: map[string]*yaml.Node{}}
+	docs := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc yaml.Node
+		if err := docs.Decode(&doc); err != nil {
+			if !errors.Is(err, io.EOF) {
+				p.objects = nil
+			}
+			return p
+		}
+		for _, root := range doc.Content {
+			p.add(root)
+			if items := entry(root, "items"); items != nil && scalar(root, "kind") == "List" {
+				for _, item := range items.Content {
+					p.add(item)
+				}
+			}
+		}
+	}
+}
+
+func (p *Positions) add(n *yaml.Node) {
+	kind := kinds.Find(scalar(n, "apiVersion"), scalar(n, "kind"))
+	if kind == nil {
+		return
+	}
+	key := kinds.Key{Kind: kind, Name: scalar(n, "metadata", "name"), Namespace: scalar(n, "metadata", "namespace")}
+	switch {
+	case kind.Cluster:
+		key.Namespace = ""
+	case key.Namespace == "":
+		key.Namespace = metav1.NamespaceDefault
+	}
+	if name := key.String(); p.objects[name] == nil { // of two the first counts
+		p.objects[name] = n
+	}
+}
+
+// Of returns where a field of an object stands, as Diagnostic names both, or what encloses it where it is not written. It reports whether the object is there.
+func (p *Positions) Of(object, field string) (line, column int, ok bool) {
+	n := p.find(object, field)
+	if n == nil {
+		return 0, 0, false
+	}
+	return n.Line, n.Column, true
+}
+
+// Within returns where a line and column of the text that a field holds stand in the file. It reports whether the field keeps the text's lines, as one written
+// with | does.
+func (p *Positions) Within(object, field string, line, column int) (inLine, inColumn int, ok bool) {
+	n := p.find(object, field)
+	if n == nil || n.Style&yaml.LiteralStyle == 0 || line < 1 {
+		return 0, 0, false
+	}
+	for _, text := range p.lines[min(n.Line, len(p.lines)):] {
+		if rest := bytes.TrimLeft(text, " "); len(bytes.TrimSpace(rest)) > 0 {
+			return n.Line + line, len(text) - len(rest) + column, true
+		}
+	}
+	return 0, 0, false
+}
+
+// find follows a path such as spec.http[0].match["a.b"].
+func (p *Positions) find(object, field string) *yaml.Node {
+	n := p.objects[object]
+	for field != "" && n != nil {
+		var next *yaml.Node
+		switch {
+		case strings.HasPrefix(field, `["`):
+			quoted, err := strconv.QuotedPrefix(field[1:])
+			if err != nil {
+				return n
+			}
+			name, _ := strconv.Unquote(quoted)
+			next, field = entry(n, name), strings.TrimPrefix(field[1+len(quoted):], "]")
+		case field[0] == '[':
+			index, rest, _ := strings.Cut(field[1:], "]")
+			if i, err := strconv.Atoi(index); err == nil && i >= 0 && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+				next = n.Content[i]
+			}
+			field = rest
+		default:
+			end := strings.IndexAny(field, ".[")
+			if end < 0 {
+				end = len(field)
+			}
+			next, field = entry(n, field[:end]), field[end:]
+		}
+		if next == nil {
+			return n
+		}
+		n, field = next, strings.TrimPrefix(field, ".")
+	}
+	return n
+}
+
+// entry returns the value of a mapping's field, or nil.
+func entry(n *yaml.Node, name string) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func scalar(n *yaml.Node, path ...string) string {
+	for _, name := range path {
+		if n = entry(n, name); n == nil {
+			return ""
+		}
+	}
+	return n.Value
+}

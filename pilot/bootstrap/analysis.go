@@ -1,0 +1,148 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// What the analysis of references may cost: it begins a while after a change, so that objects which belong together have come, and the pause after it is a
+// hundred times as long as it took.
+const (
+	analysisRest  = time.Second
+	analysisShare = 100
+)
+
+// analyst looks for references between objects that lead nowhere, beside the path of pushes.
+type analyst struct {
+	world    *world
+	rest     time.Duration
+	changed  chan struct{} // holds one: something is different since the last look
+	findings config.Findings
+	last     []diag.Diagnostic // as analysis made them
+	runs     atomic.Int64      // that looked at the objects
+}
+
+func newAnalyst(w *world) *analyst {
+	return &analyst{world: w, rest: analysisRest, changed: make(chan struct{}, 1)}
+}
+
+// notice takes the changes of a commit, and returns at once.
+func (a *analyst) notice(batch []kinds.Change) {
+	for _, c := range batch {
+		switch c.Kind {
+		case kinds.EndpointSlice, kinds.Node, kinds.Secret: // they come all the time, and hardly matter to a reference
+			continue
+		}
+		select {
+		case a.changed <- struct{}{}:
+		default:
+		}
+		return
+	}
+}
+
+// run looks at the objects after each change, once for all that come in the meantime.
+func (a *analyst) run(ctx context.Context) error {
+	rest := a.rest
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.changed:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rest):
+		}
+		select {
+		case <-a.changed: // the look that follows sees it
+		default:
+		}
+		began := time.Now()
+		a.look()
+		rest = max(a.rest, analysisShare*time.Since(began))
+	}
+}
+
+// look brings the findings up to date.
+func (a *analyst) look() {
+	a.runs.Add(1)
+	list := a.world.analyze()
+	slices.SortFunc(list, config.ByPosition)
+	if slices.Equal(list, a.last) {
+		return
+	}
+	a.last = list
+	a.findings.Set(a.world.located(list), config.ByPosition, a.world.logger)
+}
+
+// analyze returns what is wrong between the objects that count.
+func (w *world) analyze() []diag.Diagnostic {
+	objects := w.Objects()
+	w.mu.Lock()
+	last := w.last
+	w.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	return analysis.Run(objects, analysis.Options{Domain: w.o.Domain, Mesh: last.Mesh, Pod: podOf, Slice: sliceOf})
+}
+
+func podOf(o *kinds.Object) analysis.Pod {
+	f := o.Spec.(*kube.Facts)
+	return analysis.Pod{Ended: f.Ended, Ports: f.Ports, Named: true}
+}
+
+func sliceOf(o *kinds.Object) analysis.Slice {
+	s := o.Spec.(*kube.Slice)
+	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints)}
+}
+
+// located returns findings about objects of files with the positions of their fields. It reads each file once.
+func (w *world) located(list []diag.Diagnostic) []diag.Diagnostic {
+	files := map[string]*validation.Positions{}
+	out := make([]diag.Diagnostic, 0, len(list))
+	for _, d := range list {
+		if d.File != "" {
+			p, known := files[d.File]
+			if !known {
+				p = w.positions(d.File)
+				files[d.File] = p
+			}
+			if line, column, ok := p.Of(d.Object, d.Field); ok {
+				d.Line, d.Column = line, column
+			}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// positions reads a file. Of one that cannot be read nothing is known.
+func (w *world) positions(file string) *validation.Positions {
+	f, err := os.Open(file)
+	if err != nil {
+		return validation.NewPositions(nil)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, cmp.Or(w.o.Limits.FileSize, 1)))
+	if err != nil {
+		data = nil
+	}
+	return validation.NewPositions(data)
+}
