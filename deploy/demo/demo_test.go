@@ -142,7 +142,7 @@ func check(t *testing.T, cmd *exec.Cmd, says ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range append(says, "before, none failed", "after, none failed", "90/10 becomes 50/50") {
+	for _, s := range append(says, "before, none failed", "while requests are in flight: 90/10 becomes 50/50", "were sent meanwhile, none failed", "after, none failed") {
 		if !bytes.Contains(out, []byte(s)) {
 			t.Errorf("the demo does not say %q", s)
 		}

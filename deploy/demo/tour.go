@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
@@ -62,7 +65,7 @@ func tour(ctx context.Context, o options, s *stage) (err error) {
 	if o.stay {
 		return d.stay(ctx)
 	}
-	if err := d.shift(ctx); err != nil {
+	if err := d.change(ctx); err != nil {
 		return err
 	}
 	return d.count(ctx, "after")
@@ -136,17 +139,62 @@ func (d *show) stop() {
 // count sends the requests and prints who answered.
 func (d *show) count(ctx context.Context, when string) error {
 	began := time.Now()
+	var sent atomic.Int64
+	seen, err := d.send(ctx, func() bool { return sent.Add(1) <= int64(d.o.requests) })
+	if err != nil {
+		return err
+	}
+	d.page.took(time.Since(began), "%d requests through the gateway %s, none failed", d.o.requests, when)
+	d.page.table(seen)
+	return nil
+}
+
+// change edits the split while requests are in flight: a tenth of the usual number before, another after, and all that there is time for meanwhile.
+func (d *show) change(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tenth := int64(d.o.requests/10 + 1)
+	var sent, last atomic.Int64
+	last.Store(math.MaxInt64)
+	flowing, shifted := make(chan struct{}), make(chan error, 1)
+	go func() {
+		select {
+		case <-flowing:
+		case <-ctx.Done():
+		}
+		shifted <- d.shift(ctx)
+		last.Store(sent.Load() + tenth)
+	}()
+	_, err := d.send(ctx, func() bool {
+		n := sent.Add(1)
+		if n == tenth {
+			close(flowing)
+		}
+		return n <= last.Load()
+	})
+	cancel() // where requests fail before the change, or instead of it
+	if err := errors.Join(err, <-shifted); err != nil {
+		return err
+	}
+	d.page.line("%d requests were sent meanwhile, none failed", last.Load())
+	return nil
+}
+
+// send has the clients send requests as long as next lets them, and counts who answered.
+func (d *show) send(ctx context.Context, next func() bool) (census, error) {
 	seen := census{}
 	var mu sync.Mutex
 	var sending sync.WaitGroup
 	var failures []error
+	answers := 0
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
-	for i := range clients {
+	for range clients {
 		sending.Go(func() {
-			for range d.o.requests/clients + min(1, max(0, d.o.requests%clients-i)) {
+			for ctx.Err() == nil && next() {
 				a, err := d.ask(ctx, transport)
 				mu.Lock()
+				answers++
 				if err != nil {
 					failures = append(failures, err)
 				} else {
@@ -158,14 +206,12 @@ func (d *show) count(ctx context.Context, when string) error {
 	}
 	sending.Wait()
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if len(failures) > 0 {
-		return fmt.Errorf("%d of %d requests failed, the first: %w", len(failures), d.o.requests, failures[0])
+		return nil, fmt.Errorf("%d of %d requests failed, the first: %w", len(failures), answers, failures[0])
 	}
-	d.page.took(time.Since(began), "%d requests through the gateway %s, none failed", d.o.requests, when)
-	d.page.table(seen)
-	return nil
+	return seen, nil
 }
 
 func (d *show) ask(ctx context.Context, transport http.RoundTripper) (echo.Answer, error) {
@@ -205,7 +251,7 @@ func (d *show) shift(ctx context.Context) error {
 	if err := rewrite(d.mesh, splitFile, strings.NewReplacer("weight: 90", "weight: 50", "weight: 10", "weight: 50")); err != nil {
 		return err
 	}
-	d.page.line("%s edited while it runs: 90/10 becomes 50/50", splitFile)
+	d.page.line("%s edited while requests are in flight: 90/10 becomes 50/50", splitFile)
 	for {
 		now, err := sum()
 		if err != nil {
@@ -244,7 +290,7 @@ func (d *show) stay(ctx context.Context) error {
 	d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)
 	d.page.line("curl http://%s/debug/syncz", debug)
 	d.page.line("curl http://%s/debug/findings", debug)
-	d.page.line("edit %s: what comes of it is told here", filepath.Join(d.mesh, splitFile))
+	d.page.line("edit %s: what the control plane makes of it shows up here", filepath.Join(d.mesh, splitFile))
 	d.page.gap()
 	relays.Go(func() {
 		_ = d.pilot.Follow(ctx, func(line string) {
