@@ -18,10 +18,14 @@ type Helm struct {
 	env  []string
 }
 
-// Helms gives both releases. What they store goes to dir; the cluster, where one is needed, is that of the kubeconfig.
+// Helms returns Helm 4, and before it Helm 3 where HELM3 names one. What they store goes to dir; the cluster, where one is needed, is that of the kubeconfig.
 func Helms(dir, kubeconfig string) ([]Helm, error) {
+	names := []string{"helm4"}
+	if os.Getenv("HELM3") != "" {
+		names = []string{"helm3", "helm4"}
+	}
 	var all []Helm
-	for _, name := range []string{"helm3", "helm4"} {
+	for _, name := range names {
 		path, err := Tool(name)
 		if err != nil {
 			return nil, err
@@ -47,7 +51,7 @@ func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Tool gives the path of a program by its name in .tools; the environment may name another, HELM3 for helm3.
+// Tool returns the path of a program by its name in .tools; the environment may name another, HELM4 for helm4.
 func Tool(name string) (string, error) {
 	if path := os.Getenv(strings.ToUpper(name)); path != "" {
 		return path, nil

@@ -62,7 +62,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// lifecycle is install, use, upgrade and uninstall. The second Helm finds the custom resources that the first one has left.
+// lifecycle is install, use, upgrade and uninstall. The first Helm finds no custom resources, a second one those that it has left.
 func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	run := func(args ...string) string {
 		t.Helper()
@@ -79,7 +79,7 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 		}
 	}
 
-	if out := run("install", "istiod", w.istiod, "--dry-run=server", "--create-namespace"); h.Name == "helm3" != strings.Contains(out, "no custom resources of Istio's") {
+	if out := run("install", "istiod", w.istiod, "--dry-run=server", "--create-namespace"); h.Name == w.helms[0].Name != strings.Contains(out, "no custom resources of Istio's") {
 		t.Errorf("notes before the custom resources are there: %s", out)
 	}
 	run("install", "base", w.base, "--create-namespace")
