@@ -15,49 +15,75 @@ JOBS     ?= 2
 ENVOY    ?= $(TOOLS)/envoy
 # The oldest Envoy that takes virtual hosts by themselves: the end-to-end tests try those on both.
 ENVOY_OLDEST ?= $(TOOLS)/envoy-1.37
-# What the end-to-end tests run beside it, built into .tools at the versions that deploy/tools/gotool.sh names; each may be one of your own in the same way.
+# What the tests run beside it, built into .tools at the versions that deploy/tools/go.mod names; each may be one of your own in the same way.
 ETCD           ?= $(TOOLS)/etcd
 KUBE_APISERVER ?= $(TOOLS)/kube-apiserver
-HELM3          ?= $(TOOLS)/helm3
 HELM4          ?= $(TOOLS)/helm4
+# For `make compat-helm` alone: tests run on Helm 3 where the environment names it.
+HELM3          ?= $(TOOLS)/helm3
 KUBECONFORM    ?= $(TOOLS)/kubeconform
 CLUSTER        := $(ETCD) $(KUBE_APISERVER)
-CHARTS         := $(HELM3) $(HELM4) $(KUBECONFORM)
+CHARTS         := $(HELM4) $(KUBECONFORM)
+GOTESTSUM      := $(TOOLS)/gotestsum
 # The race detector needs a C compiler.
 CC       ?= cc
 RACE     := $(if $(shell command -v $(CC)),-race)
+RACING   := $(if $(RACE),CGO_ENABLED=1)
+# Says once a minute that a silent command still runs.
+PROGRESS := deploy/tools/progress.sh
+# $(call GOTEST,STAGE,FORMAT) is go test, of which gotestsum keeps every line in bin/test/STAGE.json.
+GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(JOBS) -vet=off
 
-export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM3 HELM4 KUBECONFORM
-# One setting for the binaries, vet and the end-to-end tests, so that they share what is compiled.
+export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM
+# One setting for the binaries, the tools and the end-to-end tests, so that they share what is compiled. Vet and the unit tests share the other, with -race.
 export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test unit e2e bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo test vet unit e2e compat-helm bench lint fmt gen image tools clean micro
+# The end-to-end tests measure rates: nothing runs beside them, whatever -j says.
+.NOTPARALLEL:
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 all: build test ## Build and test.
 
 build: ## Build bin/pilot-discovery, one static binary. The first build takes a minute or two.
-	go build -p $(JOBS) -tags '$(TAGS)' -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
+	@$(PROGRESS) -v build go build -v -p $(JOBS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
 
 run: build $(ENVOY) ## Run the control plane with a small mesh of real Envoys, and stay up. No root, no fixed port.
-	go build -p $(JOBS) -o bin/demo ./deploy/demo
+	@$(PROGRESS) -v build go build -v -p $(JOBS) -o bin/demo ./deploy/demo
 	@exec bin/demo -stay
 
 demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print who answered, clean up.
-	go build -p $(JOBS) -o bin/demo ./deploy/demo
+	@$(PROGRESS) -v build go build -v -p $(JOBS) -o bin/demo ./deploy/demo
 	@exec bin/demo
 
-test: unit e2e ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
+# Every stage runs, whatever became of the others, and what failed stands last.
+test: $(GOTESTSUM) ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
+	@rm -rf bin/test
+	@$(MAKE) --no-print-directory --keep-going vet unit e2e || true
+	@deploy/tools/summary.sh $(GOTESTSUM) bin/test vet unit e2e
 
-unit: $(ENVOY) $(HELM3) $(HELM4)
-	go vet -p $(JOBS) ./...
+vet: | bin/test ## Vet all packages.
+	$(RACING) $(PROGRESS) -v vet go vet -v -p $(JOBS) $(RACE) ./... 2>&1 | tee bin/test/vet.log
+	@touch bin/test/vet.ok
+
+unit: $(ENVOY) $(HELM4) $(GOTESTSUM) | bin/test ## Test all but end to end.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
-	$(if $(RACE),CGO_ENABLED=1) go test -p $(JOBS) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
+	$(RACING) $(call GOTEST,unit,pkgname-and-test-fails) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
+	@touch bin/test/unit.ok
 
-e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) ## Test end to end only.
-	go test -p $(JOBS) -count=1 -v -timeout 20m ./deploy/e2e/...
+e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## Test end to end only.
+	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname) -count=1 -timeout 20m ./deploy/e2e/...
+	@touch bin/test/e2e.ok
+
+compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test ## Test the charts on Helm 3 as well as Helm 4.
+	HELM3=$(HELM3) $(call GOTEST,compat-helm,testname) -count=1 -timeout 20m ./deploy/charts ./deploy/e2e/charts
+
+bin/test:
+	@mkdir -p $@
 
 bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \
@@ -75,27 +101,27 @@ lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.
 fmt: $(TOOLS)/golangci-lint-$(LINT) ## Format all Go files.
 	$< fmt ./...
 
-gen: $(HELM3) $(HELM4) ## Write the custom resources and the golden files anew, from what is pinned and what the code does now: read the diff before committing it.
+gen: $(HELM4) ## Write the custom resources and the golden files anew, from what is pinned and what the code does now: read the diff before committing it.
 	go run ./deploy/crds charts/base/files/crds
 	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update' . | xargs -r -n1 dirname | sort -u) -args -update
 
 image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery
 
-tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
+tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
 clean: ## Remove what was built; .tools stays.
 	rm -rf bin
 
 $(TOOLS)/envoy $(TOOLS)/envoy-1.37: deploy/tools/envoy.sh
-	deploy/tools/envoy.sh $(TOOLS) $(@F)
+	@$(PROGRESS) $(@F) deploy/tools/envoy.sh $(TOOLS) $(@F)
 	@touch $@
 
 # A failed build leaves nothing; a change of one version builds that tool alone.
-$(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform): deploy/tools/gotool.sh
-	JOBS=$(JOBS) deploy/tools/gotool.sh $(TOOLS) $(@F)
+$(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform gotestsum): deploy/tools/gotool.sh deploy/tools/go.mod
+	@JOBS=$(JOBS) deploy/tools/gotool.sh $(TOOLS) $(@F)
 	@touch $@
 
 $(TOOLS)/golangci-lint-$(LINT):
-	GOBIN=$(TOOLS) go install -p $(JOBS) github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT)
+	@GOBIN=$(TOOLS) $(PROGRESS) -v golangci-lint go install -v -p $(JOBS) github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT)
 	mv $(TOOLS)/golangci-lint $@

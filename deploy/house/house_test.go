@@ -2,6 +2,7 @@ package house
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,39 @@ func TestTree(t *testing.T) {
 	for _, v := range found {
 		t.Error(v)
 	}
+}
+
+// TestTools holds that the tools are made of what the control plane is made of, wherever both need a module, so that it is compiled once.
+func TestTools(t *testing.T) {
+	ours := map[string]string{}
+	for _, m := range modules(t, "../../go.mod") {
+		ours[m[0]] = m[1]
+	}
+	shared := 0
+	for _, m := range modules(t, "../tools/go.mod") {
+		if want, ok := ours[m[0]]; ok && want != m[1] {
+			t.Errorf("deploy/tools/go.mod has %s at %s, go.mod at %s: make both the same", m[0], m[1], want)
+		} else if ok {
+			shared++
+		}
+	}
+	if shared == 0 {
+		t.Error("the two modules share nothing")
+	}
+}
+
+// modules returns path and version of each module that a go.mod requires, or puts in the place of another.
+func modules(t *testing.T, name string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]string
+	for _, m := range regexp.MustCompile(`(?m)^\t(?:\S+ => )?(\S+) (v\S+)`).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, m[1:])
+	}
+	return all
 }
 
 // Every rule is shown to catch what it forbids: a rule that nothing can break holds nothing.
