@@ -23,6 +23,7 @@ const (
 const (
 	codeUnreachable = "UnreachableRoutes"
 	codeTargetPort  = "TargetPortNotFound"
+	codeEndpoints   = "NoEndpoints"
 )
 
 // Bounds on one run. A mesh that exceeds them has one mistake many times over.
@@ -35,6 +36,7 @@ const (
 type Options struct {
 	Domain string       // of the cluster
 	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
+	Whole  bool         // the objects are the whole mesh: no cluster adds to them
 
 	// These read objects whose Spec is not of the Kubernetes type. They may be nil where there are none.
 	Pod   func(*kinds.Object) Pod
@@ -63,6 +65,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	}
 	for _, s := range a.services {
 		a.targetPorts(s)
+		a.endpoints(s)
 	}
 	if a.dropped > 0 {
 		a.found = append(a.found, diag.Diagnostic{

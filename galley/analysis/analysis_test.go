@@ -147,6 +147,47 @@ spec: {selector: {matchLabels: {app: a}}}
 	}
 }
 
+// Where the objects are the whole mesh, a Service without endpoints is a finding, with the reason. Where they are not, a cluster may bring what is missing.
+func TestServicesWithoutEndpoints(t *testing.T) {
+	const service = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: a}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+`
+	pod := func(status string) string {
+		return "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: a, labels: {app: web}}\nstatus: " + status + "\n"
+	}
+	slice := func(name string) string {
+		return "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s, namespace: a, labels: {kubernetes.io/service-name: " + name + "}}\naddressType: IPv4\nendpoints: [{addresses: [10.0.0.1]}]\n"
+	}
+	selectorless := strings.Replace(service, "selector: {app: web}, ", "", 1)
+	for name, c := range map[string]struct{ text, want string }{
+		"no pod":                        {service, "spec.selector: no Pod or WorkloadEntry of namespace a has the labels app=web: it has no endpoints, and requests to it get 503"},
+		"no address":                    {service + pod("{}"), "spec.selector: no Pod that the Service selects has an IP address (web-1): it has no endpoints, and requests to it get 503; write status.podIP into them [NoEndpoints]"},
+		"not ready":                     {service + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"False\"}]}"), "spec.selector: no Pod that the Service selects is ready (web-1): it has no endpoints"},
+		"no selector":                   {selectorless, "the Service has no selector, and there is no EndpointSlice of it: it has no endpoints"},
+		"another's slice":               {selectorless + slice("other"), "there is no EndpointSlice of it"},
+		"ready":                         {service + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"True\"}]}"), ""},
+		"says nothing of being ready":   {service + pod("{podIPs: [{ip: 10.0.0.1}]}"), ""},
+		"not ready, and that is wanted": {strings.Replace(service, "spec: {", "spec: {publishNotReadyAddresses: true, ", 1) + pod("{podIP: 10.0.0.1, conditions: [{type: Ready, status: \"False\"}]}"), ""},
+		"slice":                         {selectorless + slice("web"), ""},
+		"slice beside the selector":     {service + pod("{}") + slice("web"), ""},
+		"elsewhere":                     {strings.Replace(selectorless, "spec: {", "spec: {type: ExternalName, externalName: x.example.com, ", 1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := decode(t, c.text)
+			list := Run(objects, Options{Domain: "cluster.local", Whole: true})
+			if c.want == "" && len(list) > 0 || c.want != "" && (len(list) != 1 || !strings.Contains(list[0].String(), c.want)) {
+				t.Errorf("got %v, want %q", list, c.want)
+			}
+			if list := run(objects); len(list) > 0 {
+				t.Errorf("of a part of a mesh: %v", list)
+			}
+		})
+	}
+}
+
 // What remote clusters hold counts, and is judged by their own servers.
 func TestRemoteClusters(t *testing.T) {
 	objects := decode(t, `

@@ -2,11 +2,12 @@
 // that nobody has, and VirtualServices that take a host from each other. Codes are those of istioctl analyze where it has the same finding.
 //
 //   - index.go: what objects are looked up by.
-//   - virtualservice.go, destinationrule.go, selectors.go, ports.go: one file a question.
+//   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: one file a question.
 //   - conflicts.go: VirtualServices that share a host.
 //
 // A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Without any Service among the objects they describe a
-// part of a mesh only, and all findings are Warnings; without any workload no selector is judged.
+// part of a mesh only, and all findings are Warnings; without any workload no selector is judged. Why a Service has no endpoints is judged where the objects are the
+// whole mesh.
 //
 // Run is a pure function in time proportional to the objects: it reads no file and no clock, keeps no state and runs no goroutine. Its findings name the object's
 // own position; who can read the file finds the field's with validation.Positions.

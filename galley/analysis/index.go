@@ -62,6 +62,7 @@ type label struct {
 
 // workload is something that selectors select.
 type workload struct {
+	name   string
 	labels map[string]string
 	pod    *Pod // nil: a WorkloadEntry or WorkloadGroup
 }
@@ -161,7 +162,7 @@ func (x *index) add(o *kinds.Object) {
 }
 
 func (x *index) addWorkload(o *kinds.Object) {
-	w := &workload{}
+	w := &workload{name: o.Name}
 	switch o.Kind {
 	case kinds.Pod:
 		pod := x.pod(o)

@@ -17,6 +17,8 @@ import (
 // Pod is what of a Pod counts for references.
 type Pod struct {
 	Ended   bool
+	Address bool              // it has an IP address
+	Ready   bool              // or does not say
 	Ports   map[string]uint32 // the TCP ports that have names
 	Numbers []uint32          // all ports
 	Named   bool              // only those with names are known
@@ -24,7 +26,13 @@ type Pod struct {
 
 // podOf reads a whole Pod.
 func podOf(p *corev1.Pod) Pod {
-	out := Pod{Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, Ports: map[string]uint32{}}
+	unready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue }
+	out := Pod{
+		Ended:   p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Address: p.Status.PodIP != "" || len(p.Status.PodIPs) > 0,
+		Ready:   p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.Conditions, unready),
+		Ports:   map[string]uint32{},
+	}
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
 			for _, c := range list[i].Ports {

@@ -44,8 +44,12 @@ func newAnalyst(w *world) *analyst {
 func (a *analyst) notice(batch []kinds.Change) {
 	for _, c := range batch {
 		switch c.Kind {
-		case kinds.EndpointSlice, kinds.Node, kinds.Secret: // they come all the time, and hardly matter to a reference
+		case kinds.Node, kinds.Secret:
 			continue
+		case kinds.EndpointSlice: // in a cluster they come all the time, and hardly matter to a reference
+			if !a.world.whole {
+				continue
+			}
 		}
 		select {
 		case a.changed <- struct{}{}:
@@ -100,12 +104,12 @@ func (w *world) analyze() []diag.Diagnostic {
 	if last == nil {
 		return nil
 	}
-	return analysis.Run(objects, analysis.Options{Domain: w.o.Domain, Mesh: last.Mesh, Pod: podOf, Slice: sliceOf})
+	return analysis.Run(objects, analysis.Options{Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.whole, Pod: podOf, Slice: sliceOf})
 }
 
 func podOf(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.Facts)
-	return analysis.Pod{Ended: f.Ended, Ports: f.Ports, Named: true}
+	return analysis.Pod{Ended: f.Ended, Address: len(f.Addresses) > 0, Ready: f.Ready, Ports: f.Ports, Named: true}
 }
 
 func sliceOf(o *kinds.Object) analysis.Slice {

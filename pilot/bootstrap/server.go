@@ -64,6 +64,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
 	s.names = resolver.New(resolver.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
+	s.world.whole = o.Client == nil
 	s.analyst = newAnalyst(s.world)
 
 	var err error

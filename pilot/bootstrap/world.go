@@ -31,6 +31,7 @@ type world struct {
 	networks *mesh.Networks
 	goodMesh map[string]string // the last text without an error, by file or ConfigMap
 	filter   *filter
+	whole    bool // no cluster adds to what the sources bring: a server without an API server
 	reselect bool // the selectors have changed: every object has to be looked at
 
 	names     names               // nil: names stay unresolved

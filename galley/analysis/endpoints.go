@@ -1,0 +1,44 @@
+package analysis
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// endpoints judges why nobody answers for a Service, where no selector or port is to blame. It needs to know the whole mesh: elsewhere Pods get their addresses, and
+// Services their EndpointSlices, from a cluster.
+func (a *analysis) endpoints(o *kinds.Object) {
+	spec := &o.Spec.(*corev1.Service).Spec
+	if !a.options.Whole || spec.Type == corev1.ServiceTypeExternalName || len(a.slices[o.Namespace+"/"+o.Name]) > 0 {
+		return
+	}
+	const effect = "it has no endpoints, and requests to it get 503"
+	if len(spec.Selector) == 0 {
+		a.report(o, diag.Warning, codeEndpoints, "spec", "add a selector, or an EndpointSlice with the label kubernetes.io/service-name: "+o.Name,
+			"the Service has no selector, and there is no EndpointSlice of it: %s", effect)
+		return
+	}
+	var addressless, unready []string
+	for w := range a.selected(o.Namespace, spec.Selector) {
+		switch {
+		case w.pod == nil || w.pod.Address && (w.pod.Ready || spec.PublishNotReadyAddresses):
+			return
+		case !w.pod.Address:
+			addressless = append(addressless, w.name)
+		default:
+			unready = append(unready, w.name)
+		}
+	}
+	switch {
+	case len(unready) > 0:
+		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "set the condition Ready of a Pod to \"True\", or leave it out",
+			"no Pod that the Service selects is ready (%s): %s", listed(slices.Concat(unready, addressless)), effect)
+	case len(addressless) > 0:
+		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "write status.podIP into them",
+			"no Pod that the Service selects has an IP address (%s): %s", listed(addressless), effect)
+	}
+}
