@@ -22,6 +22,9 @@ type Result struct {
 	// control plane does not read are left out.
 	Documents []Document
 
+	// Templates are those among the documents of other kinds that make Pods in a cluster.
+	Templates []Template
+
 	// Broken is set where the file as a whole cannot be read: no YAML, not UTF-8, over a limit. Then there are no Documents, and what the file
 	// would have said is unknown.
 	Broken *diag.Diagnostic
@@ -68,11 +71,11 @@ func Decode(l limits.Limits, file string, data []byte) Result {
 		var doc yaml.Node
 		err := docs.Decode(&doc)
 		if errors.Is(err, io.EOF) {
-			return Result{Documents: d.documents}
+			return Result{Documents: d.documents, Templates: d.templates}
 		}
 		if err != nil {
 			p, why := syntaxError(data, err)
-			return broken(file, p, "Syntax", why, "until it is mended, what the file said before stays in force")
+			return broken(file, p, "Syntax", why, "until it is mended, the file's last good content stays in force")
 		}
 		if len(doc.Content) == 0 || doc.Content[0].ShortTag() == "!!null" && doc.Content[0].Kind == yaml.ScalarNode {
 			continue
@@ -165,6 +168,7 @@ type decoder struct {
 	file      string
 	tree      treeBuilder
 	documents []Document
+	templates []Template
 	stored    bool // one object of an API server: see Object
 }
 

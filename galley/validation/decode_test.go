@@ -13,6 +13,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
 const meta = "metadata: {name: a}\n"
@@ -60,6 +61,7 @@ extra: 1
 		"10:14 WrongType spec.http[0].timeout",
 		"11:30 WrongType spec.http[0].retries.perTryTimeout",
 		"11:34 UnknownField spec.http[0].retries.attemps",
+		"13:47 WrongType spec.http[0].route[0].destination.port.number",
 		"14:15 WrongType spec.http[0].route[0].weight",
 		"15:27 WrongType spec.http[0].route[1].destination.host",
 		"16:15 WrongType spec.http[0].route[1].weight",
@@ -110,9 +112,9 @@ spec:
   host: web
   traffic_policy:
     outlier_detection: {interval: 5m, base_ejection_time: 1m30.5s, consecutive_5xx_errors: 5, split_external_local_origin_errors: yes}
-    tls: {mode: 1}
-    connectionPool: {tcp: {maxConnections: "7", connectTimeout: 0.25s}}
-    loadBalancer: {consistentHash: {minimumRingSize: "10", useSourceIp: true}}
+    tls: {mode: SIMPLE}
+    connectionPool: {tcp: {maxConnections: 7, connectTimeout: 0.25s}}
+    loadBalancer: {consistentHash: {minimumRingSize: 10, useSourceIp: true}}
   subsets: null
 status: {whatever: 1}
 `)
@@ -129,6 +131,58 @@ status: {whatever: 1}
 	if n := len(r.Documents[0].Object.Annotations); n != 0 {
 		t.Errorf("%d annotations left", n)
 	}
+}
+
+// Types are those of the CustomResourceDefinitions: what the API server refuses is an error in a file too.
+func TestTypesOfTheAPIServer(t *testing.T) {
+	r := expect(t, `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: a}
+spec:
+  host: web
+  trafficPolicy:
+    tls: {mode: 1}
+    connectionPool: {tcp: {maxConnections: "7"}}
+    loadBalancer: {consistentHash: {minimumRingSize: "10", useSourceIp: "true"}, warmup: {duration: 1, minimumPercent: "1", aggression: "1.5"}}
+    outlierDetection: {consecutive5xxErrors: "5", minHealthPercent: 5.0}
+`,
+		"7:17 UnknownValue spec.trafficPolicy.tls.mode",
+		"8:44 WrongType spec.trafficPolicy.connectionPool.tcp.maxConnections",
+		"9:54 WrongType spec.trafficPolicy.loadBalancer.consistentHash.minimumRingSize",
+		"9:73 WrongType spec.trafficPolicy.loadBalancer.consistentHash.useSourceIp",
+		"9:101 WrongType spec.trafficPolicy.loadBalancer.warmup.duration",
+		"9:120 WrongType spec.trafficPolicy.loadBalancer.warmup.minimumPercent",
+		"9:137 WrongType spec.trafficPolicy.loadBalancer.warmup.aggression",
+		"10:46 WrongType spec.trafficPolicy.outlierDetection.consecutive5xxErrors")
+	if fix := r.Findings()[1].Fix; fix != "remove the quotes: 7" {
+		t.Errorf("fix %q", fix)
+	}
+	// Other control planes send what protojson writes.
+	d := Object(limits.Default(), kinds.DestinationRule, []byte(`{"metadata":{"name":"a"},"spec":{"host":"web","trafficPolicy":{"tls":{"mode":1},"loadBalancer":{"consistentHash":{"minimumRingSize":"10","useSourceIp":true}}}}}`))
+	if d.Object == nil {
+		t.Errorf("from another control plane: %v", d.Findings)
+	}
+}
+
+// A wrong type hides no other mistake of its object, and none is reported twice.
+func TestFaultsOfFormAndOfMeaning(t *testing.T) {
+	expect(t, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: a}
+spec:
+  hots: [web]
+  http:
+  - match: [{uri: {regex: "("}}]
+    timeout: 0.1ms
+    route:
+    - {destination: {host: "*.web"}, weight: "50"}
+    - {destination: {host: web}, weight: 0}
+`,
+		"5:3 UnknownField spec.hots",
+		"7:27 IST0106 spec.http[0].match[0].uri.regex",
+		"8:14 IST0106 spec.http[0].timeout",
+		"10:28 IST0106 spec.http[0].route[0].destination.host",
+		"10:46 WrongType spec.http[0].route[0].weight")
 }
 
 func TestDurations(t *testing.T) {
@@ -202,37 +256,48 @@ spec: {anything: goes}
 
 func TestKindsThatAreNotOurs(t *testing.T) {
 	for text, want := range map[string]string{
-		"apiVersion: apps/v1\nkind: Deployment\n":                              "",
-		"apiVersion: v1\nkind: ServiceAccount\n":                               "",
-		"apiVersion: v1\nkind: Event\n":                                        "",
-		"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n":              "",
-		"apiVersion: gateway.networking.x-k8s.io/v1\nkind: XListenerSet\n":     "",
-		"apiVersion: v1\nkind: Service\nmetdata: {name: a}\n":                  "3:1 UnknownField metdata",
-		"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetdata: {}\n":     "3:1 UnknownField metdata",
-		"apiVersion: v1\nkind: Service\nmetadata: {nmae: a}\n":                 "3:12 UnknownField metadata.nmae",
-		"apiVersion: v1\nkind: Servce\n":                                       "2:7 UnknownKind kind",
-		"apiVersion: v2\nkind: Service\n":                                      "1:13 UnknownVersion apiVersion",
-		"apiVersion: networking.istio.io/v9\nkind: Gateway\n":                  "1:13 UnknownVersion apiVersion",
-		"apiVersion: networking.istio.io/v1\nkind: VirtualServices\n":          "2:7 UnknownKind kind",
-		"apiVersion: networking.isto.io/v1\nkind: VirtualService\n":            "1:13 UnknownKind apiVersion",
-		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\n":     "2:7 UnknownKind kind",
-		"apiVersion: security.istio.io/v1\nkind: AuthorisationPolicy\n":        "2:7 UnknownKind kind",
-		"apiVersion: security.istio.io/v2\nkind: AuthorizationPolicy\n":        "1:13 UnknownVersion apiVersion",
-		"kind: Service\nmetadata: {name: a}\n":                                 "1:1 MissingField apiVersion",
-		"apiversion: v1\nkind: Service\n":                                      "1:1 MissingField apiVersion",
-		"- a\n":                                                                "1:1 WrongType",
-		"just text\n":                                                          "1:1 WrongType",
-		"apiVersion: v1\nkind: List\n":                                         "1:1 MissingField items",
-		"apiVersion: v1\nkind: Service\nspec: {}\n":                            "1:1 MissingField metadata",
-		"apiVersion: v1\nkind: Service\nmetadata: {}\n":                        "3:11 MissingField metadata.name",
-		"apiVersion: v1\nkind: Service\nmetadata: {name: A_b}\n":               "3:18 IST0106 metadata.name",
-		"apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: B}\n":   "3:32 IST0106 metadata.namespace",
-		"apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\n":      "3:32 Doubtful metadata.namespace",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {x: 'a b'}}\n": "3:33 IST0106 metadata.labels.x",
+		"apiVersion: apps/v1\nkind: Deployment\n":                                    "",
+		"apiVersion: v1\nkind: ServiceAccount\n":                                     "",
+		"apiVersion: v1\nkind: Event\n":                                              "",
+		"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n":                    "",
+		"apiVersion: gateway.networking.x-k8s.io/v1\nkind: XListenerSet\n":           "",
+		"apiVersion: v1\nkind: Service\nmetdata: {name: a}\n":                        "3:1 UnknownField metdata",
+		"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetdata: {}\nspec: []\n": "3:1 UnknownField metdata, 4:7 WrongType spec",
+		"apiVersion: v1\nkind: Service\nmetadata: {nmae: a}\n":                       "3:12 UnknownField metadata.nmae",
+		"apiVersion: v1\nkind: Servce\n":                                             "2:7 UnknownKind kind",
+		"apiVersion: v2\nkind: Service\n":                                            "1:13 UnknownVersion apiVersion",
+		"apiVersion: networking.istio.io/v9\nkind: Gateway\n":                        "1:13 UnknownVersion apiVersion",
+		"apiVersion: networking.istio.io/v1\nkind: VirtualServices\n":                "2:7 UnknownKind kind",
+		"apiVersion: networking.isto.io/v1\nkind: VirtualService\n":                  "1:13 UnknownKind apiVersion",
+		"apiVersion: network.istio.io/v1\nkind: VirtualService\n":                    "1:13 UnknownKind apiVersion",
+		"apiVersion: networking.isto.io/v1\nkind: VirtualServce\n":                   "1:13 UnknownKind apiVersion",
+		"apiVersion: networking.isto.io/v1\nkind: Other\n":                           "1:13 UnknownKind apiVersion",
+		"apiVersion: istio.io/v1\nkind: DestinationRule\n":                           "1:13 UnknownKind apiVersion",
+		"apiVersion: v1\nkind: VirtualService\n":                                     "1:13 UnknownKind apiVersion",
+		"apiVersion: networking.istio.io\nkind: VirtualService\n":                    "1:13 UnknownKind apiVersion",
+		"apiVersion: networking.istio.io/v1\nkind: HTTPRoute\n":                      "1:13 UnknownKind apiVersion",
+		"apiVersion: install.istio.io/v1alpha1\nkind: IstioOperator\n":               "",
+		"apiVersion: policy.linkerd.io/v1\nkind: AuthorizationPolicy\n":              "",
+		"apiVersion: serving.knative.dev/v1\nkind: Service\n":                        "",
+		"apiVersion: networking.k8s.io/v1\nkind: Ingress\n":                          "",
+		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\n":           "2:7 UnknownKind kind",
+		"apiVersion: security.istio.io/v1\nkind: AuthorisationPolicy\n":              "2:7 UnknownKind kind",
+		"apiVersion: security.istio.io/v2\nkind: AuthorizationPolicy\n":              "1:13 UnknownVersion apiVersion",
+		"kind: Service\nmetadata: {name: a}\n":                                       "1:1 MissingField apiVersion",
+		"apiversion: v1\nkind: Service\n":                                            "1:1 MissingField apiVersion",
+		"- a\n":                                                                      "1:1 WrongType",
+		"just text\n":                                                                "1:1 WrongType",
+		"apiVersion: v1\nkind: List\n":                                               "1:1 MissingField items",
+		"apiVersion: v1\nkind: Service\nspec: {}\n":                                  "1:1 MissingField metadata",
+		"apiVersion: v1\nkind: Service\nmetadata: {}\n":                              "3:11 MissingField metadata.name",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: A_b}\n":                     "3:18 IST0106 metadata.name",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: B}\n":         "3:32 IST0106 metadata.namespace",
+		"apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\n":            "3:32 Doubtful metadata.namespace",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {x: 'a b'}}\n":       "3:33 IST0106 metadata.labels.x",
 	} {
 		var list []string
 		if want != "" {
-			list = []string{want}
+			list = strings.Split(want, ", ")
 		}
 		r := expect(t, text, list...)
 		for _, d := range r.Documents {
@@ -328,6 +393,26 @@ spec:
 	}
 }
 
+// A group or version that is not ours is judged by what was meant.
+func TestGroupThatWasMeant(t *testing.T) {
+	for written, want := range map[string]string{
+		"network.istio.io/v1\nkind: VirtualService":        `did you mean networking.istio.io/v1?`,
+		"networking.isto.io/v1beta1\nkind: VirtualService": `did you mean networking.istio.io/v1beta1?`,
+		"networking.istio.io\nkind: VirtualService":        `did you mean networking.istio.io/v1?`,
+		"network.istio.io/v1\nkind: EnvoyFilter":           `did you mean networking.istio.io/v1alpha3?`,
+		"secure.istio.io/v1\nkind: AuthorizationPolicy":    `did you mean security.istio.io/v1?`,
+		"gateway.network.k8s.io/v1\nkind: Gateway":         `did you mean gateway.networking.k8s.io/v1?`,
+	} {
+		r := decode("apiVersion: " + written + "\n")
+		if list := r.Findings(); len(list) != 1 || list[0].Fix != want {
+			t.Errorf("%s: %v, want %s", written, list, want)
+		}
+		if security := strings.Contains(want, "security."); r.Documents[0].Security != security {
+			t.Errorf("%s: security %t", written, !security)
+		}
+	}
+}
+
 func TestSecretsAreNotQuoted(t *testing.T) {
 	for _, d := range decode("apiVersion: v1\nkind: Secret\n" + meta + "data: {a: hunter2!, b: 123456, c: [hunter2]}\ntype: {hunter2: 1}\n").Findings() {
 		if s := d.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "123456") && d.Field != "data.b" {
@@ -360,12 +445,12 @@ func FuzzDecode(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%s cannot be written: %v", d.Object, err)
 			}
-			again := decode(document(d.Object.Kind, "spec: "+string(spec)+"\n"))
-			if len(again.Documents) != 1 || again.Documents[0].Object == nil {
-				t.Fatalf("%s is refused when written anew: %v", spec, again.Findings())
+			again := Object(limits.Default(), d.Object.Kind, []byte(`{"metadata":{"name":"a"},"spec":`+string(spec)+"}"))
+			if again.Object == nil {
+				t.Fatalf("%s is refused when written anew: %v", spec, again.Findings)
 			}
-			if !proto.Equal(again.Documents[0].Object.Spec.(proto.Message), m) {
-				t.Fatalf("%s is read anew as %v", spec, again.Documents[0].Object.Spec)
+			if !proto.Equal(again.Object.Spec.(proto.Message), m) {
+				t.Fatalf("%s is read anew as %v", spec, again.Object.Spec)
 			}
 		}
 	})

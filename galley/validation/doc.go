@@ -11,6 +11,9 @@
 //
 // Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is judged differently.
 //
+// All faults of an object are reported at once: those of its meaning too where a type is wrong, but for what only follows from that. Types are those of the
+// CustomResourceDefinitions: what the API server would refuse is refused in a file.
+//
 // An object with an error is not used, one with only warnings is. The package is pure: it reads no file, no clock and no network, keeps no state and
 // runs no goroutine. It does not compare objects with each other:
 // that is what galley/analysis does, for whose findings positions.go finds the line and column.

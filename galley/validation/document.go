@@ -21,6 +21,9 @@ import (
 func (d *decoder) object(n *node, f *findings) {
 	kind, skip, security := kindOf(n, f)
 	if skip {
+		if t, ok := template(n); ok {
+			d.templates = append(d.templates, t)
+		}
 		return
 	}
 	if kind == nil {
@@ -53,12 +56,11 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 		d.key(n, f, o)
 	}
 	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
+	judged := &findings{file: f.file}
+	check(d.limits, o, n, judged)
+	f.addUnrelated(judged.list)
 	if !f.failed() {
 		doc.Object = o
-		check(d.limits, o, n, f)
-		if f.failed() {
-			doc.Object = nil
-		}
 	}
 	name := o.String()
 	if o.Name == "" {
@@ -111,32 +113,69 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	if kind = kinds.Find(apiVersion, name); kind != nil {
 		return kind, false, kind.Security
 	}
-	var groups, names, versions []string
+	var names, all, groups, versions []string
+	known := false
 	for _, k := range kinds.All() {
-		groups = append(groups, k.Group)
+		all, groups = append(all, k.Name), append(groups, k.Group)
 		if k.Group == group {
+			known = true
 			names = append(names, k.Name)
 			if k.Name == name {
 				versions = k.Versions
 			}
 		}
 	}
-	known := slices.Contains(groups, group)
-	meant := diag.Nearest(name, names)
 	switch {
-	case !known && diag.Nearest(group, groups) == "", strings.HasSuffix(group, ".x-k8s.io"), known && group == "" && version == "v1" && meant == "":
+	case strings.HasSuffix(group, ".x-k8s.io"):
 		return nil, true, false
-	case !known:
-		security = securityKind(name)
-		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", unknownName(group, groups), "unknown API group %q: the object is not used", group)
 	case versions != nil:
-		security = securityKind(name)
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownVersion", "use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
-	default:
-		security = group == kinds.AuthorizationPolicy.Group
-		f.errorAt(n.get("kind").pos, "kind", "UnknownKind", unknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
+		return nil, false, securityKind(name)
 	}
-	return nil, false, security
+	meant := name
+	if !known {
+		meant = diag.Nearest(name, all)
+	}
+	if of := meantKind(group, version, meant); of != nil {
+		if !slices.Contains(of.Versions, version) {
+			version = of.Versions[0]
+		}
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", "did you mean "+of.APIVersion(version)+"?", "%s of %s is no kind that is known: the object is not used", name, apiVersion)
+		return nil, false, of.Security
+	}
+	if near := diag.Nearest(group, groups); !known && near != "" {
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", didYouMean(near), "unknown API group %q: the object is not used", group)
+		return nil, false, near == kinds.AuthorizationPolicy.Group
+	}
+	if !known || group == "" && version == "v1" && diag.Nearest(name, names) == "" {
+		return nil, true, false // somebody else's
+	}
+	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", unknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
+	return nil, false, group == kinds.AuthorizationPolicy.Group
+}
+
+// meantKind returns the kind of that name whose group was most likely meant by another, or nil: the group is almost the same, or it is Istio's, or there is none,
+// or it is that of another of our kinds.
+func meantKind(group, version, name string) *kinds.Kind {
+	const most = 3 // letters that differ; groups are long
+	var best *kinds.Kind
+	least := most + 1
+	for _, k := range kinds.All() {
+		if k.Name != name || k.Group == "" && group != "" {
+			continue
+		}
+		d := diag.Distance(group, k.Group)
+		if k.Group != "" && d > most {
+			ours := slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Group == group })
+			if ours || strings.Contains(group, "istio") || version == k.Group {
+				d = most
+			}
+		}
+		if d < least {
+			best, least = k, d
+		}
+	}
+	return best
 }
 
 func unknownFieldFix(n *node, field string) string {
@@ -177,7 +216,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			if field.value.shape == null {
 				field.value.shape = mapping
 			}
-			protoSchema{f, d.stored && !o.Kind.Security}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
+			protoSchema{f, d.stored && !o.Kind.Security, !d.stored}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
 			if d.stored { // no part of the object's meaning
 				continue

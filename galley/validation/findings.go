@@ -25,6 +25,27 @@ func (f *findings) errorAt(p pos, path, code, fix, format string, args ...any) {
 	f.add(diag.Error, p, path, code, fix, format, args...)
 }
 
+// addUnrelated adds findings about what the fields of a document mean. One that may only follow from an error that is known is left out: it is about the same field,
+// about what holds it or is in it, or about a field that is missing where one has an unknown name.
+func (f *findings) addUnrelated(list []diag.Diagnostic) {
+	errors := slices.DeleteFunc(slices.Clone(f.list), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
+	for _, d := range list {
+		if !slices.ContainsFunc(errors, func(e diag.Diagnostic) bool {
+			return encloses(e.Field, d.Field) || encloses(d.Field, e.Field) || e.Code == "UnknownField" && d.Code == "MissingField" && parent(e.Field) == parent(d.Field)
+		}) {
+			f.list = append(f.list, d)
+		}
+	}
+}
+
+// encloses reports whether the field of path a is that of path b, or holds it.
+func encloses(a, b string) bool {
+	rest, within := strings.CutPrefix(b, a)
+	return within && (a == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+func parent(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
+
 func (f *findings) failed() bool { return HasErrors(f.list) }
 
 // finish names the object in every finding and puts them in the order of the text.
@@ -48,10 +69,12 @@ func HasErrors(list []diag.Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
 }
 
+func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
+
 // unknownName words a fix for a name that is none of those known: the nearest of them, or all if they are few.
 func unknownName(name string, known []string) string {
 	if best := diag.Nearest(name, known); best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
+		return didYouMean(best)
 	}
 	if len(known) == 0 {
 		return "remove it"

@@ -1,7 +1,9 @@
 package validation
 
 import (
+	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,9 +21,9 @@ func asBool(n *node) bool {
 	return n.shape == boolean
 }
 
-// asInt says why n is not a whole number in the range, or "". A quoted number counts, since JSON writes 64-bit numbers so.
+// asInt returns why n is not a whole number in the range, or "".
 func asInt(n *node, low, high float64) string {
-	if n.shape != number && (n.shape != text || n.plain) {
+	if n.shape != number {
 		return "expected a whole number"
 	}
 	v, err := strconv.ParseFloat(n.value, 64)
@@ -34,20 +36,24 @@ func asInt(n *node, low, high float64) string {
 	return ""
 }
 
-// asFloat tells whether n is a number, in the forms that protojson reads.
-func asFloat(n *node) bool {
-	switch n.shape {
-	case number:
-		return true
-	case text:
-		switch n.value {
-		case "NaN", "Infinity", "-Infinity":
-			return true
-		}
-		_, err := strconv.ParseFloat(n.value, 64)
-		return err == nil && !n.plain
+// unquote makes a number of text in the forms that protojson writes and reads: it quotes those of 64 bits.
+func unquote(n *node) {
+	if _, err := strconv.ParseFloat(n.value, 64); err == nil && n.shape == text && !n.plain && json.Valid([]byte(n.value)) {
+		n.shape = number
 	}
-	return false
+}
+
+// numberFix is the advice for what should be a number.
+func numberFix(n *node, what string) string {
+	if _, err := strconv.ParseFloat(n.value, 64); err == nil && n.shape == text && !n.plain {
+		return "remove the quotes: " + n.value
+	}
+	return "write " + what
+}
+
+// beyondJSON reports whether n is one of the numbers that JSON has no token for, as protojson writes them.
+func beyondJSON(n *node) bool {
+	return n.shape == text && slices.Contains([]string{"NaN", "Infinity", "-Infinity"}, n.value)
 }
 
 // quoted shows a short value in a message, or else its type.

@@ -18,6 +18,7 @@ import (
 type protoSchema struct {
 	*findings
 	lenient bool // a field unknown here is removed with a warning
+	strict  bool // only the types that the API server takes, which its CustomResourceDefinitions say: no quoted numbers, no numbers of enums
 }
 
 func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path string) {
@@ -177,13 +178,19 @@ func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path strin
 			s.errorAt(n.pos, path, "WrongType", "write the bytes as base64", "expected base64, found %s", n.describe())
 		}
 	case protoreflect.DoubleKind, protoreflect.FloatKind:
-		if !asFloat(n) {
-			s.errorAt(n.pos, path, "WrongType", "write a number", "expected a number, found %s", quoted(n))
+		if !s.strict {
+			unquote(n)
+		}
+		if n.shape != number && (s.strict || !beyondJSON(n)) {
+			s.errorAt(n.pos, path, "WrongType", numberFix(n, "a number"), "expected a number, found %s", quoted(n))
 		}
 	default:
+		if !s.strict {
+			unquote(n)
+		}
 		low, high := intRange(kind)
 		if why := asInt(n, low, high); why != "" {
-			s.errorAt(n.pos, path, "WrongType", "write a whole number", "%s, found %s", why, quoted(n))
+			s.errorAt(n.pos, path, "WrongType", numberFix(n, "a whole number"), "%s, found %s", why, quoted(n))
 		}
 	}
 }
@@ -196,7 +203,7 @@ func (s protoSchema) enum(n *node, ed protoreflect.EnumDescriptor, path string) 
 	switch {
 	case n.shape == text && slices.Contains(names, n.value):
 		return
-	case n.shape == number:
+	case n.shape == number && !s.strict:
 		v, err := strconv.ParseInt(n.value, 10, 32)
 		if known := ed.Values().ByNumber(protoreflect.EnumNumber(v)); err == nil && known != nil {
 			n.shape, n.value = text, string(known.Name())

@@ -41,6 +41,7 @@ type content struct {
 	hash     uint64
 	size     int
 	objects  []held
+	makers   []validation.Template
 	findings []diag.Diagnostic
 	unsafe   []diag.Diagnostic // why a security object of the first load cannot be used
 
@@ -178,7 +179,7 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 func emptied(file string) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "Emptied", File: file, Message: "the file has become empty, as it does while it is written",
-		Fix: fmt.Sprintf("what it said before stays in force until it has been empty for %v", restEmpty),
+		Fix: fmt.Sprintf("its last good content stays in force until it has been empty for %v", restEmpty),
 	}
 }
 
@@ -279,19 +280,19 @@ func (c *content) take(r validation.Result, lines int, security bool) {
 		}
 		return
 	}
-	c.objects = c.objectsAfter(r, lines)
+	c.objects, c.makers = c.objectsAfter(r, lines), r.Templates
 	there := map[kinds.Key]bool{}
 	for _, h := range c.objects {
 		there[h.object.Key] = true
 	}
 	c.findings = nil
 	for _, d := range r.Documents {
-		instead := "until then the object is left out"
+		instead := "until it is mended, the object is not used"
 		switch {
 		case d.Key.Name == "":
-			instead = "until then the document is left out, and what it may be about stays as it was"
+			instead = "until it is mended, the document is not used, and objects that the file held before stay in force"
 		case there[d.Key]:
-			instead = "until then the object stays as it was"
+			instead = "until it is mended, the object's last good version stays in force"
 		}
 		for _, f := range d.Findings {
 			if f.Severity == diag.Error {
@@ -308,9 +309,9 @@ func (c *content) take(r validation.Result, lines int, security bool) {
 // instead says what is in force while the file cannot be used.
 func (c *content) instead() string {
 	if len(c.objects) == 0 {
-		return "nothing of the file is in force"
+		return "nothing in the file is used"
 	}
-	return "what the file said before stays in force"
+	return "the file's last good content stays in force"
 }
 
 // consequence is the fix for a file that is broken as a whole.
@@ -318,7 +319,7 @@ func (c *content) consequence(b diag.Diagnostic) string {
 	if b.Code == "Syntax" {
 		return "until it is mended, " + c.instead()
 	}
-	return join(b.Fix, "until then "+c.instead())
+	return join(b.Fix, "until it is mended, "+c.instead())
 }
 
 func join(fix, more string) string {

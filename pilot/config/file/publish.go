@@ -39,7 +39,7 @@ func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 	if found.err != nil {
 		findings = append(findings, diag.Diagnostic{
 			Severity: diag.Error, Code: "NoDirectory", File: s.opts.Dir, Message: fmt.Sprintf("the config directory cannot be used: %v", bare(found.err)),
-			Fix: "all that was read before stays in force",
+			Fix: "what was last read from it stays in force",
 		})
 	}
 	objects := map[kinds.Key]claim{}
@@ -76,7 +76,7 @@ func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 			findings = append(findings, s.duplicate(l, objects[l.object.Key]))
 		}
 	}
-	return objects, findings
+	return objects, append(findings, s.withoutController(objects)...)
 }
 
 func (s *Source) duplicate(lost, wins claim) diag.Diagnostic {

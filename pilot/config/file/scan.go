@@ -91,7 +91,7 @@ func (w *walker) skip(file string, err error) {
 	if errors.As(err, &in) {
 		err = in.Err
 	}
-	fix := "what it said before stays in force"
+	fix := "its last good content stays in force"
 	if strings.Contains(err.Error(), "escapes") {
 		fix = "only links that stay below the config directory are followed"
 	}

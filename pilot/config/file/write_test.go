@@ -180,15 +180,15 @@ func TestFixSaysWhatIsInForce(t *testing.T) {
 			return slices.ContainsFunc(w.source.Findings(), func(d diag.Diagnostic) bool { return d.Code == code && strings.Contains(d.Fix, want) })
 		})
 	}
-	check("Syntax", "nothing of the file is in force")
-	check("UnknownField", "until then the object is left out")
+	check("Syntax", "nothing in the file is used")
+	check("UnknownField", "until it is mended, the object is not used")
 	w.write("syntax.yaml", vs("s", "s"))
 	w.write("field.yaml", vs("f", "f"))
 	w.expect("f=f s=s")
 	w.write("syntax.yaml", vs("s", "s")+"a: [\n")
 	w.write("field.yaml", vs("f", "f")+"  htpp: []\n")
-	check("Syntax", "what the file said before stays in force")
-	check("UnknownField", "until then the object stays as it was")
+	check("Syntax", "the file's last good content stays in force")
+	check("UnknownField", "until it is mended, the object's last good version stays in force")
 }
 
 func TestRefusalTellsAllFindings(t *testing.T) {

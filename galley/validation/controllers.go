@@ -1,0 +1,51 @@
+package validation
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nobody here does; it is of use to say so.
+type Template struct {
+	Name         string // Deployment shop/web
+	Namespace    string
+	Selector     map[string]string // of the Pods that count as its own
+	Labels       map[string]string // of the Pods that it would make
+	Line, Column int
+}
+
+// template reads the object, if it is such.
+func template(n *node) (Template, bool) {
+	path := []string{"spec", "template"}
+	switch n.str("apiVersion") + " " + n.str("kind") {
+	case "apps/v1 Deployment", "apps/v1 StatefulSet", "apps/v1 DaemonSet", "apps/v1 ReplicaSet", "v1 ReplicationController", "batch/v1 Job":
+	case "batch/v1 CronJob":
+		path = slices.Concat([]string{"spec", "jobTemplate"}, path)
+	default:
+		return Template{}, false
+	}
+	t := Template{Namespace: n.str("metadata", "namespace"), Line: n.line, Column: n.col}
+	if t.Namespace == "" {
+		t.Namespace = metav1.NamespaceDefault
+	}
+	t.Name = n.str("kind") + " " + t.Namespace + "/" + n.str("metadata", "name")
+	t.Labels = n.labelsAt(append(path, "metadata", "labels"))
+	if t.Selector = n.labelsAt([]string{"spec", "selector", "matchLabels"}); len(t.Selector) == 0 {
+		t.Selector = t.Labels
+	}
+	return t, true
+}
+
+func (n *node) labelsAt(path []string) map[string]string {
+	for _, name := range path {
+		n = n.get(name)
+	}
+	labels := map[string]string{}
+	if n != nil {
+		for _, f := range n.fields {
+			labels[f.name] = f.value.value
+		}
+	}
+	return labels
+}
