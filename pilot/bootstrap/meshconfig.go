@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -45,7 +46,11 @@ func (w *world) isMesh(k kinds.Key) bool {
 }
 
 // meshLayer is the text of one ConfigMap or file.
-type meshLayer struct{ data, file string }
+type meshLayer struct {
+	data   string
+	object string // the ConfigMap's name; another for a file
+	file   string // for findings: the file; of a ConfigMap in one with its line and column, of another its name and key
+}
 
 // layers gives the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A file takes the place of the key in the mesh's own.
 func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshLayer {
@@ -63,14 +68,41 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 			continue
 		}
 		if text, ok := cm.Spec.(*corev1.ConfigMap).Data[key]; ok {
-			out = append(out, meshLayer{text, cmp.Or(cm.Position, cm.String())})
+			out = append(out, meshLayer{text, cm.String(), cmp.Or(cm.Position, cm.String()+", key "+key)})
 		}
 	}
 	return out
 }
 
-// readMesh reads the mesh configuration that the ConfigMaps make up, and tells which one it is from. A text that is wrong counts as the last good one of that
-// file, which good holds.
+// placed returns findings about the texts with their real positions where these stand in a ConfigMap of a file.
+func (w *world) placed(list []diag.Diagnostic, texts []meshLayer, key string) []diag.Diagnostic {
+	for i := range list {
+		d := &list[i]
+		in := slices.IndexFunc(texts, func(l meshLayer) bool { return l.file == d.File })
+		if in < 0 {
+			continue
+		}
+		at := diag.Diagnostic{}.At(d.File)
+		if at.File == "" {
+			continue
+		}
+		positions, object, field := w.positions(at.File), texts[in].object, "data."+key
+		line, column, ok := positions.Within(object, field, d.Line, d.Column)
+		if !ok {
+			if d.Line > 0 {
+				d.Message = fmt.Sprintf("line %d, column %d of %s: %s", d.Line, d.Column, field, d.Message)
+			}
+			if line, column, ok = positions.Of(object, field); !ok {
+				line, column = at.Line, at.Column
+			}
+		}
+		d.File, d.Line, d.Column = at.File, line, column
+	}
+	return list
+}
+
+// readMesh reads the mesh configuration that the ConfigMaps make up, and returns also which one it is from. A text that is wrong counts as the last good one of
+// that ConfigMap or file, which good holds.
 func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]string) (c *mesh.Config, found []diag.Diagnostic, from string) {
 	c, from = defaultMesh(o), "defaults"
 	for _, l := range layers(o, object, "mesh") {
@@ -78,20 +110,20 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]s
 		next, wrong := mesh.ParseOver(c, l.file, []byte(l.data))
 		found = append(found, wrong...)
 		if next != nil {
-			good[l.file], c = l.data, next
+			good[l.object], c = l.data, next
 			continue
 		}
-		instead := "its last good content stays in force"
-		if last, was := good[l.file]; was {
+		instead := "its last good content is used until the errors are mended"
+		if last, was := good[l.object]; was {
 			next, _ = mesh.ParseOver(c, l.file, []byte(last))
 		} else {
-			instead = "it is in force without the fields that do not exist"
+			instead = "its unknown fields are ignored, and the rest of it is used"
 			next, _ = mesh.Salvage(c, l.file, []byte(l.data))
 		}
 		if next == nil {
-			next, instead = c, "nothing of it is in force"
+			next, instead = c, "none of it is used until they are mended"
 		}
-		found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: "it cannot be used as it is: " + instead})
+		found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: "the mesh configuration has errors: " + instead})
 		c = next
 	}
 	return c, found, from
@@ -104,7 +136,7 @@ func (w *world) applyMesh() (rebuild bool) {
 	w.mu.Lock()
 	changed, wrong := w.filter.selectNamespaces(c.GetDiscoverySelectors())
 	w.mu.Unlock()
-	found = append(found, wrong...)
+	found = append(w.placed(found, layers(w.o, object, "mesh"), "mesh"), wrong...)
 	w.reselect = w.reselect || changed
 	w.found("mesh", found)
 	if !c.Equal(w.mesh) {
@@ -114,13 +146,14 @@ func (w *world) applyMesh() (rebuild bool) {
 	}
 
 	n, found, from := (*mesh.Networks)(nil), []diag.Diagnostic(nil), "none"
-	for _, l := range layers(w.o, object, "meshNetworks") { // the last counts: networks are not merged
+	texts := layers(w.o, object, "meshNetworks")
+	for _, l := range texts { // the last counts: networks are not merged
 		from = l.file
 		if n, found = mesh.ParseNetworks(l.file, []byte(l.data)); n == nil {
 			n = w.networks // the last good ones
 		}
 	}
-	w.found("meshNetworks", found)
+	w.found("meshNetworks", w.placed(found, texts, "meshNetworks"))
 	if same := n == w.networks || n != nil && w.networks != nil && n.Equal(w.networks); !same {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", from)

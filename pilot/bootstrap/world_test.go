@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -159,7 +160,7 @@ func TestMeshLayers(t *testing.T) {
 // A field that does not exist keeps the last good content; where there is none, as after an upgrade and a restart, the rest is in force.
 func TestMeshWithUnknownFields(t *testing.T) {
 	for _, c := range []struct{ before, trust, says string }{
-		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "without the fields"},
+		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "unknown fields are ignored"},
 	} {
 		s := newStage(t, Options{})
 		if c.before != "" {
@@ -172,6 +173,35 @@ func TestMeshWithUnknownFields(t *testing.T) {
 		if f := s.Findings(); len(f) != 2 || !strings.Contains(f[1].Message, c.says) || f[1].Severity != diag.Error {
 			t.Errorf("findings %v", f)
 		}
+	}
+}
+
+// A finding about a mesh configuration names the line and column of the file that holds its ConfigMap.
+func TestMeshPositions(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n"
+	for _, c := range []struct{ name, text, want string }{
+		{"block", head + "  mesh: |\n    # comment\n    trustDomian: x\n", ":7:5: error: MeshConfig: trustDomian: "},
+		{"second document", "# first\n---\n" + head + "  mesh: |-\n      defaultConfig:\n        discoveryAdress: x\n", ":9:9: error: MeshConfig: defaultConfig.discoveryAdress: "},
+		{"quoted", head + `  mesh: "a: 1\ntrustDomian: x"` + "\n", ":5:9: error: MeshConfig: trustDomian: line 2, column 1 of data.mesh: "},
+		{"networks", head + "  meshNetworks: |\n    network: {}\n", ":6:5: error: MeshNetworks: network: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := testOptions(t)
+			file := filepath.Join(o.ConfigDir, "mesh.yaml")
+			write(t, file, c.text)
+			i, err := Inspect(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(i.Findings, func(d diag.Diagnostic) bool { return strings.HasPrefix(d.String(), file+c.want) }) {
+				t.Errorf("findings %v, want %s", i.Findings, c.want)
+			}
+		})
+	}
+	s := newStage(t, Options{})
+	s.apply(configMap("istio", map[string]string{"mesh": "\ntrustDomian: x"}))
+	if d := s.Findings()[0].String(); !strings.HasPrefix(d, "ConfigMap istio-system/istio, key mesh:2:1: error: ") {
+		t.Errorf("of a cluster: %s", d)
 	}
 }
 
