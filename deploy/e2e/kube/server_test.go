@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -291,10 +292,15 @@ func (w *world) finding(text string) bool {
 // away tells whether it is told that the API server cannot be read.
 func (w *world) away() bool { return w.finding(`"APIServer"`) }
 
-// well tells whether there is nothing to tell, and nothing that will be told unless it ends soon.
+// well reports whether nothing is found wrong with the sources, nor will be unless it ends soon. What is found in the objects themselves, such as the Service of the
+// server, which runs in no Pod here, has istioctl's codes.
 func (w *world) well() bool {
+	var findings []struct{ Code string }
 	body, code := w.fetch(w.http, "/debug/findings")
-	return code == http.StatusOK && strings.TrimSpace(body) == "[]" && !anyStalled.MatchString(w.get(w.monitoring, "/metrics"))
+	if code != http.StatusOK || json.Unmarshal([]byte(body), &findings) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(findings, func(f struct{ Code string }) bool { return !strings.HasPrefix(f.Code, "IST") }) && !anyStalled.MatchString(w.get(w.monitoring, "/metrics"))
 }
 
 var anyStalled = regexp.MustCompile(`(?m)^pilot_k8s_watch_stalled\{.*\} 1$`)
