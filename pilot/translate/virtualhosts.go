@@ -56,13 +56,18 @@ type routing struct {
 	egress  *scope.Egress
 	sniffed string // the only service that it is of; empty: all
 
-	listed map[listedAt]bool // by VirtualService and port, whether it names a service there
+	bare map[bareKey]*bare // of VirtualServices with hosts that no service has, so that each of many is asked once
 }
 
-// listedAt is a VirtualService, and the port of a route configuration.
-type listedAt struct {
+type bareKey struct {
 	virtual *scope.VirtualService
 	port    uint32
+}
+
+// bare is what the virtual hosts of a VirtualService that no service has have in common.
+type bare struct {
+	virtual frozen.List[binding]
+	reached frozen.List[destination]
 }
 
 // routing says what a route configuration is of. false: of nothing.
@@ -75,7 +80,7 @@ func (v *view) routing(c cohort.Scope, name string) (*routing, bool) {
 		return nil, false
 	}
 	sc := v.Index.Of(c.Namespace, c.Sidecar)
-	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host, map[listedAt]bool{}}
+	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host, map[bareKey]*bare{}}
 	return b, b.egress != nil
 }
 
@@ -186,30 +191,40 @@ func (b *routing) meets(host string) bool {
 	return false
 }
 
-// alone gives the VirtualService of a host that no service has: such are called on port 80, and on the ports of the services that they are listed with.
-func (b *routing) alone(host string) *scope.VirtualService {
+// alone returns the claim of a host that no service has, by its VirtualService. Such are called on port 80, and on the ports of the services that they are listed with.
+func (b *routing) alone(host string) *claim {
 	if b.sniffed != "" || b.port == 0 {
 		return nil
 	}
 	vs := b.egress.Bound(host)
-	if vs == nil || b.meets(host) {
+	if vs == nil || strings.HasPrefix(host, "*") && b.meets(host) {
 		return nil
 	}
-	if b.port != 80 && !b.listsService(vs) {
+	of := b.bareOf(vs)
+	if of == nil {
 		return nil
 	}
-	return vs
+	c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, host: host}
+	c.key.virtual, c.key.reached = of.virtual, of.reached
+	return c
 }
 
-// listsService reports whether a VirtualService names a service here. Each of its hosts asks.
-func (b *routing) listsService(vs *scope.VirtualService) bool {
-	k := listedAt{vs, b.port}
-	lists, ok := b.listed[k]
-	if !ok {
-		lists = slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.Bound(h) == vs && b.meets(h) })
-		b.listed[k] = lists
+// bareOf returns nil for a VirtualService that has nothing here for hosts without a service.
+func (b *routing) bareOf(vs *scope.VirtualService) *bare {
+	at := bareKey{vs, b.port}
+	if of, ok := b.bare[at]; ok {
+		return of
 	}
-	return lists
+	b.bare[at] = nil
+	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.Bound(h) == vs && b.meets(h) }) {
+		return nil
+	}
+	c := &claim{key: b.key("", "", b.port), virtual: vs}
+	b.answer(c)
+	if routes(c.key) { // no route, no host: requests go where they would without it
+		b.bare[at] = &bare{c.key.virtual, c.key.reached}
+	}
+	return b.bare[at]
 }
 
 // claim is a virtual host with the domains that it wants. What a VirtualService says comes before what is so by default, also where both want a name.
@@ -255,14 +270,7 @@ func (b *routing) claim(host string) *claim {
 		}
 		return c
 	}
-	if vs := b.alone(host); vs != nil {
-		c := &claim{key: b.key(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, host: host}
-		b.answer(c)
-		if routes(c.key) { // no route, no host: requests go where they would without it
-			return c
-		}
-	}
-	return nil
+	return b.alone(host)
 }
 
 // answer says what requests to a host are answered with.
