@@ -55,7 +55,7 @@ func (a *analysis) everywhere(o *kinds.Object) bool {
 // selector judges whether an object selects anything.
 func (a *analysis) selector(o *kinds.Object) {
 	switch {
-	case len(a.namespaces) == 0 && !(a.options.Whole && o.Kind == kinds.Service): // a proxy of any labels may come without a Pod, an endpoint may not
+	case len(a.namespaces) == 0 && (!a.options.Whole || o.Kind != kinds.Service): // a proxy of any labels may come without a Pod, an endpoint may not
 		return
 	case o.Kind == kinds.Service && len(a.slices[o.Namespace+"/"+o.Name]) > 0:
 		return

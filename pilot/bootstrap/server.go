@@ -316,7 +316,7 @@ func (s *Server) announce(context.Context) error {
 // requests end and spreads the ends of streams, so that another replica is not met by all proxies at once.
 func (s *Server) drain() {
 	was := s.ready.Swap(false)
-	s.o.Logger.Info("stopping", "after", s.o.Drain, "within", s.o.Shutdown)
+	s.o.Logger.Info("stopping", "drain", s.o.Drain, "shutdown", s.o.Shutdown) // by the names of their flags
 	if was {
 		time.Sleep(s.o.Drain) // a second signal ends the process
 	}

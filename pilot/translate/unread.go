@@ -42,11 +42,11 @@ func unread(o *kinds.Object) (field, message, fix string) {
 		}
 	case kinds.ServiceEntry:
 		if o.Spec.(*networkingv1.ServiceEntry).Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
-			field, message = "spec.resolution", "this version does not resolve names that only a request tells: the service has no endpoints"
+			field, message = "spec.resolution", "this version does not resolve host names for each request: the service has no endpoints"
 		}
 	case kinds.DestinationRule:
 		if o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy().GetLoadBalancer().GetLocalityLbSetting() != nil {
-			field, message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not prefer or share out by locality as a rule says: all endpoints are equal"
+			field, message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not balance load by locality: all endpoints are equal"
 		}
 	case kinds.VirtualService:
 		spec := o.Spec.(*networkingv1.VirtualService)
@@ -58,7 +58,7 @@ func unread(o *kinds.Object) (field, message, fix string) {
 		default:
 			return "", "", ""
 		}
-		message = "this version routes HTTP alone: connections go to the service that they were made to"
+		message = "this version routes HTTP alone: other connections go to the service whose address they were made to"
 	}
 	return field, message, fix
 }
@@ -76,6 +76,6 @@ func UnreadMesh(c *mesh.Config) (list []diag.Diagnostic) {
 	say(len(c.GetDefaultProviders().GetTracing()) > 0, "defaultProviders.tracing", "sends traces to no provider")
 	say(c.GetMeshMTLS() != nil, "meshMTLS", "leaves the versions and ciphers of TLS as they are")
 	say(c.GetTlsDefaults() != nil, "tlsDefaults", "leaves the versions and ciphers of TLS as they are")
-	say(len(l.GetDistribute())+len(l.GetFailover())+len(l.GetFailoverPriority()) > 0, "localityLbSetting", "does not prefer or share out by locality: all endpoints are equal")
+	say(len(l.GetDistribute())+len(l.GetFailover())+len(l.GetFailoverPriority()) > 0, "localityLbSetting", "does not balance load by locality: all endpoints are equal")
 	return list
 }
