@@ -45,23 +45,53 @@ func (w *Workload) Equal(o *Workload) bool {
 // KeepEndpoints gives next with every endpoint that old has already replaced by old's pointer, so that equal content stays one pointer, and old itself when
 // the lists are equal. Both are sorted by CompareEndpoints; next is modified.
 func KeepEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
-	same = len(old) == len(next)
 	i := 0
-	for j, e := range next {
+	for j := 0; j < len(next); {
+		// Endpoints that compare equal may repeat.
+		e, first := next[j], j
+		for j < len(next) && CompareEndpoints(next[j], e) == 0 {
+			j++
+		}
 		for i < len(old) && CompareEndpoints(old[i], e) < 0 {
 			i++
 		}
-		// Endpoints that compare equal may repeat: each position looks through their run.
-		for k := i; k < len(old) && CompareEndpoints(old[k], e) == 0; k++ {
-			if old[k].Equal(e) {
-				next[j] = old[k]
-				break
-			}
+		from := i
+		for i < len(old) && CompareEndpoints(old[i], e) == 0 {
+			i++
 		}
-		same = same && next[j] == old[j]
+		keepRun(old[from:i], next[first:j])
 	}
-	if same {
+	if slices.Equal(old, next) {
 		return old, true
 	}
 	return next, false
+}
+
+// keepRun is KeepEndpoints of endpoints that compare equal. Those of one workload are looked through: they are few, or the same.
+func keepRun(old, next []*Endpoint) {
+	switch {
+	case len(old) == 0:
+		return
+	case len(old) == 1 && len(next) == 1:
+		if old[0].Equal(next[0]) {
+			next[0] = old[0]
+		}
+		return
+	}
+	of := make(map[string][]*Endpoint, len(old))
+	for _, e := range old {
+		if all := of[e.Workload]; len(all) == 0 || all[len(all)-1] != e {
+			of[e.Workload] = append(all, e)
+		}
+	}
+	var last, kept *Endpoint
+	for j, e := range next {
+		if e != last {
+			last, kept = e, e
+			if i := slices.IndexFunc(of[e.Workload], e.Equal); i >= 0 {
+				kept = of[e.Workload][i]
+			}
+		}
+		next[j] = kept
+	}
 }

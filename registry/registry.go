@@ -109,7 +109,7 @@ type Service struct {
 
 	Addresses    []string // cluster IPs, ServiceEntry addresses and CIDRs, in the order of the object; empty when headless or without address
 	AutoAddress  []string // addresses allotted to a ServiceEntry without its own, used where the proxy has DNS_AUTO_ALLOCATE
-	Ports        []Port   // in the order of the object
+	Ports        []Port   // in the order of the object; see SetPorts
 	Resolution   Resolution
 	Headless     bool   // a Kubernetes service with clusterIP None
 	ExternalName string // the target of an Alias, else empty
@@ -129,6 +129,8 @@ type Service struct {
 	// Clusters holds the service as each cluster has it, by the cluster's ID, empty for the server's own. It is nil where the own cluster alone has it, and of
 	// what it holds itself. What a cluster's proxies call, and which of its pods serve, goes by the cluster's own version: see In and As.
 	Clusters map[string]*Service
+
+	byNumber []int32 // places in Ports, by number; nil where there are few
 }
 
 // KeepsSessions tells by its labels a service that wants a client's requests to go to one endpoint, found by a cookie or a header.
@@ -156,24 +158,6 @@ func (s *Service) As(cluster string) *Service {
 		return own
 	}
 	return s
-}
-
-// Port gives the port of that number, or nil.
-func (s *Service) Port(number uint32) *Port {
-	for i := range s.Ports {
-		if s.Ports[i].Number == number {
-			return &s.Ports[i]
-		}
-	}
-	return nil
-}
-
-// Port is one port of a service.
-type Port struct {
-	Name       string
-	Number     uint32
-	TargetPort string // number or name as written, empty for the same number
-	Protocol   Protocol
 }
 
 // Health of an endpoint.

@@ -2,7 +2,6 @@ package names
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -63,34 +62,29 @@ func Domain(host string) string {
 // Domains lists what a request's authority may be to reach a service, without ports: the host, the host with a dot at its end, the short names that resolv.conf
 // gives the proxy's namespace, the same for each alias, each pod's own name where they have one, the addresses. No domain comes twice.
 func Domains(c Called) []string {
-	d := make([]string, 0, 8)
-	add := func(name string) {
-		if !slices.Contains(d, name) {
-			d = append(d, name)
-		}
-	}
+	d := Distinct{List: make([]string, 0, 8)}
 	for i := -1; i < len(c.Aliases); i++ {
 		host := c.Host
 		if i >= 0 {
 			host = c.Aliases[i]
 		}
-		add(host)
-		add(host + ".")
+		d.Add(host)
+		d.Add(host + ".")
 		for _, short := range shortNames(host, c.Domain) {
-			add(short)
+			d.Add(short)
 		}
 	}
 	if c.Headless {
-		for _, name := range d[:len(d):len(d)] {
-			add("*." + name)
+		for _, name := range d.List {
+			d.Add("*." + name)
 		}
 	}
 	for _, a := range c.Addresses {
 		if _, err := netip.ParseAddr(a); err == nil {
-			add(Domain(a))
+			d.Add(Domain(a))
 		}
 	}
-	return d
+	return d.List
 }
 
 // WithPort gives domains as requests name them that an HTTP proxy takes: with the port, and without it too where it is the one of HTTP.

@@ -259,19 +259,36 @@ func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.Li
 				}
 			}
 		case s.Selector == nil || w.Kind == nil:
+			var numbers map[string]uint32 // of ports, by name
 			for _, e := range x.Endpoints(s.Key()).List {
 				if slices.Contains(addresses, e.Address) && (x.ClusterKey(e.Cluster) == cluster || s.Provider == registry.External && !e.HealthKnown) {
-					if i := slices.IndexFunc(s.Ports, func(q registry.Port) bool { return q.Name == e.ServicePort }); i >= 0 {
-						found = append(found, Target{s, s.Ports[i].Number, e.Port, frozen.List[*kinds.Object]{}})
+					if numbers == nil {
+						numbers = numbersByName(s)
+					}
+					if n, ok := numbers[e.ServicePort]; ok {
+						found = append(found, Target{s, n, e.Port, frozen.List[*kinds.Object]{}})
 					}
 				}
 			}
 		}
 	}
 	for i := range found {
+		if i > 0 && found[i].Service == found[i-1].Service {
+			found[i].Rules = found[i-1].Rules
+			continue
+		}
 		found[i].Rules = x.Rules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
 	}
 	return frozen.Of(found...)
+}
+
+// numbersByName returns the numbers of a service's ports, of several with one name that of the first.
+func numbersByName(s *registry.Service) map[string]uint32 {
+	by := make(map[string]uint32, len(s.Ports))
+	for i := range slices.Backward(s.Ports) {
+		by[s.Ports[i].Name] = s.Ports[i].Number
+	}
+	return by
 }
 
 func targetPort(p *registry.Port, w *registry.Workload) uint32 {

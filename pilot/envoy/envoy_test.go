@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
-	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -58,7 +57,7 @@ func TestSet(t *testing.T) {
 
 func TestUnion(t *testing.T) {
 	a, b, own, other := cluster("a"), cluster("b"), cluster("own"), cluster("a")
-	u := envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{a, own}), Inbound: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: frozen.Of("own")}
+	u := envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{a, own}), Inbound: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: new(envoy.NameTable).Of([]string{"own"})}
 	if got := all(u); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v", got)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -70,10 +69,10 @@ const (
 )
 
 // Union is what one proxy is sent of a wildcard type: the half that its outbound cohort shares and the half that its inbound cohort shares, less
-// the names that it alone must not have. Two Unions are the same configuration when both Sets are the same pointers and Omit is equal.
+// the names that it alone must not have. Two Unions are the same configuration when both Sets are the same pointers and so is Omit.
 type Union struct {
 	Outbound, Inbound *Set
-	Omit              frozen.List[string] // names left out for this proxy alone: listeners of headless services for the pod itself
+	Omit              *Names // left out for this proxy alone: listeners of headless services for the pod itself
 }
 
 // All calls yield for each resource; a name that is in both halves comes once, from Outbound.
@@ -103,10 +102,5 @@ func (u Union) Get(name string) *Resource {
 
 // Omits tells whether a name is left out.
 func (u Union) Omits(name string) bool {
-	for n := range u.Omit.All {
-		if n == name {
-			return true
-		}
-	}
-	return false
+	return u.Omit != nil && u.Omit.Has(name)
 }

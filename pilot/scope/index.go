@@ -323,6 +323,19 @@ func (x *Index) list() {
 	}
 }
 
+// ServicesOn returns the services with a port of that number: one may come several times.
+func (x *Index) ServicesOn(number uint32) iter.Seq[*registry.Service] {
+	return func(yield func(*registry.Service) bool) {
+		for _, ports := range []frozen.Table[port]{x.ports, x.aliased} {
+			for p := range ports.Where(func(p port) int { return cmp.Compare(p.Number, number) }) {
+				if !yield(p.service) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Knows tells whether some service or VirtualService has a host.
 func (x *Index) Knows(host string) bool {
 	for range x.ServicesByHost(host) {

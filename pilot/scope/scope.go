@@ -2,6 +2,7 @@ package scope
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -26,16 +27,32 @@ type Scope struct {
 // Service is a service with those of its ports that are imported.
 type Service struct {
 	*registry.Service
-	only []uint32 // the ports that egress listeners import; nil: all
+	only []uint32 // the ports that egress listeners import, sorted; nil: all
 }
 
 // Imported calls yield for each imported port.
 func (s Service) Imported(yield func(*registry.Port) bool) {
 	for i := range s.Service.Ports {
-		if p := &s.Service.Ports[i]; (s.only == nil || slices.Contains(s.only, p.Number)) && !yield(p) {
+		if p := &s.Service.Ports[i]; s.imports(p.Number) && !yield(p) {
 			return
 		}
 	}
+}
+
+// ImportedOn returns the imported ports of that number.
+func (s Service) ImportedOn(number uint32) iter.Seq[*registry.Port] {
+	if !s.imports(number) {
+		return func(func(*registry.Port) bool) {}
+	}
+	return s.PortsOn(number)
+}
+
+func (s Service) imports(number uint32) bool {
+	if s.only == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(s.only, number)
+	return ok
 }
 
 // Egress is one way out: a listener of its own, or the catch-all.
@@ -136,6 +153,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 			}
 		}
 	}
+	slices.Sort(all.only)
 	return all, all.Service != nil
 }
 
@@ -200,53 +218,63 @@ func (e *Egress) of(svc *registry.Service) (Service, bool) {
 	return of, ok && of.Service == svc
 }
 
-// On calls yield, by precedence, for the services that can make a difference to what listens on a port, and at an address where one is given: of those whose
+// On returns, by precedence, the services that can make a difference to what listens at some places, at any address where a place has none: of those whose
 // requests are told apart by routes the first of each protocol is enough, for to a listener all are one.
-func (e *Egress) On(number uint32, address string, yield func(Service)) {
+func (e *Egress) On(places []Place) []Service {
 	x := e.scope.Index
+	looked := map[*registry.Service]bool{} // whether it is what its host means here
 	var found []Service
-	if address != "" {
-		for l := range x.located.Where(at(address)) {
-			if of, ok := e.of(l.service); ok {
+	add := func(svc *registry.Service) bool {
+		is, ok := looked[svc]
+		if !ok {
+			var of Service
+			if of, is = e.of(svc); is {
 				found = append(found, of)
 			}
+			looked[svc] = is
 		}
-	} else {
-		// The ports of a protocol are a run; after its first service the rest of an HTTP one is passed over.
-		var after registry.Protocol
-		for started := false; ; started = true {
-			var next *registry.Protocol
-			for p := range x.ports.Where(func(p port) int {
-				switch {
-				case p.Number != number:
-					return cmp.Compare(p.Number, number)
-				case started && p.Protocol <= after:
-					return -1
-				}
-				return 0
-			}) {
-				if next != nil && *next != p.Protocol {
-					break
-				}
-				next = &p.Protocol
-				if of, ok := e.of(p.service); ok {
-					found = append(found, of)
-					if p.Protocol.IsHTTP() && e.Listener.GetPort() == nil { // a Sidecar may say that its port speaks something else
-						break
-					}
-				}
-			}
-			if next == nil {
-				break
-			}
-			after = *next
+		return is
+	}
+	for _, p := range places {
+		if p.Address == "" {
+			e.listening(p.Port, add)
+			continue
+		}
+		for l := range x.located.Where(at(p.Address)) {
+			add(l.service)
 		}
 	}
 	slices.SortFunc(found, func(a, b Service) int { return snapshot.ByServicePrecedence(a.Service, b.Service) })
-	for i, of := range found {
-		if i == 0 || found[i-1].Service != of.Service { // two of its ports may have the number
-			yield(of)
+	return found
+}
+
+// listening calls add for services with a port of that number. The ports of a protocol are a run; after the first service that is added the rest of an HTTP one is
+// passed over.
+func (e *Egress) listening(number uint32, add func(*registry.Service) bool) {
+	var after registry.Protocol
+	for started := false; ; started = true {
+		var next *registry.Protocol
+		for p := range e.scope.Index.ports.Where(func(p port) int {
+			switch {
+			case p.Number != number:
+				return cmp.Compare(p.Number, number)
+			case started && p.Protocol <= after:
+				return -1
+			}
+			return 0
+		}) {
+			if next != nil && *next != p.Protocol {
+				break
+			}
+			next = &p.Protocol
+			if add(p.service) && p.Protocol.IsHTTP() && e.Listener.GetPort() == nil { // a Sidecar may say that its port speaks something else
+				break
+			}
 		}
+		if next == nil {
+			break
+		}
+		after = *next
 	}
 }
 

@@ -31,6 +31,7 @@ type tables struct {
 	roots          frozen.Table[delegation]      // by whom they delegate to
 
 	ports     frozen.Table[port]     // services by port and protocol
+	aliased   frozen.Table[port]     // the same of services that are other names
 	located   frozen.Table[location] // by address
 	selectors frozen.Table[selector] // by namespace and one of the labels that they select by
 	aliases   frozen.Table[alias]    // by the name that they stand for
@@ -44,7 +45,7 @@ func newTables() tables {
 		virtual: frozen.NewTable(compareVirtual), mesh: frozen.NewTable(compareMesh), sourced: frozen.NewTable(compareMesh),
 		bound: frozen.NewTable(compareLinks), partials: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), partialEntries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
 		roots: frozen.NewTable(compareDelegations),
-		ports: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
+		ports: frozen.NewTable(comparePorts), aliased: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
 	}
 }
 
@@ -236,10 +237,12 @@ func (t *tables) service(e *frozen.Edit, s *registry.Service, eps *snapshot.Endp
 	if s == nil {
 		return
 	}
+	ports := &t.ports
+	if s.Resolution == registry.Alias { // at what it stands for is where listeners are
+		ports = &t.aliased
+	}
 	for i := range s.Ports {
-		if s.Resolution != registry.Alias { // at what it stands for is where listeners are
-			putOrDelete(&t.ports, e, comes, port{&s.Ports[i], s})
-		}
+		putOrDelete(ports, e, comes, port{&s.Ports[i], s})
 	}
 	for _, a := range addresses(s, eps) {
 		putOrDelete(&t.located, e, comes, location{a, s})

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -31,10 +32,35 @@ type Place struct{ Cluster, Address string }
 
 // Endpoints are those of one service, with what clusters need to know of them.
 type Endpoints struct {
-	List       []*registry.Endpoint
-	Identities string // the distinct SPIFFE IDs, sorted, a newline after each
+	List       []*registry.Endpoint // sorted by registry.CompareEndpoints
+	Identities string               // the distinct SPIFFE IDs, sorted, a newline after each
 	TLS        TLS
+	Sites      []Site // each once
 }
+
+// Site is a cluster's part of a network.
+type Site struct{ Network, Cluster string }
+
+// distinct returns what is in a list, in the order in which it comes there first.
+func distinct(sites []Site) []Site {
+	if len(sites) < 2 {
+		return sites
+	}
+	seen := map[Site]bool{}
+	return slices.Clone(slices.DeleteFunc(sites, func(at Site) bool {
+		had := seen[at]
+		seen[at] = true
+		return had
+	}))
+}
+
+// Of returns the endpoints of a service port, by its name.
+func (e *Endpoints) Of(port string) []*registry.Endpoint {
+	from, _ := slices.BinarySearchFunc(e.List, port, byPort)
+	return e.List[from : from+sort.Search(len(e.List)-from, func(i int) bool { return byPort(e.List[from+i], port) > 0 })]
+}
+
+func byPort(e *registry.Endpoint, port string) int { return strings.Compare(e.ServicePort, port) }
 
 // TLS says which endpoints of a service take mTLS.
 type TLS int
@@ -51,6 +77,9 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 	var ids []string
 	with := 0
 	for _, p := range list {
+		if at := (Site{p.Network, p.Cluster}); len(e.Sites) == 0 || e.Sites[len(e.Sites)-1] != at {
+			e.Sites = append(e.Sites, at)
+		}
 		if p.Identity != "" {
 			ids = append(ids, p.Identity)
 		}
@@ -58,9 +87,10 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 			with++
 		}
 	}
+	e.Sites = distinct(e.Sites)
 	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		e.Identities += id + "\n"
+	if ids = slices.Compact(ids); len(ids) > 0 {
+		e.Identities = strings.Join(ids, "\n") + "\n"
 	}
 	switch {
 	case with == 0:

@@ -45,7 +45,7 @@ type clusterKey struct {
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
 	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
-	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as is the next: as they are, whatever their network
+	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as is the next: those of the port, whatever their network
 	policies     frozen.List[peer]
 	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
 }
@@ -71,12 +71,12 @@ func clusterRecipe(c cohort.Scope) recipe[string] {
 			return out
 		},
 		touched: func(c *scope.Changes) []string { return c.Hosts },
-		unit: func(v *view, host string) []*envoy.Resource {
+		units: eachUnit(func(v *view, host string) []*envoy.Resource {
 			if s, ok := v.Index.Of(c.Namespace, c.Sidecar).Service(host); ok {
 				return v.clustersOf(c, s)
 			}
 			return nil
-		},
+		}),
 		of: func(host string) unitOf {
 			return func(r *envoy.Resource) int { return strings.Compare(tail(r.Name), host) }
 		},
@@ -94,10 +94,7 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 		service: s.Service, mesh: v.Mesh, router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
 		noTLS: v.noTLS(s.Namespace), identities: eps.Identities,
 	}
-	switch s.Resolution {
-	case registry.DNS, registry.DNSRoundRobin:
-		k.inline, k.policies = frozen.Of(eps.List...), v.peers(eps)
-	case registry.Passthrough:
+	if s.Resolution == registry.Passthrough {
 		k.headlessTLS = eps.TLS
 	}
 	if v.notes != nil {
@@ -113,6 +110,10 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 			continue
 		}
 		k.port = p.Number
+		if s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin {
+			inline := eps.Of(s.Port(p.Number).Name)
+			k.inline, k.policies = frozen.Of(inline...), v.peers(inline)
+		}
 		for subset := range subsets(rules) {
 			k.subset, k.sni = subset, false
 			k.rule, _ = rules.Rule(subset)

@@ -66,7 +66,7 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 	}
 	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
-	k.peers, k.crossings = v.peers(k.endpoints), v.crossings(c.Scope, k.endpoints.List)
+	k.peers, k.crossings = v.peers(k.endpoints.Of(k.port)), v.crossings(c.Scope, k.endpoints.Sites)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
 	}
@@ -81,13 +81,13 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 }
 
 // peers finds the policies for those endpoints that take mTLS. Without any PeerAuthentication, as in most meshes, the list is empty.
-func (v *view) peers(eps *snapshot.Endpoints) frozen.List[peer] {
+func (v *view) peers(endpoints []*registry.Endpoint) frozen.List[peer] {
 	if !v.hasPeerAuthentication {
 		return frozen.List[peer]{}
 	}
 	var list []peer
 	in := map[string]func(labels map[string]string) frozen.List[*kinds.Object]{}
-	for _, e := range eps.List {
+	for _, e := range endpoints {
 		if e.TLSMode != "" {
 			if in[e.Namespace] == nil {
 				in[e.Namespace] = cohort.PeerAuthenticationsOf(v.Index, e.Namespace)
@@ -105,11 +105,11 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 	if k.service == nil {
 		return envoy.NewResource(k.name, a)
 	}
-	a.Endpoints = k.localities(slices.Values(k.endpoints.List), sendable)
+	a.Endpoints = k.localities(slices.Values(k.endpoints.Of(k.port)), sendable)
 	return envoy.NewResource(k.name, a)
 }
 
-// localities shares the endpoints out by where they are. take tells an address that the cluster can have. A locality whose endpoints the client may not call stays
+// localities shares the endpoints of the port out by where they are. take tells an address that the cluster can have. A locality whose endpoints the client may not call stays
 // there, empty.
 func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take func(address string) bool) []*endpointv3.LocalityLbEndpoints {
 	policies := map[*registry.Endpoint]frozen.List[*kinds.Object]{}
@@ -121,7 +121,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 	var order []group
 	b := newBorder(k.crossings)
 	for e := range endpoints {
-		if e.ServicePort != k.port || !scope.Selects(labels, e.Labels) {
+		if !scope.Selects(labels, e.Labels) {
 			continue
 		}
 		gateways, crosses := b.way(e)

@@ -65,7 +65,7 @@ func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) 
 	}
 	l := v.newListeners(c)
 	for i := range l.scope.Egress {
-		l.open(&l.scope.Egress[i], l.scope.Egress[i].Services)
+		l.open(l.opening(&l.scope.Egress[i]), l.scope.Egress[i].Services)
 	}
 	if d := apart(v, listenerRecipe(c), append(slices.Collect(maps.Keys(l.slots)), touchedPlaces(c, &v.Changes)...)); d != "" {
 		return d
@@ -82,13 +82,17 @@ func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) 
 
 func apart[U comparable](v *view, r recipe[U], units []U) string {
 	whole, owner := r.anew(v), map[string]U{}
+	together := r.units(v, units)
 	done := map[U]bool{}
 	for _, u := range units {
 		if done[u] {
 			continue
 		}
 		done[u] = true
-		made := r.unit(v, u)
+		made := r.units(v, []U{u})(u)
+		if !slices.EqualFunc(together(u), made, func(a, b *envoy.Resource) bool { return a.Name == b.Name && a.Version == b.Version }) {
+			return fmt.Sprintf("%v is made otherwise by itself than with others", u)
+		}
 		for _, m := range made {
 			if other, ok := owner[m.Name]; ok {
 				return fmt.Sprintf("%s is of %v and of %v", m.Name, other, u)

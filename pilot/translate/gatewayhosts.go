@@ -25,7 +25,7 @@ func gatewayRecipe(v *view, c cohort.Scope, name string) recipe[string] {
 		whole:   func(*view) []*envoy.Resource { return b().makeAll() },
 		touched: func(changes *scope.Changes) []string { return changes.Hosts },
 		spread:  func(_ *view, hosts []string) []string { return b().spread(hosts) },
-		unit:    func(_ *view, host string) []*envoy.Resource { return b().made(host) },
+		units:   eachUnit(func(_ *view, host string) []*envoy.Resource { return b().made(host) }),
 		of:      hostOfRoute(name),
 		content: true,
 	}

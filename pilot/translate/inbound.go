@@ -42,12 +42,12 @@ type workloadPort struct {
 // workloadPorts lists the ports of an inbound cohort by target. Of several services with one target the oldest says what it speaks.
 func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	var served []workloadPort
+	places := map[uint32]int{} // in served, by target
 	for t := range c.Targets.All {
 		if t.Target == uint32(v.Mesh.GetProxyInboundListenPort()) {
 			continue
 		}
-		i := slices.IndexFunc(served, func(p workloadPort) bool { return p.target == t.Target })
-		if i >= 0 {
+		if i, ok := places[t.Target]; ok {
 			if served[i].protocol != t.Service.Port(t.Port).Protocol {
 				v.problem(ConflictInbound, t.Service.Host+":"+strconv.FormatUint(uint64(t.Port), 10))
 			}
@@ -56,6 +56,7 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 			}
 			continue
 		}
+		places[t.Target] = len(served)
 		served = append(served, workloadPort{
 			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rule: destinationrule.ServiceRule(t.Rules),
 			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.Target),

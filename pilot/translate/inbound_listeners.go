@@ -84,8 +84,12 @@ func buildInbound(k inboundKey) *envoy.Resource {
 			Filters:          k.tcpFilters(inbound, names.BlackHoleCluster, false, 0),
 		})
 		sets = append(sets, k.catchAll(0))
+		targets := map[uint32]bool{}
+		for p := range k.ports.All {
+			targets[p.target] = true
+		}
 		for _, port := range mtls.Ports(k.peer) {
-			if !slices.ContainsFunc(slices.Collect(k.ports.All), func(p workloadPort) bool { return p.target == port }) {
+			if !targets[port] {
 				sets = append(sets, k.catchAll(port))
 			}
 		}

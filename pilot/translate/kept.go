@@ -19,12 +19,12 @@ import (
 // and is made of nothing but what the Index says of that unit, so that a unit of which no change speaks is as it was.
 type recipe[U comparable] struct {
 	whole   func(v *view) []*envoy.Resource
-	touched func(c *scope.Changes) []U // the units that changes may reach
-	spread  func(v *view, u []U) []U   // with those whose resources depend on theirs; nil: none do
-	unit    func(v *view, u U) []*envoy.Resource
-	of      func(u U) unitOf // finds a unit's resources in a Set
-	byTail  bool             // they are together in the order of tails, not in that of names
-	content bool             // the Content of the Set is wanted: it is of virtual hosts
+	touched func(c *scope.Changes) []U                         // the units that changes may reach
+	spread  func(v *view, u []U) []U                           // with those whose resources depend on theirs; nil: none do
+	units   func(v *view, all []U) func(u U) []*envoy.Resource // makes some units again: what it returns makes each
+	of      func(u U) unitOf                                   // finds a unit's resources in a Set
+	byTail  bool                                               // they are together in the order of tails, not in that of names
+	content bool                                               // the Content of the Set is wanted: it is of virtual hosts
 }
 
 // unitOf tells whether a resource is of a unit: in the order of tails, then names, 0 is.
@@ -242,7 +242,7 @@ func (r recipe[U]) next(v *view, last *version) *version {
 		if len(units) == 0 {
 			return last
 		}
-		if r.unit != nil {
+		if r.units != nil {
 			if r.spread != nil {
 				units = r.spread(v, units)
 			}
@@ -278,12 +278,15 @@ func (r recipe[U]) again(v *view, last *version, units []U) *version {
 	for u, list := range last.notes {
 		taker.notes.by[u] = list
 	}
-	var gone, made []*envoy.Resource
 	for _, u := range units {
 		delete(taker.notes.by, u)
 		delete(taker.notes.seen, u)
+	}
+	var gone, made []*envoy.Resource
+	unit := r.units(&taker, units)
+	for _, u := range units {
 		taker.notes.unit = u
-		was, is := slices.Collect(last.units.Where(r.of(u))), r.unit(&taker, u)
+		was, is := slices.Collect(last.units.Where(r.of(u))), unit(u)
 		gone, made = append(gone, without(was, is)...), append(made, without(is, was)...)
 	}
 	s := &version{span: span{v.Revision, v.Revision}, set: last.set, units: last.units, content: last.content, notes: taker.notes.by}
@@ -314,6 +317,13 @@ func without(list, others []*envoy.Resource) []*envoy.Resource {
 		among[r] = struct{}{}
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool { _, ok := among[r]; return ok })
+}
+
+// eachUnit makes units by themselves.
+func eachUnit[U comparable](unit func(v *view, u U) []*envoy.Resource) func(v *view, all []U) func(u U) []*envoy.Resource {
+	return func(v *view, _ []U) func(u U) []*envoy.Resource {
+		return func(u U) []*envoy.Resource { return unit(v, u) }
+	}
 }
 
 // exchange gives a list with some resources in the place of others.

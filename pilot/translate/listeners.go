@@ -24,7 +24,7 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 			l := v.newListeners(c)
 			for i := range l.scope.Egress {
 				e := &l.scope.Egress[i]
-				l.open(e, e.Services)
+				l.open(l.opening(e), e.Services)
 			}
 			var out []*envoy.Resource
 			for _, s := range l.slots {
@@ -33,18 +33,21 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 			return append(out, v.fixedListeners(c)...)
 		},
 		touched: func(changes *scope.Changes) []place { return touchedPlaces(c, changes) },
-		unit: func(v *view, at place) []*envoy.Resource {
+		units: func(v *view, all []place) func(place) []*envoy.Resource {
 			l := v.newListeners(c)
-			l.only = &at
+			l.keepTo(all)
 			for i := range l.scope.Egress {
-				e := &l.scope.Egress[i]
-				l.open(e, l.opening(e).on(e, at))
+				o := l.opening(&l.scope.Egress[i])
+				l.open(o, o.concerned())
 			}
-			if s := l.slots[at]; s != nil {
-				return []*envoy.Resource{l.make(s)}
+			fixed := v.fixedListeners(c)
+			return func(at place) []*envoy.Resource {
+				if s := l.slots[at]; s != nil {
+					return []*envoy.Resource{l.make(s)}
+				}
+				name := names.Listener(at.bind, at.port)
+				return slices.DeleteFunc(slices.Clone(fixed), func(r *envoy.Resource) bool { return r.Name != name })
 			}
-			name := names.Listener(at.bind, at.port)
-			return slices.DeleteFunc(v.fixedListeners(c), func(r *envoy.Resource) bool { return r.Name != name })
 		},
 		of: func(at place) unitOf {
 			name := names.Listener(at.bind, at.port)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -16,18 +17,13 @@ type crossing struct {
 
 // crossings lists those between a cohort and endpoints: none for endpoints that it calls as they are, which are those of its own network, of networks that nobody
 // knows, and of networks without a gateway.
-func (v *view) crossings(c cohort.Scope, endpoints []*registry.Endpoint) frozen.List[crossing] {
+func (v *view) crossings(c cohort.Scope, sites []snapshot.Site) frozen.List[crossing] {
 	if v.Networks == nil && c.View.Empty() {
 		return frozen.List[crossing]{}
 	}
 	var list []crossing
-	seen := map[crossing]bool{}
-	for _, e := range endpoints {
+	for _, e := range sites {
 		at := crossing{network: e.Network, cluster: e.Cluster}
-		if seen[at] {
-			continue
-		}
-		seen[at] = true
 		if !views(c, e.Network) {
 			list = append(list, at)
 			continue

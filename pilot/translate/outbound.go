@@ -3,6 +3,7 @@ package translate
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,7 +83,8 @@ type listeners struct {
 	slots  map[place]*slot
 	locked map[uint32]bool // ports that the Sidecar names itself: the catch-all keeps off them
 
-	only     *place // nothing is put elsewhere; nil: everywhere
+	only     map[place]struct{}  // nothing is put elsewhere; nil: everywhere
+	ports    map[uint32]struct{} // of only
 	env      surroundings
 	fallback string // where traffic goes that no service asked for
 }
@@ -122,10 +124,18 @@ func loopback(ipv4 bool) string {
 	return "127.0.0.1"
 }
 
+// keepTo has nothing put but at some places.
+func (l *listeners) keepTo(places []place) {
+	l.only, l.ports = make(map[place]struct{}, len(places)), make(map[uint32]struct{}, len(places))
+	for _, p := range places {
+		l.only[p], l.ports[p.port] = struct{}{}, struct{}{}
+	}
+}
+
 // opening says how one egress listener opens places.
 func (l *listeners) opening(e *scope.Egress) opening {
 	spec := e.Listener
-	o := opening{listeners: l, explicit: spec.GetPort() != nil, proxy: e.Proxy, bind: spec.GetBind()}
+	o := opening{listeners: l, egress: e, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
 	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
 	if o.bind == "" && o.real {
 		o.bind = loopback(l.cohort.Scope.IPv4)
@@ -133,44 +143,46 @@ func (l *listeners) opening(e *scope.Egress) opening {
 	return o
 }
 
-// on gives the services of an egress listener that can make a difference to a place.
-func (o opening) on(e *scope.Egress, at place) iter.Seq[scope.Service] {
-	port, address := at.port, at.bind
-	if o.proxy {
-		if at != placeOf(cmp.Or(o.bind, wildcard(o.cohort.Scope.IPv4)), e.Listener.Port.Number) {
-			return func(func(scope.Service) bool) {}
+// concerned returns the services that can make a difference to the places that are kept to.
+func (o opening) concerned() iter.Seq[scope.Service] {
+	number := o.egress.Listener.GetPort().GetNumber()
+	seen := map[scope.Place]struct{}{}
+	for p := range o.only {
+		at := scope.Place{Address: p.bind, Port: p.port}
+		switch {
+		case o.egress.Proxy:
+			if p == placeOf(cmp.Or(o.bind, wildcard(o.cohort.Scope.IPv4)), number) {
+				return o.egress.Services
+			}
+			continue
+		case o.bind != "" && o.bind != p.bind:
+			continue
+		case isSocket(p.bind) && number == 0:
+			return o.egress.Services
+		case isSocket(p.bind):
+			at = scope.Place{Port: number}
+		case o.bind != "" || p.bind == wildcard(o.cohort.Scope.IPv4):
+			at.Address = "" // a service's own does not tell
 		}
-		return e.Services
+		seen[at] = struct{}{}
 	}
-	if o.bind != "" || at.bind == wildcard(o.cohort.Scope.IPv4) {
-		address = "" // their own does not tell
-	}
-	if isSocket(at.bind) {
-		if o.bind != at.bind {
-			return func(func(scope.Service) bool) {}
-		}
-		if port = e.Listener.GetPort().GetNumber(); port == 0 {
-			return e.Services
-		}
-	}
-	return func(yield func(scope.Service) bool) { e.On(port, address, func(s scope.Service) { yield(s) }) }
+	return slices.Values(o.egress.On(slices.Collect(maps.Keys(seen))))
 }
 
 // open adds what one egress listener wants for some of its services.
-func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
-	spec := e.Listener
+func (l *listeners) open(o opening, services iter.Seq[scope.Service]) {
+	spec, proxy := o.egress.Listener, o.egress.Proxy
 	port := spec.GetPort().GetNumber()
-	o := l.opening(e)
-	if o.explicit && (!o.proxy || o.bind == "") { // the catch-all is not in the way of a proxy with a bind of its own
+	if o.explicit && (!proxy || o.bind == "") { // the catch-all is not in the way of a proxy with a bind of its own
 		defer func() { l.locked[port] = true }()
 	}
 	for s := range services {
 		if s.Resolution == registry.Alias {
 			continue
 		}
-		for p := range s.Imported {
+		for p := range o.portsOf(s) {
 			q := *p
-			if o.proxy {
+			if proxy {
 				q.Number = port
 			}
 			if o.explicit {
@@ -181,8 +193,24 @@ func (l *listeners) open(e *scope.Egress, services iter.Seq[scope.Service]) {
 			if q.Protocol != registry.UDP {
 				o.add(s.Service, q)
 			}
-			if o.proxy {
+			if proxy { // one service is as good as another
 				return
+			}
+		}
+	}
+}
+
+// portsOf returns the imported ports of a service: not all of many, where few are kept to.
+func (o opening) portsOf(s scope.Service) iter.Seq[*registry.Port] {
+	if o.ports == nil || len(o.ports) >= len(s.Ports) || o.egress.Proxy || isSocket(o.bind) { // of which the place does not say the port
+		return s.Imported
+	}
+	return func(yield func(*registry.Port) bool) {
+		for number := range o.ports {
+			for p := range s.ImportedOn(number) {
+				if !yield(p) {
+					return
+				}
 			}
 		}
 	}
@@ -199,10 +227,10 @@ func portProtocol(declared string, otherwise registry.Protocol) registry.Protoco
 // opening is one egress listener at work.
 type opening struct {
 	*listeners
+	egress   *scope.Egress
 	bind     string // empty: by protocol and service
 	real     bool
 	explicit bool
-	proxy    bool // one service is as good as another
 }
 
 // add finds the places for one service port and puts it there.
@@ -249,13 +277,15 @@ func (o opening) family(ip netip.Addr) bool {
 
 // addHeadless opens a listener for each address: nothing else tells whom a connection is for.
 func (o opening) addHeadless(s *registry.Service, p registry.Port) {
-	seen := map[string]bool{}
-	for _, e := range o.view.Endpoints(s.Key()).List {
-		if ip, err := netip.ParseAddr(e.Address); e.ServicePort != p.Name || err != nil || !o.family(ip) || seen[e.Address] {
+	last := ""
+	for _, e := range o.view.Endpoints(s.Key()).Of(p.Name) {
+		if e.Address == last {
 			continue
 		}
-		seen[e.Address] = true
-		o.put(e.Address, s, p, netip.Prefix{})
+		last = e.Address
+		if ip, err := netip.ParseAddr(e.Address); err == nil && o.family(ip) {
+			o.put(e.Address, s, p, netip.Prefix{})
+		}
 	}
 }
 
@@ -266,7 +296,7 @@ func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix n
 		return // captured traffic arrives there
 	}
 	at := placeOf(bind, p.Number)
-	if o.only != nil && at != *o.only {
+	if _, ok := o.only[at]; !ok && o.only != nil {
 		return
 	}
 	have := o.slots[at]
@@ -529,14 +559,14 @@ func alsoIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
 }
 
 // ownListeners names the listeners that a pod is not to have of headless services: those for itself.
-func (v *view) ownListeners(c cohort.Key, set *envoy.Set) frozen.List[string] {
+func (v *view) ownListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
 	var own []string
 	if c.Address != "" && c.Listeners.Value().Outbound.Interception != node.None {
 		for t := range c.Inbound.Value().Targets.All {
-			if name := names.Listener(c.Address, t.Port); scope.PerEndpoint(t.Service) && set.Get(name) != nil && !slices.Contains(own, name) {
+			if name := names.Listener(c.Address, t.Port); scope.PerEndpoint(t.Service) && set.Get(name) != nil {
 				own = append(own, name)
 			}
 		}
 	}
-	return frozen.Of(own...)
+	return v.t.omitted.Of(own)
 }

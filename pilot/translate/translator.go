@@ -36,6 +36,7 @@ type Translator struct {
 	history history
 	board   board
 	kept    kept[setKey, *version]
+	omitted envoy.NameTable
 	derive  func(*snapshot.Snapshot) any // newView, made once: it is asked for with each Send
 
 	mu     sync.Mutex

@@ -2,6 +2,8 @@ package translate
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -36,7 +38,7 @@ func hostRecipe(c cohort.Scope, name string) recipe[string] {
 		},
 		touched: func(changes *scope.Changes) []string { return changes.Hosts },
 		spread:  func(v *view, hosts []string) []string { return routing(v).spread(hosts) },
-		unit:    func(v *view, host string) []*envoy.Resource { return routing(v).made(host) },
+		units:   func(v *view, _ []string) func(host string) []*envoy.Resource { return routing(v).made },
 		of:      hostOfRoute(name),
 		content: true,
 	}
@@ -112,18 +114,38 @@ func (b *routing) each(visit func(host string)) {
 		visit(b.sniffed)
 		return
 	}
-	for s := range b.egress.Services {
-		visit(s.Host)
-	}
 	seen := map[string]bool{}
-	for vs := range b.egress.VirtualServices {
+	virtual := map[*scope.VirtualService]bool{} // those that route a service here
+	for svc := range b.services() {
+		if seen[svc.Host] {
+			continue
+		}
+		seen[svc.Host] = true
+		visit(svc.Host)
+		if of, ok := b.served(svc.Host); ok && of.virtual != nil {
+			virtual[of.virtual] = true
+		}
+	}
+	also := maps.Keys(virtual)
+	if b.port == 80 {
+		also = b.egress.VirtualServices
+	}
+	for vs := range also {
 		for _, h := range vs.Hosts {
-			if _, service := b.egress.Service(h); !service && !seen[h] {
+			if !seen[h] {
 				seen[h] = true
 				visit(h)
 			}
 		}
 	}
+}
+
+// services returns those that may have a port of the route configuration.
+func (b *routing) services() iter.Seq[*registry.Service] {
+	if b.port == 0 || b.egress.Proxy {
+		return b.view.Index.EachService
+	}
+	return b.view.Index.ServicesOn(b.port)
 }
 
 // spread gives the hosts, and those that may be called by a name of theirs.
@@ -159,8 +181,12 @@ func (b *routing) served(host string) (served, bool) {
 	if !ok {
 		return served{}, false
 	}
-	for p := range s.Imported {
-		if b.port != 0 && p.Number != b.port || !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
+	ports := iter.Seq[*registry.Port](s.Imported)
+	if b.port != 0 {
+		ports = s.ImportedOn(b.port)
+	}
+	for p := range ports {
+		if !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
 			continue
 		}
 		of := served{service: s, port: p}
@@ -181,7 +207,7 @@ func (b *routing) meets(host string) bool {
 		of, ok := b.served(host)
 		return ok && of.by == host
 	}
-	for svc := range b.view.Index.EachService {
+	for svc := range b.services() {
 		if names.Covers(host, svc.Host) || svc.Host == host {
 			if of, ok := b.served(svc.Host); ok && of.by == host {
 				return true
@@ -332,19 +358,21 @@ func (b *routing) one(host string) []*envoy.Resource {
 
 // free gives those domains that no virtual host before wants.
 func (b *routing) free(c *claim, host string) []string {
-	var rivals []*claim
+	taken := map[string]struct{}{}
 	if b.sniffed == "" {
 		for _, h := range b.rivals(c.domains) {
 			if h != host {
 				if o := b.claim(h); o != nil && o.before(c) {
-					rivals = append(rivals, o)
+					for _, d := range o.domains {
+						taken[d] = struct{}{}
+					}
 				}
 			}
 		}
 	}
 	free := make([]string, 0, len(c.domains))
 	for _, d := range c.domains {
-		if slices.ContainsFunc(rivals, func(o *claim) bool { return slices.Contains(o.domains, d) }) {
+		if _, ok := taken[d]; ok {
 			b.view.problem(DuplicateDomain, b.route+"/"+d)
 			continue
 		}
@@ -355,25 +383,22 @@ func (b *routing) free(c *claim, host string) []string {
 
 // rivals gives the hosts that may have one of some domains: those that have one in a mesh of any kind are among them.
 func (b *routing) rivals(domains []string) []string {
-	var list []string
+	var list, seen names.Distinct
 	add := func(host string) {
-		if slices.Contains(list, host) || !b.view.Index.Knows(host) {
+		if !b.view.Index.Knows(host) || !list.Add(host) {
 			return
 		}
-		list = append(list, host)
-		if s := target(b.scope, host); s != nil && s.Host != host && !slices.Contains(list, s.Host) {
-			list = append(list, s.Host) // which is called by this name too
+		if s := target(b.scope, host); s != nil {
+			list.Add(s.Host) // which is called by this name too
 		}
 	}
 	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")
-	var seen []string
 	label, only, more := ".", "", false // the hosts that begin with the label
 	for _, d := range domains {
 		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service is called by its pods' names too
-			if name = strings.Trim(strings.TrimSuffix(name, "."), "[]"); slices.Contains(seen, name) {
+			if name = strings.Trim(strings.TrimSuffix(name, "."), "[]"); !seen.Add(name) {
 				continue
 			}
-			seen = append(seen, name)
 			if strings.IndexAny(name, "0123456789") == 0 || strings.Contains(name, ":") { // it may be an address
 				b.view.Index.At(name, add)
 			}
@@ -394,7 +419,7 @@ func (b *routing) rivals(domains []string) []string {
 			add(name + "." + b.cohort.Domain)                    // web
 		}
 	}
-	return list
+	return list.List
 }
 
 // addresses are those by which a service is called here.

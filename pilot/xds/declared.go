@@ -270,7 +270,7 @@ func outbound(u envoy.Union, some func(name string) bool) bool {
 			return false
 		}
 	}
-	return u.Omit.Empty()
+	return u.Omit == nil
 }
 
 // lead compares what a client has of a type with what it should have. What it brought is compared once for all that brought the same.

@@ -46,7 +46,7 @@ func (d *differences) between(from, to envoy.Union, keep bool) difference {
 		return difference{}
 	}
 	out := d.sets(from.Outbound, to.Outbound, keep)
-	if from.Inbound == nil && to.Inbound == nil && from.Omit == to.Omit && to.Omit.Empty() {
+	if from.Inbound == nil && to.Inbound == nil && from.Omit == to.Omit && to.Omit == nil {
 		return out
 	}
 	in := d.sets(from.Inbound, to.Inbound, keep)
@@ -73,7 +73,7 @@ func (d *differences) between(from, to envoy.Union, keep bool) difference {
 		}
 	}
 	if from.Omit != to.Omit {
-		candidates = slices.AppendSeq(slices.AppendSeq(candidates, from.Omit.All), to.Omit.All)
+		candidates = slices.AppendSeq(slices.AppendSeq(candidates, from.Omit.Each()), to.Omit.Each())
 	}
 	if len(candidates) == 0 {
 		return diff

@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -28,11 +27,12 @@ func TestDifference(t *testing.T) {
 			}
 			return envoy.NewSet(list)
 		}
+		var table envoy.NameTable
 		union := func(label string) envoy.Union {
 			u := envoy.Union{Outbound: set(label + " outbound"), Inbound: set(label + " inbound")}
 			for i := range names {
 				if rapid.IntRange(0, 5).Draw(t, label+" omits") == 0 {
-					u.Omit = frozen.Of(fmt.Sprint("n", i))
+					u.Omit = table.Of([]string{fmt.Sprint("n", i)})
 				}
 			}
 			return u
@@ -81,7 +81,7 @@ func TestWording(t *testing.T) {
 		{list, envoy.Union{Outbound: one}, true},
 		{list, envoy.Union{Outbound: one, Inbound: envoy.NewSet([]*envoy.Resource{fakeResource("other", "1")})}, true},
 		{list, envoy.Union{Outbound: one, Inbound: two}, false},
-		{list, envoy.Union{Outbound: one, Omit: frozen.Of("n1")}, false},
+		{list, envoy.Union{Outbound: one, Omit: new(envoy.NameTable).Of([]string{"n1"})}, false},
 		{list, envoy.Union{Outbound: two}, true},
 		{list, envoy.Union{}, true},
 		{slices.Clone(list), envoy.Union{Outbound: one}, false},

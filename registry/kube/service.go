@@ -78,14 +78,16 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 		s.ServiceAccounts = append(s.ServiceAccounts, registry.SPIFFE(r.opts.TrustDomain, o.Namespace, account))
 	}
 	s.ServiceAccounts = append(s.ServiceAccounts, list(o.Annotations[annotationCanonicalAccounts])...)
+	var ports []registry.Port
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
 		port := registry.Port{Name: p.Name, Number: uint32(p.Port), Protocol: Protocol(p)}
 		if t := p.TargetPort.String(); t != "0" {
 			port.TargetPort = t
 		}
-		s.Ports = append(s.Ports, port)
+		ports = append(ports, port)
 	}
+	s.SetPorts(ports)
 	if spec.Type == corev1.ServiceTypeExternalName {
 		s.Resolution = registry.Alias
 		s.ExternalName = strings.TrimSuffix(strings.ToLower(spec.ExternalName), ".")

@@ -114,6 +114,7 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 	r.pending -= sl.pending
 	sl.stale, sl.pending = false, 0
 	out := make([]*registry.Endpoint, 0, len(sl.facts.Endpoints))
+	ports := sl.facts.portsOf(svc)
 	for i := range sl.facts.Endpoints {
 		e := &sl.facts.Endpoints[i]
 		health, ok := condition(e, svc)
@@ -134,10 +135,8 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 			if !ok {
 				continue
 			}
-			for _, port := range svc.Ports {
-				if number, ok := sl.facts.Ports[port.Name]; ok {
-					out = append(out, r.sliceEndpoint(svc, e, p, address, port.Name, number, health))
-				}
+			for _, port := range ports {
+				out = append(out, r.sliceEndpoint(svc, e, p, address, port.name, port.number, health))
 			}
 		}
 	}

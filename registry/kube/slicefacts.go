@@ -2,6 +2,8 @@ package kube
 
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Slice is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads many may hand on a Slice as an object's Spec.
@@ -40,6 +42,23 @@ func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
 		out.Endpoints[i] = to
 	}
 	return out
+}
+
+// slicePort is a port of a service that a slice has, and its number there.
+type slicePort struct {
+	name   string
+	number uint32
+}
+
+// portsOf returns the ports of a service that the slice has, in the order of the service.
+func (s *Slice) portsOf(svc *registry.Service) []slicePort {
+	var list []slicePort
+	for i := range svc.Ports {
+		if number, ok := s.Ports[svc.Ports[i].Name]; ok {
+			list = append(list, slicePort{svc.Ports[i].Name, number})
+		}
+	}
+	return list
 }
 
 // AddPort adds a port; the last of a name wins. One without a number means every port, nothing that an assignment can hold: it is not added.

@@ -37,6 +37,7 @@ type entry struct {
 	object *kinds.Object
 	spec   *networkingv1.ServiceEntry
 	keys   []registry.ServiceKey // one a host
+	given  map[string][]given    // by host
 }
 
 type service struct {
@@ -108,20 +109,20 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 		r.selectors.SetSelector(n, n.namespace, nil)
 		return
 	}
-	e := &entry{object: o, spec: o.Spec.(*networkingv1.ServiceEntry)}
+	e := &entry{object: o, spec: o.Spec.(*networkingv1.ServiceEntry), given: givenBy(o)}
 	r.entries[n] = e
 	for _, h := range e.spec.Hosts {
 		k := registry.ServiceKey{Namespace: n.namespace, Host: strings.TrimSuffix(strings.ToLower(h), ".")}
-		if slices.Contains(e.keys, k) {
-			continue
-		}
-		e.keys = append(e.keys, k)
 		s := r.services[k]
 		if s == nil {
 			s = &service{}
 			r.services[k] = s
 		}
-		i, _ := slices.BinarySearchFunc(s.entries, e, compareAge)
+		i, there := slices.BinarySearchFunc(s.entries, e, compareAge)
+		if there { // the entry names the host twice
+			continue
+		}
+		e.keys = append(e.keys, k)
 		s.entries = slices.Insert(s.entries, i, e)
 		r.dirty[k] = struct{}{}
 	}
@@ -186,7 +187,7 @@ func (r *Registry) flush() registry.Changes {
 		}
 		next[k] = r.service(k, s.entries)
 		if allotted(next[k], s.entries[0].object) {
-			r.allotment.set(holder{k, next[k].Created, r.allotment.give(k, given(s.entries[0].object, k.Host))})
+			r.allotment.set(holder{k, next[k].Created, r.allotment.give(k, s.entries[0].givenTo(k.Host))})
 		} else {
 			r.allotment.give(k, nil)
 			r.allotment.remove(k)

@@ -11,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -30,11 +31,14 @@ func (r *Registry) service(k registry.ServiceKey, entries []*entry) *registry.Se
 	for _, ns := range first.spec.ExportTo {
 		s.ExportTo = append(s.ExportTo, strings.TrimSpace(ns))
 	}
+	var all union
 	for _, e := range entries {
 		if resolution(e.spec) == s.Resolution {
-			add(s, e.spec)
+			all.add(e.spec)
 		}
 	}
+	s.Addresses, s.ServiceAccounts = all.addresses.List, all.accounts.List
+	s.SetPorts(all.ports)
 	return s
 }
 
@@ -52,33 +56,40 @@ func resolution(spec *networkingv1.ServiceEntry) registry.Resolution {
 	return registry.Passthrough
 }
 
-// add gives a service the addresses, ports and identities of an entry that it lacks. Endpoints are told apart by the names of ports, so a name that another
-// number has already is made unique.
-func add(s *registry.Service, spec *networkingv1.ServiceEntry) {
-	s.Addresses = appendNew(s.Addresses, addresses(spec))
-	s.ServiceAccounts = appendNew(s.ServiceAccounts, spec.SubjectAltNames)
+// union is what the entries of one host say together: the addresses, ports and identities of each that those before it lack.
+type union struct {
+	addresses, accounts names.Distinct
+	ports               []registry.Port
+	numbers             map[uint32]struct{}
+	names               names.Distinct // of ports
+}
+
+// add adds an entry. Endpoints are told apart by the names of ports, so a name that another number has already is made unique.
+func (u *union) add(spec *networkingv1.ServiceEntry) {
+	for _, a := range addresses(spec) {
+		u.addresses.Add(a)
+	}
+	for _, a := range spec.SubjectAltNames {
+		u.accounts.Add(a)
+	}
+	if u.numbers == nil {
+		u.numbers = make(map[uint32]struct{}, len(spec.Ports))
+	}
 	for _, p := range spec.Ports {
-		if s.Port(p.Number) != nil {
+		if _, ok := u.numbers[p.Number]; ok {
 			continue
 		}
+		u.numbers[p.Number] = struct{}{}
 		port := registry.Port{Name: p.Name, Number: p.Number, Protocol: registry.ParseProtocol(p.Protocol)}
 		if p.TargetPort != 0 {
 			port.TargetPort = strconv.Itoa(int(p.TargetPort))
 		}
-		if slices.ContainsFunc(s.Ports, func(o registry.Port) bool { return o.Name == p.Name }) {
+		if !u.names.Add(p.Name) {
 			port.Name = fmt.Sprintf("%s-%d", p.Name, p.Number)
+			u.names.Add(port.Name)
 		}
-		s.Ports = append(s.Ports, port)
+		u.ports = append(u.ports, port)
 	}
-}
-
-func appendNew(list, more []string) []string {
-	for _, v := range more {
-		if !slices.Contains(list, v) {
-			list = append(list, v)
-		}
-	}
-	return list
 }
 
 // addresses gives an entry's addresses, each in the one way that it is written everywhere; a range of one address is written as that address.
@@ -102,17 +113,33 @@ func allotted(s *registry.Service, o *kinds.Object) bool {
 	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") && !strings.EqualFold(o.Labels[labelAllot], "false")
 }
 
-// given gives the addresses that the status of an entry says a host of it was allotted, IPv4 first.
-func given(o *kinds.Object, host string) []string {
-	var v4, v6 []string
+// given is an address that the status of an entry says a host was allotted, and in which line.
+type given struct {
+	line    int
+	address string
+}
+
+// givenBy returns what the status of an entry says, by host: what it says of the empty host it says of each.
+func givenBy(o *kinds.Object) map[string][]given {
+	by, n := map[string][]given{}, 0
 	for line := range strings.Lines(o.Annotations[kinds.AnnotationAddresses]) {
-		of, address, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		switch {
-		case of != "" && of != host:
-		case strings.Contains(address, ":"):
-			v6 = append(v6, address)
-		default:
-			v4 = append(v4, address)
+		host, address, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		by[host] = append(by[host], given{n, address})
+		n++
+	}
+	return by
+}
+
+// givenTo returns the addresses that a host was allotted, IPv4 first.
+func (e *entry) givenTo(host string) []string {
+	all := slices.Concat(e.given[""], e.given[host])
+	slices.SortFunc(all, func(a, b given) int { return cmp.Compare(a.line, b.line) })
+	var v4, v6 []string
+	for _, g := range all {
+		if strings.Contains(g.address, ":") {
+			v6 = append(v6, g.address)
+		} else {
+			v4 = append(v4, g.address)
 		}
 	}
 	return append(v4, v6...)
