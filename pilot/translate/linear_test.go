@@ -32,7 +32,7 @@ func largeObjects() map[string]func(n, state int) string {
 	to := func(state int) string {
 		return fmt.Sprintf("  http: [{timeout: %ds, route: [{destination: {host: s0}}]}]\n", state+1)
 	}
-	return map[string]func(n, state int) string{
+	all := map[string]func(n, state int) string{
 		"VirtualServiceHosts": func(n, state int) string {
 			return virtual + "  hosts:\n" + list(n, "  - h%d.example.com\n") + to(state)
 		},
@@ -71,6 +71,8 @@ func largeObjects() map[string]func(n, state int) string {
 			return b.String()
 		},
 	}
+	maps.Copy(all, largeEntries())
+	return all
 }
 
 const smallWorld = `---
@@ -104,8 +106,11 @@ func follow(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.N
 		for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 			clusters = append(clusters, r.Name)
 		}
-		tr.Wildcard(s, c, envoy.ListenerType)
-		for url, names := range map[string][]string{envoy.EndpointType: clusters, envoy.RouteType: {"80", "8081", "http.80"}} {
+		routes := []string{"80", "8081", "http.80"}
+		for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
+			routes = append(routes, routeNames(t, decode(t, r))...)
+		}
+		for url, names := range map[string][]string{envoy.EndpointType: clusters, envoy.RouteType: routes} {
 			if _, err := tr.Subscribed(s, c, url, table.Of(names)); err != nil {
 				t.Fatal(err)
 			}
