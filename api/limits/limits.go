@@ -46,7 +46,7 @@ type Limits struct {
 	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
 
 	// The configuration directory.
-	FileSize   int64 // one file
+	FileSize   int64 // one file, which may hold many objects; an API server takes 1.5 MiB for one
 	Files      int   // regular files under the directory
 	FilesTotal int64 // all files together
 	FileDocs   int   // YAML documents in one file
@@ -96,10 +96,10 @@ func Default() Limits {
 		RepeatedText:   64 << 20,
 		EntryEndpoints: 1 << 20,
 
-		FileSize:   1 << 20,
+		FileSize:   16 << 20,
 		Files:      10000,
 		FilesTotal: 256 << 20,
-		FileDocs:   1000,
+		FileDocs:   50000,
 		YAMLDepth:  100,
 		MeshConfig: 1 << 20,
 

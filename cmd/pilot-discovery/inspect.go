@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,21 +23,38 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 func validateCommand(e *env) *cobra.Command {
 	var f worldFlags
+	var files []string
 	var output string
 	c := &cobra.Command{
-		Use:   "validate DIR",
-		Short: "Print everything that is wrong with a directory of configuration; fail on errors",
-		Args:  cobra.ExactArgs(1),
+		Use:   "validate [-f] PATH...",
+		Short: "Print everything that is wrong with configuration; fail on errors",
+		Long: `Print everything that is wrong with files of configuration, with directories of them, or with the standard input, which is "-"; fail on errors.
+
+  pilot-discovery validate mesh
+  pilot-discovery validate -f services.yaml -f routes.yaml
+  kubectl get virtualservice,destinationrule,service -A -o yaml | pilot-discovery validate -
+
+References between objects are judged among all that is given: give the Services with the routes that lead to them.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if output != "" && output != "json" {
 				return fmt.Errorf("unknown output format %q: json or nothing", output)
 			}
-			i, err := inspect(c, f, args[0])
+			paths := slices.Concat(args, files)
+			if len(paths) == 0 {
+				return errors.New("nothing to validate: name files or directories, or - for the standard input")
+			}
+			texts, err := file.Read(paths, c.InOrStdin(), limits.Default())
+			if err != nil {
+				return err
+			}
+			i, err := inspect(c, f, bootstrap.Options{Texts: texts})
 			if err != nil {
 				return err
 			}
@@ -50,6 +68,7 @@ func validateCommand(e *env) *cobra.Command {
 		},
 	}
 	f.registerMesh(c.Flags(), e)
+	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory, or - for the standard input; may be repeated")
 	c.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for one line each")
 	return c
 }
@@ -72,7 +91,8 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 			if output != "json" && output != "summary" {
 				return fmt.Errorf("unknown output format %q: json or summary", output)
 			}
-			i, err := inspect(c, f, args[0])
+			f.configDir = args[0]
+			i, err := inspect(c, f, bootstrap.Options{})
 			if err != nil {
 				return err
 			}
@@ -125,16 +145,15 @@ func nodeOf(i *bootstrap.Inspection, file, pod string) (*corev3.Node, error) {
 	return nil, fmt.Errorf("--pod=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
 }
 
-// inspect reads a directory once. What it logs besides its findings is not told.
-func inspect(c *cobra.Command, f worldFlags, dir string) (*bootstrap.Inspection, error) {
+// inspect reads configuration once, from the directory of the flags or from the texts of the options. What it logs besides its findings is not shown.
+func inspect(c *cobra.Command, f worldFlags, o bootstrap.Options) (*bootstrap.Inspection, error) {
 	if err := meshChecks().run(c.Flags()); err != nil {
 		return nil, err
 	}
 	if err := checkMeshFiles(c.Flags()); err != nil {
 		return nil, err
 	}
-	o := bootstrap.Options{Logger: slog.New(slog.DiscardHandler), Limits: limits.Default(), NoWatch: true}
-	f.configDir = dir
+	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
 	f.options(&o)
 	return bootstrap.Inspect(c.Context(), o)
 }

@@ -65,7 +65,7 @@ func Decode(l limits.Limits, file string, data []byte) Result {
 		return broken(file, p, "Limit", why, fix)
 	}
 	d := &decoder{limits: l, file: file}
-	d.tree = treeBuilder{maxDepth: l.YAMLDepth, open: map[*yaml.Node]bool{}}
+	d.tree = treeBuilder{maxDepth: l.YAMLDepth, budget: fileValues(len(data)), open: map[*yaml.Node]bool{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for count := 1; ; count++ {
 		var doc yaml.Node

@@ -93,14 +93,20 @@ func (n *node) overflows() bool {
 	return n.shape == text && n.plain && errors.Is(err, strconv.ErrRange)
 }
 
-// valueBudget bounds how many values the documents of one file may hold, with all that aliases repeat. A value takes some hundred bytes in memory,
-// but only two in the text.
-const valueBudget = 200_000
+// Bounds on values. A value takes some hundred bytes in memory, but only two in the text.
+const (
+	valueBudget = 200_000   // one object, and what aliases of a file may repeat
+	fileBudget  = 2_000_000 // all documents of a file
+)
+
+// fileValues returns how many values the documents of a file of so many bytes may hold, with all that aliases repeat.
+func fileValues(size int) int { return min(valueBudget+size/2, fileBudget) }
 
 // treeBuilder makes trees of the documents of one file.
 type treeBuilder struct {
 	maxDepth int
 	values   int                 // built so far
+	budget   int                 // for them
 	open     map[*yaml.Node]bool // anchors being expanded, to find one that holds itself
 	report   func(p pos, path, code, fix, format string, args ...any)
 	dead     bool // the document cannot be used at all
@@ -121,8 +127,8 @@ func (b *treeBuilder) build(n *yaml.Node, path string, depth int) *node {
 	if depth > b.maxDepth {
 		return b.fail(n, "", "nest less deeply", "values are nested more than %d levels deep", b.maxDepth)
 	}
-	if b.values++; b.values > valueBudget {
-		return b.fail(n, path, "split the file, and write aliases out", "the file holds more than %d values, counting what aliases repeat", valueBudget)
+	if b.values++; b.values > b.budget {
+		return b.fail(n, path, "split the file, and write aliases out", "the file holds more than %d values, counting what aliases repeat", b.budget)
 	}
 	at := pos{n.Line, n.Column}
 	switch n.Kind {

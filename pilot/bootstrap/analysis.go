@@ -139,6 +139,9 @@ func (w *world) located(list []diag.Diagnostic) []diag.Diagnostic {
 
 // positions reads a file. Of one that cannot be read nothing is known.
 func (w *world) positions(file string) *validation.Positions {
+	if data, known := w.o.Texts.Of(file); known {
+		return validation.NewPositions(data)
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return validation.NewPositions(nil)

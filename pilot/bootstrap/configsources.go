@@ -102,7 +102,7 @@ func (c *configSources) look(changes []kinds.Change) {
 }
 
 func (c *configSources) make() error {
-	if len(c.inForce) == 0 && c.server.o.ConfigDir == "" {
+	if len(c.inForce) == 0 && c.server.o.ConfigDir == "" && c.server.o.Texts == nil {
 		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: KubernetesScheme})
 	}
 	for i, s := range c.inForce {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 )
 
 // Options of a Server: what the command line said, nothing read from elsewhere.
@@ -23,6 +24,7 @@ type Options struct {
 
 	// Sources. Files and a cluster may both be given: then files hold the configuration and the cluster has the services.
 	ConfigDir     string       // a directory of YAML, or empty
+	Texts         *file.Texts  // in the place of ConfigDir: files that were read before, for Inspect
 	MeshConfig    string       // a file; where there is none, the ConfigMap named istio in the root namespace
 	MeshNetworks  string       // a file with networks, in the form of the ConfigMap's key meshNetworks
 	TraceSampling float64      // percent of requests that proxies trace where no mesh configuration says; 0 is Istio's default

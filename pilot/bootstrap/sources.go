@@ -34,7 +34,7 @@ type source struct {
 
 // newSources makes them; nothing runs yet. What they bring goes to sink, the whole of it first.
 func (s *Server) newSources(sink config.Handler) (*sources, error) {
-	if s.o.ConfigDir == "" && s.o.Client == nil && len(s.o.MeshSources()) == 0 {
+	if s.o.ConfigDir == "" && s.o.Texts == nil && s.o.Client == nil && len(s.o.MeshSources()) == 0 {
 		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
 	}
 	all := &sources{Source: aggregate.New(sink), own: newOwn()}
@@ -49,6 +49,11 @@ func (s *Server) newSources(sink config.Handler) (*sources, error) {
 	if files.present() {
 		files.handler = all.first.From(all.first.Add("mesh files"))
 		all.list = append(all.list, source{name: "mesh files", run: files.run})
+	}
+	if s.o.Texts != nil {
+		h := all.first.From(all.first.Add("files"))
+		d := file.NewTexts(s.o.Texts, file.Options{Handler: h, Logger: s.o.Logger.With("scope", "config"), Limits: s.o.Limits})
+		all.list = append(all.list, source{"files", d.Run, d.Findings})
 	}
 	if s.o.ConfigDir != "" {
 		d, err := s.directory(s.o.ConfigDir, all.first.From(all.first.Add("configuration directory")))

@@ -172,7 +172,7 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	}
 	c.settle()
 	c.read, c.readAt, c.hash, c.size = after, now, hash, len(data)
-	c.take(decode(), bytes.Count(data, []byte{'\n'})+1, validation.MentionsSecurity(data))
+	c.takeText(decode(), data)
 	return 0
 }
 
@@ -266,6 +266,11 @@ func (s *Source) decode(file string, data []byte) (r validation.Result) {
 		r = validation.Result{Broken: &diag.Diagnostic{Severity: diag.Error, Code: "Internal", File: name, Message: err.Error(), Fix: "report it, with the file"}}
 	}
 	return r
+}
+
+// takeText puts the text of a file into force.
+func (c *content) takeText(r validation.Result, data []byte) {
+	c.take(r, bytes.Count(data, []byte{'\n'})+1, validation.MentionsSecurity(data))
 }
 
 // take puts what was decoded into force, and for each document that cannot be used what it said before.

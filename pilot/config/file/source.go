@@ -25,9 +25,10 @@ type Options struct {
 	Limits  limits.Limits // the zero Limits are limits.Default
 }
 
-// Source reads one directory.
+// Source reads one directory, or holds files that were read before.
 type Source struct {
 	opts     Options
+	texts    *Texts // nil: there is a directory
 	synced   atomic.Bool
 	findings config.Findings
 
@@ -52,6 +53,10 @@ func New(opts Options) (*Source, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("read the config directory: %s is not a directory", opts.Dir)
 	}
+	return newSource(opts), nil
+}
+
+func newSource(opts Options) *Source {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -61,8 +66,7 @@ func New(opts Options) (*Source, error) {
 	if opts.Limits == (limits.Limits{}) {
 		opts.Limits = limits.Default()
 	}
-	s := &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]claim{}}
-	return s, nil
+	return &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]claim{}}
 }
 
 // HasSynced tells whether the handler has got, and handled, the first load.
@@ -74,6 +78,9 @@ func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 // Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error. It fails if a security object
 // cannot be used at the first load, which the findings tell too, or the directory cannot be read. It is called once.
 func (s *Source) Run(ctx context.Context) error {
+	if s.texts != nil {
+		return s.runTexts(ctx)
+	}
 	s.watch = newWatch(s.opts)
 	defer s.watch.close()
 
@@ -135,12 +142,9 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 			return 0, fmt.Errorf("read the config directory: %w", found.err)
 		}
 		if recheck == 0 || time.Since(start) > firstWait {
-			if err := s.unsafe(); err != nil {
-				_, findings := s.merge(found)
-				s.report(findings)
+			if err := s.begin(found); err != nil {
 				return 0, err
 			}
-			s.publish(found)
 			s.opts.Logger.Info("config directory loaded", "name", s.opts.Dir, "objects", len(s.published), "files", len(s.files), "dur", time.Since(start))
 			return recheck, nil
 		}
@@ -150,6 +154,17 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 		case <-time.After(recheck):
 		}
 	}
+}
+
+// begin puts the first load into force, if that is safe.
+func (s *Source) begin(found listing) error {
+	if err := s.unsafe(); err != nil {
+		_, findings := s.merge(found)
+		s.report(findings)
+		return err
+	}
+	s.publish(found)
+	return nil
 }
 
 // unsafe says why what was read must not be served.

@@ -1,0 +1,46 @@
+package file
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// Texts are read once, each file one time, and then judged as a directory is.
+func TestTexts(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.yaml": vs("a", "a"), "odd.txt": vs("b", "b"), "bad.yaml": vs("bad", "bad") + "  extra: 1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	texts, err := Read([]string{dir, filepath.Join(dir, "a.yaml"), "-", filepath.Join(dir, "odd.txt")}, strings.NewReader(vs("c", "c")), limits.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var got []string
+	s := NewTexts(texts, Options{Handler: func(changes []kinds.Change) {
+		for _, c := range changes {
+			got = append(got, c.Object.Position)
+		}
+		cancel()
+	}})
+	if err := s.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "a.yaml") + ":1:1 " + filepath.Join(dir, "odd.txt") + ":1:1 " + Stdin + ":1:1"; strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if f := s.Findings(); len(f) != 1 || f[0].File != filepath.Join(dir, "bad.yaml") || f[0].Line != 11 {
+		t.Errorf("findings %v", f)
+	}
+	if _, err := Read([]string{filepath.Join(dir, "none")}, nil, limits.Default()); err == nil {
+		t.Error("a file that is not there is no error")
+	}
+}
