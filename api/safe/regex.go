@@ -23,11 +23,44 @@ func RegexSize(l limits.Limits, expr string) (int, error) {
 	if escape := wideEscape(expr); escape != "" {
 		return 0, fmt.Errorf("%s is no byte: proxies match bytes, so write the character itself", escape)
 	}
-	n := instructions(tree, l.RegexInstructions+1) + 2 // the program's own fail and match
+	n := instructions(tree, l.RegexInstructions+1, oneInstruction) + 2 // the program's own fail and match
 	if n > l.RegexInstructions {
 		return 0, fmt.Errorf("regular expression needs more than %d instructions", l.RegexInstructions)
 	}
 	return n, nil
+}
+
+// RE2Size returns an upper estimate of the program that RE2 makes of an expression which RegexSize accepts, as Envoy compiles it: over bytes, with some instructions
+// around it, and one for each range of a class.
+func RE2Size(expr string) int {
+	const around, top = 4, 1 << 20
+	bytes := make([]rune, len(expr))
+	for i := range len(expr) {
+		bytes[i] = rune(expr[i])
+	}
+	tree, err := syntax.Parse(string(bytes), syntax.Perl)
+	if err != nil { // a class whose ends are of several bytes
+		if tree, err = syntax.Parse(expr, syntax.Perl); err != nil {
+			return 0
+		}
+	}
+	return instructions(tree, top, byteRanges) + around
+}
+
+func oneInstruction(*syntax.Regexp) int { return 1 }
+
+// byteRanges counts the ranges of bytes that a class stands for.
+func byteRanges(re *syntax.Regexp) int {
+	n := 0
+	switch re.Op {
+	case syntax.OpAnyCharNotNL:
+		n = 2
+	case syntax.OpCharClass:
+		for i := 0; i+1 < len(re.Rune) && re.Rune[i] <= 0xFF; i += 2 {
+			n++
+		}
+	}
+	return max(n, 1)
 }
 
 // wideEscape gives the first \x{...} above \x{FF} in an expression that parses, or "". Proxies compile expressions as Latin-1 and refuse it.
@@ -55,13 +88,14 @@ func wideEscape(expr string) string {
 	return ""
 }
 
-// instructions counts what the compiler emits for re, and saturates at top, so that nested repetitions cannot overflow.
-func instructions(re *syntax.Regexp, top int) int {
+// instructions counts what the compiler emits for re, of which class says how many match one character, and saturates at top, so that nested repetitions cannot
+// overflow.
+func instructions(re *syntax.Regexp, top int, class func(*syntax.Regexp) int) int {
 	sub := 0
 	for _, s := range re.Sub {
-		sub = min(sub+instructions(s, top), top)
+		sub = min(sub+instructions(s, top, class), top)
 	}
-	n := 1
+	n := class(re)
 	switch re.Op {
 	case syntax.OpLiteral:
 		n = len(re.Rune)

@@ -70,3 +70,53 @@ func TestRegexSizeIsAnUpperBound(t *testing.T) {
 		}
 	}
 }
+
+// What Envoy 1.40 says that its programs need. An estimate that is too low would promise that an Envoy takes what it refuses.
+func TestRE2Size(t *testing.T) {
+	for _, c := range []struct {
+		expr string
+		size int
+	}{
+		{`a`, 5},
+		{`abc`, 7},
+		{strings.Repeat("a", 90), 94},
+		{strings.Repeat("a", 98), 102},
+		{`[a-z]+`, 6},
+		{`[^/]+`, 7},
+		{`[^/]{1,63}`, 192},
+		{`[a-z0-9]{1,20}`, 63},
+		{`(?i)abcdefghij`, 14},
+		{`.*`, 6},
+		{`.+foo.*`, 12},
+		{`(a|b|cd)`, 9},
+		{`^/api/v[0-9]+/.*$`, 9},
+		{`\w{10}`, 34},
+		{`\d{1,10}`, 23},
+		{`[[:alnum:]_-]{5,10}`, 49},
+		{`(foo|bar|baz){3}`, 31},
+		{`\bfoo\b`, 9},
+		{`(?i)(firefox|chrome|safari)`, 25},
+		{`[^abc]{10}`, 24},
+		{`(?:a?){20}`, 44},
+		{`(a*)*`, 11},
+		{`é{5}`, 10},
+		{`[é-ü]{3}`, 7},
+		{`(?s).{20}`, 24},
+		{`.{20}`, 44},
+		{`\S{10}`, 44},
+		{`[^a-zA-Z0-9]{5}`, 24},
+		{`(?i)[a-z]{5}`, 9},
+		{`\W{5}`, 29},
+		{`x{3,}`, 8},
+		{`(ab){2,7}`, 37},
+		{`\p{L}{1,3}`, 27},
+		{`(?i)k{5}`, 9},
+		{`[\w.-]+@[\w-]+\.[a-z]{2,6}`, 26},
+		{`^(?:[^;]*;)?v=1(?:;.*)?$`, 15},
+	} {
+		n := RE2Size(c.expr)
+		if n < c.size || n > 2*c.size+8 {
+			t.Errorf("%q: estimated %d, RE2 needs %d", c.expr, n, c.size)
+		}
+	}
+}

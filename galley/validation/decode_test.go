@@ -164,6 +164,18 @@ spec:
 	}
 }
 
+// An expression that only some Envoys take is one that others refuse, with everything beside it.
+func TestExpressionsThatAStockEnvoyRefuses(t *testing.T) {
+	route := func(expr string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\nspec: {hosts: [a], http: [{match: [{uri: {regex: '" + expr + "'}}], route: [{destination: {host: a}}]}]}\n"
+	}
+	expect(t, route("/[a-z]{1,20}/.*"))
+	r := expect(t, route("[^/]{1,63}"), "4:50 RegexProgramSize spec.http[0].match[0].uri.regex")
+	if r.Documents[0].Object == nil {
+		t.Error("it is not used, though Istio's proxies take it")
+	}
+}
+
 // A wrong type hides no other mistake of its object, and none is reported twice.
 func TestFaultsOfFormAndOfMeaning(t *testing.T) {
 	expect(t, `apiVersion: networking.istio.io/v1

@@ -185,6 +185,9 @@ func (p place) timeout() {
 	p.longest()
 }
 
+// stockProgram is the size of an expression's program that an Envoy takes whose bootstrap says nothing of it.
+const stockProgram = 100
+
 // regexp judges an expression that proxies will run.
 func (p place) regexp() {
 	if p.absent() {
@@ -194,6 +197,10 @@ func (p place) regexp() {
 	if err != nil {
 		p.bad("write an expression in the syntax of RE2", "%v", err)
 		return
+	}
+	if size := safe.RE2Size(p.text()); size > stockProgram {
+		p.add(diag.Warning, "RegexProgramSize", "shorten it, or raise that runtime key in the bootstraps of your own Envoys",
+			"RE2 may need up to %d instructions for the expression: an Envoy refuses more than %d unless its bootstrap raises re2.max_program_size.error_level, as Istio's and those of pilot-discovery bootstrap do", size, stockProgram)
 	}
 	if p.regex += n; p.regex > p.limits.RegexPerObject {
 		p.bad("split the object, or use prefix matches", "the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
