@@ -155,7 +155,7 @@ func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -48,13 +48,12 @@ func TestWrittenWithoutEnd(t *testing.T) {
 	both(t, func(t *testing.T, start func(map[string]string) *world) {
 		w := start(map[string]string{"a.yaml": vs("a", "first")})
 		before := w.batchCount()
-		for i, end := 0, time.Now().Add(boundDoubt+500*time.Millisecond); time.Now().Before(end); i++ {
+		i := 0
+		w.eventually("update", func() bool {
 			w.overwrite("a.yaml", 0, vs("a", fmt.Sprintf("v%03d", i)))
-			time.Sleep(5 * time.Millisecond)
-		}
-		if w.batchCount() == before {
-			t.Error("no update")
-		}
+			i++
+			return w.batchCount() != before
+		})
 	})
 }
 
@@ -66,17 +65,13 @@ func TestUnfinishedFileDelaysDeletions(t *testing.T) {
 		grow, err := os.Create(w.path("c.yaml"))
 		w.must(err)
 		defer grow.Close()
-		for end := time.Now().Add(boundDoubt + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		w.eventually("deletion", func() bool {
 			_, err := grow.WriteString("#")
 			w.must(err)
 			w.mu.Lock()
-			have := w.summary()
-			w.mu.Unlock()
-			if have == "b=b" {
-				return
-			}
-		}
-		t.Error("nothing was deleted")
+			defer w.mu.Unlock()
+			return w.summary() == "b=b"
+		})
 	})
 }
 
@@ -87,12 +82,13 @@ func TestDirectoryMovedAwayAndBack(t *testing.T) {
 		t.Run(dir, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, map[string]string{file: vs("a", "first"), "z.yaml": vs("z", "z")})
-			w.run(Options{Poll: 400 * time.Millisecond})
+			const poll = 4 * time.Second
+			w.run(Options{Poll: poll})
 			here := w.path(dir)
 			away := filepath.Join(filepath.Dir(here), "away-"+filepath.Base(here))
 			w.must(os.Rename(here, away))
 			w.must(os.Rename(away, here))
-			time.Sleep(500 * time.Millisecond) // until it was looked at
+			time.Sleep(poll + poll/4) // until it was looked at
 			slow := 0
 			for i := range 6 {
 				began := time.Now()
@@ -100,7 +96,7 @@ func TestDirectoryMovedAwayAndBack(t *testing.T) {
 				w.must(os.WriteFile(next, []byte(vs("a", fmt.Sprintf("v%d", i))), 0o600))
 				w.must(os.Rename(next, w.path(file)))
 				w.expect(fmt.Sprintf("a=v%d z=z", i))
-				if time.Since(began) > 200*time.Millisecond {
+				if time.Since(began) > poll/2 {
 					slow++
 				}
 			}
