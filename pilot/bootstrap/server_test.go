@@ -35,7 +35,7 @@ spec:
 `
 
 // deadline bounds every wait of these tests.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 func testOptions(t *testing.T) Options {
 	t.Helper()

@@ -26,7 +26,7 @@ func TestOldSnapshotsAreForgotten(t *testing.T) {
 	}
 	tr.Prepare(s)
 	alive := 0
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		runtime.GC()
 		alive = 0
 		for _, p := range old {

@@ -37,7 +37,7 @@ const (
 )
 
 // deadline bounds every wait of these tests.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // world is what scripted servers have: it stays when one of them goes. A type that has no list is not answered for.
 type world struct {
