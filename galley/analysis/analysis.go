@@ -24,6 +24,7 @@ const (
 	codeUnreachable = "UnreachableRoutes"
 	codeTargetPort  = "TargetPortNotFound"
 	codeEndpoints   = "NoEndpoints"
+	codeRepeated    = "RepeatedSubset"
 )
 
 // Bounds on one run. A mesh that exceeds them has one mistake many times over.
@@ -37,6 +38,7 @@ type Options struct {
 	Domain string       // of the cluster
 	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
 	Whole  bool         // the objects are the whole mesh: no cluster adds to them
+	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
 
 	// These read objects whose Spec is not of the Kubernetes type. They may be nil where there are none.
 	Pod   func(*kinds.Object) Pod
@@ -45,6 +47,7 @@ type Options struct {
 
 type analysis struct {
 	*index
+	subsets map[subset]*kinds.Object // by the first that defines it
 	found   []diag.Diagnostic
 	hints   int
 	dropped int
@@ -52,7 +55,7 @@ type analysis struct {
 
 // Run returns what is wrong between the objects, in no order.
 func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
-	a := &analysis{index: newIndex(objects, o)}
+	a := &analysis{index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}}
 	for _, r := range a.routes {
 		a.virtualService(r)
 	}

@@ -95,6 +95,12 @@ func TestRun(t *testing.T) {
 		{"selector of a ServiceEntry", "workloadSelector: {labels: {app: machine}}", "workloadSelector: {labels: {app: machines}}", []string{`ServiceEntry shop/machines: spec.workloadSelector.labels`}},
 		{"selector of a DestinationRule", "host: reviews\n  subsets", "host: reviews\n  workloadSelector: {matchLabels: {app: x}}\n  subsets", []string{`DestinationRule shop/reviews: spec.workloadSelector.matchLabels`}},
 		{"labels of a subset", "labels: {version: v2}}\n---", "labels: {version: two}}\n---", []string{`DestinationRule shop/reviews: spec.subsets[1].labels: no workload of reviews.shop.svc.cluster.local has these labels: the subset "v2" has no endpoints, and requests to it get 503; version is one of v1, v2 there [IST0173]`}},
+		{"labels of a subset with a slip", "labels: {version: v2}}\n---", "labels: {version: v3}}\n---", []string{`the subset "v2" has no endpoints, and requests to it get 503; did you mean version: v2? [IST0173]`}},
+		{"labels of a subset without workloads", "labels: {app: reviews, version: v2}", "labels: {app: reviews}", []string{`the subset "v2" has no endpoints, and requests to it get 503; version is one of v1 there [IST0173]`, "IST0127"}},
+		{"subset defined again", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a, namespace: shop}\nspec: {host: reviews.shop.svc.cluster.local, subsets: [{name: v1, labels: {version: v2}}]}\n---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", []string{
+			`warning: DestinationRule shop/reviews: spec.subsets[0].name: DestinationRule shop/a defines the subset "v1" of reviews.shop.svc.cluster.local too, and its definition counts: this one has no effect; rename one, or remove it [RepeatedSubset]`,
+		}},
+		{"number of a port in quotes", "targetPort: management", "targetPort: \"8080\"", []string{`no container of the pods that the Service selects has a port named "8080": the port has no endpoints, and requests to it get 503; remove the quotes: 8080 [TargetPortNotFound]`}},
 		{"host of a pattern", `host: "*.local"`, `host: "*.locale"`, []string{`DestinationRule istio-system/everything: spec.host: no Service or ServiceEntry has a host under *.locale`}},
 		{"host of a pattern within a label", `host: "*.local"`, `host: "*iews.shop.svc.cluster.local"`, nil},
 		{"port of a container by name", "targetPort: management", "targetPort: managment", []string{
@@ -183,6 +189,10 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 			}
 			if list := run(objects); len(list) > 0 {
 				t.Errorf("of a part of a mesh: %v", list)
+			}
+			pods := strings.Contains(c.want, "no Pod that the Service selects")
+			if list := Run(objects, Options{Domain: "cluster.local", Still: true}); (len(list) > 0) != pods {
+				t.Errorf("of a part that stays as it is: %v", list)
 			}
 		})
 	}

@@ -9,17 +9,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// endpoints judges why nobody answers for a Service, where no selector or port is to blame. It needs to know the whole mesh: elsewhere Pods get their addresses, and
-// Services their EndpointSlices, from a cluster.
+// endpoints judges why nobody answers for a Service, where no selector or port is to blame. In a running cluster it judges nothing: Pods get their addresses there, and
+// Services their EndpointSlices.
 func (a *analysis) endpoints(o *kinds.Object) {
 	spec := &o.Spec.(*corev1.Service).Spec
-	if !a.options.Whole || spec.Type == corev1.ServiceTypeExternalName || len(a.slices[o.Namespace+"/"+o.Name]) > 0 {
+	if !a.options.Whole && !a.options.Still || spec.Type == corev1.ServiceTypeExternalName || len(a.slices[o.Namespace+"/"+o.Name]) > 0 {
 		return
 	}
 	const effect = "it has no endpoints, and requests to it get 503"
 	if len(spec.Selector) == 0 {
-		a.report(o, diag.Warning, codeEndpoints, "spec", "add a selector, or an EndpointSlice with the label kubernetes.io/service-name: "+o.Name,
-			"the Service has no selector, and there is no EndpointSlice of it: %s", effect)
+		if a.options.Whole {
+			a.report(o, diag.Warning, codeEndpoints, "spec", "add a selector, or an EndpointSlice with the label kubernetes.io/service-name: "+o.Name,
+				"the Service has no selector, and there is no EndpointSlice of it: %s", effect)
+		}
 		return
 	}
 	var addressless, unready []string

@@ -118,6 +118,9 @@ func (a *analysis) targetPorts(o *kinds.Object) {
 }
 
 func (a *analysis) otherPort(name string, declared []string) string {
+	if _, err := strconv.ParseUint(name, 10, 16); err == nil {
+		return "remove the quotes: " + name
+	}
 	if near := a.nearest(name, declared); near != "" {
 		return didYouMean(near)
 	}

@@ -78,8 +78,8 @@ func (a *analysis) selector(o *kinds.Object) {
 	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels), "no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
 }
 
-// otherLabels words a fix for labels that no workload of the namespace has; "" is any.
-func (a *analysis) otherLabels(namespace string, labels map[string]string) string {
+// otherLabels words a fix for labels that no workload of the namespace has; "" is any. Nobody can have meant those of others.
+func (a *analysis) otherLabels(namespace string, labels map[string]string, others ...map[string]string) string {
 	const otherwise = "use labels that the workloads have"
 	if a.hints++; a.hints > maxHints {
 		return otherwise
@@ -111,7 +111,10 @@ func (a *analysis) otherLabels(namespace string, labels map[string]string) strin
 			}
 			continue
 		}
-		if near := diag.Nearest(labels[k], values); near != "" {
+		meant := slices.DeleteFunc(slices.Clone(values), func(v string) bool {
+			return slices.ContainsFunc(others, func(o map[string]string) bool { return o[k] == v })
+		})
+		if near := diag.Nearest(labels[k], meant); near != "" {
 			return fmt.Sprintf("did you mean %s: %s?", k, near)
 		}
 		return fmt.Sprintf("%s is one of %s there", k, listed(values))

@@ -42,6 +42,7 @@ type Inspection struct {
 // Inspect reads the configuration that o names.
 func Inspect(ctx context.Context, o Options) (*Inspection, error) {
 	s := &Server{o: o, world: newWorld(o, nil, nil), metrics: prometheus.NewRegistry()}
+	s.world.whole, s.world.still = o.ConfigDir != "" && o.Client == nil, true
 	i, whole := &Inspection{world: s.world}, make(chan struct{})
 	from, err := s.newSources(func(changes []kinds.Change) {
 		if i.Snapshot == nil { // what comes later is not looked at

@@ -32,6 +32,7 @@ type world struct {
 	goodMesh map[string]string // the last text without an error, by file or ConfigMap
 	filter   *filter
 	whole    bool // no cluster adds to what the sources bring: a server without an API server
+	still    bool // and no object changes by itself: of an Inspection
 	reselect bool // the selectors have changed: every object has to be looked at
 
 	names     names               // nil: names stay unresolved
