@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -23,6 +24,9 @@ func Nearest(name string, known []string) string {
 	}
 	return best
 }
+
+// DidYouMean returns the Fix that suggests a name.
+func DidYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
 // Distance returns the number of bytes to insert, delete, replace or swap with their neighbour to make b of a.
 func Distance(a, b string) int {

@@ -185,3 +185,13 @@ func (k *Kind) APIVersion(v string) string {
 	}
 	return k.Group + "/" + v
 }
+
+// Selects reports whether a selector matches labels. An empty selector matches everything.
+func Selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

@@ -40,7 +40,7 @@ type Options struct {
 	Whole  bool         // the objects are the whole mesh: no cluster adds to them
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
 
-	// These read objects whose Spec is not of the Kubernetes type. They may be nil where there are none.
+	// These read Pods and EndpointSlices whose Spec is not of the Kubernetes type. They may be nil where there are none.
 	Pod   func(*kinds.Object) Pod
 	Slice func(*kinds.Object) Slice
 }
@@ -78,7 +78,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	return a.found
 }
 
-// report adds a finding about a field of an object of this cluster; others' authors read their own server's.
+// report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports those.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
 	if o.Cluster != "" {
 		return
@@ -91,7 +91,7 @@ func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, 
 	a.found = append(a.found, d.At(o.Position))
 }
 
-// failing is the severity of what makes requests fail, if the objects are the whole mesh.
+// failing returns the severity of what makes requests fail if no Service is missing among the objects.
 func (a *analysis) failing() diag.Severity {
 	if len(a.services) == 0 {
 		return diag.Warning
@@ -99,7 +99,7 @@ func (a *analysis) failing() diag.Severity {
 	return diag.Error
 }
 
-// nearest returns the name that was most likely meant, or "" also where too many were searched for.
+// nearest returns the name that was most likely meant, or "": also once too many names were searched for.
 func (a *analysis) nearest(name string, known []string) string {
 	if a.hints++; a.hints > maxHints {
 		return ""
@@ -107,10 +107,7 @@ func (a *analysis) nearest(name string, known []string) string {
 	return diag.Nearest(name, known)
 }
 
-// didYouMean words a fix.
-func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
-
-// listed writes a few names.
+// listed returns a few of the names as text.
 func listed(list []string) string {
 	const most = 8
 	list = slices.Compact(slices.Sorted(slices.Values(list)))
@@ -120,12 +117,12 @@ func listed(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// byPrecedence orders objects that compete: the oldest first, ties by name and namespace.
+// byPrecedence orders objects that compete: the oldest first, those of one age by name and namespace.
 func byPrecedence(x, y *kinds.Object) int {
 	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Namespace, y.Namespace))
 }
 
-// exported reports whether what lives in namespace own, with that exportTo, is visible in namespace to.
+// exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
 func exported(exportTo, byDefault []string, own, to string) bool {
 	if len(exportTo) == 0 {
 		exportTo = byDefault

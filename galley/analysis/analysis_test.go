@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 			`route[0].destination.subset`, `route[1].destination.subset`,
 		}},
 		{"rule of another namespace", "DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec:\n  host: reviews", "DestinationRule\nmetadata: {name: reviews, namespace: elsewhere}\nspec:\n  host: reviews.shop.svc.cluster.local", []string{
-			`route[0].destination.subset: DestinationRule elsewhere/reviews defines subset "v1", and is not in force for proxies of namespace shop`, `route[1].destination.subset`,
+			`route[0].destination.subset: DestinationRule elsewhere/reviews defines subset "v1", but is not in force for proxies of namespace shop`, `route[1].destination.subset`,
 		}},
 		{"host", "{host: reviews, subset: v1, port", "{host: rewiews, port", []string{
 			`error: VirtualService shop/reviews: spec.http[2].route[0].destination.host: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: requests get 503; did you mean "reviews"? [IST0101]`,
@@ -66,9 +66,9 @@ func TestRun(t *testing.T) {
 		{"host cut short", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.shop, subset", []string{`has the host reviews.shop: requests get 503; did you mean "reviews.shop.svc.cluster.local"?`}},
 		{"host of another namespace", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.back.svc.cluster.local, subset", []string{`did you mean "reviews.shop.svc.cluster.local"?`}},
 		{"host outside", "host: api.example.com", "host: apis.example.com", []string{`did you mean "api.example.com"?`}},
-		{"host under a wildcard", "host: api.example.com", "host: a.wild.example.com", []string{`only ServiceEntry shop/outside covers a.wild.example.com, by the wildcard *.wild.example.com: a route leads to whole hosts, so requests get 503; add a ServiceEntry with that very host`}},
+		{"host under a wildcard", "host: api.example.com", "host: a.wild.example.com", []string{`only the wildcard *.wild.example.com of ServiceEntry shop/outside covers a.wild.example.com, and a route cannot lead to a wildcard: requests get 503; add a ServiceEntry with exactly that host`}},
 		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com`}},
-		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: calls to others do not take these routes; did you mean "reviews"?`}},
+		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: these routes count for requests to that name only; did you mean "reviews"?`}},
 		{"host that is not exported", "delegate: {name: more}", "route: [{destination: {host: private.back.svc.cluster.local}}]", []string{
 			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export private.back.svc.cluster.local to namespace shop: proxies there answer 503; export it to that namespace as well [IST0101]`,
 		}},
@@ -78,13 +78,13 @@ func TestRun(t *testing.T) {
 			`error: VirtualService shop/front-b: spec.gateways[0]: there is no Gateway shop/front: no gateway takes these routes; did you mean "istio-system/front"? [IST0101]`,
 		}},
 		{"two for one host", "exportTo: [\".\"]", "exportTo: [\"*\"]", []string{
-			`warning: VirtualService shop/reviews: spec.hosts[0]: VirtualService back/for-back has the host reviews.shop.svc.cluster.local too, and is the one that counts for sidecars, for neither is older, and it comes first by name: these routes have no effect there; merge the two, or remove one [IST0109]`,
+			`warning: VirtualService shop/reviews: spec.hosts[0]: VirtualService back/for-back has the host reviews.shop.svc.cluster.local too and takes precedence for sidecars (both are of the same age, and it sorts first by name): these routes have no effect there; merge the two, or remove one [IST0109]`,
 		}},
 		{"one is older", "{name: for-back, namespace: back}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n  exportTo: [\".\"]", "{name: a, namespace: back, creationTimestamp: 2020-01-01T00:00:00Z}\nspec:\n  hosts: [reviews.shop.svc.cluster.local]\n", []string{
-			"VirtualService back/a: spec.hosts[0]: VirtualService shop/reviews has the host reviews.shop.svc.cluster.local too, and is the one that counts for sidecars, for it is older",
+			"VirtualService back/a: spec.hosts[0]: VirtualService shop/reviews has the host reviews.shop.svc.cluster.local too and takes precedence for sidecars (it is older)",
 		}},
 		{"both take all of a gateway", "[{match: [{uri: {prefix: /a}}], route", "[{route", []string{
-			`warning: VirtualService shop/front-b: spec.hosts[0]: VirtualService shop/front-a has the host shop.example.com on Gateway istio-system/front too, with a route without conditions, and its routes come first`,
+			`warning: VirtualService shop/front-b: spec.hosts[0]: VirtualService shop/front-a has the host shop.example.com on Gateway istio-system/front too and comes first (both are of the same age, and it sorts first by name): its last route takes all requests, so the last route here is never reached; merge`,
 		}},
 		{"selector of a Service", "selector: {app: reviews}", "selector: {app: rewiews}", []string{
 			`warning: Service shop/reviews: spec.selector: no Pod or WorkloadEntry of namespace shop has the labels app=rewiews: it has no endpoints, and requests to it get 503; did you mean app: reviews? [IST0127]`,

@@ -11,20 +11,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// claim is a host that a VirtualService takes on a gateway, for those who see it: those that see it by the same right compete for it.
-type claim struct {
+// contested is what VirtualServices compete for: a host on a gateway, among those that are exported in the same way.
+type contested struct {
 	gateway, host string
-	audience      string // "*": it is public; ".ns": it is private there; "ns": it is exported there by name
+	exported      string // "*": to all; ".ns": to its own namespace only; "ns": to another by name
 	tcp           bool
 }
 
-// conflicts reports VirtualServices that another of the same host leaves without effect. To sidecars the first by precedence alone counts. A gateway takes the
-// routes of all, one after the other, and none after a route without conditions is reached.
+// conflicts reports VirtualServices that have no effect because of another with the same host. For sidecars only the first by precedence counts. A gateway takes the
+// routes of all, one after the other, but reaches none after a route without conditions.
 func (a *analysis) conflicts() {
-	first := map[claim]*kinds.Object{}
+	first := map[contested]*kinds.Object{}
 	for _, o := range a.routes { // by precedence
 		spec := o.Spec.(*networkingv1.VirtualService)
-		told := map[*kinds.Object]bool{}
+		reported := map[*kinds.Object]bool{}
 		for i, written := range spec.Hosts {
 			for _, g := range gatewaysOf(o) {
 				for _, tcp := range []bool{false, true} {
@@ -34,13 +34,13 @@ func (a *analysis) conflicts() {
 					if g != meshGateway && (tcp || !slices.ContainsFunc(spec.Http, unconditional)) {
 						continue
 					}
-					for _, audience := range a.audiences(spec.ExportTo, o.Namespace) {
-						c := claim{g, names.FQDN(written, o.Namespace, a.domain), audience, tcp}
+					for _, export := range a.exports(spec.ExportTo, o.Namespace) {
+						c := contested{g, names.FQDN(written, o.Namespace, a.domain), export, tcp}
 						wins := first[c]
 						if wins == nil {
 							first[c] = o
-						} else if wins != o && !told[wins] {
-							told[wins] = true
+						} else if wins != o && !reported[wins] {
+							reported[wins] = true
 							a.conflict(o, wins, indexed("spec.hosts", i), c)
 						}
 					}
@@ -53,21 +53,21 @@ func (a *analysis) conflicts() {
 // unconditional reports whether a route takes every request.
 func unconditional(h *networkingv1alpha3.HTTPRoute) bool { return len(h.Match) == 0 }
 
-func (a *analysis) conflict(o, wins *kinds.Object, field string, c claim) {
+func (a *analysis) conflict(o, wins *kinds.Object, field string, c contested) {
 	why := "it is older"
 	if wins.Created.Equal(o.Created) {
-		why = "neither is older, and it comes first by name"
+		why = "both are of the same age, and it sorts first by name"
 	}
 	if c.gateway == meshGateway {
-		a.report(o, diag.Warning, codeConflict, field, "merge the two, or remove one", "%s has the host %s too, and is the one that counts for sidecars, for %s: these routes have no effect there", wins, c.host, why)
+		a.report(o, diag.Warning, codeConflict, field, "merge the two, or remove one", "%s has the host %s too and takes precedence for sidecars (%s): these routes have no effect there", wins, c.host, why)
 		return
 	}
-	a.report(o, diag.Warning, codeUnreachable, field, "merge the two, or give the routes of the other conditions",
-		"%s has the host %s on Gateway %s too, with a route without conditions, and its routes come first, for %s: the last route here is not reached", wins, c.host, c.gateway, why)
+	a.report(o, diag.Warning, codeUnreachable, field, "merge the two, or give each route of the other a match",
+		"%s has the host %s on Gateway %s too and comes first (%s): its last route takes all requests, so the last route here is never reached", wins, c.host, c.gateway, why)
 }
 
-// audiences returns by which rights a VirtualService is seen.
-func (a *analysis) audiences(exportTo []string, own string) []string {
+// exports returns in which ways a VirtualService is exported, as contested has them.
+func (a *analysis) exports(exportTo []string, own string) []string {
 	if len(exportTo) == 0 {
 		exportTo = a.mesh.GetDefaultVirtualServiceExportTo()
 	}

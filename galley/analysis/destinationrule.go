@@ -32,7 +32,7 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 		}
 		fix := "add a Service or a ServiceEntry, or name another host"
 		if near := a.meant(spec.Host, name); near != "" {
-			fix = didYouMean(near)
+			fix = diag.DidYouMean(near)
 		}
 		a.report(o, diag.Warning, codeReference, "spec.host", fix, "no Service or ServiceEntry has the host %s: the rule has no effect", name)
 		return
@@ -80,7 +80,7 @@ func (a *analysis) lacks(all []*host, labels map[string]string) bool {
 			if len(spec.Endpoints) > 0 {
 				known = true
 				for _, e := range spec.Endpoints {
-					if matches(labels, e.Labels) {
+					if kinds.Selects(labels, e.Labels) {
 						return false
 					}
 				}
@@ -89,11 +89,11 @@ func (a *analysis) lacks(all []*host, labels map[string]string) bool {
 			selector = spec.GetWorkloadSelector().GetLabels()
 		}
 		if len(selector) == 0 || !a.selects(h.object.Namespace, selector) {
-			return false // where they come from is not known, or what is wrong is said of the selector
+			return false // the workloads are not known, or the selector is a finding already
 		}
 		known = true
 		for w := range a.selected(h.object.Namespace, selector) {
-			if matches(labels, w.labels) {
+			if kinds.Selects(labels, w.labels) {
 				return false
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// endpoints judges why nobody answers for a Service, where no selector or port is to blame. In a running cluster it judges nothing: Pods get their addresses there, and
-// Services their EndpointSlices.
+// endpoints reports why a Service has no endpoints although its selector matches, or it has none. In a running cluster it reports nothing: Pods get their addresses
+// there, and Services their EndpointSlices.
 func (a *analysis) endpoints(o *kinds.Object) {
 	spec := &o.Spec.(*corev1.Service).Spec
 	if !a.options.Whole && !a.options.Still || spec.Type == corev1.ServiceTypeExternalName || len(a.slices[o.Namespace+"/"+o.Name]) > 0 {

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// index orders the objects by what they are looked up by.
+// index holds the objects by what they are looked up by.
 type index struct {
 	domain, root string
 	mesh         *mesh.Config
@@ -31,7 +33,7 @@ type index struct {
 	outside   []string                    // hosts of ServiceEntries
 	wildcards []*host                     // of ServiceEntries
 	ruled     map[string][]*kinds.Object  // DestinationRules by whole host; the patterns too
-	partial   []string                    // of ruled: patterns whose star stands for a part of a label
+	partial   []string                    // of ruled: patterns in which the star is a part of a label
 	byKey     map[kinds.Key]*kinds.Object // Gateways and VirtualServices
 	gateways  []string                    // "ns/name" of each
 
@@ -84,10 +86,9 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 		x.addWorkload(o)
 	}
 	// The same objects give the same findings and hints, in whichever order they came.
-	for _, list := range [][]*kinds.Object{x.routes, x.rules, x.services} {
+	for _, list := range [][]*kinds.Object{x.routes, x.rules, x.services, x.selecting} {
 		slices.SortFunc(list, byPrecedence)
 	}
-	slices.SortFunc(x.selecting, byPrecedence)
 	for _, list := range x.hosts {
 		slices.SortFunc(list, func(a, b *host) int { return byPrecedence(a.object, b.object) })
 	}
@@ -97,10 +98,7 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	for _, list := range x.byName {
 		slices.Sort(list)
 	}
-	for ns := range x.workloads {
-		x.namespaces = append(x.namespaces, ns)
-	}
-	slices.Sort(x.namespaces)
+	x.namespaces = slices.Sorted(maps.Keys(x.workloads))
 	return x
 }
 
@@ -203,21 +201,18 @@ func (x *index) slice(o *kinds.Object) Slice {
 	return x.options.Slice(o)
 }
 
+// joined returns the labels of both; those of b win.
 func joined(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b
 	}
-	out := make(map[string]string, len(a)+len(b))
-	for _, m := range []map[string]string{a, b} {
-		for k, v := range m {
-			out[k] = v
-		}
-	}
+	out := maps.Clone(a)
+	maps.Copy(out, b)
 	return out
 }
 
-// selected calls yield for each workload of a namespace that a selector matches. It looks at those alone that have the selector's rarest label.
-func (x *index) selected(namespace string, selector map[string]string) func(yield func(*workload) bool) {
+// selected returns the workloads of a namespace that a selector matches. It looks only at those that have the selector's rarest label.
+func (x *index) selected(namespace string, selector map[string]string) iter.Seq[*workload] {
 	return func(yield func(*workload) bool) {
 		var least []*workload
 		first := true
@@ -227,23 +222,14 @@ func (x *index) selected(namespace string, selector map[string]string) func(yiel
 			}
 		}
 		for _, w := range least {
-			if matches(selector, w.labels) && !yield(w) {
+			if kinds.Selects(selector, w.labels) && !yield(w) {
 				return
 			}
 		}
 	}
 }
 
-func matches(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}
-
-// selects reports whether a selector matches a workload of the namespace, "" for any.
+// selects reports whether a selector matches a workload of the namespace; "" stands for any.
 func (x *index) selects(namespace string, selector map[string]string) bool {
 	spaces := []string{namespace}
 	if namespace == "" {
@@ -257,7 +243,7 @@ func (x *index) selects(namespace string, selector map[string]string) bool {
 	return false
 }
 
-// under reports whether some host is one that a pattern stands for.
+// under reports whether a pattern covers some host.
 func (x *index) under(pattern string) bool {
 	if x.suffixes == nil {
 		x.suffixes = map[string]bool{}
@@ -285,7 +271,7 @@ func (x *index) under(pattern string) bool {
 }
 
 // rulesFor returns the DestinationRules in force where proxies of a namespace call a host of namespace own: those of the caller's namespace, else of the host's,
-// else of the root namespace; in each those of the most specific host. Those with a workload selector count for some callers and are among them.
+// else of the root namespace; in each those of the most specific host. Rules with a workload selector, which count for some callers only, are among them.
 func (x *index) rulesFor(client, own, name string) []*kinds.Object {
 	spaces := []string{client, own, x.root}
 	if client == x.root {
@@ -307,10 +293,10 @@ func (x *index) rulesFor(client, own, name string) []*kinds.Object {
 	return nil
 }
 
-// patterns calls yield for a host and for all patterns of DestinationRules that cover it, the most specific first.
-func (x *index) patterns(name string) func(yield func(string) bool) {
+// patterns returns a host and all patterns of DestinationRules that cover it, the most specific first.
+func (x *index) patterns(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		all := []string{}
+		var all []string
 		for i := range len(name) {
 			if name[i] == '.' && i > 0 {
 				all = append(all, "*"+name[i:])
@@ -322,7 +308,7 @@ func (x *index) patterns(name string) func(yield func(string) bool) {
 			}
 		}
 		slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-		for _, p := range append(append([]string{name}, all...), "*") {
+		for _, p := range slices.Concat([]string{name}, all, []string{"*"}) {
 			if !yield(p) {
 				return
 			}

@@ -14,14 +14,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Pod is what of a Pod counts for references.
+// Pod holds what references need to know of a Pod.
 type Pod struct {
 	Ended   bool
 	Address bool              // it has an IP address
 	Ready   bool              // or does not say
 	Ports   map[string]uint32 // the TCP ports that have names
 	Numbers []uint32          // all ports
-	Named   bool              // only those with names are known
+	Named   bool              // only ports with names are known
 }
 
 // podOf reads a whole Pod.
@@ -47,9 +47,9 @@ func podOf(p *corev1.Pod) Pod {
 	return out
 }
 
-// Slice is what of an EndpointSlice counts for references.
+// Slice holds what references need to know of an EndpointSlice.
 type Slice struct {
-	Service   string            // whose it is
+	Service   string            // the name of its Service
 	Ports     map[string]uint32 // by the name of the Service's port
 	Endpoints int
 }
@@ -68,7 +68,7 @@ func sliceOf(s *discoveryv1.EndpointSlice) Slice {
 	return out
 }
 
-// targetPorts judges whether the containers behind a Service have the ports that it sends traffic to. Containers need not declare their ports: a number is judged
+// targetPorts judges whether the containers behind a Service have the ports that it sends traffic to. Containers need not declare their ports, so a number is judged
 // only where every pod declares some.
 func (a *analysis) targetPorts(o *kinds.Object) {
 	spec := &o.Spec.(*corev1.Service).Spec
@@ -122,7 +122,7 @@ func (a *analysis) otherPort(name string, declared []string) string {
 		return "remove the quotes: " + name
 	}
 	if near := a.nearest(name, declared); near != "" {
-		return didYouMean(near)
+		return diag.DidYouMean(near)
 	}
 	if len(declared) > 0 {
 		return "use one of " + listed(declared) + ", or a number"

@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-const meshGateway = "mesh" // what all sidecars are, to a VirtualService
+const meshGateway = "mesh" // all sidecars, in the gateways of a VirtualService
 
 // gatewaysOf returns what a VirtualService is bound to: "ns/name", or mesh.
 func gatewaysOf(o *kinds.Object) []string {
@@ -85,9 +85,9 @@ func (a *analysis) gateway(o *kinds.Object, field, written string) {
 	}
 	fix := "create it, or name another"
 	if near := a.nearest(name, a.gateways); near != "" {
-		fix = didYouMean(near)
+		fix = diag.DidYouMean(near)
 	} else if i := slices.IndexFunc(a.gateways, func(g string) bool { return strings.HasSuffix(g, "/"+short) }); i >= 0 {
-		fix = didYouMean(a.gateways[i])
+		fix = diag.DidYouMean(a.gateways[i])
 	}
 	a.report(o, a.failing(), codeReference, field, fix, "there is no Gateway %s: no gateway takes these routes", name)
 }
@@ -119,14 +119,14 @@ func (a *analysis) clients(o *kinds.Object) []string {
 	return slices.Compact(list)
 }
 
-// virtual is one VirtualService at work.
+// virtual is the analysis of one VirtualService.
 type virtual struct {
 	*analysis
 	object  *kinds.Object
 	clients []string
 }
 
-// hosts judges the hosts of a VirtualService for sidecars. A name that nobody has is allowed, so only one that is almost a Service's is reported.
+// hosts judges the hosts of a VirtualService for sidecars. A host without a Service is allowed, so one is reported only if it looks like a mistyped one.
 func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 	for i, written := range spec.Hosts {
 		name := names.FQDN(written, v.object.Namespace, v.domain)
@@ -134,7 +134,7 @@ func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 			continue
 		}
 		if near := v.meant(written, name); near != "" {
-			v.report(v.object, diag.Warning, codeReference, indexed("spec.hosts", i), didYouMean(near), "no Service or ServiceEntry has the host %s: calls to others do not take these routes", name)
+			v.report(v.object, diag.Warning, codeReference, indexed("spec.hosts", i), diag.DidYouMean(near), "no Service or ServiceEntry has the host %s: these routes count for requests to that name only", name)
 		}
 	}
 }
@@ -156,12 +156,12 @@ func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) {
 	}
 	fix := "create it, or name another"
 	if near := v.nearest(d.Name, known); near != "" {
-		fix = didYouMean(near)
+		fix = diag.DidYouMean(near)
 	}
 	v.report(v.object, v.failing(), codeReference, field, fix, "there is no %s to delegate to: the route is left out", key)
 }
 
-// destination judges where a route leads.
+// destination judges the destination of a route.
 func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 	if d == nil || d.Host == "" {
 		return
@@ -198,21 +198,22 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 	}
 }
 
+// visible reports whether a host is exported to a namespace.
 func (x *index) visible(h *host, client string) bool {
 	return exported(h.exportTo, x.mesh.GetDefaultServiceExportTo(), h.object.Namespace, client)
 }
 
-// noHost reports a destination that nobody has.
+// noHost reports a destination whose host does not exist.
 func (v *virtual) noHost(field, written, name string) {
 	for _, w := range v.wildcards {
 		if names.Covers(w.name, name) {
-			v.report(v.object, v.failing(), codeReference, field, "add a ServiceEntry with that very host", "only %s covers %s, by the wildcard %s: a route leads to whole hosts, so requests get 503", w.object, name, w.name)
+			v.report(v.object, v.failing(), codeReference, field, "add a ServiceEntry with exactly that host", "only the wildcard %s of %s covers %s, and a route cannot lead to a wildcard: requests get 503", w.name, w.object, name)
 			return
 		}
 	}
 	fix := "add a Service or a ServiceEntry, or name another host"
 	if near := v.meant(written, name); near != "" {
-		fix = didYouMean(near)
+		fix = diag.DidYouMean(near)
 	}
 	v.report(v.object, v.failing(), codeReference, field, fix, "no Service or ServiceEntry has the host %s: requests get 503", name)
 }
@@ -251,13 +252,12 @@ func (v *virtual) subset(field, name, own, subset string) {
 		return slices.ContainsFunc(o.Spec.(*networkingv1.DestinationRule).Subsets, func(s *networkingv1alpha3.Subset) bool { return s.Name == subset })
 	}
 	var defined []string               // the subsets that there are
-	var elsewhere, other *kinds.Object // a rule that defines it; one that does not
+	var elsewhere, other *kinds.Object // a rule that defines it, a rule that does not
 	for pattern := range v.patterns(name) {
 		for _, o := range v.ruled[pattern] {
-			switch {
-			case defines(o):
+			if defines(o) {
 				elsewhere = cmp.Or(elsewhere, o)
-			default:
+			} else {
 				other = cmp.Or(other, o)
 			}
 			for _, s := range o.Spec.(*networkingv1.DestinationRule).Subsets {
@@ -268,7 +268,7 @@ func (v *virtual) subset(field, name, own, subset string) {
 	if elsewhere == nil {
 		fix := fmt.Sprintf("add a DestinationRule for %s that defines it", name)
 		if near := v.nearest(subset, defined); near != "" {
-			fix = didYouMean(near)
+			fix = diag.DidYouMean(near)
 		} else if len(defined) > 0 {
 			fix = fmt.Sprintf("use one of %s, or define it in %s", listed(defined), other)
 		}
@@ -278,7 +278,7 @@ func (v *virtual) subset(field, name, own, subset string) {
 	for _, client := range v.clients {
 		if !slices.ContainsFunc(v.rulesFor(client, own, name), defines) {
 			v.report(v.object, diag.Warning, codeReference, field, fmt.Sprintf("define it in a DestinationRule of namespace %s or %s", client, own),
-				"%s defines subset %q, and is not in force for proxies of namespace %s, which answer 503: rules of the caller's namespace count first, then of the host's, then of the root namespace", elsewhere, subset, client)
+				"%s defines subset %q, but is not in force for proxies of namespace %s, which answer 503: rules of the caller's namespace take precedence, then those of the host's, then those of the root namespace", elsewhere, subset, client)
 			return
 		}
 	}

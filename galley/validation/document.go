@@ -144,7 +144,7 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 		return nil, false, of.Security
 	}
 	if near := diag.Nearest(group, groups); !known && near != "" {
-		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", didYouMean(near), "unknown API group %q: the object is not used", group)
+		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
 		return nil, false, near == kinds.AuthorizationPolicy.Group
 	}
 	if !known || group == "" && version == "v1" && diag.Nearest(name, names) == "" {

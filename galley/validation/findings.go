@@ -69,12 +69,10 @@ func HasErrors(list []diag.Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
 }
 
-func didYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
-
 // unknownName words a fix for a name that is none of those known: the nearest of them, or all if they are few.
 func unknownName(name string, known []string) string {
 	if best := diag.Nearest(name, known); best != "" {
-		return didYouMean(best)
+		return diag.DidYouMean(best)
 	}
 	if len(known) == 0 {
 		return "remove it"

@@ -250,7 +250,7 @@ func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.Li
 		switch {
 		case s == nil:
 		case s.Selector != nil && s.Namespace == w.Namespace && w.Kind != nil:
-			if len(s.Selector) == 0 || !scope.Selects(s.Selector, w.Labels) {
+			if len(s.Selector) == 0 || !kinds.Selects(s.Selector, w.Labels) {
 				continue
 			}
 			for i := range s.Ports {
@@ -317,7 +317,7 @@ func foreign(x *scope.Index, labels map[string]string) frozen.List[Foreign] {
 func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
-		if sel := o.Spec.(*networkingv1.Gateway).Selector; len(sel) == 0 || scope.Selects(sel, labels) {
+		if sel := o.Spec.(*networkingv1.Gateway).Selector; len(sel) == 0 || kinds.Selects(sel, labels) {
 			found = append(found, o)
 		}
 	}
@@ -355,7 +355,7 @@ func PeerAuthenticationsOf(x *scope.Index, namespace string) func(labels map[str
 	all := frozen.Of(list...)
 	return func(labels map[string]string) frozen.List[*kinds.Object] {
 		for _, o := range selecting {
-			if scope.Selects(selector(o), labels) {
+			if kinds.Selects(selector(o), labels) {
 				return frozen.Of(append(slices.Clip(list), o)...)
 			}
 		}
@@ -367,7 +367,7 @@ func PeerAuthenticationsOf(x *scope.Index, namespace string) func(labels map[str
 func rules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for o := range x.Selecting(namespace) {
-		if scope.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
+		if kinds.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
 			found = append(found, o)
 		}
 	}
@@ -380,12 +380,12 @@ func guarded(x *scope.Index, namespace string, labels map[string]string) bool {
 	for _, ns := range []string{namespace, x.RootNamespace()} {
 		for _, o := range x.Objects(kinds.AuthorizationPolicy, ns) {
 			spec := o.Spec.(*securityv1.AuthorizationPolicy)
-			if spec.Action != securityv1.AuthorizationPolicy_AUDIT && scope.Selects(spec.GetSelector().GetMatchLabels(), labels) {
+			if spec.Action != securityv1.AuthorizationPolicy_AUDIT && kinds.Selects(spec.GetSelector().GetMatchLabels(), labels) {
 				return true
 			}
 		}
 		for _, o := range x.Objects(kinds.RequestAuthentication, ns) {
-			if scope.Selects(o.Spec.(*securityv1.RequestAuthentication).GetSelector().GetMatchLabels(), labels) {
+			if kinds.Selects(o.Spec.(*securityv1.RequestAuthentication).GetSelector().GetMatchLabels(), labels) {
 				return true
 			}
 		}

@@ -464,7 +464,7 @@ func Foreign(v *networkingv1.VirtualService, labels map[string]string) string {
 	var b []byte
 	i := 0
 	for _, want := range Sources(v) {
-		if !Selects(want, labels) {
+		if !kinds.Selects(want, labels) {
 			b = strconv.AppendInt(b, int64(i), 10)
 			b = append(b, ' ')
 		}

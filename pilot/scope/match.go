@@ -22,13 +22,3 @@ func exported(exportTo, byDefault []string, own, to string) bool {
 		return e == to
 	})
 }
-
-// Selects tells whether a selector matches labels. An empty selector matches everything.
-func Selects(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}

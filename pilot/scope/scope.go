@@ -391,7 +391,7 @@ func Destinations(v *networkingv1.VirtualService) func(yield func(host string, p
 // SidecarFor gives the Sidecar in force for a workload: one that selects it, then its namespace's, then the root namespace's. nil without any.
 func SidecarFor(x *Index, namespace string, labels map[string]string) *kinds.Object {
 	for _, o := range x.Objects(kinds.Sidecar, namespace) {
-		if sel := sidecarSpec(o).GetWorkloadSelector().GetLabels(); len(sel) > 0 && Selects(sel, labels) {
+		if sel := sidecarSpec(o).GetWorkloadSelector().GetLabels(); len(sel) > 0 && kinds.Selects(sel, labels) {
 			return o
 		}
 	}

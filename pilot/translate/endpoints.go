@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
-	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -121,7 +120,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 	var order []group
 	b := newBorder(k.crossings)
 	for e := range endpoints {
-		if !scope.Selects(labels, e.Labels) {
+		if !kinds.Selects(labels, e.Labels) {
 			continue
 		}
 		gateways, crosses := b.way(e)

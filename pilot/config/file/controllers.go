@@ -70,11 +70,7 @@ func (p *population) has(m validation.Template) bool {
 	return false
 }
 
+// selects is kinds.Selects, but an empty selector selects nothing.
 func selects(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return len(selector) > 0
+	return len(selector) > 0 && kinds.Selects(selector, labels)
 }
