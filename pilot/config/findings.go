@@ -26,8 +26,8 @@ func (f *Findings) Get() []diag.Diagnostic {
 	return nil
 }
 
-// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what is gone, up to a bound. It is called by one goroutine at a time;
-// compare is the same in each call, and 0 for equal findings alone.
+// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what is gone, up to a bound. It is called by one
+// goroutine at a time; compare is the same in each call, and 0 for equal findings alone.
 func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic) int, logger *slog.Logger) {
 	slices.SortFunc(list, compare)
 	list = slices.Compact(list)
@@ -35,31 +35,32 @@ func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic
 	if slices.Equal(before, list) {
 		return
 	}
-	logged := 0
-	for _, d := range list {
-		if _, known := slices.BinarySearchFunc(before, d, compare); !known {
-			if logged++; logged > maxLogged {
-				continue
-			}
-			level := slog.LevelWarn
-			if d.Severity == diag.Error {
-				level = slog.LevelError
-			}
-			logger.Log(context.Background(), level, "config finding", "err", d.String())
+	added, gone := without(list, before, compare), without(before, list, compare)
+	for _, d := range added[:min(len(added), maxLogged)] {
+		level := slog.LevelWarn
+		if d.Severity == diag.Error {
+			level = slog.LevelError
 		}
+		logger.Log(context.Background(), level, "config finding", "err", d.String())
 	}
-	if logged > maxLogged {
-		logger.Warn("more config findings are not logged: /debug/findings lists all", "count", logged-maxLogged)
+	if more := len(added) - maxLogged; more > 0 {
+		logger.Warn("more config findings are not logged: /debug/findings lists all", "count", more)
 	}
-	gone := 0
-	for _, d := range before {
-		if _, still := slices.BinarySearchFunc(list, d, compare); !still {
-			if gone++; gone <= maxLogged {
-				logger.Info("config finding is gone", "err", d.String())
-			}
-		}
+	for _, d := range gone[:min(len(gone), maxLogged)] {
+		logger.Info("config finding is gone", "err", d.String())
+	}
+	if more := len(gone) - maxLogged; more > 0 {
+		logger.Info("more config findings are gone", "count", more)
 	}
 	f.list.Store(&list)
+}
+
+// without returns the findings of a list that are not among others. Both are sorted.
+func without(list, others []diag.Diagnostic, compare func(a, b diag.Diagnostic) int) []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(list), func(d diag.Diagnostic) bool {
+		_, found := slices.BinarySearchFunc(others, d, compare)
+		return found
+	})
 }
 
 // ByPosition orders findings by file, line and column.

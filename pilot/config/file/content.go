@@ -36,14 +36,14 @@ const (
 
 // content is what one file says.
 type content struct {
-	read     stamp // of the bytes that are in force; of those that were refused for good too
-	readAt   time.Time
-	hash     uint64
-	size     int
-	objects  []held
-	makers   []validation.Template
-	findings []diag.Diagnostic
-	unsafe   []diag.Diagnostic // why a security object of the first load cannot be used
+	read      stamp // of the bytes that are in force; of those that were refused for good too
+	readAt    time.Time
+	hash      uint64
+	size      int
+	objects   []held
+	templates []validation.Template
+	findings  []diag.Diagnostic
+	unsafe    []diag.Diagnostic // why a security object of the first load cannot be used
 
 	// While the file is waited for, and else zero.
 	doubt      stamp     // the last look at it
@@ -285,7 +285,7 @@ func (c *content) take(r validation.Result, lines int, security bool) {
 		}
 		return
 	}
-	c.objects, c.makers = c.objectsAfter(r, lines), r.Templates
+	c.objects, c.templates = c.objectsAfter(r, lines), r.Templates
 	there := map[kinds.Key]bool{}
 	for _, h := range c.objects {
 		there[h.object.Key] = true

@@ -11,21 +11,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// withoutController reports Deployments and the like, of which a cluster would make Pods and a directory does not. One is right where the directory has Pods that it
-// selects, or where EndpointSlices say where the Pods of its Services are.
+// withoutController reports Deployments and the like: a cluster would make Pods of them, a directory does not. One is right where the directory has the Pods that it
+// selects, or EndpointSlices of its Services.
 func (s *Source) withoutController(objects map[kinds.Key]claim) []diag.Diagnostic {
 	var findings []diag.Diagnostic
-	var there *population
+	var there *backends
 	for _, path := range sortedPaths(s.files) {
-		for _, m := range s.files[path].makers {
+		for _, t := range s.files[path].templates {
 			if there == nil {
-				there = newPopulation(objects)
+				there = newBackends(objects)
 			}
-			if there.has(m) {
+			if there.has(t) {
 				continue
 			}
 			findings = append(findings, diag.Diagnostic{
-				Severity: diag.Warning, Code: "NoController", Object: m.Name, File: filepath.Join(s.opts.Dir, path), Line: m.Line, Column: m.Column,
+				Severity: diag.Warning, Code: "NoController", Object: t.Name, File: filepath.Join(s.opts.Dir, path), Line: t.Line, Column: t.Column,
 				Message: "no controller runs for a config directory, so no Pods are made of it, and no Pod here has its labels: Services that select it have no endpoints",
 				Fix:     "add Pods with these labels and status.podIP, or EndpointSlices with the label " + discoveryv1.LabelServiceName,
 			})
@@ -34,36 +34,37 @@ func (s *Source) withoutController(objects map[kinds.Key]claim) []diag.Diagnosti
 	return findings
 }
 
-// population is who is there in each namespace.
-type population struct {
+// backends are the Pods and EndpointSlices of a directory, by namespace.
+type backends struct {
 	pods     map[string][]map[string]string // labels
 	services map[string][]*kinds.Object
 	sliced   map[string]bool // "ns/name" of Services
 }
 
-func newPopulation(objects map[kinds.Key]claim) *population {
-	p := &population{map[string][]map[string]string{}, map[string][]*kinds.Object{}, map[string]bool{}}
+func newBackends(objects map[kinds.Key]claim) *backends {
+	b := &backends{map[string][]map[string]string{}, map[string][]*kinds.Object{}, map[string]bool{}}
 	for key, c := range objects {
 		switch key.Kind {
 		case kinds.Pod:
-			p.pods[key.Namespace] = append(p.pods[key.Namespace], c.object.Labels)
+			b.pods[key.Namespace] = append(b.pods[key.Namespace], c.object.Labels)
 		case kinds.Service:
-			p.services[key.Namespace] = append(p.services[key.Namespace], c.object)
+			b.services[key.Namespace] = append(b.services[key.Namespace], c.object)
 		case kinds.EndpointSlice:
-			p.sliced[key.Namespace+"/"+c.object.Labels[discoveryv1.LabelServiceName]] = true
+			b.sliced[key.Namespace+"/"+c.object.Labels[discoveryv1.LabelServiceName]] = true
 		}
 	}
-	return p
+	return b
 }
 
-func (p *population) has(m validation.Template) bool {
-	for _, labels := range p.pods[m.Namespace] {
-		if selects(m.Selector, labels) {
+// has reports whether the Pods of a Template, or their addresses, are there.
+func (b *backends) has(t validation.Template) bool {
+	for _, labels := range b.pods[t.Namespace] {
+		if selects(t.Selector, labels) {
 			return true
 		}
 	}
-	for _, o := range p.services[m.Namespace] {
-		if p.sliced[m.Namespace+"/"+o.Name] && selects(o.Spec.(*corev1.Service).Spec.Selector, m.Labels) {
+	for _, o := range b.services[t.Namespace] {
+		if b.sliced[t.Namespace+"/"+o.Name] && selects(o.Spec.(*corev1.Service).Spec.Selector, t.Labels) {
 			return true
 		}
 	}
