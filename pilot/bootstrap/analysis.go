@@ -19,21 +19,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// What the analysis of references may cost: it begins a while after a change, so that objects which belong together have come, and the pause after it is a
-// hundred times as long as it took.
+// The analysis of references begins a while after a change, when objects that belong together have come, and the pause after it is many times as long as it took.
 const (
 	analysisRest  = time.Second
-	analysisShare = 100
+	analysisPause = 100
 )
 
-// analyst looks for references between objects that lead nowhere, beside the path of pushes.
+// analyst looks for references between objects that lead nowhere, in a goroutine of its own.
 type analyst struct {
 	world    *world
 	rest     time.Duration
-	changed  chan struct{} // holds one: something is different since the last look
+	changed  chan struct{} // of one: the objects have changed since the last run
 	findings config.Findings
-	last     []diag.Diagnostic // as analysis made them
-	runs     atomic.Int64      // that looked at the objects
+	last     []diag.Diagnostic // what analysis.Run returned, sorted
+	runs     atomic.Int64      // how often the objects were looked at
 }
 
 func newAnalyst(w *world) *analyst {
@@ -46,7 +45,7 @@ func (a *analyst) notice(batch []kinds.Change) {
 		switch c.Kind {
 		case kinds.Node, kinds.Secret:
 			continue
-		case kinds.EndpointSlice: // in a cluster they come all the time, and hardly matter to a reference
+		case kinds.EndpointSlice: // in a cluster they change all the time, and hardly matter
 			if !a.world.whole {
 				continue
 			}
@@ -74,12 +73,12 @@ func (a *analyst) run(ctx context.Context) error {
 		case <-time.After(rest):
 		}
 		select {
-		case <-a.changed: // the look that follows sees it
+		case <-a.changed: // what follows sees that change too
 		default:
 		}
 		began := time.Now()
 		a.look()
-		rest = max(a.rest, analysisShare*time.Since(began))
+		rest = max(a.rest, analysisPause*time.Since(began))
 	}
 }
 
@@ -98,9 +97,7 @@ func (a *analyst) look() {
 // analyze returns what is wrong between the objects that count.
 func (w *world) analyze() []diag.Diagnostic {
 	objects := w.Objects()
-	w.mu.Lock()
-	last := w.last
-	w.mu.Unlock()
+	last := w.Snapshot()
 	if last == nil {
 		return nil
 	}
@@ -137,7 +134,7 @@ func (w *world) located(list []diag.Diagnostic) []diag.Diagnostic {
 	return out
 }
 
-// positions reads a file. Of one that cannot be read nothing is known.
+// positions reads a file. Without the file it knows no position.
 func (w *world) positions(file string) *validation.Positions {
 	if data, known := w.o.Texts.Of(file); known {
 		return validation.NewPositions(data)

@@ -52,7 +52,7 @@ func (o Options) MeshSources() []string {
 	}
 	text, err := readBounded(o.MeshConfig, o.Limits.MeshConfig)
 	if err != nil {
-		return nil // its source tells
+		return nil // its source reports that
 	}
 	c, _ := mesh.Salvage(mesh.Default(), o.MeshConfig, text)
 	if c == nil {

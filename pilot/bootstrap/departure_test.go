@@ -47,7 +47,10 @@ func TestDeparture(t *testing.T) {
 				}
 				return
 			}
-			eventually(t, "the endpoint is gone", func() bool { _, text := fetch(t, s.Addresses().HTTP, "/debug/endpointz"); return !strings.Contains(text, "10.0.0.1") })
+			eventually(t, "the endpoint is gone", func() bool {
+				_, text := fetch(t, s.Addresses().HTTP, "/debug/endpointz")
+				return !strings.Contains(text, "10.0.0.1")
+			})
 			write(t, file("more.yaml"), strings.ReplaceAll(service, "NAME", "added"))
 			t.Cleanup(func() { os.Remove(file("more.yaml")) })
 			if !clusters(t, stream, inbound) {

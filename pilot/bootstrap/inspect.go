@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -162,11 +163,7 @@ func references(typeURL string, r *envoy.Resource, names map[string]map[string]b
 			return err
 		}
 		if c.GetType() == clusterv3.Cluster_EDS {
-			name := c.GetEdsClusterConfig().GetServiceName()
-			if name == "" {
-				name = c.GetName()
-			}
-			names[envoy.EndpointType][name] = true
+			names[envoy.EndpointType][cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())] = true
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,18 +121,14 @@ func (s *Server) late(p *node.Proxy) bool {
 	return s.from.remote != nil && s.from.remote.Lacks(p.Cluster)
 }
 
-// findings lists what is wrong with single objects.
+// findings returns what is wrong with single objects.
 func (s *Server) findings() []diag.Diagnostic {
-	list := append(s.from.findings(), s.world.Findings()...)
-	if s.discovery != nil { // there is none in an Inspection
-		list = append(list, s.discovery.Findings()...)
-	}
-	return list
+	return append(s.from.findings(), s.world.Findings()...)
 }
 
-// allFindings lists what is wrong with single objects, and between them.
+// allFindings returns what is wrong with single objects, between them, and with connected proxies.
 func (s *Server) allFindings() []diag.Diagnostic {
-	return append(s.findings(), s.analyst.findings.Get()...)
+	return slices.Concat(s.findings(), s.analyst.findings.Get(), s.discovery.Findings())
 }
 
 // register lists what runs, in the order of starting.

@@ -31,8 +31,8 @@ type world struct {
 	networks *mesh.Networks
 	goodMesh map[string]string // the last text without an error, by file or ConfigMap
 	filter   *filter
-	whole    bool // no cluster adds to what the sources bring: a server without an API server
-	still    bool // and no object changes by itself: of an Inspection
+	whole    bool // the sources hold the whole mesh: no cluster adds to it
+	still    bool // no object changes by itself: this is an Inspection
 	reselect bool // the selectors have changed: every object has to be looked at
 
 	names     names               // nil: names stay unresolved
