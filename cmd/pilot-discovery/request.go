@@ -28,12 +28,12 @@ func requestCommand() *cobra.Command {
 	return c
 }
 
-// addressFlag is the flag by which commands are told where the server is that they ask.
+// addressFlag adds the flag that names the server to ask.
 func addressFlag(c *cobra.Command, address *string) {
 	c.Flags().StringVar(address, "address", "127.0.0.1:15014", "host and port of the server's --monitoringAddr")
 }
 
-// ask sends a request to a server on this host, and has read take the answer.
+// ask sends a request to a server on this host, and passes the answer to read.
 func ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), "http://"+address+"/"+strings.TrimPrefix(path, "/"), http.NoBody)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -23,15 +24,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// printSummary writes what a person wants to know of resources first: where requests go.
+// printSummary writes where requests go: what a person wants to know first.
 func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
-	endpoints, err := decoded(all[envoy.EndpointType], func() *endpointv3.ClusterLoadAssignment { return &endpointv3.ClusterLoadAssignment{} })
+	endpoints, err := decoded[endpointv3.ClusterLoadAssignment](all[envoy.EndpointType])
 	if err != nil {
 		return err
 	}
-	clusters, err := decoded(all[envoy.ClusterType], func() *clusterv3.Cluster { return &clusterv3.Cluster{} })
+	clusters, err := decoded[clusterv3.Cluster](all[envoy.ClusterType])
 	if err != nil {
 		return err
 	}
@@ -41,18 +42,14 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 		assigned[a.GetClusterName()] = a
 	}
 	for _, c := range clusters {
-		a, of := c.GetLoadAssignment(), c.GetType().String()
+		a := c.GetLoadAssignment()
 		if c.GetType() == clusterv3.Cluster_EDS {
-			name := c.GetEdsClusterConfig().GetServiceName()
-			if name == "" {
-				name = c.GetName()
-			}
-			a = assigned[name]
+			a = assigned[cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())]
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", c.GetName(), of, endpointText(c.GetType(), a))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", c.GetName(), c.GetType(), endpointText(c.GetType(), a))
 	}
 
-	listeners, err := decoded(all[envoy.ListenerType], func() *listenerv3.Listener { return &listenerv3.Listener{} })
+	listeners, err := decoded[listenerv3.Listener](all[envoy.ListenerType])
 	if err != nil {
 		return err
 	}
@@ -66,7 +63,7 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", l.GetName(), addressText(l.GetAddress()), few(leads))
 	}
 
-	routes, err := decoded(all[envoy.RouteType], func() *routev3.RouteConfiguration { return &routev3.RouteConfiguration{} })
+	routes, err := decoded[routev3.RouteConfiguration](all[envoy.RouteType])
 	if err != nil {
 		return err
 	}
@@ -84,27 +81,32 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 		}
 	}
 	_ = table.Flush()
-	wanting := func(list []*envoy.Resource) int {
-		n := 0
-		for _, r := range list {
-			if r.WantsCertificates() {
-				n++
-			}
-		}
-		return n
-	}
-	if c, l := wanting(all[envoy.ClusterType]), wanting(all[envoy.ListenerType]); c+l > 0 {
+	if c, l := wantCertificates(all[envoy.ClusterType]), wantCertificates(all[envoy.ListenerType]); c+l > 0 {
 		fmt.Fprintf(&out, "\n%s and %s want certificates: without a cluster %s in its bootstrap the proxy never starts.\n", count(c, "cluster"), count(l, "listener"), names.SDSCluster)
 	}
 	_, err = w.Write(out.Bytes())
 	return err
 }
 
+// wantCertificates returns how many of the resources want certificates.
+func wantCertificates(list []*envoy.Resource) int {
+	n := 0
+	for _, r := range list {
+		if r.WantsCertificates() {
+			n++
+		}
+	}
+	return n
+}
+
 // decoded reads resources of one type.
-func decoded[M proto.Message](list []*envoy.Resource, empty func() M) ([]M, error) {
+func decoded[T any, M interface {
+	*T
+	proto.Message
+}](list []*envoy.Resource) ([]M, error) {
 	out := make([]M, 0, len(list))
 	for _, r := range list {
-		m := empty()
+		m := M(new(T))
 		if err := proto.Unmarshal(r.Value(), m); err != nil {
 			return nil, fmt.Errorf("read %s: %w", r.Name, err)
 		}
@@ -113,9 +115,10 @@ func decoded[M proto.Message](list []*envoy.Resource, empty func() M) ([]M, erro
 	return out, nil
 }
 
-// few are the first three of a list, and how many more there are.
+// few returns the first three of a list as text, and how many more there are.
 func few(list []string) string { return first(3, list) }
 
+// first returns the first n of a list as text, and how many more there are.
 func first(n int, list []string) string {
 	if len(list) == 0 {
 		return "-"
@@ -196,7 +199,7 @@ func leadsTo(l *listenerv3.Listener) ([]string, error) {
 	return slices.Compact(list), nil
 }
 
-// routesTo are where the routes inside a listener lead.
+// routesTo returns where the routes inside a listener lead.
 func routesTo(r *routev3.RouteConfiguration) []string {
 	var list []string
 	for _, host := range r.GetVirtualHosts() {

@@ -59,8 +59,7 @@ func (k Key) Shared() Key {
 	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Place: k.Place}
 }
 
-// Departed returns the key of a proxy whose workload has gone since it had the key last: k with last's inbound half. It returns false where the workload is known, or
-// never was.
+// Departed returns k with the inbound half of last, if the proxy's workload was known when its key was last and is not known now. Else it returns k and false.
 func (k Key) Departed(last Key) (Key, bool) {
 	if !k.Stranger || last.Stranger {
 		return k, false

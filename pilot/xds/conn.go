@@ -56,7 +56,7 @@ type conn struct {
 	// The owner's alone.
 	session  *session
 	joined   bool
-	stalled  bool // it is among server.waiting
+	marked   bool // it is among server.waiting
 	pass     pass
 	sending  *Response   // nil: no Send is under way
 	watchdog *time.Timer // runs cut
@@ -347,13 +347,13 @@ func (c *conn) loop(log *slog.Logger) error {
 			switch {
 			case !c.warming():
 				warming = nil
-				c.goesOn()
+				c.unmarkWaiting()
 			case warming == nil:
-				warming = time.After(s.patience)
+				warming = time.After(s.warmTime)
 			}
 		case <-warming:
 			warming = nil
-			c.stalls(log)
+			c.markWaiting(log)
 		case <-quiet:
 			quiet = nil
 			c.session.rest()

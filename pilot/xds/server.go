@@ -66,7 +66,7 @@ type Server struct {
 	arrivals    logLimiter // of their coming and going
 	noHosts     bool
 	newcomer    time.Duration
-	patience    time.Duration
+	warmTime    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
 	express     chan struct{} // one more, for streams that do not wait behind all the others
 	admission   chan struct{} // one taken by each stream; nil: no bound
@@ -81,7 +81,7 @@ type Server struct {
 	conns     map[string]*conn       // by id
 	audiences map[standing]*audience // with members
 	count     map[string]int         // streams by the proxy's id
-	waiting   map[*conn]string       // those that do not get on for want of certificates, by the cluster that wants them
+	waiting   map[*conn]string       // those that cannot start without certificates, with a cluster that wants them
 	closed    bool
 }
 
@@ -102,7 +102,7 @@ func New(o Options) *Server {
 		arrivals:    logLimiter{tokens: tokens{rate: 20, burst: 500}},
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
-		patience:    patience,
+		warmTime:    warmTime,
 		conns:       map[string]*conn{},
 		audiences:   map[standing]*audience{},
 		count:       map[string]int{},

@@ -38,13 +38,13 @@ type session struct {
 	snapshot             *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
 	revision             uint64             // of the last one that everything was compared with
 	cohort               Cohort
-	audience, audienceOf any  // what Translator.Audience gives, and for what
-	// departing: the workload has gone from the snapshot. Until depart the proxy keeps the inbound half of known, its cohort before: others may still send it
-	// requests, since they learn later, or never as long as they are slow, that it is no endpoint any more.
+	audience, audienceOf any // what Translator.Audience gives, and for what
+	// departing: the workload has gone from the snapshot. Until depart the proxy keeps the inbound half of known, its cohort before: others send it requests until
+	// they too have learned that it is no endpoint any more.
 	departing bool
 	known     Cohort // nil: the workload was never known, or has departed for good
 
-	unjoined             bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
+	unjoined bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
 
 	// changed are the clusters that a resuming client was sent before it asked for endpoints: what it brings of their assignments is out of date, though a
 	// cluster may have changed back meanwhile. nil unless it resumes.
@@ -298,5 +298,5 @@ func (s *session) join(snap *snapshot.Snapshot) bool {
 	return err == nil
 }
 
-// depart has the proxy lose, with the next push, the inbound half of a workload that has gone.
+// depart takes the inbound half of a workload that has gone from the proxy, with the next push.
 func (s *session) depart() { s.departing, s.known = false, nil }

@@ -15,41 +15,43 @@ import (
 )
 
 // arrived logs that a client has connected.
-func (c *conn) arrived() {
-	what := "proxy connected"
-	if OfObjects(c.proxy) {
-		what = "reader of configuration connected"
-	}
-	log := c.server.logger
-	c.server.arrivals.log(log.Info, nil, what, "conn", c.id, "name", c.proxy.ID, "address", c.remote, "type", string(c.proxy.Type), "version", c.proxy.Release(), "delta", c.delta)
-}
+func (c *conn) arrived() { c.logArrival("connected", "delta", c.delta) }
 
 // left logs that a client has gone, and why.
 func (c *conn) left(err error) {
-	what, reason := "proxy disconnected", "the proxy closed the connection"
-	if OfObjects(c.proxy) {
-		what, reason = "reader of configuration disconnected", "the reader closed the connection"
-	}
+	reason := "the client closed the connection"
 	if err != nil {
 		reason = status.Convert(err).Message()
 	}
-	log := c.server.logger
-	c.server.arrivals.log(log.Info, nil, what, "conn", c.id, "name", c.proxy.ID, "address", c.remote, "type", string(c.proxy.Type), "version", c.proxy.Release(),
-		"dur", time.Since(c.connected).Round(time.Millisecond), "reason", reason)
+	c.logArrival("disconnected", "dur", time.Since(c.connected).Round(time.Millisecond), "reason", reason)
 }
 
-// patience is how long an Envoy may have its clusters and not ask for listeners before that is remarkable. It asks when all clusters are warm: those that look up names
-// or check health may take seconds.
-const patience = 5 * time.Second
+func (c *conn) logArrival(event string, more ...any) {
+	who := "proxy "
+	if OfObjects(c.proxy) {
+		who = "reader of configuration "
+	}
+	args := []any{"conn", c.id, "name", c.proxy.ID, "address", c.remote, "type", string(c.proxy.Type), "version", c.proxy.Release()}
+	c.server.arrivals.log(c.server.logger.Info, nil, who+event, append(args, more...)...)
+}
+
+// warmTime is how long the clusters of an Envoy may take to warm before the server looks for the reason. Envoy asks for listeners when they are warm: clusters that
+// look up names or check health may take seconds.
+const warmTime = 5 * time.Second
+
+// starting reports whether the client is an Envoy that has not asked for listeners yet.
+func (c *conn) starting() bool {
+	return c.proxy.Envoy != [3]uint32{} && !c.session.ofObjects() && c.session.find(envoy.ListenerType) == nil
+}
 
 // warming reports whether the client is an Envoy that has its clusters and has not asked for listeners yet.
 func (c *conn) warming() bool {
 	clusters := c.session.find(envoy.ClusterType)
-	return c.proxy.Envoy != [3]uint32{} && !c.session.ofObjects() && clusters != nil && clusters.status.Acked != "" && c.session.find(envoy.ListenerType) == nil
+	return c.starting() && clusters != nil && clusters.status.Acked != ""
 }
 
-// wanting returns the name of a cluster that the client has and that wants certificates, or nothing.
-func (c *conn) wanting() string {
+// wantsCertificates returns the name of a cluster of the client that wants certificates, or "".
+func (c *conn) wantsCertificates() string {
 	for _, r := range c.session.find(envoy.ClusterType).resources() {
 		if r.WantsCertificates() {
 			return r.Name
@@ -58,26 +60,26 @@ func (c *conn) wanting() string {
 	return ""
 }
 
-// waits says what an Envoy that starts waits for.
+// waits returns what an Envoy that starts waits for, or "".
 func (c *conn) waits() string {
 	clusters := c.session.find(envoy.ClusterType)
 	switch {
-	case c.proxy.Envoy == [3]uint32{} || c.session.ofObjects() || c.session.find(envoy.ListenerType) != nil:
+	case !c.starting():
 		return ""
 	case clusters == nil:
 		return "it has not asked for clusters yet"
 	case clusters.status.Acked == "":
 		return "it has not acknowledged its clusters yet"
 	}
-	if name := c.wanting(); name != "" {
-		return fmt.Sprintf("it has its clusters and has not asked for listeners yet: cluster %s is warming until %s, a cluster of Envoy's bootstrap, has certificates for it", name, names.SDSCluster)
+	if name := c.wantsCertificates(); name != "" {
+		return fmt.Sprintf("it has its clusters and has not asked for listeners yet: cluster %s is warming until the cluster %s of the bootstrap has certificates for it", name, names.SDSCluster)
 	}
 	return "it has its clusters and has not asked for listeners yet: they are warming"
 }
 
-// stalls takes note of an Envoy that waits for certificates, and says so once.
-func (c *conn) stalls(log *slog.Logger) {
-	name := c.wanting()
+// markWaiting adds an Envoy that waits for certificates to the findings, and logs it once.
+func (c *conn) markWaiting(log *slog.Logger) {
+	name := c.wantsCertificates()
 	if name == "" {
 		return
 	}
@@ -85,25 +87,25 @@ func (c *conn) stalls(log *slog.Logger) {
 	s.mu.Lock()
 	s.waiting[c] = name
 	s.mu.Unlock()
-	if !c.stalled {
-		c.stalled = true
+	if !c.marked {
+		c.marked = true
 		s.complaints.log(log.Warn, &c.complaints, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
 	}
 }
 
-// goesOn takes back what stalls noted.
-func (c *conn) goesOn() {
-	if !c.stalled {
+// unmarkWaiting takes it off the findings again.
+func (c *conn) unmarkWaiting() {
+	if !c.marked {
 		return
 	}
-	c.stalled = false
+	c.marked = false
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, c)
 }
 
-// Findings returns what is wrong with the mesh as its proxies show it: that some cannot start for want of certificates.
+// Findings returns what is wrong with proxies that are connected: those that cannot start without certificates.
 func (s *Server) Findings() []diag.Diagnostic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +127,7 @@ func noCertificates(proxies []string, cluster string) diag.Diagnostic {
 	}
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "NoCertificates", Object: object,
-		Message: fmt.Sprintf("it has its clusters and does not ask for listeners: %s uses mTLS, and Envoy waits for a certificate from the cluster %s of its bootstrap", cluster, names.SDSCluster),
-		Fix:     "switch mTLS off by a PeerAuthentication of mode DISABLE in the root namespace, or run an SDS server and name it in the bootstrap (pilot-discovery bootstrap --sds)",
+		Message: fmt.Sprintf("it has its clusters and does not ask for listeners: %s uses mTLS, and Envoy waits for certificates from the cluster %s of its bootstrap", cluster, names.SDSCluster),
+		Fix:     "switch mTLS off with a PeerAuthentication of mode DISABLE in the root namespace, or run an SDS server and name it in the bootstrap (pilot-discovery bootstrap --sds)",
 	}
 }

@@ -44,10 +44,10 @@ func (r *rig) waits(pod string) string {
 	return ""
 }
 
-// TestWaitsForCertificates: an Envoy that has its clusters and does not ask for listeners, for a cluster wants certificates, is a finding until it does.
+// TestWaitsForCertificates: an Envoy that has its clusters and does not ask for listeners, because a cluster wants certificates, is a finding until it does.
 func TestWaitsForCertificates(t *testing.T) {
 	r := newRig(t)
-	r.server.patience = time.Millisecond
+	r.server.warmTime = time.Millisecond
 	r.publish(true, "cds a=1", "cds b=sds-grpc")
 	var clients []*deltaClient
 	for _, pod := range []string{"q.a", "p.a"} {
@@ -60,7 +60,7 @@ func TestWaitsForCertificates(t *testing.T) {
 		f := r.server.Findings()
 		return len(f) == 1 && f[0].Object == "proxy p.a and 1 more" && strings.Contains(f[0].Message, "b uses mTLS")
 	})
-	if got := r.waits("p.a"); !strings.Contains(got, "cluster b is warming until sds-grpc") {
+	if got := r.waits("p.a"); !strings.Contains(got, "cluster b is warming until the cluster sds-grpc") {
 		t.Errorf("waits: %q", got)
 	}
 	for _, c := range clients {
@@ -85,7 +85,7 @@ func TestWaitsForCertificates(t *testing.T) {
 // TestWarmingIsNoFinding: clusters that want no certificates may warm as long as they like.
 func TestWarmingIsNoFinding(t *testing.T) {
 	r := newRig(t)
-	r.server.patience = 0
+	r.server.warmTime = 0
 	r.publish(true, "cds a=1")
 	c := r.envoy("p.a")
 	c.take("cds a=1")
@@ -107,7 +107,7 @@ func TestComingsAndGoingsAreLogged(t *testing.T) {
 	log := r.log.String()
 	for _, want := range []string{
 		`msg="proxy connected" conn=p.a-1 name=p.a address=127.0.0.1:`, "type=sidecar version=envoy-1.40.0 delta=true", "version=1.31.0",
-		`reason="the proxy closed the connection"`, `msg="proxy disconnected" conn=q.a-2 name=q.a`, `reason="the server is shutting down"`,
+		`reason="the client closed the connection"`, `msg="proxy disconnected" conn=q.a-2 name=q.a`, `reason="the server is shutting down"`,
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %s in the log:\n%s", want, log)

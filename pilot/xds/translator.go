@@ -19,8 +19,8 @@ type Translator interface {
 	// Moves tells whether Join may give something else at snapshot s than last, which it gave at an earlier revision.
 	Moves(s *snapshot.Snapshot, p *node.Proxy, last Cohort, since uint64) bool
 
-	// Departed returns the cohort of a proxy whose workload was known when it was of cohort last, and is not now: now, with the inbound half of last. false where
-	// that is not so.
+	// Departed returns now with the inbound half of last, if the proxy's workload was known when its cohort was last and is not known now. Else it returns now and
+	// false.
 	Departed(now, last Cohort) (Cohort, bool)
 
 	// Audience gives what the outbound halves of a cohort's Unions are made from, and the inbound half of its endpoints: equal for cohorts of which they are equal. nil
