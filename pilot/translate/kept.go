@@ -124,7 +124,8 @@ func (n *notes) add(x note) {
 // Bounds of what is kept of the past.
 const (
 	mostVersions = 2
-	keptUnused   = 64 // full Snapshots, between two looks for what nobody asks for
+	keptUnused   = 64  // full Snapshots, between two looks for what nobody asks for
+	mostUnits    = 256 // that are made by themselves, beside as many as there are resources; of more the Set is made whole
 )
 
 // note counts a full Snapshot, the newest.
@@ -242,7 +243,7 @@ func (r recipe[U]) next(v *view, last *version) *version {
 		if len(units) == 0 {
 			return last
 		}
-		if r.units != nil {
+		if r.units != nil && len(units) <= mostUnits+last.set.Len() {
 			if r.spread != nil {
 				units = r.spread(v, units)
 			}
