@@ -117,7 +117,11 @@ func (p place) protocol() {
 		return
 	}
 	if !slices.Contains(protocols(), strings.ToUpper(p.text())) {
-		p.bad(unknownName(p.text(), protocols()), "unknown protocol %q", p.text())
+		fix := "use one of " + strings.Join(protocols(), ", ")
+		if near := diag.Nearest(strings.ToUpper(p.text()), protocols()); near != "" {
+			fix = diag.DidYouMean(near)
+		}
+		p.bad(fix, "unknown protocol %q", p.text())
 	}
 }
 

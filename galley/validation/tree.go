@@ -174,7 +174,11 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 		}
 		name := k.Value
 		if p, dup := first[name]; dup {
-			b.report(at, fieldPath(path, name), "DuplicateKey", "keep one of the two", "field %q is given twice, first on line %d", name, p.line)
+			fix := "keep one of the two"
+			if path == "" && name == "apiVersion" {
+				fix = "write --- on a line of its own where the next object begins"
+			}
+			b.report(at, fieldPath(path, name), "DuplicateKey", fix, "field %q is given twice, first on line %d", name, p.line)
 			continue
 		}
 		first[name] = at
