@@ -121,7 +121,7 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 		},
 	}
 	f.registerMesh(c.Flags(), e)
-	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}")
+	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}, or with the bootstrap that has it")
 	c.Flags().BoolVar(&strict, "strict", false, "fail when validate would")
 	c.Flags().StringVar(&pod, "pod", "", "Pod of the directory whose proxy it is: NAME.NAMESPACE")
 	c.Flags().StringVarP(&output, "output", "o", "json", "json by type, or summary")
@@ -205,10 +205,15 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// readNode reads a node, or the bootstrap of an Envoy that has one.
 func readNode(path string) (*corev3.Node, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the node: %w", err)
+	}
+	bootstrap := struct{ Node json.RawMessage }{}
+	if json.Unmarshal(text, &bootstrap) == nil && bootstrap.Node != nil {
+		text = bootstrap.Node
 	}
 	n := &corev3.Node{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, n); err != nil {

@@ -2,7 +2,9 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +63,25 @@ func (o Options) MeshSources() []string {
 	var list []string
 	for _, s := range c.GetConfigSources() {
 		list = append(list, s.GetAddress())
+	}
+	return list
+}
+
+// meshErrors returns what is wrong with the mesh configuration file, which may be why it names no configSources.
+func (o Options) meshErrors() (list []error) {
+	if o.MeshConfig == "" {
+		return nil
+	}
+	text, err := readBounded(o.MeshConfig, o.Limits.MeshConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return []error{err}
+	}
+	_, found := mesh.ParseOver(mesh.Default(), o.MeshConfig, text)
+	for _, d := range found {
+		list = append(list, errors.New(d.String()))
 	}
 	return list
 }

@@ -35,7 +35,8 @@ type source struct {
 // newSources makes them; nothing runs yet. What they bring goes to sink, the whole of it first.
 func (s *Server) newSources(sink config.Handler) (*sources, error) {
 	if s.o.ConfigDir == "" && s.o.Texts == nil && s.o.Client == nil && len(s.o.MeshSources()) == 0 {
-		return nil, errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
+		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
+		return nil, errors.Join(append([]error{err}, s.o.meshErrors()...)...)
 	}
 	all := &sources{Source: aggregate.New(sink), own: newOwn()}
 	all.later = &configSources{server: s, to: all, known: make(chan struct{})}

@@ -169,7 +169,7 @@ func grpcCluster(name, at string) (*clusterv3.Cluster, error) {
 
 // parse reads HOST:PORT, or the path of a Unix socket.
 func parse(text string) (*corev3.Address, error) {
-	if path := strings.TrimPrefix(text, "unix:"); strings.Contains(path, "/") {
+	if path := strings.TrimPrefix(text, "unix:"); strings.Contains(path, "/") && !strings.Contains(path, "://") {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}, nil
 	}
 	host, number, err := net.SplitHostPort(text)
