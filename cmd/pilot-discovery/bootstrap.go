@@ -32,7 +32,7 @@ func bootstrapCommand() *cobra.Command {
 The Envoy may be any build of it, with nothing beside it:
 
   pilot-discovery bootstrap --node client.default --ads 127.0.0.1:15010 >envoy.json
-  envoy -c envoy.json
+  envoy -c envoy.json --disable-hot-restart
 
 A sidecar listens on 127.0.0.1 at the ports of services. Where iptables rules lead traffic to it, say --interception REDIRECT. Without --sds
 it has no certificates, and starts only where no service asks for mTLS: a PeerAuthentication of mode DISABLE in the root namespace says so.`,
