@@ -199,8 +199,8 @@ func (p place) regexp() {
 		return
 	}
 	if size := safe.RE2Size(p.text()); size > stockProgram {
-		p.add(diag.Warning, "RegexProgramSize", "shorten it, or raise that runtime key in the bootstraps of your own Envoys",
-			"RE2 may need up to %d instructions for the expression: an Envoy refuses more than %d unless its bootstrap raises re2.max_program_size.error_level, as Istio's and those of pilot-discovery bootstrap do", size, stockProgram)
+		p.add(diag.Warning, "RegexProgramSize", "shorten it, or raise re2.max_program_size.error_level in the bootstraps of your own Envoys",
+			"RE2 may need up to %d instructions for the expression, and Envoy refuses more than %d by default: bootstraps of Istio and of pilot-discovery bootstrap raise that limit", size, stockProgram)
 	}
 	if p.regex += n; p.regex > p.limits.RegexPerObject {
 		p.bad("split the object, or use prefix matches", "the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
