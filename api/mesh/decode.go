@@ -210,7 +210,11 @@ func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd,
 		err = protojson.Unmarshal(text, tmp.Interface())
 	}
 	if err != nil {
-		d.report(diag.Error, "InvalidValue", path, n, fmt.Sprintf("%.64q is not %s", n.Value, expected(of)), "write "+expected(of))
+		what, fix := expected(of)
+		if n.Kind == yamlv3.ScalarNode && of.Kind() == protoreflect.StringKind {
+			fix = "quote it: " + strconv.Quote(n.Value)
+		}
+		d.report(diag.Error, "InvalidValue", path, n, shown(n)+" is not "+what, fix)
 		return nil, false
 	}
 	return tmp, true
@@ -260,30 +264,43 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// expected says what a field takes.
-func expected(fd protoreflect.FieldDescriptor) string {
+// shown returns a value as a finding names it.
+func shown(n *yamlv3.Node) string {
+	switch {
+	case n.Kind == yamlv3.MappingNode:
+		return "a mapping"
+	case n.Kind == yamlv3.SequenceNode:
+		return "a list"
+	case n.ShortTag() == "!!str":
+		return fmt.Sprintf("%.64q", n.Value)
+	}
+	return fmt.Sprintf("%.64s", n.Value)
+}
+
+// expected returns what a field takes, and how to write it.
+func expected(fd protoreflect.FieldDescriptor) (what, fix string) {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
-		return "true or false"
+		return "a boolean", "write true or false"
 	case protoreflect.StringKind:
-		return "a string, in quotes if it looks like a number"
+		return "a string", "write a string"
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
-		return "a number"
+		return "a number", "write a number"
 	case protoreflect.EnumKind:
 		var all []string
 		for i := range fd.Enum().Values().Len() {
 			all = append(all, string(fd.Enum().Values().Get(i).Name()))
 		}
-		return "one of " + strings.Join(all, ", ")
+		return "a value of this field", "use one of " + strings.Join(all, ", ")
 	case protoreflect.MessageKind:
 		if name := fd.Message().Name(); name == "Duration" {
-			return "a duration such as 10s, 500ms or 1h30m"
+			return "a duration", "write a number with a unit, such as 10s, 500ms or 1h30m"
 		} else if strings.HasSuffix(string(name), "Value") && fd.Message().Fields().Len() == 1 {
 			return expected(fd.Message().Fields().Get(0))
 		}
-		return "a " + string(fd.Message().Name())
+		return "a " + string(fd.Message().Name()), ""
 	}
-	return "a whole number"
+	return "a whole number", "write a whole number"
 }
 
 // suggest names the field that was probably meant, or those there are.
