@@ -3,6 +3,7 @@ package translate
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -27,19 +28,65 @@ type server struct {
 	hosts   []string // in one spelling: "host" for all namespaces, else "namespace/host"
 }
 
+// servers lists the servers of a gateway. They are shared, and not to be changed.
+func (v *view) servers(c cohort.Scope) []server { return v.opened.of(c).all }
+
+// serversOf lists those whose routes have a name.
+func (v *view) serversOf(c cohort.Scope, route string) []server { return v.opened.of(c).byRoute[route] }
+
+// serverTable is the servers of a gateway.
+type serverTable struct {
+	all     []server
+	byRoute map[string][]server
+}
+
+// serverTables keeps one for each set of Gateways and ports: every route asks for its servers. Safe for concurrent use.
+type serverTables struct {
+	mu   sync.Mutex
+	made map[serverTableKey]*serverTable
+}
+
+type serverTableKey struct {
+	gateways frozen.List[*kinds.Object]
+	targets  frozen.List[cohort.Target]
+}
+
+func (s *serverTables) of(c cohort.Scope) *serverTable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := serverTableKey{c.Gateways, c.Targets}
+	if s.made[k] == nil {
+		if s.made == nil {
+			s.made = map[serverTableKey]*serverTable{}
+		}
+		t := &serverTable{all: servers(c), byRoute: map[string][]server{}}
+		for _, s := range t.all {
+			t.byRoute[s.route()] = append(t.byRoute[s.route()], s)
+		}
+		s.made[k] = t
+	}
+	return s.made[k]
+}
+
 // servers lists the servers of a gateway by the precedence of their Gateways. Two that want one place share its listener and its routes. Of two with TLS settings that
 // want one host at one place, the second is as if it were not there.
-func (v *view) servers(c cohort.Scope) []server {
+func servers(c cohort.Scope) []server {
 	var all []server
 	type opening struct {
 		place
 		host string
 	}
 	var taken map[opening]struct{}
+	byPort := targets(c)
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			hosts := serverHosts(s, o.Namespace)
-			for _, target := range targets(c, s.GetPort().GetNumber()) {
+			port := s.GetPort().GetNumber()
+			bound := byPort[port]
+			if bound == nil {
+				bound = []uint32{port} // a port that no service has is bound as it is
+			}
+			for _, target := range bound {
 				at := place{s.Bind, target}
 				if s.Tls != nil {
 					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := taken[opening{at, h}]; return ok }) {
@@ -77,18 +124,15 @@ func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 	return list
 }
 
-// targets gives the workload's ports behind a port of the gateway's service; a port that no service has is bound as it is.
-func targets(c cohort.Scope, port uint32) []uint32 {
-	var list []uint32
+// targets returns the workload's ports behind each port of the gateway's services.
+func targets(c cohort.Scope) map[uint32][]uint32 {
+	all := map[uint32][]uint32{}
 	for t := range c.Targets.All {
-		if t.Port == port && !slices.Contains(list, t.Target) {
-			list = append(list, t.Target)
+		if !slices.Contains(all[t.Port], t.Target) {
+			all[t.Port] = append(all[t.Port], t.Target)
 		}
 	}
-	if len(list) == 0 {
-		list = append(list, port)
-	}
-	return list
+	return all
 }
 
 func (s server) route() string { return names.GatewayRoute(s.target, s.bind) }

@@ -80,8 +80,8 @@ func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
 		hosts:      hosts{view: v, cohort: c, scope: v.Index.Of(c.Namespace, nil), route: name},
 		redirected: map[string]uint32{}, routed: map[string]*routedHost{}, alike: map[alike]*mates{},
 	}
-	for _, s := range v.servers(c) {
-		if s.route() != name || !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
+	for _, s := range v.serversOf(c, name) {
+		if !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
 			continue
 		}
 		g := gatewayServer{server: s, name: s.gateway.Namespace + "/" + s.gateway.Name, hosts: map[string][]string{}}

@@ -62,6 +62,9 @@ func largeObjects() map[string]func(n, state int) string {
 			}
 			return b.String()
 		},
+		"GatewayPorts": func(n, state int) string {
+			return "---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: big, namespace: istio-system}\nspec:\n  servers:\n" + list(n, fmt.Sprintf("  - {port: {number: 1%%04[1]d, name: http-%%[1]d, protocol: HTTP}, hosts: [h%d.example.com]}\n", state))
+		},
 		"DestinationRulesOfOneHost": func(n, state int) string {
 			var b strings.Builder
 			for i := range n {

@@ -68,7 +68,7 @@ func (v *view) assignment(k assignmentKey) *envoy.Resource {
 func (v *view) routeOrNone(of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
 	c := of.Value()
 	if c.Type == node.Router {
-		if slices.ContainsFunc(v.servers(c), func(s server) bool { return s.route() == name }) {
+		if len(v.serversOf(c, name)) > 0 {
 			return v.route(of, name)
 		}
 		return buildRoute(routeKeyOf(c, name, gatewayRecipe(v, c, name).anew(v), buildHeader))

@@ -75,6 +75,7 @@ type view struct {
 
 	hasPeerAuthentication bool
 	merged                *merged
+	opened                *serverTables
 
 	notes *notes // takes problems; nil: nobody does
 }
@@ -95,7 +96,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	if v != nil {
 		last = v.Index
 	}
-	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, merged: &merged{}}
+	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, merged: &merged{}, opened: &serverTables{}}
 	if v == nil || s.Revision > v.Revision {
 		t.history.note(s.Revision, &next.Changes)
 		if s.Delta.Full {
