@@ -43,6 +43,7 @@ type Limits struct {
 	// One configuration object of any source. Istio's own CRDs have no longer lists either, where they bound them.
 	ListEntries    int // entries of one list: hosts, routes, subsets, ports, servers
 	RepeatedText   int // bytes of what a VirtualService says for each of its hosts, or a DestinationRule for each of its subsets, all together
+	EntryClusters  int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
 	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
 
 	// The configuration directory.
@@ -94,6 +95,7 @@ func Default() Limits {
 
 		ListEntries:    4096,
 		RepeatedText:   64 << 20,
+		EntryClusters:  1 << 14,
 		EntryEndpoints: 1 << 20,
 
 		FileSize:   16 << 20,

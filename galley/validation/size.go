@@ -16,7 +16,11 @@ func size(k *kinds.Kind, p place) bool {
 		p.repeated("subsets", p.at("trafficPolicy").node.text())
 	case kinds.ServiceEntry:
 		at := func(field string) int { return len(p.at(field).items()) }
-		if n, most := at("hosts")*max(at("ports"), 1)*(at("endpoints")+at("addresses")), p.limits.EntryEndpoints; n > most {
+		clusters := at("hosts") * max(at("ports"), 1)
+		if most := p.limits.EntryClusters; clusters > most {
+			p.tooLarge("its hosts, times its ports, are %d, more than %d", clusters, most)
+		}
+		if n, most := clusters*(at("endpoints")+at("addresses")), p.limits.EntryEndpoints; n > most {
 			p.tooLarge("its hosts, times its ports, times its endpoints and addresses, are %d, more than %d", n, most)
 		}
 	case kinds.Gateway, kinds.Sidecar, kinds.Service:

@@ -12,7 +12,7 @@ import (
 // TestSize: an object that reaches a limit is used; one that exceeds it is not, and the finding names the field and the limit, wherever the object comes from.
 func TestSize(t *testing.T) {
 	l := limits.Default()
-	l.ListEntries, l.RepeatedText, l.EntryEndpoints = 20, 4000, 24
+	l.ListEntries, l.RepeatedText, l.EntryClusters, l.EntryEndpoints = 20, 4000, 12, 24
 	list := func(n int, format string) string {
 		var all []string
 		for i := range n {
@@ -46,6 +46,9 @@ func TestSize(t *testing.T) {
 		{kinds.DestinationRule, dr(20, 20), "spec.subsets: 4000"},
 		{kinds.ServiceEntry, se(2, 3, 4), ""},
 		{kinds.ServiceEntry, se(3, 3, 3), "spec: 24"},
+		{kinds.ServiceEntry, se(4, 3, 1), ""},
+		{kinds.ServiceEntry, se(5, 3, 1), "spec: 12"},
+		{kinds.ServiceEntry, "{hosts: " + list(13, "h%d.com") + ", ports: [{name: p, number: 80, protocol: HTTP}], resolution: DNS}", "spec: 12"},
 		{kinds.Gateway, "{servers: [{hosts: " + list(21, "h%d.com") + ", port: {number: 80, name: a, protocol: HTTP}}]}", "spec.servers[0].hosts: 20"},
 		{kinds.Sidecar, "{egress: [{hosts: " + list(21, "a/h%d.com") + "}]}", "spec.egress[0].hosts: 20"},
 		{kinds.Service, "{ports: " + list(21, "{name: p%[1]d, port: 1%02[1]d}") + "}", "spec.ports: 20"},
