@@ -132,7 +132,7 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 
 // nodeOf returns the node of a file, or of the proxy of a Pod.
 func nodeOf(i *bootstrap.Inspection, file, pod string) (*corev3.Node, error) {
-	if pod == "" {
+	if file != "" {
 		return readNode(file)
 	}
 	name, namespace, err := splitName(pod)

@@ -151,6 +151,7 @@ func nearNames(name string, all []string) string {
 	near := slices.DeleteFunc(slices.Clone(all), func(other string) bool {
 		return diag.Distance(other, name) > len(name)/3+1 && !strings.Contains(other, strings.SplitN(name, ".", 2)[0])
 	})
+	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(diag.Distance(a, name), diag.Distance(b, name)) })
 	switch {
 	case len(all) == 0:
 		return ": there is none"
