@@ -42,7 +42,7 @@ type Limits struct {
 
 	// One configuration object of any source. Istio's own CRDs have no longer lists either, where they bound them.
 	ListEntries    int // entries of one list: hosts, routes, subsets, ports, servers
-	RepeatedText   int // bytes of what a VirtualService says for each of its hosts, or a DestinationRule for each of its subsets, all together
+	RepeatedText   int // bytes of what a VirtualService and its delegates say for each of its hosts, or a DestinationRule for each of its subsets, all together
 	EntryClusters  int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
 	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
 
@@ -94,9 +94,9 @@ func Default() Limits {
 		RegexPerObject:    50000,
 
 		ListEntries:    4096,
-		RepeatedText:   64 << 20,
+		RepeatedText:   16 << 20,
 		EntryClusters:  1 << 14,
-		EntryEndpoints: 1 << 20,
+		EntryEndpoints: 1 << 16,
 
 		FileSize:   16 << 20,
 		Files:      10000,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
@@ -25,6 +26,7 @@ const (
 	codeTargetPort  = "TargetPortNotFound"
 	codeEndpoints   = "NoEndpoints"
 	codeRepeated    = "RepeatedSubset"
+	codeDelegation  = "Limit" // as validation has it of one object
 )
 
 // Bounds on one run. A mesh that exceeds them has one mistake many times over.
@@ -39,6 +41,8 @@ type Options struct {
 	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
 	Whole  bool         // the objects are the whole mesh: no cluster adds to them
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
+
+	RepeatedText int // the limit of that name; 0 is the default
 
 	// These read Pods and EndpointSlices whose Spec is not of the Kubernetes type. They may be nil where there are none.
 	Pod   func(*kinds.Object) Pod
@@ -55,6 +59,7 @@ type analysis struct {
 
 // Run returns what is wrong between the objects, in no order.
 func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
+	o.RepeatedText = cmp.Or(o.RepeatedText, limits.Default().RepeatedText)
 	a := &analysis{index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}}
 	for _, r := range a.routes {
 		a.virtualService(r)

@@ -285,3 +285,27 @@ func TestFindingsAreBounded(t *testing.T) {
 		t.Errorf("%d findings, the last: %v", len(list), list[len(list)-1])
 	}
 }
+
+// A delegation that is left out because it asks for too much is a finding, at the first one.
+func TestDelegationsThatDoNotFit(t *testing.T) {
+	objects := decode(t, `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: root, namespace: a}
+spec: {hosts: [x.example], http: [{match: [{uri: {prefix: /a}}], delegate: {name: part}}, {delegate: {name: part}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: part, namespace: a}
+spec: {http: [{redirect: {uri: /}}]}
+`)
+	for most, want := range map[int]string{0: "", 1000: "", 300: "spec.http[1].delegate", 100: "spec.http[0].delegate"} {
+		got := ""
+		for _, d := range Run(objects, Options{Domain: "cluster.local", RepeatedText: most}) {
+			got += d.Field
+		}
+		if got != want {
+			t.Errorf("of %d bytes: %q, want %q", most, got, want)
+		}
+	}
+}

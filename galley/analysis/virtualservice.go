@@ -10,6 +10,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/delegates"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -46,6 +47,7 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	if slices.Contains(gatewaysOf(o), meshGateway) {
 		v.hosts(spec)
 	}
+	v.fitting(spec)
 	for i, h := range spec.Http {
 		path := indexed("spec.http", i)
 		for j, m := range h.Match {
@@ -139,12 +141,28 @@ func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 	}
 }
 
+// fitting reports delegations that are left out because they ask for too much.
+func (v *virtual) fitting(spec *networkingv1.VirtualService) {
+	i := delegates.Fitting(spec, v.options.RepeatedText, func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
+		o := v.byKey[v.delegateKey(d)]
+		if o == nil || len(o.Spec.(*networkingv1.VirtualService).Hosts) > 0 {
+			return nil
+		}
+		return o.Spec.(*networkingv1.VirtualService)
+	})
+	if i < len(spec.Http) {
+		v.report(v.object, diag.Error, codeDelegation, indexed("spec.http", i)+".delegate", "delegate fewer times, or to smaller VirtualServices",
+			"the hosts, times the routes with those of delegates, are more than %d bytes: this delegation and those after it are left out", v.options.RepeatedText)
+	}
+}
+
+func (v *virtual) delegateKey(d *networkingv1alpha3.Delegate) kinds.Key {
+	return kinds.Key{Kind: kinds.VirtualService, Namespace: cmp.Or(d.Namespace, v.object.Namespace), Name: d.Name}
+}
+
 // delegate judges the name of a VirtualService that has routes for this one.
 func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) {
-	key := kinds.Key{Kind: kinds.VirtualService, Namespace: d.Namespace, Name: d.Name}
-	if key.Namespace == "" {
-		key.Namespace = v.object.Namespace
-	}
+	key := v.delegateKey(d)
 	if v.byKey[key] != nil {
 		return
 	}

@@ -58,7 +58,7 @@ func newWorld(o Options, events func(*kinds.Kind, string), n names) *world {
 		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unread: map[kinds.Key]diag.Diagnostic{}, names: n, answers: map[string][]string{},
 		entrances: map[kinds.Key]*kinds.Object{},
 	}
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
 	w.makeRegistries()
 	return w
 }

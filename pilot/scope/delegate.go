@@ -1,41 +1,46 @@
 package scope
 
 import (
+	"cmp"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/delegates"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Delegated gives the VirtualService with the routes of those that it delegates to in the place of the delegating ones, or root itself if there are none. find gives
 // a VirtualService, or nil. A delegate keeps its own order; each of its matches is narrowed by each of the root's, and one that contradicts the root's is dropped, as is
-// a delegate that does not exist, has hosts of its own, or delegates further.
+// a delegate that does not exist, has hosts of its own, or delegates further. Once routes and hosts multiply to more than most bytes, further delegations are dropped.
 //
 // Hosts without a dot are resolved in the delegate's own namespace, so they are qualified here, with suffix, the cluster's domain.
-func Delegated(root *kinds.Object, suffix string, find func(namespace, name string) *kinds.Object) *kinds.Object {
+func Delegated(root *kinds.Object, suffix string, most int, find func(namespace, name string) *kinds.Object) *kinds.Object {
 	s := virtualSpec(root)
 	var http []*networkingv1alpha3.HTTPRoute
-	delegates := false
-	for _, h := range s.Http {
+	delegate := func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
+		if child := find(cmp.Or(d.Namespace, root.Namespace), d.Name); child != nil && len(virtualSpec(child).Hosts) == 0 {
+			return virtualSpec(child)
+		}
+		return nil
+	}
+	merged, fitting := false, delegates.Fitting(s, most, delegate)
+	for i, h := range s.Http {
 		d := h.GetDelegate()
 		if d == nil {
 			http = append(http, h)
 			continue
 		}
-		delegates = true
-		ns := d.Namespace
-		if ns == "" {
-			ns = root.Namespace
-		}
-		child := find(ns, d.Name)
-		if child == nil || len(virtualSpec(child).Hosts) > 0 {
+		merged = true
+		child := delegate(d)
+		if child == nil || i >= fitting {
 			continue
 		}
-		for _, c := range virtualSpec(child).Http {
+		ns := cmp.Or(d.Namespace, root.Namespace)
+		for _, c := range child.Http {
 			if c.GetDelegate() != nil {
 				continue
 			}
@@ -44,7 +49,7 @@ func Delegated(root *kinds.Object, suffix string, find func(namespace, name stri
 			}
 		}
 	}
-	if !delegates {
+	if !merged {
 		return root
 	}
 	out := *root

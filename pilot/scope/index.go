@@ -184,7 +184,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 		return nil
 	}
 	v := &VirtualService{}
-	v.Object = Delegated(root, x.Domain, func(ns, name string) *kinds.Object {
+	v.Object = Delegated(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object {
 		v.delegates = append(v.delegates, ns+"/"+name)
 		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
 	})

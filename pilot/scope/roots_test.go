@@ -10,6 +10,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -61,4 +62,36 @@ func TestDelegations(t *testing.T) {
 		enter(fmt.Sprint("root", i), nil)
 	}
 	known()
+}
+
+// TestDelegationsAreBounded: delegations that would make a VirtualService larger than the limit are left out, and return when the delegate is smaller.
+func TestDelegationsAreBounded(t *testing.T) {
+	bounds := limits.Default()
+	bounds.RepeatedText = 4000
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds})
+	var x *Index
+	enter := func(name string, spec *networkingv1.VirtualService) {
+		k := kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: name}
+		b.Apply([]kinds.Change{{Key: k, Object: &kinds.Object{Key: k, Spec: spec}}})
+		x = NewIndex(b.Commit(time.Time{}), x)
+	}
+	routes := func(n int) (list []*networkingv1alpha3.HTTPRoute) {
+		for range n {
+			list = append(list, &networkingv1alpha3.HTTPRoute{Redirect: &networkingv1alpha3.HTTPRedirect{}})
+		}
+		return list
+	}
+	root := &networkingv1.VirtualService{Hosts: []string{"x.example"}}
+	for range 10 {
+		root.Http = append(root.Http, &networkingv1alpha3.HTTPRoute{Delegate: &networkingv1alpha3.Delegate{Name: "part"}})
+	}
+	root.Http = append(root.Http, routes(1)...)
+	enter("root", root)
+	for _, c := range []struct{ of, want int }{{2, 10*2 + 1}, {5, 5*5 + 1}, {1000, 1}, {2, 10*2 + 1}} {
+		enter("part", &networkingv1.VirtualService{Http: routes(c.of)})
+		v := x.virtualService(kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "root"})
+		if got := len(v.Spec.Http); got != c.want {
+			t.Errorf("ten delegations to %d routes make %d routes, want %d", c.of, got, c.want)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -37,11 +38,15 @@ type Options struct {
 	Domain  string // cluster.local
 	Cluster string // the ID of the server's own cluster; empty is Kubernetes
 	Mesh    *mesh.Config
+	Limits  limits.Limits // the zero Limits are limits.Default
 }
 
 // NewBuilder makes a Builder of an empty world.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{mesh: o.Mesh, last: &Snapshot{tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes")}}
+	b := &Builder{mesh: o.Mesh, last: &Snapshot{
+		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
+		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
+	}}
 	b.reset()
 	return b
 }

@@ -23,6 +23,8 @@ type Snapshot struct {
 	Domain   string       // cluster.local
 	Cluster  string       // the ID of the server's own cluster
 
+	RepeatedText int // the limit of that name
+
 	tables
 	derived *sync.Map // by who worked it out
 }
