@@ -181,6 +181,11 @@ func (d *decoder) document(root *yaml.Node) {
 		d.documents = append(d.documents, Document{Findings: f.finish(""), Security: mentionsSecurity(root), Line: root.Line, Column: root.Column})
 		return
 	}
+	d.content(n, f)
+}
+
+// content decodes a document, or an item of a List: a List of its own, or an object.
+func (d *decoder) content(n *node, f *findings) {
 	if n.shape == mapping && n.str("kind") == "List" && (n.str("apiVersion") == "v1" || n.str("apiVersion") == "") {
 		d.list(n, f)
 		return
@@ -188,7 +193,7 @@ func (d *decoder) document(root *yaml.Node) {
 	d.object(n, f)
 }
 
-// list handles each item of a v1 List as a document of its own. Faults of the text belong to the list and spoil all of it.
+// list handles each item of a v1 List as a document of its own, those of Lists within it too. Faults of the text belong to the list and spoil all of it.
 func (d *decoder) list(n *node, f *findings) {
 	items := n.get("items")
 	if items == nil || items.shape != list {
@@ -200,13 +205,20 @@ func (d *decoder) list(n *node, f *findings) {
 		}
 	}
 	if f.failed() {
-		security := items != nil && slices.ContainsFunc(items.items, func(item *node) bool { return securityKind(item.str("kind")) })
+		security := items != nil && slices.ContainsFunc(items.items, holdsSecurity)
 		d.documents = append(d.documents, Document{Findings: f.finish(""), Security: security, Line: n.line, Column: n.col})
 		return
 	}
 	for _, item := range items.items {
-		d.object(item, &findings{file: d.file})
+		d.content(item, &findings{file: d.file})
 	}
+}
+
+// holdsSecurity reports whether an item of a List is of a security kind, but for a typing mistake, or a List that holds one.
+func holdsSecurity(n *node) bool {
+	kind := n.str("kind")
+	items := n.get("items")
+	return securityKind(kind) || kind == "List" && items != nil && slices.ContainsFunc(items.items, holdsSecurity)
 }
 
 // mentionsSecurity tells whether a document that could not be looked into names a security kind at its top.

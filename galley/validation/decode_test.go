@@ -212,6 +212,27 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+// The items of a List within a List are objects too, and one that cannot be read may hold security objects.
+func TestNestedLists(t *testing.T) {
+	r := expect(t, `apiVersion: v1
+kind: List
+items:
+- kind: List
+  items:
+  - apiVersion: v1
+    kind: Service
+    metadata: {name: b}
+    spec: {}
+- kind: List
+  items:
+  - {kind: PeerAuthentication}
+  item: []
+`, "13:3 UnknownField item")
+	if d := r.Documents; len(d) != 2 || d[0].Object == nil || d[0].Object.Name != "b" || d[1].Object != nil || !d[1].Security {
+		t.Errorf("documents %+v", d)
+	}
+}
+
 func TestDocuments(t *testing.T) {
 	r := expect(t, `# nothing before
 ---

@@ -34,16 +34,17 @@ func NewPositions(data []byte) *Positions {
 		}
 		for _, root := range doc.Content {
 			p.add(root)
-			if items := entry(root, "items"); items != nil && scalar(root, "kind") == "List" {
-				for _, item := range items.Content {
-					p.add(item)
-				}
-			}
 		}
 	}
 }
 
 func (p *Positions) add(n *yaml.Node) {
+	if items := entry(n, "items"); items != nil && scalar(n, "kind") == "List" {
+		for _, item := range items.Content {
+			p.add(item)
+		}
+		return
+	}
 	kind := kinds.Find(scalar(n, "apiVersion"), scalar(n, "kind"))
 	if kind == nil {
 		return

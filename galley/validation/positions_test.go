@@ -25,6 +25,11 @@ items:
       trustDomain: x
       rootNamespace: y
     quoted: "a: 1\nb: 2\n"
+- kind: List
+  items:
+  - apiVersion: v1
+    kind: Namespace
+    metadata: {name: a}
 `
 
 func TestPositions(t *testing.T) {
@@ -39,6 +44,7 @@ func TestPositions(t *testing.T) {
 		{"VirtualService a/web", "spec.http[3].route", 8, 3},
 		{"ConfigMap default/istio", `metadata.labels["a.b/c"]`, 17, 43},
 		{"ConfigMap default/istio", "data.mesh", 19, 11},
+		{"Namespace a", "metadata.name", 28, 22},
 		{"ConfigMap default/other", "data.mesh", 0, 0},
 	} {
 		line, column, ok := p.Of(c.object, c.field)
