@@ -67,10 +67,10 @@ func TestRun(t *testing.T) {
 		{"host of another namespace", "host: reviews.shop.svc.cluster.local, subset", "host: reviews.back.svc.cluster.local, subset", []string{`did you mean "reviews.shop.svc.cluster.local"?`}},
 		{"host outside", "host: api.example.com", "host: apis.example.com", []string{`did you mean "api.example.com"?`}},
 		{"host under a wildcard", "host: api.example.com", "host: a.wild.example.com", []string{`only the wildcard *.wild.example.com of ServiceEntry shop/outside covers a.wild.example.com, and a route cannot lead to a wildcard: requests get 503; add a ServiceEntry with exactly that host`}},
-		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com`}},
+		{"mirror", "mirror: {host: machines", "mirror: {host: machine", []string{`warning: VirtualService shop/reviews: spec.http[2].mirror.host: no Service or ServiceEntry has the host machine.example.com: the mirrored copies of requests are lost;`}},
 		{"own host", "hosts: [reviews]", "hosts: [rewiews]", []string{`warning: VirtualService shop/reviews: spec.hosts[0]: no Service or ServiceEntry has the host rewiews.shop.svc.cluster.local: these routes count for requests to that name only; did you mean "reviews"?`}},
 		{"host that is not exported", "delegate: {name: more}", "route: [{destination: {host: private.back.svc.cluster.local}}]", []string{
-			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export private.back.svc.cluster.local to namespace shop: proxies there answer 503; export it to that namespace as well [IST0101]`,
+			`warning: VirtualService shop/reviews: spec.http[1].route[0].destination.host: Service back/private does not export private.back.svc.cluster.local to proxies of namespace shop: requests get 503; export it to that namespace as well [IST0101]`,
 		}},
 		{"port", "port: {number: 9080}", "port: {number: 9090}", []string{`error: VirtualService shop/reviews: spec.http[2].route[0].destination.port.number: reviews.shop.svc.cluster.local has no port 9090: requests get 503; use one of its ports: 9080, 9081 [IST0101]`}},
 		{"delegate", "delegate: {name: more}", "delegate: {name: moer}", []string{`there is no VirtualService shop/moer to delegate to: the route is left out; did you mean "more"? [IST0101]`}},

@@ -43,7 +43,9 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	for i, g := range spec.Gateways {
 		a.gateway(o, indexed("spec.gateways", i), g)
 	}
-	v := &virtual{analysis: a, object: o, clients: a.clients(o)}
+	v := &virtual{analysis: a, object: o, clients: a.clients(o), severity: a.failing(), effect: "requests get 503"}
+	mirror := *v
+	mirror.severity, mirror.effect = diag.Warning, "the mirrored copies of requests are lost"
 	if slices.Contains(gatewaysOf(o), meshGateway) {
 		v.hosts(spec)
 	}
@@ -58,9 +60,9 @@ func (a *analysis) virtualService(o *kinds.Object) {
 		for j, r := range h.Route {
 			v.destination(indexed(path+".route", j)+".destination", r.Destination)
 		}
-		v.destination(path+".mirror", h.Mirror)
+		mirror.destination(path+".mirror", h.Mirror)
 		for j, m := range h.Mirrors {
-			v.destination(indexed(path+".mirrors", j)+".destination", m.Destination)
+			mirror.destination(indexed(path+".mirrors", j)+".destination", m.Destination)
 		}
 		if d := h.Delegate; d != nil {
 			v.delegate(path+".delegate", d)
@@ -126,6 +128,10 @@ type virtual struct {
 	*analysis
 	object  *kinds.Object
 	clients []string
+
+	// What follows from a destination that is not there.
+	severity diag.Severity
+	effect   string
 }
 
 // hosts judges the hosts of a VirtualService for sidecars. A host without a Service is allowed, so one is reported only if it looks like a mistyped one.
@@ -193,7 +199,7 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 	own := all[0].object.Namespace
 	for _, client := range v.clients {
 		if !slices.ContainsFunc(all, func(h *host) bool { return v.visible(h, client) }) {
-			v.report(v.object, diag.Warning, codeReference, field+".host", "export it to that namespace as well", "%s does not export %s to namespace %s: proxies there answer 503", all[0].object, name, client)
+			v.report(v.object, diag.Warning, codeReference, field+".host", "export it to that namespace as well", "%s does not export %s to proxies of namespace %s: %s", all[0].object, name, client, v.effect)
 			return
 		}
 	}
@@ -208,7 +214,7 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 			}
 		}
 		if n != 0 && len(ports) > 0 {
-			v.report(v.object, v.failing(), codeReference, field+".port.number", "use one of its ports: "+listed(ports), "%s has no port %d: requests get 503", name, n)
+			v.report(v.object, v.severity, codeReference, field+".port.number", "use one of its ports: "+listed(ports), "%s has no port %d: %s", name, n, v.effect)
 		}
 	}
 	if d.Subset != "" {
@@ -225,7 +231,7 @@ func (x *index) visible(h *host, client string) bool {
 func (v *virtual) noHost(field, written, name string) {
 	for _, w := range v.wildcards {
 		if names.Covers(w.name, name) {
-			v.report(v.object, v.failing(), codeReference, field, "add a ServiceEntry with exactly that host", "only the wildcard %s of %s covers %s, and a route cannot lead to a wildcard: requests get 503", w.name, w.object, name)
+			v.report(v.object, v.severity, codeReference, field, "add a ServiceEntry with exactly that host", "only the wildcard %s of %s covers %s, and a route cannot lead to a wildcard: %s", w.name, w.object, name, v.effect)
 			return
 		}
 	}
@@ -233,7 +239,7 @@ func (v *virtual) noHost(field, written, name string) {
 	if near := v.meant(written, name); near != "" {
 		fix = diag.DidYouMean(near)
 	}
-	v.report(v.object, v.failing(), codeReference, field, fix, "no Service or ServiceEntry has the host %s: requests get 503", name)
+	v.report(v.object, v.severity, codeReference, field, fix, "no Service or ServiceEntry has the host %s: %s", name, v.effect)
 }
 
 // meant returns the host that a typing mistake most likely meant, as it should be written, or "".
@@ -290,13 +296,13 @@ func (v *virtual) subset(field, name, own, subset string) {
 		} else if len(defined) > 0 {
 			fix = fmt.Sprintf("use one of %s, or define it in %s", listed(defined), other)
 		}
-		v.report(v.object, v.failing(), codeReference, field, fix, "no DestinationRule defines subset %q of %s: requests get 503", subset, name)
+		v.report(v.object, v.severity, codeReference, field, fix, "no DestinationRule defines subset %q of %s: %s", subset, name, v.effect)
 		return
 	}
 	for _, client := range v.clients {
 		if !slices.ContainsFunc(v.rulesFor(client, own, name), defines) {
 			v.report(v.object, diag.Warning, codeReference, field, fmt.Sprintf("define it in a DestinationRule of namespace %s or %s", client, own),
-				"%s defines subset %q, but is not in force for proxies of namespace %s, which answer 503: rules of the caller's namespace take precedence, then those of the host's, then those of the root namespace", elsewhere, subset, client)
+				"%s defines subset %q, but is not in force for proxies of namespace %s: %s; rules of the caller's namespace take precedence, then those of the host's, then those of the root namespace", elsewhere, subset, client, v.effect)
 			return
 		}
 	}
