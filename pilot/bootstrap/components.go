@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,13 +20,17 @@ type startFunc struct {
 	run   func(context.Context) error
 }
 
-// stopPatience bounds the wait for background components once they were told to stop.
-const stopPatience = 15 * time.Second
+// stopGrace is how long what is ended by force has to end, after the time that all had to end by itself.
+const stopGrace = 2 * time.Second
 
 // components are what the server runs, in the order of starting.
 type components struct {
-	logger *slog.Logger
-	list   []startFunc
+	logger   *slog.Logger
+	shutdown time.Duration // bounds a stop
+	list     []startFunc
+
+	mu      sync.Mutex
+	running []string // the names of what has to end before the server may
 }
 
 // start registers a component that has started when run returns.
@@ -37,10 +43,11 @@ func (c *components) background(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, true, run})
 }
 
-// run starts all components in order and waits until ctx ends or one of them fails, which is the error. Before the components' own context ends, stop is
-// called; background components have returned when run returns, but for one that does not heed its context for long.
-func (c *components) run(ctx context.Context, stop func()) error {
+// run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls leave, and stop with a context that ends
+// when the time for it is over, and ends the context of background components. All of that has ended when run returns, or the error names what has not.
+func (c *components) run(ctx context.Context, leave func(), stop func(context.Context)) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	// A start that waits, for a source to sync, must outlast neither the stop nor the failure of another component.
 	starting, broken := context.WithCancelCause(ctx)
 	defer broken(nil)
@@ -58,7 +65,8 @@ func (c *components) run(ctx context.Context, stop func()) error {
 		wg.Add(1)
 		safe.Go(c.logger, s.name, func() {
 			defer wg.Done()
-			err := s.guarded(inner)
+			var err error
+			c.track(s.name, func() { err = s.guarded(inner) })
 			if err == nil && inner.Err() == nil {
 				err = fmt.Errorf("%s: ended by itself", s.name)
 			}
@@ -68,22 +76,48 @@ func (c *components) run(ctx context.Context, stop func()) error {
 		})
 	}
 	<-starting.Done()
-	stop()
-	cancel()
+	err := context.Cause(starting)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // asked to stop
+	}
+	leave()
+	limit, over := context.WithTimeout(context.WithoutCancel(ctx), c.shutdown)
+	defer over()
 	ended := make(chan struct{})
 	safe.Go(c.logger, "components stop", func() {
 		defer close(ended)
+		stop(limit)
+		cancel()
 		wg.Wait()
 	})
 	select {
 	case <-ended:
-	case <-time.After(stopPatience):
-		c.logger.Error("not everything has stopped: it is left behind", "after", stopPatience)
+		return err
+	case <-limit.Done():
 	}
-	if ctx.Err() != nil && errors.Is(context.Cause(starting), ctx.Err()) {
-		return nil // asked to stop
+	cancel()
+	select {
+	case <-ended:
+		return err
+	case <-time.After(stopGrace):
 	}
-	return context.Cause(starting)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(err, fmt.Errorf("not all has ended within --shutdownDuration, %v: left behind: %s", c.shutdown, strings.Join(slices.Sorted(slices.Values(c.running)), ", ")))
+}
+
+// track runs fn, which an error of run names while it runs.
+func (c *components) track(name string, fn func()) {
+	c.mu.Lock()
+	c.running = append(c.running, name)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		i := slices.Index(c.running, name)
+		c.running = slices.Delete(c.running, i, i+1)
+	}()
+	fn()
 }
 
 // guarded runs the component and names it in its error, or its panic.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -50,14 +52,14 @@ func TestComponents(t *testing.T) {
 					return nil
 				}
 			}
-			c := &components{logger: slog.New(slog.DiscardHandler)}
+			c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
 			c.start("one", step("one", false))
 			c.start("two", step("two", false))
 			c.background("background", step("background", true))
 			if test.cancelled {
 				c.start("cancel", func(context.Context) error { cancel(); return nil })
 			}
-			err := c.run(ctx, func() { events <- "stop" })
+			err := c.run(ctx, func() {}, func(context.Context) { events <- "stop" })
 			close(events)
 			if text := strings.Join(slices.Collect(all(events)), " "); text != test.log {
 				t.Errorf("got %q, want %q", text, test.log)
@@ -82,7 +84,7 @@ func all(c <-chan string) func(func(string) bool) {
 // A start that waits, as for a source that never syncs, ends when the server is told to stop.
 func TestComponentsStopWhileStarting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &components{logger: slog.New(slog.DiscardHandler)}
+	c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
 	c.start("waiting", func(ctx context.Context) error {
 		cancel()
 		<-ctx.Done()
@@ -92,20 +94,76 @@ func TestComponentsStopWhileStarting(t *testing.T) {
 		t.Error("started after the stop")
 		return nil
 	})
-	if err := c.run(ctx, func() {}); err != nil {
+	if err := c.run(ctx, func() {}, func(context.Context) {}); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
 
 // A source that fails while the server waits for it to sync is the error, not a wait without end.
 func TestComponentFailsWhileAnotherWaits(t *testing.T) {
-	c := &components{logger: slog.New(slog.DiscardHandler)}
+	c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
 	c.background("source", func(context.Context) error { return errors.New("broken") })
 	c.start("waiting", func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if err := c.run(t.Context(), func() {}); err == nil || err.Error() != "source: broken" {
+	if err := c.run(t.Context(), func() {}, func(context.Context) {}); err == nil || err.Error() != "source: broken" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What does not end does not keep the server from ending, be it a component or a part of the stop. The error names it, beside the error for which all ended.
+func TestComponentsThatDoNotEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		component, stop bool // what does not end
+		fails           bool
+		err             string
+	}{
+		"all end":               {},
+		"a component":           {component: true, err: "not all has ended within --shutdownDuration, 10s: left behind: stuck"},
+		"the stop":              {stop: true, err: "not all has ended within --shutdownDuration, 10s: left behind: streams"},
+		"both":                  {component: true, stop: true, err: "not all has ended within --shutdownDuration, 10s: left behind: streams, stuck"},
+		"both, after a failure": {component: true, stop: true, fails: true, err: "broken: oh\nnot all has ended within --shutdownDuration, 10s: left behind: streams, stuck"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				release, began := make(chan struct{}), time.Now()
+				defer close(release)
+				c := &components{logger: slog.New(slog.DiscardHandler), shutdown: 10 * time.Second}
+				c.background("stuck", func(ctx context.Context) error {
+					if <-ctx.Done(); test.component {
+						<-release
+					}
+					return nil
+				})
+				c.background("heeds its context", func(ctx context.Context) error { <-ctx.Done(); return nil })
+				c.start("broken", func(context.Context) error {
+					synctest.Wait() // all have started
+					if test.fails {
+						return errors.New("oh")
+					}
+					cancel()
+					return nil
+				})
+				text := ""
+				if err := c.run(ctx, func() {}, func(context.Context) {
+					c.track("streams", func() {
+						if test.stop {
+							<-release
+						}
+					})
+				}); err != nil {
+					text = err.Error()
+				}
+				if text != test.err {
+					t.Errorf("got error %q, want %q", text, test.err)
+				}
+				if took := time.Since(began); took > c.shutdown+stopGrace {
+					t.Errorf("the stop took %v", took)
+				}
+			})
+		})
 	}
 }

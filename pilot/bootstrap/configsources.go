@@ -193,11 +193,11 @@ func (c *configSources) run(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	parts := components{logger: c.server.o.Logger}
+	parts := components{logger: c.server.o.Logger, shutdown: c.server.o.Shutdown}
 	for _, s := range c.list {
 		parts.background(s.name, s.run)
 	}
-	return parts.run(ctx, func() {})
+	return parts.run(ctx, func() {}, func(context.Context) {})
 }
 
 func (c *configSources) findings() []diag.Diagnostic {

@@ -57,7 +57,7 @@ type Options struct {
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age
 	Drain                               time.Duration // from not being ready any more to refusing connections
-	Shutdown                            time.Duration // after that, how long streams get to end by themselves
+	Shutdown                            time.Duration // after that, how long streams and all else that runs get to end by themselves
 
 	DebounceAfter, DebounceMax time.Duration
 	Poll                       time.Duration // how often the directory is looked through, whatever its events say

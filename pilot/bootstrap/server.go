@@ -62,7 +62,7 @@ type Server struct {
 
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
-	s := &Server{o: o, components: components{logger: o.Logger}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
+	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
 	s.names = resolver.New(resolver.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
 	s.world.whole = o.Client == nil
@@ -145,9 +145,9 @@ func (s *Server) register() {
 	s.components.start("readiness", s.announce)
 }
 
-// Run serves until ctx ends, which is no error, and then stops gracefully.
+// Run serves until ctx ends, which is no error, and then stops gracefully. What does not end in time is an error.
 func (s *Server) Run(ctx context.Context) error {
-	return s.components.run(ctx, s.drain)
+	return s.components.run(ctx, s.leave, s.drain)
 }
 
 // Addresses gives what is bound so far.
@@ -309,9 +309,8 @@ func (s *Server) announce(context.Context) error {
 	return b.write(s.o.AddressFile)
 }
 
-// drain takes the server out of rotation and serves on until that is known: for a while after a pod was told to stop, others still send connections to it. Then it lets
-// requests end and spreads the ends of streams, so that another replica is not met by all proxies at once.
-func (s *Server) drain() {
+// leave takes the server out of rotation and serves on until that is known: for a while after a pod was told to stop, others still send connections to it.
+func (s *Server) leave() {
 	was := s.ready.Swap(false)
 	s.o.Logger.Info("stopping", "drain", s.o.Drain, "shutdown", s.o.Shutdown) // by the names of their flags
 	if was {
@@ -321,8 +320,10 @@ func (s *Server) drain() {
 	if s.o.AddressFile != "" {
 		_ = os.Remove(s.o.AddressFile) // it names ports that others may soon have
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.o.Shutdown)
-	defer cancel()
+}
+
+// drain lets requests end until ctx does and spreads the ends of streams, so that another replica is not met by all proxies at once. Then it ends the rest.
+func (s *Server) drain(ctx context.Context) {
 	ended := make(chan struct{})
 	safe.Go(s.o.Logger, "grpc stop", func() {
 		defer close(ended)
@@ -339,14 +340,18 @@ func (s *Server) drain() {
 	throttle := s.throttle
 	s.mu.Unlock()
 	if throttle != nil {
-		throttle.Close()
+		s.components.track("the commit of changes", throttle.Close)
 	}
-	s.discovery.Shutdown()
-	s.grpc.Stop()
-	<-ended
-	for _, h := range s.http {
-		h.close(ctx)
-	}
+	s.components.track("translations for proxies", s.discovery.Shutdown)
+	s.components.track("calls over gRPC", func() {
+		s.grpc.Stop()
+		<-ended
+	})
+	s.components.track("requests over HTTP", func() {
+		for _, h := range s.http {
+			h.close(ctx)
+		}
+	})
 }
 
 // pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all have to end in time.
