@@ -52,6 +52,7 @@ type Options struct {
 type analysis struct {
 	*index
 	subsets map[subset]*kinds.Object // by the first that defines it
+	callers map[string]*clients      // of VirtualServices, by their own namespace and the selectors of their Gateways
 	found   []diag.Diagnostic
 	hints   int
 	dropped int
@@ -60,7 +61,7 @@ type analysis struct {
 // Run returns what is wrong between the objects, in no order.
 func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.RepeatedText = cmp.Or(o.RepeatedText, limits.Default().RepeatedText)
-	a := &analysis{index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}}
+	a := &analysis{index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}}
 	for _, r := range a.routes {
 		a.virtualService(r)
 	}

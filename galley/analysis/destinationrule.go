@@ -25,10 +25,8 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 	}
 	all := a.hosts[name]
 	if len(all) == 0 {
-		for _, w := range a.wildcards {
-			if names.Covers(w.name, name) {
-				return
-			}
+		if a.wildcard(name) != nil {
+			return
 		}
 		fix := "add a Service or a ServiceEntry, or name another host"
 		if near := a.meant(spec.Host, name); near != "" {
@@ -92,10 +90,8 @@ func (a *analysis) lacks(all []*host, labels map[string]string) bool {
 			return false // the workloads are not known, or the selector is a finding already
 		}
 		known = true
-		for w := range a.selected(h.object.Namespace, selector) {
-			if kinds.Selects(labels, w.labels) {
-				return false
-			}
+		if all := joined(selector, labels); kinds.Selects(selector, all) && a.selects(h.object.Namespace, all) {
+			return false
 		}
 	}
 	return known

@@ -2,6 +2,7 @@
 // that do not exist, VirtualServices that compete for a host, and subsets that are defined twice. Codes are those of istioctl analyze where it has the same finding.
 //
 //   - index.go: what objects are looked up by.
+//   - selection.go: what a selector matches, once for all objects that have it.
 //   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.
 //   - conflicts.go: VirtualServices that share a host.
 //

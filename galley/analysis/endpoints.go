@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -24,23 +22,14 @@ func (a *analysis) endpoints(o *kinds.Object) {
 		}
 		return
 	}
-	var addressless, unready []string
-	for w := range a.selected(o.Namespace, spec.Selector) {
-		switch {
-		case w.pod == nil || w.pod.Address && (w.pod.Ready || spec.PublishNotReadyAddresses):
-			return
-		case !w.pod.Address:
-			addressless = append(addressless, w.name)
-		default:
-			unready = append(unready, w.name)
-		}
-	}
+	pods := a.selection(o.Namespace, spec.Selector)
 	switch {
-	case len(unready) > 0:
+	case pods.machine || pods.workloads == 0 || pods.ready > 0 || pods.addresses > 0 && spec.PublishNotReadyAddresses:
+	case pods.addresses > 0:
 		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "set the condition Ready of a Pod to \"True\", or leave it out",
-			"no Pod that the Service selects is ready (%s): %s", listed(slices.Concat(unready, addressless)), effect)
-	case len(addressless) > 0:
+			"no Pod that the Service selects is ready (%s): %s", pods.unusableText, effect)
+	default:
 		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "write status.podIP into them",
-			"no Pod that the Service selects has an IP address (%s): %s", listed(addressless), effect)
+			"no Pod that the Service selects has an IP address (%s): %s", pods.addressless, effect)
 	}
 }

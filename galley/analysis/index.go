@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,18 +32,25 @@ type index struct {
 	byName    map[string][]string         // the namespaces that have a Service of that name
 	inside    map[string][]string         // the names of Services by namespace
 	outside   []string                    // hosts of ServiceEntries
-	wildcards []*host                     // of ServiceEntries
+	wildcards map[string]*host            // of ServiceEntries, the first by precedence of each, by what follows the star
 	ruled     map[string][]*kinds.Object  // DestinationRules by whole host; the patterns too
-	partial   []string                    // of ruled: patterns in which the star is a part of a label
+	ends      map[string]bool             // of ruled: what follows the star of each pattern
 	byKey     map[kinds.Key]*kinds.Object // Gateways and VirtualServices
 	gateways  []string                    // "ns/name" of each
+	homes     map[string]string           // the first of gateways, by name
+	siblings  map[string][]string         // the names of VirtualServices by namespace
 
 	workloads  map[string][]*workload // by namespace
 	namespaces []string               // that have workloads
 	wanted     map[pair]bool          // the labels of all selectors
 	labelled   map[label][]*workload  // by each label that is wanted
 	slices     map[string][]Slice     // with endpoints, by "ns/name" of their Service
-	suffixes   map[string]bool        // of hosts, for patterns; made when somebody asks
+	backwards  []string               // the hosts, each backwards, in order; made when somebody asks
+
+	selections map[selectionKey]*selection
+	portsOf    map[string]*hostPorts
+	defined    map[subsetKey]*kinds.Object // the first DestinationRule that defines a subset, by pattern
+	inForce    map[caller]map[string]bool
 }
 
 // host is one host of a Service or ServiceEntry.
@@ -78,6 +86,8 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o,
 		hosts: map[string][]*host{}, byName: map[string][]string{}, inside: map[string][]string{}, ruled: map[string][]*kinds.Object{}, byKey: map[kinds.Key]*kinds.Object{},
 		workloads: map[string][]*workload{}, wanted: map[pair]bool{}, labelled: map[label][]*workload{}, slices: map[string][]Slice{},
+		wildcards: map[string]*host{}, ends: map[string]bool{}, homes: map[string]string{}, siblings: map[string][]string{},
+		selections: map[selectionKey]*selection{}, portsOf: map[string]*hostPorts{}, defined: map[subsetKey]*kinds.Object{}, inForce: map[caller]map[string]bool{},
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -128,7 +138,9 @@ func (x *index) add(o *kinds.Object) {
 			}
 			x.hosts[h.name] = append(x.hosts[h.name], h)
 			if strings.HasPrefix(h.name, "*") {
-				x.wildcards = append(x.wildcards, h)
+				if end := h.name[1:]; x.wildcards[end] == nil || byPrecedence(o, x.wildcards[end].object) < 0 {
+					x.wildcards[end] = h
+				}
 			} else {
 				x.outside = append(x.outside, h.name)
 			}
@@ -136,15 +148,28 @@ func (x *index) add(o *kinds.Object) {
 	case kinds.DestinationRule:
 		x.rules = append(x.rules, o)
 		name := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.domain)
-		if rest, wild := strings.CutPrefix(name, "*"); wild && rest != "" && rest[0] != '.' && len(x.ruled[name]) == 0 {
-			x.partial = append(x.partial, name)
+		if end, wild := strings.CutPrefix(name, "*"); wild {
+			x.ends[end] = true
+		}
+		for _, s := range o.Spec.(*networkingv1.DestinationRule).Subsets {
+			for k, v := range s.Labels {
+				x.wanted[pair{k, v}] = true
+			}
+			if key := (subsetKey{name, s.Name}); x.defined[key] == nil || byPrecedence(o, x.defined[key]) < 0 {
+				x.defined[key] = o
+			}
 		}
 		x.ruled[name] = append(x.ruled[name], o)
 	case kinds.VirtualService:
 		x.routes = append(x.routes, o)
+		x.siblings[o.Namespace] = append(x.siblings[o.Namespace], o.Name)
 		x.byKey[o.Key] = o
 	case kinds.Gateway:
-		x.gateways = append(x.gateways, o.Namespace+"/"+o.Name)
+		name := o.Namespace + "/" + o.Name
+		x.gateways = append(x.gateways, name)
+		if first := x.homes[o.Name]; first == "" || name < first {
+			x.homes[o.Name] = name
+		}
 		x.byKey[o.Key] = o
 	case kinds.EndpointSlice:
 		if f := x.slice(o); f.Service != "" && f.Endpoints > 0 {
@@ -211,77 +236,71 @@ func joined(a, b map[string]string) map[string]string {
 	return out
 }
 
-// selected returns the workloads of a namespace that a selector matches. It looks only at those that have the selector's rarest label.
-func (x *index) selected(namespace string, selector map[string]string) iter.Seq[*workload] {
-	return func(yield func(*workload) bool) {
-		var least []*workload
-		first := true
-		for k, v := range selector {
-			if list := x.labelled[label{namespace, pair{k, v}}]; first || len(list) < len(least) {
-				least, first = list, false
-			}
-		}
-		for _, w := range least {
-			if kinds.Selects(selector, w.labels) && !yield(w) {
-				return
-			}
-		}
-	}
-}
-
-// selects reports whether a selector matches a workload of the namespace; "" stands for any.
-func (x *index) selects(namespace string, selector map[string]string) bool {
-	spaces := []string{namespace}
-	if namespace == "" {
-		spaces = x.namespaces
-	}
-	for _, ns := range spaces {
-		for range x.selected(ns, selector) {
-			return true
-		}
-	}
-	return false
-}
-
 // under reports whether a pattern covers some host.
 func (x *index) under(pattern string) bool {
-	if x.suffixes == nil {
-		x.suffixes = map[string]bool{}
+	if x.backwards == nil {
 		for name := range x.hosts {
-			x.suffixes["*"] = true
-			for i := range len(name) {
-				if name[i] == '.' && i > 0 {
-					x.suffixes["*"+name[i:]] = true
-				}
-			}
+			x.backwards = append(x.backwards, backwards(name))
 		}
+		slices.Sort(x.backwards)
 	}
-	if x.suffixes[pattern] || len(x.hosts[pattern]) > 0 {
-		return true
+	end := backwards(strings.TrimPrefix(pattern, "*"))
+	i, found := slices.BinarySearch(x.backwards, end)
+	if found {
+		i++ // the host without what the star stands for
 	}
-	if strings.HasPrefix(pattern, "*.") || pattern == "*" {
-		return false
-	}
-	for name := range x.hosts {
-		if names.Covers(pattern, name) {
-			return true
-		}
-	}
-	return false
+	return i < len(x.backwards) && strings.HasPrefix(x.backwards[i], end)
 }
 
-// rulesFor returns the DestinationRules in force where proxies of a namespace call a host of namespace own: those of the caller's namespace, else of the host's,
-// else of the root namespace; in each those of the most specific host. Rules with a workload selector, which count for some callers only, are among them.
-func (x *index) rulesFor(client, own, name string) []*kinds.Object {
-	spaces := []string{client, own, x.root}
-	if client == x.root {
+// backwards returns the bytes of a host from the last to the first, so that hosts with one end are neighbours in order.
+func backwards(name string) string {
+	b := []byte(name)
+	slices.Reverse(b)
+	return string(b)
+}
+
+// wildcard returns the most specific host with a wildcard that covers a name, or nil.
+func (x *index) wildcard(name string) *host {
+	for i := 1; i <= len(name); i++ {
+		if h := x.wildcards[name[i:]]; h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// subsetKey is a subset of a host or pattern.
+type subsetKey struct{ pattern, name string }
+
+// caller is whom DestinationRules are in force for: proxies of a namespace that call a host of namespace own.
+type caller struct{ namespace, own, host string }
+
+// subsetsFor returns the subsets that are defined where proxies of a namespace call a host: by the rules of the caller's namespace, else of the host's, else of the
+// root namespace; in each those of the most specific host. Rules with a workload selector, which count for some callers only, are among them.
+func (x *index) subsetsFor(c caller) map[string]bool {
+	list, known := x.inForce[c]
+	if !known {
+		list = map[string]bool{}
+		for _, o := range x.rulesFor(c) {
+			for _, s := range o.Spec.(*networkingv1.DestinationRule).Subsets {
+				list[s.Name] = true
+			}
+		}
+		x.inForce[c] = list
+	}
+	return list
+}
+
+func (x *index) rulesFor(c caller) []*kinds.Object {
+	spaces := []string{c.namespace, c.own, x.root}
+	if c.namespace == x.root {
 		spaces = spaces[1:]
 	}
 	for _, ns := range spaces {
-		for pattern := range x.patterns(name) {
+		for pattern := range x.patterns(c.host) {
 			var list []*kinds.Object
 			for _, o := range x.ruled[pattern] {
-				if o.Namespace == ns && exported(o.Spec.(*networkingv1.DestinationRule).ExportTo, x.mesh.GetDefaultDestinationRuleExportTo(), ns, client) {
+				if o.Namespace == ns && exported(o.Spec.(*networkingv1.DestinationRule).ExportTo, x.mesh.GetDefaultDestinationRuleExportTo(), ns, c.namespace) {
 					list = append(list, o)
 				}
 			}
@@ -293,23 +312,37 @@ func (x *index) rulesFor(client, own, name string) []*kinds.Object {
 	return nil
 }
 
-// patterns returns a host and all patterns of DestinationRules that cover it, the most specific first.
+// hostPorts are the ports of all Services and ServiceEntries of a host.
+type hostPorts struct {
+	numbers map[uint32]bool
+	text    string // as findings list them
+}
+
+func (x *index) ports(name string) *hostPorts {
+	p := x.portsOf[name]
+	if p == nil {
+		p = &hostPorts{numbers: map[uint32]bool{}}
+		var list []string
+		for _, h := range x.hosts[name] {
+			for _, n := range h.ports {
+				p.numbers[n] = true
+				list = append(list, strconv.FormatUint(uint64(n), 10))
+			}
+		}
+		p.text = listed(list)
+		x.portsOf[name] = p
+	}
+	return p
+}
+
+// patterns returns a host and the patterns of DestinationRules that cover it, the most specific first.
 func (x *index) patterns(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		var all []string
-		for i := range len(name) {
-			if name[i] == '.' && i > 0 {
-				all = append(all, "*"+name[i:])
-			}
+		if !yield(name) {
+			return
 		}
-		for _, p := range x.partial {
-			if names.Covers(p, name) {
-				all = append(all, p)
-			}
-		}
-		slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-		for _, p := range slices.Concat([]string{name}, all, []string{"*"}) {
-			if !yield(p) {
+		for i := 1; i <= len(name); i++ {
+			if x.ends[name[i:]] && !yield("*"+name[i:]) {
 				return
 			}
 		}

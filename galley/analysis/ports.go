@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -75,44 +74,26 @@ func (a *analysis) targetPorts(o *kinds.Object) {
 	if len(spec.Selector) == 0 || spec.Type == corev1.ServiceTypeExternalName {
 		return
 	}
-	names, numbers := map[string]bool{}, map[uint32]bool{}
-	pods, allDeclare := 0, true
-	for w := range a.selected(o.Namespace, spec.Selector) {
-		if w.pod == nil {
-			return // a machine has no containers
-		}
-		pods++
-		allDeclare = allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
-		for name := range w.pod.Ports {
-			names[name] = true
-		}
-		for _, n := range w.pod.Numbers {
-			numbers[n] = true
-		}
-	}
-	if pods == 0 {
+	pods := a.selection(o.Namespace, spec.Selector)
+	if pods.machine || pods.workloads == 0 { // a machine has no containers
 		return
 	}
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
 		field := indexed("spec.ports", i) + ".targetPort"
 		if name := p.TargetPort.StrVal; p.TargetPort.Type == intstr.String {
-			if cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && !names[name] && !a.sliced(o, p.Name) {
-				a.report(o, diag.Error, codeTargetPort, field, a.otherPort(name, slices.Collect(maps.Keys(names))),
+			if cmp.Or(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && !pods.names[name] && !a.sliced(o, p.Name) {
+				a.report(o, diag.Error, codeTargetPort, field, a.otherPort(name, pods.nameList),
 					"no container of the pods that the Service selects has a port named %q: the port has no endpoints, and requests to it get 503", name)
 			}
 			continue
 		}
 		number := uint32(cmp.Or(p.TargetPort.IntVal, p.Port)) //nolint:gosec // validated
-		if allDeclare && !numbers[number] {
+		if pods.allDeclare && !pods.numbers[number] {
 			if p.TargetPort.IntVal == 0 {
 				field = indexed("spec.ports", i) + ".port"
 			}
-			var declared []string
-			for n := range numbers {
-				declared = append(declared, strconv.FormatUint(uint64(n), 10))
-			}
-			a.report(o, diag.Warning, codeTargetPort, field, "the containers declare "+listed(declared), "no container of the pods that the Service selects declares port %d", number)
+			a.report(o, diag.Warning, codeTargetPort, field, "the containers declare "+pods.numberText, "no container of the pods that the Service selects declares port %d", number)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,44 +91,91 @@ func (a *analysis) gateway(o *kinds.Object, field, written string) {
 	fix := "create it, or name another"
 	if near := a.nearest(name, a.gateways); near != "" {
 		fix = diag.DidYouMean(near)
-	} else if i := slices.IndexFunc(a.gateways, func(g string) bool { return strings.HasSuffix(g, "/"+short) }); i >= 0 {
-		fix = diag.DidYouMean(a.gateways[i])
+	} else if other := a.homes[short]; other != "" {
+		fix = diag.DidYouMean(other)
 	}
 	a.report(o, a.failing(), codeReference, field, fix, "there is no Gateway %s: no gateway takes these routes", name)
 }
 
-// clients returns the namespaces of the proxies that are known to use a VirtualService: sidecars of its own, and the workloads that its Gateways select.
-func (a *analysis) clients(o *kinds.Object) []string {
+// clients are the namespaces of proxies that are known to use VirtualServices, and what was found out for all of them.
+type clients struct {
+	namespaces []string
+	blind      map[string]string    // the first that does not see a host, or ""
+	lacking    map[subsetKey]string // the first for which a subset of a host is not in force, or ""
+}
+
+// clients returns the clients of a VirtualService: sidecars of its own namespace, and the workloads that its Gateways select. Those with the same share them.
+func (a *analysis) clients(o *kinds.Object) *clients {
 	spec := o.Spec.(*networkingv1.VirtualService)
-	var list []string
+	own := ""
+	selectors := map[string]*selection{}
 	for _, g := range gatewaysOf(o) {
 		if g == meshGateway {
 			if len(a.workloads[o.Namespace]) > 0 && exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), o.Namespace, o.Namespace) {
-				list = append(list, o.Namespace)
+				own = o.Namespace
 			}
 			continue
 		}
 		ns, name, _ := strings.Cut(g, "/")
-		gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: name}]
-		if gateway == nil {
-			continue
-		}
-		for _, ns := range a.namespaces {
-			for range a.selected(ns, gateway.Spec.(*networkingv1.Gateway).Selector) {
-				list = append(list, ns)
-				break
-			}
+		if gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: name}]; gateway != nil {
+			labels := gateway.Spec.(*networkingv1.Gateway).Selector
+			selectors[written(labels)] = a.selection("", labels)
 		}
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	texts := slices.Sorted(maps.Keys(selectors))
+	key := own + "/" + strings.Join(texts, "/ ")
+	c := a.callers[key]
+	if c == nil {
+		c = &clients{blind: map[string]string{}, lacking: map[subsetKey]string{}}
+		if own != "" {
+			c.namespaces = append(c.namespaces, own)
+		}
+		for _, text := range texts {
+			c.namespaces = append(c.namespaces, selectors[text].namespaces...)
+		}
+		slices.Sort(c.namespaces)
+		c.namespaces = slices.Compact(c.namespaces)
+		a.callers[key] = c
+	}
+	return c
+}
+
+// blindTo returns the first client that does not see a host, or "".
+func (v *virtual) blindTo(name string) string {
+	c := v.clients
+	first, known := c.blind[name]
+	if !known {
+		first = c.first(func(ns string) bool {
+			return !slices.ContainsFunc(v.index.hosts[name], func(h *host) bool { return v.visible(h, ns) })
+		})
+		c.blind[name] = first
+	}
+	return first
+}
+
+// lacks returns the first client for which a subset of a host of namespace own is not in force, or "".
+func (v *virtual) lacks(name, own, subset string) string {
+	c, key := v.clients, subsetKey{name, subset}
+	first, known := c.lacking[key]
+	if !known {
+		first = c.first(func(ns string) bool { return !v.subsetsFor(caller{ns, own, name})[subset] })
+		c.lacking[key] = first
+	}
+	return first
+}
+
+func (c *clients) first(is func(namespace string) bool) string {
+	if i := slices.IndexFunc(c.namespaces, is); i >= 0 {
+		return c.namespaces[i]
+	}
+	return ""
 }
 
 // virtual is the analysis of one VirtualService.
 type virtual struct {
 	*analysis
 	object  *kinds.Object
-	clients []string
+	clients *clients
 
 	// What follows from a destination that is not there.
 	severity diag.Severity
@@ -172,14 +220,8 @@ func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) {
 	if v.byKey[key] != nil {
 		return
 	}
-	var known []string
-	for _, o := range v.routes {
-		if o.Namespace == key.Namespace {
-			known = append(known, o.Name)
-		}
-	}
 	fix := "create it, or name another"
-	if near := v.nearest(d.Name, known); near != "" {
+	if near := v.nearest(d.Name, v.siblings[key.Namespace]); near != "" {
 		fix = diag.DidYouMean(near)
 	}
 	v.report(v.object, v.failing(), codeReference, field, fix, "there is no %s to delegate to: the route is left out", key)
@@ -197,24 +239,13 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 		return
 	}
 	own := all[0].object.Namespace
-	for _, client := range v.clients {
-		if !slices.ContainsFunc(all, func(h *host) bool { return v.visible(h, client) }) {
-			v.report(v.object, diag.Warning, codeReference, field+".host", "export it to that namespace as well", "%s does not export %s to proxies of namespace %s: %s", all[0].object, name, client, v.effect)
-			return
-		}
+	if client := v.blindTo(name); client != "" {
+		v.report(v.object, diag.Warning, codeReference, field+".host", "export it to that namespace as well", "%s does not export %s to proxies of namespace %s: %s", all[0].object, name, client, v.effect)
+		return
 	}
 	if n := d.GetPort().GetNumber(); n != 0 {
-		var ports []string
-		for _, h := range all {
-			for _, p := range h.ports {
-				if p == n {
-					n = 0
-				}
-				ports = append(ports, strconv.FormatUint(uint64(p), 10))
-			}
-		}
-		if n != 0 && len(ports) > 0 {
-			v.report(v.object, v.severity, codeReference, field+".port.number", "use one of its ports: "+listed(ports), "%s has no port %d: %s", name, n, v.effect)
+		if ports := v.ports(name); len(ports.numbers) > 0 && !ports.numbers[n] {
+			v.report(v.object, v.severity, codeReference, field+".port.number", "use one of its ports: "+ports.text, "%s has no port %d: %s", name, n, v.effect)
 		}
 	}
 	if d.Subset != "" {
@@ -229,11 +260,9 @@ func (x *index) visible(h *host, client string) bool {
 
 // noHost reports a destination whose host does not exist.
 func (v *virtual) noHost(field, written, name string) {
-	for _, w := range v.wildcards {
-		if names.Covers(w.name, name) {
-			v.report(v.object, v.severity, codeReference, field, "add a ServiceEntry with exactly that host", "only the wildcard %s of %s covers %s, and a route cannot lead to a wildcard: %s", w.name, w.object, name, v.effect)
-			return
-		}
+	if w := v.wildcard(name); w != nil {
+		v.report(v.object, v.severity, codeReference, field, "add a ServiceEntry with exactly that host", "only the wildcard %s of %s covers %s, and a route cannot lead to a wildcard: %s", w.name, w.object, name, v.effect)
+		return
 	}
 	fix := "add a Service or a ServiceEntry, or name another host"
 	if near := v.meant(written, name); near != "" {
@@ -272,40 +301,43 @@ func (a *analysis) meant(written, name string) string {
 
 // subset judges the name of a subset.
 func (v *virtual) subset(field, name, own, subset string) {
-	defines := func(o *kinds.Object) bool {
-		return slices.ContainsFunc(o.Spec.(*networkingv1.DestinationRule).Subsets, func(s *networkingv1alpha3.Subset) bool { return s.Name == subset })
+	var elsewhere *kinds.Object // a rule that defines it
+	for pattern := range v.patterns(name) {
+		elsewhere = cmp.Or(elsewhere, v.defined[subsetKey{pattern, subset}])
 	}
-	var defined []string               // the subsets that there are
-	var elsewhere, other *kinds.Object // a rule that defines it, a rule that does not
+	if elsewhere == nil {
+		v.report(v.object, v.severity, codeReference, field, v.otherSubset(name, subset), "no DestinationRule defines subset %q of %s: %s", subset, name, v.effect)
+		return
+	}
+	if client := v.lacks(name, own, subset); client != "" {
+		v.report(v.object, diag.Warning, codeReference, field, fmt.Sprintf("define it in a DestinationRule of namespace %s or %s", client, own),
+			"%s defines subset %q, but is not in force for proxies of namespace %s: %s; rules of the caller's namespace take precedence, then those of the host's, then those of the root namespace", elsewhere, subset, client, v.effect)
+	}
+}
+
+// otherSubset words a fix for a subset of a host that no rule defines.
+func (v *virtual) otherSubset(name, subset string) string {
+	fix := fmt.Sprintf("add a DestinationRule for %s that defines it", name)
+	if v.hints >= maxHints {
+		return fix
+	}
+	var defined []string
+	var rule *kinds.Object
 	for pattern := range v.patterns(name) {
 		for _, o := range v.ruled[pattern] {
-			if defines(o) {
-				elsewhere = cmp.Or(elsewhere, o)
-			} else {
-				other = cmp.Or(other, o)
-			}
+			rule = cmp.Or(rule, o)
 			for _, s := range o.Spec.(*networkingv1.DestinationRule).Subsets {
 				defined = append(defined, s.Name)
 			}
 		}
 	}
-	if elsewhere == nil {
-		fix := fmt.Sprintf("add a DestinationRule for %s that defines it", name)
-		if near := v.nearest(subset, defined); near != "" {
-			fix = diag.DidYouMean(near)
-		} else if len(defined) > 0 {
-			fix = fmt.Sprintf("use one of %s, or define it in %s", listed(defined), other)
-		}
-		v.report(v.object, v.severity, codeReference, field, fix, "no DestinationRule defines subset %q of %s: %s", subset, name, v.effect)
-		return
+	if near := v.nearest(subset, defined); near != "" {
+		return diag.DidYouMean(near)
 	}
-	for _, client := range v.clients {
-		if !slices.ContainsFunc(v.rulesFor(client, own, name), defines) {
-			v.report(v.object, diag.Warning, codeReference, field, fmt.Sprintf("define it in a DestinationRule of namespace %s or %s", client, own),
-				"%s defines subset %q, but is not in force for proxies of namespace %s: %s; rules of the caller's namespace take precedence, then those of the host's, then those of the root namespace", elsewhere, subset, client, v.effect)
-			return
-		}
+	if len(defined) > 0 {
+		return fmt.Sprintf("use one of %s, or define it in %s", listed(defined), rule)
 	}
+	return fix
 }
 
 func indexed(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

@@ -1,0 +1,107 @@
+package analysis
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// selection is what a selector matches in a namespace, or in all. Objects with the same selector share it.
+type selection struct {
+	workloads  int
+	machine    bool     // a WorkloadEntry or WorkloadGroup is among them
+	namespaces []string // that have a match, where the selection is of all
+
+	names        map[string]bool // of the ports of the Pods
+	numbers      map[uint32]bool
+	nameList     []string
+	numberText   string // the numbers, as findings list them
+	allDeclare   bool   // all ports of all Pods are known
+	addresses    int    // Pods with an address
+	ready        int    // those of them that are ready
+	addressless  string // the Pods without an address, as findings list them
+	unusableText string // those, and those that are not ready
+}
+
+// selectionKey names a selection. The namespace "" is all.
+type selectionKey struct{ namespace, labels string }
+
+// selection returns what a selector matches in a namespace; "" is all.
+func (x *index) selection(namespace string, selector map[string]string) *selection {
+	key := selectionKey{namespace, written(selector)}
+	s := x.selections[key]
+	if s != nil {
+		return s
+	}
+	s = &selection{names: map[string]bool{}, numbers: map[uint32]bool{}, allDeclare: true}
+	x.selections[key] = s
+	if namespace == "" {
+		for _, ns := range x.namespaces {
+			for range x.selected(ns, selector) {
+				s.workloads++
+				s.namespaces = append(s.namespaces, ns)
+				break
+			}
+		}
+		return s
+	}
+	var addressless, unready []string
+	for w := range x.selected(namespace, selector) {
+		s.workloads++
+		if w.pod == nil {
+			s.machine = true
+			continue
+		}
+		s.allDeclare = s.allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
+		for name := range w.pod.Ports {
+			if !s.names[name] {
+				s.names[name] = true
+				s.nameList = append(s.nameList, name)
+			}
+		}
+		for _, n := range w.pod.Numbers {
+			s.numbers[n] = true
+		}
+		switch {
+		case !w.pod.Address:
+			addressless = append(addressless, w.name)
+		case w.pod.Ready:
+			s.ready++
+			s.addresses++
+		default:
+			s.addresses++
+			unready = append(unready, w.name)
+		}
+	}
+	var declared []string
+	for n := range s.numbers {
+		declared = append(declared, strconv.FormatUint(uint64(n), 10))
+	}
+	s.numberText, s.addressless, s.unusableText = listed(declared), listed(addressless), listed(slices.Concat(unready, addressless))
+	return s
+}
+
+// selected returns the workloads of a namespace that a selector matches. It looks only at those that have the selector's rarest label.
+func (x *index) selected(namespace string, selector map[string]string) iter.Seq[*workload] {
+	return func(yield func(*workload) bool) {
+		var least []*workload
+		first := true
+		for k, v := range selector {
+			if list := x.labelled[label{namespace, pair{k, v}}]; first || len(list) < len(least) {
+				least, first = list, false
+			}
+		}
+		for _, w := range least {
+			if kinds.Selects(selector, w.labels) && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// selects reports whether a selector matches a workload of the namespace; "" stands for any.
+func (x *index) selects(namespace string, selector map[string]string) bool {
+	return x.selection(namespace, selector).workloads > 0
+}
