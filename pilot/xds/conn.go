@@ -56,7 +56,8 @@ type conn struct {
 	// The owner's alone.
 	session  *session
 	joined   bool
-	marked   bool // it is among server.waiting
+	lateAt   time.Time // when its cluster was last seen not to have been read
+	marked   bool      // it is among server.waiting
 	pass     pass
 	sending  *Response   // nil: no Send is under way
 	watchdog *time.Timer // runs cut

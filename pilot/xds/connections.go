@@ -89,9 +89,18 @@ func (c *conn) stranger() <-chan time.Time {
 	return time.After(workloadWait)
 }
 
-// patient tells that the proxy goes on waiting for its workload: it has what it was sent before, and its cluster is yet to be read.
+// readWait is how long a stream waits for its workload after its cluster has been read: what was read has to become a snapshot.
+const readWait = 10 * time.Second
+
+// patient reports whether the proxy goes on waiting for its workload: it has what it was sent before, and its cluster is yet to be read, or has just been.
 func (c *conn) patient() bool {
-	return c.session.resumed && c.server.late != nil && c.server.late(c.proxy)
+	if !c.session.resumed || c.server.late == nil {
+		return false
+	}
+	if c.server.late(c.proxy) {
+		c.lateAt = time.Now()
+	}
+	return time.Since(c.lateAt) < readWait
 }
 
 // recognized tells whether the newest snapshot knows the workload. Nothing was sent yet, so the snapshots before it need not be looked at.

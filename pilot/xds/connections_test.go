@@ -194,12 +194,12 @@ func TestFirstAnswerWaitsForTheWorkload(t *testing.T) {
 	}
 }
 
-// While the cluster of a proxy is yet to be read, the proxy keeps what it brings; one that brings nothing is answered.
+// While the cluster of a proxy is yet to be read, and then until there is a snapshot of it, the proxy keeps what it brings; one that brings nothing is answered.
 func TestWhoResumesWaitsForItsCluster(t *testing.T) {
 	var late, asked atomic.Int64
 	late.Store(1)
 	r := newRig(t, func(o *Options) {
-		o.Known = func(*snapshot.Snapshot, *node.Proxy) bool { return false }
+		o.Known = func(s *snapshot.Snapshot, _ *node.Proxy) bool { return s.Revision >= 3 }
 		o.Late = func(*node.Proxy) bool {
 			asked.Add(1)
 			return late.Load() != 0
@@ -214,7 +214,10 @@ func TestWhoResumesWaitsForItsCluster(t *testing.T) {
 	r.publish(true, "cds a=2")
 	fresh.expect("cds a=2")
 	late.Store(0)
-	old.expect("cds a=2")
+	before := asked.Load()
+	eventually(t, "it was asked again", func() bool { return asked.Load() > before+1 })
+	r.publish(true, "cds a=3")
+	old.expect("cds a=3")
 }
 
 // TestNewsWhileConnecting: news of the workload that came while the stream was being introduced is not waited for again.
