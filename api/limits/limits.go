@@ -44,6 +44,7 @@ type Limits struct {
 	ListEntries    int // entries of one list: hosts, routes, subsets, ports, servers
 	RepeatedText   int // bytes of what a VirtualService and its delegates say for each of its hosts, or a DestinationRule for each of its subsets, all together
 	EntryClusters  int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
+	HostClusters   int // clusters of one host: its ports, times one and the subsets that DestinationRules define; see Subsets
 	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
 
 	// The configuration directory.
@@ -96,6 +97,7 @@ func Default() Limits {
 		ListEntries:    4096,
 		RepeatedText:   16 << 20,
 		EntryClusters:  1 << 14,
+		HostClusters:   1 << 14,
 		EntryEndpoints: 1 << 16,
 
 		FileSize:   16 << 20,
@@ -110,3 +112,6 @@ func Default() Limits {
 		ConfigAnswer:   30 * time.Second,
 	}
 }
+
+// Subsets returns how many subsets a host of some ports may have: each port has a cluster of its own, and one for each subset.
+func Subsets(hostClusters, ports int) int { return max(hostClusters/max(ports, 1)-1, 0) }

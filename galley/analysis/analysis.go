@@ -26,7 +26,7 @@ const (
 	codeTargetPort  = "TargetPortNotFound"
 	codeEndpoints   = "NoEndpoints"
 	codeRepeated    = "RepeatedSubset"
-	codeDelegation  = "Limit" // as validation has it of one object
+	codeLimit       = "Limit" // as validation has it of one object
 )
 
 // Bounds on one run. A mesh that exceeds them has one mistake many times over.
@@ -42,7 +42,7 @@ type Options struct {
 	Whole  bool         // the objects are the whole mesh: no cluster adds to them
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
 
-	RepeatedText int // the limit of that name; 0 is the default
+	RepeatedText, HostClusters int // the limits of those names; 0 is the default
 
 	// These read Pods and EndpointSlices whose Spec is not of the Kubernetes type. They may be nil where there are none.
 	Pod   func(*kinds.Object) Pod
@@ -53,6 +53,8 @@ type analysis struct {
 	*index
 	subsets map[subset]*kinds.Object // by the first that defines it
 	callers map[string]*clients      // of VirtualServices, by their own namespace and the selectors of their Gateways
+	counts  map[subset]int           // how many there are, by all but their name
+	widest  map[subset]*host         // those with the most ports, by the namespace and host of the rules that count for them
 	found   []diag.Diagnostic
 	hints   int
 	dropped int
@@ -61,7 +63,10 @@ type analysis struct {
 // Run returns what is wrong between the objects, in no order.
 func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.RepeatedText = cmp.Or(o.RepeatedText, limits.Default().RepeatedText)
-	a := &analysis{index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}}
+	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
+	a := &analysis{
+		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
+	}
 	for _, r := range a.routes {
 		a.virtualService(r)
 	}

@@ -309,3 +309,51 @@ spec: {http: [{redirect: {uri: /}}]}
 		}
 	}
 }
+
+// Subsets that are left out because of the ports of their host are a finding of the rule in which the first of them is.
+func TestSubsetsThatDoNotFit(t *testing.T) {
+	objects := decode(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: wide, namespace: a}
+spec: {ports: [{name: a, port: 1}, {name: b, port: 2}, {name: c, port: 3}, {name: d, port: 4}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: exact, namespace: a}
+spec: {host: wide, subsets: [{name: v1}, {name: v2}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: later, namespace: a}
+spec: {host: wide, subsets: [{name: v3}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: shadowed, namespace: a}
+spec: {host: "*.a.svc.cluster.local", subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: wild, namespace: b}
+spec: {host: "*.a.svc.cluster.local", subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}
+`)
+	for most, want := range map[int]string{
+		0: "", 20: "", 16: "DestinationRule b/wild: the first 3",
+		12: "DestinationRule a/later: the first 0, DestinationRule b/wild: the first 2",
+		8:  "DestinationRule a/exact: the first 1, DestinationRule a/later: the first 0, DestinationRule b/wild: the first 1",
+	} {
+		var got []string
+		for _, d := range Run(objects, Options{Domain: "cluster.local", HostClusters: most}) {
+			if d.Code == codeLimit {
+				_, stay, _ := strings.Cut(d.Message, "(HostClusters): ")
+				stay, _, _ = strings.Cut(stay, " of this")
+				got = append(got, d.Object+": "+stay)
+			}
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("of %d clusters: %q, want %q", most, text, want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -10,13 +12,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func (a *analysis) destinationRule(o *kinds.Object) {
 	spec := o.Spec.(*networkingv1.DestinationRule)
 	name := names.FQDN(spec.Host, o.Namespace, a.domain)
-	a.repeated(o, name)
+	a.counted(o, name)
 	if strings.HasPrefix(name, "*") {
 		if !a.under(name) {
 			a.report(o, diag.Warning, codeReference, "spec.host", "name another host, or remove the rule", "no Service or ServiceEntry has a host under %s: the rule has no effect", name)
@@ -49,19 +52,88 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 // subset is the name of one that rules of a namespace define for those who see them.
 type subset struct{ namespace, host, exportTo, name string }
 
-// repeated reports the subsets of a rule that another of its namespace and host defines too. Such rules are merged.
-func (a *analysis) repeated(o *kinds.Object, host string) {
+// counted reports the subsets of a rule that another of its namespace and host defines too, and those that are left out because there are too many. Such rules are
+// merged.
+func (a *analysis) counted(o *kinds.Object, host string) {
 	spec := o.Spec.(*networkingv1.DestinationRule)
 	if spec.WorkloadSelector != nil {
+		a.fitting(o, host, 0, len(spec.Subsets))
 		return
 	}
-	exportTo := strings.Join(slices.Sorted(slices.Values(spec.ExportTo)), ",")
+	all := subset{o.Namespace, host, strings.Join(slices.Sorted(slices.Values(spec.ExportTo)), ","), ""}
+	before := a.counts[all]
+	defer func() { a.fitting(o, host, before, a.counts[all]) }()
 	for i, s := range spec.Subsets {
-		key := subset{o.Namespace, host, exportTo, s.Name}
+		key := all
+		key.name = s.Name
 		if first := a.subsets[key]; first == nil {
 			a.subsets[key] = o
+			a.counts[all]++
 		} else if first != o {
 			a.report(o, diag.Warning, codeRepeated, indexed("spec.subsets", i)+".name", "rename one, or remove it", "%s defines the subset %q of %s too, and its definition counts: this one has no effect", first, s.Name, host)
+		}
+	}
+}
+
+// fitting reports that of the subsets of a host, of which there were some before those of a rule, not all fit.
+func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
+	most := a.options.HostClusters
+	if subsets == before || subsets <= limits.Subsets(most, a.mostPorts) {
+		return
+	}
+	widest := a.widestOf(o.Namespace, name)
+	if widest == nil {
+		return
+	}
+	if fit := limits.Subsets(most, len(widest.ports)); subsets > fit {
+		a.report(o, diag.Error, codeLimit, "spec.subsets", "define fewer subsets, or divide the ports among several Services",
+			"the %d ports of %s, times its %d subsets and itself, are more than %d clusters (HostClusters): the first %d of this rule stay, its others are left out, and requests to them get 503",
+			len(widest.ports), widest.name, subsets, most, max(fit-before, 0))
+	}
+}
+
+// widestOf returns the host with the most ports among those that rules of a namespace and host count for, nil if there is none.
+func (a *analysis) widestOf(namespace, name string) *host {
+	key := subset{namespace: namespace, host: name}
+	widest, known := a.widest[key]
+	if known {
+		return widest
+	}
+	for h := range a.covered(name) {
+		if (widest == nil || cmp.Or(len(h.ports)-len(widest.ports), strings.Compare(widest.name, h.name)) > 0) && a.closest(namespace, h.name) == name {
+			widest = h
+		}
+	}
+	a.widest[key] = widest
+	return widest
+}
+
+// closest returns the most specific host of the rules of a namespace that cover a host.
+func (a *analysis) closest(namespace, host string) string {
+	for pattern := range a.patterns(host) {
+		if slices.ContainsFunc(a.ruled[pattern], func(o *kinds.Object) bool { return o.Namespace == namespace }) {
+			return pattern
+		}
+	}
+	return ""
+}
+
+// covered yields the hosts that a rule of a host may count for.
+func (a *analysis) covered(name string) iter.Seq[*host] {
+	return func(yield func(*host) bool) {
+		if !strings.HasPrefix(name, "*") {
+			slices.Values(a.hosts[name])(yield)
+			return
+		}
+		for known, list := range a.hosts {
+			if known != name && !names.Covers(name, known) {
+				continue
+			}
+			for _, h := range list {
+				if !yield(h) {
+					return
+				}
+			}
 		}
 	}
 }

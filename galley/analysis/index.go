@@ -29,6 +29,7 @@ type index struct {
 	services  []*kinds.Object // Services
 
 	hosts     map[string][]*host          // by whole name
+	mostPorts int                         // of one of them
 	byName    map[string][]string         // the namespaces that have a Service of that name
 	inside    map[string][]string         // the names of Services by namespace
 	outside   []string                    // hosts of ServiceEntries
@@ -126,6 +127,7 @@ func (x *index) add(o *kinds.Object) {
 			h.ports = append(h.ports, uint32(spec.Ports[i].Port)) //nolint:gosec // validated
 		}
 		x.hosts[h.name] = append(x.hosts[h.name], h)
+		x.mostPorts = max(x.mostPorts, len(h.ports))
 		x.byName[o.Name] = append(x.byName[o.Name], o.Namespace)
 		x.inside[o.Namespace] = append(x.inside[o.Namespace], o.Name)
 		x.services = append(x.services, o)
@@ -137,6 +139,7 @@ func (x *index) add(o *kinds.Object) {
 				h.ports = append(h.ports, p.Number)
 			}
 			x.hosts[h.name] = append(x.hosts[h.name], h)
+			x.mostPorts = max(x.mostPorts, len(h.ports))
 			if strings.HasPrefix(h.name, "*") {
 				if end := h.name[1:]; x.wildcards[end] == nil || byPrecedence(o, x.wildcards[end].object) < 0 {
 					x.wildcards[end] = h

@@ -205,7 +205,7 @@ func (v *virtual) fitting(spec *networkingv1.VirtualService) {
 		return o.Spec.(*networkingv1.VirtualService)
 	})
 	if i < len(spec.Http) {
-		v.report(v.object, diag.Error, codeDelegation, indexed("spec.http", i)+".delegate", "delegate fewer times, or to smaller VirtualServices",
+		v.report(v.object, diag.Error, codeLimit, indexed("spec.http", i)+".delegate", "delegate fewer times, or to smaller VirtualServices",
 			"the hosts, times the routes with those of delegates, are more than %d bytes: this delegation and those after it are left out", v.options.RepeatedText)
 	}
 }

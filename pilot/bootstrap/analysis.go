@@ -101,7 +101,9 @@ func (w *world) analyze() []diag.Diagnostic {
 	if last == nil {
 		return nil
 	}
-	return analysis.Run(objects, analysis.Options{Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.whole, Still: w.still, RepeatedText: w.o.Limits.RepeatedText, Pod: podOf, Slice: sliceOf})
+	return analysis.Run(objects, analysis.Options{
+		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.whole, Still: w.still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, Pod: podOf, Slice: sliceOf,
+	})
 }
 
 func podOf(o *kinds.Object) analysis.Pod {

@@ -45,7 +45,7 @@ type Options struct {
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, last: &Snapshot{
 		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
-		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText,
+		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	b.reset()
 	return b

@@ -23,7 +23,7 @@ type Snapshot struct {
 	Domain   string       // cluster.local
 	Cluster  string       // the ID of the server's own cluster
 
-	RepeatedText int // the limit of that name
+	RepeatedText, HostClusters int // the limits of those names
 
 	tables
 	derived *sync.Map // by who worked it out

@@ -20,6 +20,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -146,9 +147,9 @@ func (v *view) noTLS(namespace string) bool {
 	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.Index, namespace, nil), 0) == mtls.Disable
 }
 
-// rules returns the DestinationRules in force for a cohort's calls to a service.
+// rules returns the DestinationRules in force for a cohort's calls to a service, with as many subsets as a service of its ports may have.
 func (v *view) rules(c cohort.Scope, s *registry.Service) *destinationrule.Merged {
-	return v.merged.of(v.Index.Rules(c.Namespace, s, c.Rules))
+	return v.merged.of(v.Index.Rules(c.Namespace, s, c.Rules)).First(limits.Subsets(v.HostClusters, len(s.Ports)))
 }
 
 // serviceRule returns what they say of the service itself.

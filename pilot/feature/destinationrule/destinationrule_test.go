@@ -87,6 +87,13 @@ func TestResolve(t *testing.T) {
 	if !slices.Equal(merged.Repeated, []string{"own"}) {
 		t.Errorf("repeated: %v", merged.Repeated)
 	}
+	first := merged.First(2)
+	if _, ok := first.Rule("last"); ok || len(first.Subsets) != 2 {
+		t.Errorf("of the first two subsets: %v", first.Subsets)
+	}
+	if _, ok := first.Rule("more"); !ok || merged.First(3) != merged || len(merged.Subsets) != 3 {
+		t.Errorf("a subset that fits is lost, or the rules have changed: %v", merged.Subsets)
+	}
 	if r, ok := merged.Rule("none"); ok || len(r.Labels()) != 0 || destinationrule.ServiceRule(rules(t)) != (destinationrule.Rule{}) {
 		t.Error("something comes of nothing")
 	}

@@ -35,7 +35,7 @@ type Merged struct {
 
 	rules   int
 	service Rule
-	named   map[string]*networkingv1alpha3.Subset
+	named   map[string]int // the places of subsets
 }
 
 // Merge reads Rules as one.
@@ -44,18 +44,28 @@ func Merge(rules Rules) *Merged {
 	for o := range rules.All {
 		m.rules++
 		for _, s := range spec(o).Subsets {
-			if m.named[s.Name] != nil {
+			if _, ok := m.named[s.Name]; ok {
 				m.Repeated = append(m.Repeated, s.Name)
 				continue
 			}
 			if m.named == nil {
-				m.named = map[string]*networkingv1alpha3.Subset{}
+				m.named = map[string]int{}
 			}
-			m.named[s.Name] = s
+			m.named[s.Name] = len(m.Subsets)
 			m.Subsets = append(m.Subsets, s)
 		}
 	}
 	return m
+}
+
+// First returns the rules with the first n subsets, or all where they are no more.
+func (m *Merged) First(n int) *Merged {
+	if len(m.Subsets) <= n {
+		return m
+	}
+	first := *m
+	first.Subsets = m.Subsets[:n]
+	return &first
 }
 
 // Large reports whether Merge took so much work that it is worth to keep what it made.
@@ -64,8 +74,8 @@ func (m *Merged) Large() bool { return m.rules+len(m.named) > 8 }
 // Rule returns what the rules say of a subset, or of the service itself where the name is empty. It reports whether there is such a subset.
 func (m *Merged) Rule(subset string) (Rule, bool) {
 	r := m.service
-	if subset != "" {
-		r.subset = m.named[subset]
+	if i, ok := m.named[subset]; ok && subset != "" && i < len(m.Subsets) {
+		r.subset = m.Subsets[i]
 	}
 	return r, subset == "" || r.subset != nil
 }
