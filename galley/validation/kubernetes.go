@@ -53,6 +53,26 @@ func service(p place) {
 		}
 		numbers[key] = port.path
 		targetPort(port.at("targetPort"))
+		if port.at("appProtocol").empty() && protocol == "TCP" {
+			portName(port.at("name"))
+		}
+	}
+}
+
+// portName warns where the part of a port's name before the first dash is almost a protocol. It need not be any.
+func portName(p place) {
+	said, _, _ := strings.Cut(strings.ToLower(p.text()), "-")
+	known := strings.Fields(strings.ToLower(strings.Join(protocols(), " ")))
+	if slices.Contains(known, said) {
+		return
+	}
+	word, _, _ := strings.Cut(said, "_")
+	for _, protocol := range known {
+		if word == protocol || len(word) > 3 && diag.Distance(word, protocol) == 1 { // shorter words are too near to each other
+			rest := strings.Trim(p.text()[len(word):], "_-")
+			p.warn(diag.DidYouMean(strings.TrimSuffix(protocol+"-"+rest, "-")), "the name %q begins with no protocol that is known: proxies detect that of each connection", p.text())
+			return
+		}
 	}
 }
 

@@ -345,6 +345,30 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
+// The name of a Service's port says its protocol, and a slip in it says none.
+func TestPortNames(t *testing.T) {
+	for port, want := range map[string]string{
+		"name: htpp":                       `spec.ports[0].name: the name "htpp" begins with no protocol that is known: proxies detect that of each connection; did you mean "http"?`,
+		"name: http_web":                   `did you mean "http-web"?`,
+		"name: htttp-x":                    `did you mean "http-x"?`,
+		"name: gprc-web":                   `did you mean "grpc-web"?`,
+		"name: htpp, appProtocol: http":    "",
+		"name: htpp, protocol: UDP":        "",
+		"name: HTTP-web":                   "",
+		"name: http_proxy":                 "",
+		"name: web":                        "",
+		"name: smtp":                       "",
+		"name: rdp":                        "",
+		"name: grpc-web-x, targetPort: 81": "",
+	} {
+		r := decode("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80, " + port + "}]}\n")
+		list := r.Findings()
+		if want == "" && len(list) > 0 || want != "" && (len(list) != 1 || list[0].Severity != diag.Warning || !strings.Contains(list[0].String(), want)) {
+			t.Errorf("%s: got %v, want %q", port, list, want)
+		}
+	}
+}
+
 // Every Istio kind has rules, and each rule a case that it refuses.
 func TestEveryIstioKindHasCases(t *testing.T) {
 	refused := map[*kinds.Kind]bool{}
