@@ -64,6 +64,9 @@ References between objects are judged among all that is given: give the Services
 			if i.Refusal != nil || errorsIn(i.Findings) > 0 {
 				return failed{}
 			}
+			if i.Objects == 0 {
+				fmt.Fprintln(c.ErrOrStderr(), "no objects: of what was given nothing is YAML with an object of a kind that is known")
+			}
 			return nil
 		},
 	}
