@@ -26,6 +26,9 @@ const (
 	codeTargetPort  = "TargetPortNotFound"
 	codeEndpoints   = "NoEndpoints"
 	codeRepeated    = "RepeatedSubset"
+	codeAddress     = "RepeatedAddress"
+	codeNamespace   = "NearlyRootNamespace"
+	codeMesh        = "MeshConfigNotRead"
 	codeLimit       = "Limit" // as validation has it of one object
 )
 
@@ -41,6 +44,8 @@ type Options struct {
 	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
 	Whole  bool         // the objects are the whole mesh: no cluster adds to them
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
+
+	MeshConfig []kinds.Key // the ConfigMaps that hold the mesh configuration, the one that takes precedence last
 
 	RepeatedText, HostClusters int // the limits of those names; 0 is the default
 
@@ -81,6 +86,8 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 		a.targetPorts(s)
 		a.endpoints(s)
 	}
+	a.podAddresses()
+	a.strays()
 	if a.dropped > 0 {
 		a.found = append(a.found, diag.Diagnostic{
 			Severity: diag.Warning, Code: "Limit", Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",

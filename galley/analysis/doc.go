@@ -4,6 +4,7 @@
 //   - index.go: what objects are looked up by.
 //   - selection.go: what a selector matches, once for all objects that have it.
 //   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.
+//   - pods.go, strays.go: addresses of Pods, and objects that stand where nobody reads them.
 //   - conflicts.go: VirtualServices that share a host.
 //
 // A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects without any Service are a part of a mesh only: all

@@ -23,13 +23,16 @@ func (a *analysis) endpoints(o *kinds.Object) {
 		return
 	}
 	pods := a.selection(o.Namespace, spec.Selector)
+	const fix = "write status.podIP into them"
 	switch {
+	case pods.addressless != "" && (pods.machine || pods.addresses > 0):
+		a.report(o, diag.Warning, codeEndpoints, "spec.selector", fix, "of the Pods that the Service selects some have no IP address and are no endpoints (%s)", pods.addressless)
 	case pods.machine || pods.workloads == 0 || pods.ready > 0 || pods.addresses > 0 && spec.PublishNotReadyAddresses:
 	case pods.addresses > 0:
 		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "set the condition Ready of a Pod to \"True\", or leave it out",
 			"no Pod that the Service selects is ready (%s): %s", pods.unusableText, effect)
 	default:
-		a.report(o, diag.Warning, codeEndpoints, "spec.selector", "write status.podIP into them",
+		a.report(o, diag.Warning, codeEndpoints, "spec.selector", fix,
 			"no Pod that the Service selects has an IP address (%s): %s", pods.addressless, effect)
 	}
 }

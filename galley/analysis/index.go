@@ -23,10 +23,12 @@ type index struct {
 	mesh         *mesh.Config
 	options      Options
 
+	objects   []*kinds.Object
 	routes    []*kinds.Object // VirtualServices
 	rules     []*kinds.Object // DestinationRules
 	selecting []*kinds.Object // those that may have a selector
 	services  []*kinds.Object // Services
+	pods      []*workload
 
 	hosts     map[string][]*host          // by whole name
 	mostPorts int                         // of one of them
@@ -74,6 +76,7 @@ type label struct {
 // workload is something that selectors select.
 type workload struct {
 	name   string
+	object *kinds.Object
 	labels map[string]string
 	pod    *Pod // nil: a WorkloadEntry or WorkloadGroup
 }
@@ -84,7 +87,7 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 		m = mesh.Default()
 	}
 	x := &index{
-		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o,
+		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o, objects: objects,
 		hosts: map[string][]*host{}, byName: map[string][]string{}, inside: map[string][]string{}, ruled: map[string][]*kinds.Object{}, byKey: map[kinds.Key]*kinds.Object{},
 		workloads: map[string][]*workload{}, wanted: map[pair]bool{}, labelled: map[label][]*workload{}, slices: map[string][]Slice{},
 		wildcards: map[string]*host{}, ends: map[string]bool{}, homes: map[string]string{}, siblings: map[string][]string{},
@@ -100,6 +103,7 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	for _, list := range [][]*kinds.Object{x.routes, x.rules, x.services, x.selecting} {
 		slices.SortFunc(list, byPrecedence)
 	}
+	slices.SortFunc(x.pods, func(a, b *workload) int { return byPrecedence(a.object, b.object) })
 	for _, list := range x.hosts {
 		slices.SortFunc(list, func(a, b *host) int { return byPrecedence(a.object, b.object) })
 	}
@@ -188,7 +192,7 @@ func (x *index) add(o *kinds.Object) {
 }
 
 func (x *index) addWorkload(o *kinds.Object) {
-	w := &workload{name: o.Name}
+	w := &workload{name: o.Name, object: o}
 	switch o.Kind {
 	case kinds.Pod:
 		pod := x.pod(o)
@@ -196,6 +200,7 @@ func (x *index) addWorkload(o *kinds.Object) {
 			return
 		}
 		w.labels, w.pod = o.Labels, &pod
+		x.pods = append(x.pods, w)
 	case kinds.WorkloadEntry:
 		w.labels = joined(o.Labels, o.Spec.(*networkingv1.WorkloadEntry).Labels)
 	case kinds.WorkloadGroup: // those of it may come at any time

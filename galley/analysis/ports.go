@@ -15,22 +15,29 @@ import (
 
 // Pod holds what references need to know of a Pod.
 type Pod struct {
-	Ended   bool
-	Address bool              // it has an IP address
-	Ready   bool              // or does not say
-	Ports   map[string]uint32 // the TCP ports that have names
-	Numbers []uint32          // all ports
-	Named   bool              // only ports with names are known
+	Ended       bool
+	Addresses   []string
+	HostNetwork bool
+	Ready       bool              // or does not say
+	Ports       map[string]uint32 // the TCP ports that have names
+	Numbers     []uint32          // all ports
+	Named       bool              // only ports with names are known
 }
 
 // podOf reads a whole Pod.
 func podOf(p *corev1.Pod) Pod {
 	unready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue }
 	out := Pod{
-		Ended:   p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
-		Address: p.Status.PodIP != "" || len(p.Status.PodIPs) > 0,
-		Ready:   p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.Conditions, unready),
-		Ports:   map[string]uint32{},
+		Ended:       p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		HostNetwork: p.Spec.HostNetwork,
+		Ready:       p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.Conditions, unready),
+		Ports:       map[string]uint32{},
+	}
+	if p.Status.PodIP != "" {
+		out.Addresses = append(out.Addresses, p.Status.PodIP)
+	}
+	for _, ip := range p.Status.PodIPs {
+		out.Addresses = append(out.Addresses, ip.IP)
 	}
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {

@@ -65,7 +65,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 			s.numbers[n] = true
 		}
 		switch {
-		case !w.pod.Address:
+		case len(w.pod.Addresses) == 0:
 			addressless = append(addressless, w.name)
 		case w.pod.Ready:
 			s.ready++

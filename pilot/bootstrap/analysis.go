@@ -102,13 +102,14 @@ func (w *world) analyze() []diag.Diagnostic {
 		return nil
 	}
 	return analysis.Run(objects, analysis.Options{
-		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.whole, Still: w.still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, Pod: podOf, Slice: sliceOf,
+		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.whole, Still: w.still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.meshKeys(),
+		Pod: podOf, Slice: sliceOf,
 	})
 }
 
 func podOf(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.Facts)
-	return analysis.Pod{Ended: f.Ended, Address: len(f.Addresses) > 0, Ready: f.Ready, Ports: f.Ports, Named: true}
+	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true}
 }
 
 func sliceOf(o *kinds.Object) analysis.Slice {

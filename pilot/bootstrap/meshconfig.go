@@ -40,9 +40,17 @@ func (w *world) meshKey() kinds.Key {
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: meshName(w.o)}
 }
 
+// meshKeys returns the ConfigMaps that hold the mesh configuration, the one that takes precedence last.
+func (w *world) meshKeys() []kinds.Key {
+	if w.o.SharedMesh == "" {
+		return []kinds.Key{w.meshKey()}
+	}
+	return []kinds.Key{{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: w.o.SharedMesh}, w.meshKey()}
+}
+
 // isMesh tells a ConfigMap or file that the mesh configuration is made of.
 func (w *world) isMesh(k kinds.Key) bool {
-	return k == w.meshKey() || k == meshFileKey(w.o.Namespace, "mesh") || k == meshFileKey(w.o.Namespace, "meshNetworks") || w.o.SharedMesh != "" && k == kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: w.o.SharedMesh}
+	return slices.Contains(w.meshKeys(), k) || k == meshFileKey(w.o.Namespace, "mesh") || k == meshFileKey(w.o.Namespace, "meshNetworks")
 }
 
 // meshLayer is the text of one ConfigMap or file.

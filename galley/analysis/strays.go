@@ -1,0 +1,67 @@
+package analysis
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// strays reports objects that stand where they have no effect: those of a namespace that is nearly the root namespace, and mesh configuration that nobody reads.
+func (a *analysis) strays() {
+	var policies, maps []*kinds.Object
+	lives := map[string]bool{} // namespaces in which something is served
+	for _, o := range a.objects {
+		switch o.Kind {
+		case kinds.Service, kinds.ServiceEntry, kinds.Pod, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.EndpointSlice:
+			lives[o.Namespace] = true
+		case kinds.ConfigMap:
+			maps = append(maps, o)
+		default:
+			if o.Kind.Istio {
+				policies = append(policies, o)
+			}
+		}
+	}
+	near := map[string]bool{}
+	for _, o := range policies {
+		ns := o.Namespace
+		if _, known := near[ns]; !known {
+			near[ns] = ns != a.root && !lives[ns] && diag.Nearest(ns, []string{a.root}) != ""
+		}
+		if near[ns] {
+			a.report(o, diag.Warning, codeNamespace, "metadata.namespace", diag.DidYouMean(a.root), "nothing else is in namespace %s, and it is not the root namespace: the object has no effect", ns)
+		}
+	}
+	for _, o := range maps {
+		a.configMap(o)
+	}
+}
+
+// configMap judges a ConfigMap that holds the mesh configuration, or looks like it.
+func (a *analysis) configMap(o *kinds.Object) {
+	const meshKey, networksKey = "mesh", "meshNetworks"
+	cm, whole := o.Spec.(*corev1.ConfigMap)
+	if !whole || len(a.options.MeshConfig) == 0 {
+		return
+	}
+	if slices.Contains(a.options.MeshConfig, o.Key) {
+		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
+			if key == meshKey || key == networksKey {
+				continue
+			}
+			if meant := diag.Nearest(key, []string{meshKey, networksKey}); meant != "" && cm.Data[meant] == "" {
+				a.report(o, diag.Warning, codeMesh, "data."+key, diag.DidYouMean(meant), "nobody reads the key %q of the mesh configuration", key)
+			}
+		}
+		return
+	}
+	read := a.options.MeshConfig[len(a.options.MeshConfig)-1]
+	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-" // of another control plane
+	if _, holds := cm.Data[meshKey]; holds && !revision {
+		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration, and nobody reads it: that is %s", read)
+	}
+}
