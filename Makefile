@@ -31,7 +31,7 @@ RACE     := $(if $(shell command -v $(CC)),-race)
 RACING   := $(if $(RACE),CGO_ENABLED=1)
 # Says once a minute that a silent command still runs.
 PROGRESS := deploy/tools/progress.sh
-# $(call GOTEST,STAGE,FORMAT) is go test, of which gotestsum keeps every line in bin/test/STAGE.json.
+# $(call GOTEST,STAGE,FORMAT) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
 GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(JOBS) -vet=off
 
 export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM

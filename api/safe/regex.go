@@ -88,8 +88,8 @@ func wideEscape(expr string) string {
 	return ""
 }
 
-// instructions counts what the compiler emits for re, of which class says how many match one character, and saturates at top, so that nested repetitions cannot
-// overflow.
+// instructions returns how many instructions the compiler emits for re. class returns how many of them match one character. The count saturates at top, so that
+// nested repetitions cannot overflow.
 func instructions(re *syntax.Regexp, top int, class func(*syntax.Regexp) int) int {
 	sub := 0
 	for _, s := range re.Sub {

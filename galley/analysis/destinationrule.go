@@ -75,7 +75,7 @@ func (a *analysis) counted(o *kinds.Object, host string) {
 	}
 }
 
-// fitting reports that of the subsets of a host, of which there were some before those of a rule, not all fit.
+// fitting adds a finding if the subsets of a rule, after those that other rules define for the host before it, do not all fit.
 func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
 	most := a.options.HostClusters
 	if subsets == before || subsets <= limits.Subsets(most, a.mostPorts) {

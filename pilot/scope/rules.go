@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Rules gives the DestinationRules in force when proxies of a namespace call a service: those of the client's namespace come first, then of the
+// Rules returns the DestinationRules in force when proxies of a namespace call a service: those of the client's namespace come first, then of the
 // service's, then of the root namespace; in each the most specific host. Several for one host in one namespace are merged by whoever reads them,
 // in this order. Rules with a workload selector count where they are among selected.
 func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {

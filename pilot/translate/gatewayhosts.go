@@ -103,7 +103,7 @@ func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
 	return b
 }
 
-// admits tells whether a VirtualService, one of Index.OfGateway, may have a host on the server: one of the two names it, and the other names or covers it.
+// admits reports whether a VirtualService, one of Index.OfGateway, may have a host on the server: one of the two names it, and the other names or covers it.
 func (s *gatewayServer) admits(x *scope.Index, vs *scope.VirtualService, host string) bool {
 	open := func(h string) bool {
 		spaces := s.hosts[h]

@@ -185,7 +185,7 @@ func statements(t *testing.T, program, name string, n int) map[string]int {
 	return blocks
 }
 
-// handle does with large objects, of which write makes two states, whatever may happen to them in a small mesh.
+// handle adds, changes and removes large objects in a small mesh, and translates it each time. write returns the objects of a state.
 func handle(t *testing.T, write func(state int) string) {
 	var table envoy.NameTable
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})

@@ -141,7 +141,7 @@ func (r Report) Err() error {
 // Starved reports whether the machine had so much else to do that requests may have timed out for that alone.
 func (r Report) Starved() bool { return r.HeldUp > r.timeout/starved }
 
-// Since gives what came between two reports, but for Slowest and HeldUp, which are the newer one's.
+// Since returns what came between two reports. Slowest and HeldUp are those of the newer one.
 func (r Report) Since(from Report) Report {
 	d := Report{
 		Answered: r.Answered - from.Answered, Failed: r.Failed - from.Failed, TimedOut: r.TimedOut - from.TimedOut, Slowest: r.Slowest, HeldUp: r.HeldUp,

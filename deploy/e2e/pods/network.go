@@ -63,7 +63,7 @@ func podAddr(ip netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02, 0x01}, four[:]...)
 }
 
-// connect gives the pod's namespace an interface on the bridge, and returns the name of its end there.
+// connect adds an interface on the bridge to the pod's namespace. It returns the name of the bridge's end.
 func (n *Network) connect(ns namespace, addr netip.Addr) (string, error) {
 	n.pods++
 	attrs := netlink.NewLinkAttrs()
