@@ -119,13 +119,23 @@ func (s *second) follows(t *testing.T) {
 	s.tr.Answers(t, "echo-4")
 }
 
+// added waits for the inbound side of echo-3 before callers hear of it. Its proxy was connected while nobody knew its workload: a connection that came
+// meanwhile would be passed through as TCP, and be cut where Envoy drains the filter chain that did so. No order on the wire can spare it, for callers and
+// called have streams of their own.
 func (s *second) added(t *testing.T) {
 	s.is(t, "")
+	apply(t, s.two, slice("echo", "echo-3", "10.10.2.23", unready))
 	apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "reader", s.between.Access)}))
+	s.tr.Answers(t, "echo-4")
+	s.is(t, "two synced")
+	suite.Eventually(t, "echo-3 serves its port", func() bool {
+		active, err := s.remote.Pod("echo-3").Proxy.Get(t.Context(), "/config_dump?resource=dynamic_listeners&mask=active_state")
+		return err == nil && bytes.Contains(active, []byte("inbound|8080||"))
+	})
+	apply(t, s.two, slice("echo", "echo-3", "10.10.2.23", ready))
 	for _, pod := range []string{"echo-1", "echo-2", "echo-3", "echo-4"} {
 		s.tr.Answers(t, pod)
 	}
-	s.is(t, "two synced")
 	s.follows(t)
 
 	// From the other side: the service has another address there.
