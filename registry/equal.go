@@ -42,9 +42,9 @@ func (w *Workload) Equal(o *Workload) bool {
 		w.Owner == o.Owner && maps.Equal(w.Ports, o.Ports) && w.Weight == o.Weight && w.Created.Equal(o.Created)
 }
 
-// KeepEndpoints gives next with every endpoint that old has already replaced by old's pointer, so that equal content stays one pointer, and old itself when
+// ReuseEndpoints gives next with every endpoint that old has already replaced by old's pointer, so that equal content stays one pointer, and old itself when
 // the lists are equal. Both are sorted by CompareEndpoints; next is modified.
-func KeepEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
+func ReuseEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
 	i := 0
 	for j := 0; j < len(next); {
 		// Endpoints that compare equal may repeat.

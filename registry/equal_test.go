@@ -57,7 +57,7 @@ func set(t *testing.T, v reflect.Value) {
 	}
 }
 
-func TestKeepEndpoints(t *testing.T) {
+func TestReuseEndpoints(t *testing.T) {
 	a, b, c := &Endpoint{Address: "1"}, &Endpoint{Address: "2"}, &Endpoint{Address: "2", Weight: 2}
 	again := func(e *Endpoint) *Endpoint { n := *e; return &n }
 	for _, x := range []struct {
@@ -74,7 +74,7 @@ func TestKeepEndpoints(t *testing.T) {
 		{"one less", []*Endpoint{a, b}, []*Endpoint{again(a)}, []*Endpoint{a}, false},
 		{"all gone", []*Endpoint{a}, nil, nil, false},
 	} {
-		got, same := KeepEndpoints(x.old, x.next)
+		got, same := ReuseEndpoints(x.old, x.next)
 		if same != x.same || len(got) != len(x.want) {
 			t.Errorf("%s: %d endpoints, same %v", x.name, len(got), same)
 			continue

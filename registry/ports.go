@@ -32,8 +32,8 @@ func (s *Service) SetPorts(ports []Port) {
 	})
 }
 
-// PortsOn returns the ports of that number, in the order of the object: several may differ in their names.
-func (s *Service) PortsOn(number uint32) iter.Seq[*Port] {
+// PortsByNumber returns the ports of that number, in the order of the object: several may differ in their names.
+func (s *Service) PortsByNumber(number uint32) iter.Seq[*Port] {
 	return func(yield func(*Port) bool) {
 		if len(s.byNumber) != len(s.Ports) {
 			for i := range s.Ports {
@@ -54,7 +54,7 @@ func (s *Service) PortsOn(number uint32) iter.Seq[*Port] {
 
 // Port returns the first port of that number, or nil.
 func (s *Service) Port(number uint32) *Port {
-	for p := range s.PortsOn(number) {
+	for p := range s.PortsByNumber(number) {
 		return p
 	}
 	return nil

@@ -133,16 +133,16 @@ type Service struct {
 	byNumber []int32 // places in Ports, by number; nil where there are few
 }
 
-// KeepsSessions tells by its labels a service that wants a client's requests to go to one endpoint, found by a cookie or a header.
-func KeepsSessions(labels map[string]string) bool {
+// HasPersistentSession tells by its labels a service that wants a client's requests to go to one endpoint, found by a cookie or a header.
+func HasPersistentSession(labels map[string]string) bool {
 	return labels["istio.io/persistent-session"] != "" || labels["istio.io/persistent-session-header"] != ""
 }
 
 // Key names the service.
 func (s *Service) Key() ServiceKey { return ServiceKey{s.Namespace, s.Host} }
 
-// In gives the service as a cluster has it, nil where it has none; the ID is empty for the server's own. A ServiceEntry is the same in every cluster.
-func (s *Service) In(cluster string) *Service {
+// ClusterVersion gives the service as a cluster has it, nil where it has none; the ID is empty for the server's own. A ServiceEntry is the same in every cluster.
+func (s *Service) ClusterVersion(cluster string) *Service {
 	switch {
 	case s.Clusters != nil:
 		return s.Clusters[cluster]
@@ -152,9 +152,9 @@ func (s *Service) In(cluster string) *Service {
 	return nil
 }
 
-// As gives the service as proxies of a cluster are to call it: as their own cluster has it, else as the first cluster does.
-func (s *Service) As(cluster string) *Service {
-	if own := s.In(cluster); own != nil {
+// VersionFor gives the service as proxies of a cluster are to call it: as their own cluster has it, else as the first cluster does.
+func (s *Service) VersionFor(cluster string) *Service {
+	if own := s.ClusterVersion(cluster); own != nil {
 		return own
 	}
 	return s

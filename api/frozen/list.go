@@ -13,8 +13,8 @@ type cell[T comparable] struct {
 	rest  List[T]
 }
 
-// Of makes a list.
-func Of[T comparable](values ...T) List[T] {
+// ListOf makes a list.
+func ListOf[T comparable](values ...T) List[T] {
 	var l List[T]
 	for i := len(values) - 1; i >= 0; i-- {
 		l = List[T]{unique.Make(cell[T]{values[i], l}), true}

@@ -19,10 +19,10 @@ func TestListsOfEqualContentAreEqual(t *testing.T) {
 		{[]*int{a}, []*int{a, b}, false},
 		{[]*int{a}, nil, false},
 	} {
-		if got := frozen.Of(c.x...) == frozen.Of(c.y...); got != c.want {
+		if got := frozen.ListOf(c.x...) == frozen.ListOf(c.y...); got != c.want {
 			t.Errorf("%v == %v: %v", c.x, c.y, got)
 		}
-		if got := slices.Collect(frozen.Of(c.x...).All); !slices.Equal(got, c.x) {
+		if got := slices.Collect(frozen.ListOf(c.x...).All); !slices.Equal(got, c.x) {
 			t.Errorf("%v came back as %v", c.x, got)
 		}
 	}

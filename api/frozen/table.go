@@ -105,9 +105,9 @@ func (t Table[T]) First(at func(T) int) (x T, ok bool) {
 // Get gives the item that is equal to x in the Table's order.
 func (t Table[T]) Get(x T) (T, bool) { return t.First(func(y T) int { return t.order(y, x) }) }
 
-// Differ calls visit for what differs between two Tables of one order: with items that are equal in order but are not the same, or with one that the other Table has
+// Diff calls visit for what differs between two Tables of one order: with items that are equal in order but are not the same, or with one that the other Table has
 // not got, and where has and had say which. What the Tables share costs nothing to speak of.
-func Differ[T comparable](from, to Table[T], visit func(from, to T, had, has bool)) {
+func Diff[T comparable](from, to Table[T], visit func(from, to T, had, has bool)) {
 	var none T
 	a, b := cursor[T]{chunks: from.chunks}, cursor[T]{chunks: to.chunks}
 	for {

@@ -89,7 +89,7 @@ func compare(t *rapid.T, from, to frozen.Table[pair]) {
 		}
 	}
 	last := -1
-	frozen.Differ(from, to, func(a, b pair, had, has bool) {
+	frozen.Diff(from, to, func(a, b pair, had, has bool) {
 		k := a.key
 		if !had {
 			k = b.key

@@ -108,12 +108,12 @@ func (w *world) analyze() []diag.Diagnostic {
 }
 
 func podOf(o *kinds.Object) analysis.Pod {
-	f := o.Spec.(*kube.Facts)
+	f := o.Spec.(*kube.PodFacts)
 	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true}
 }
 
 func sliceOf(o *kinds.Object) analysis.Slice {
-	s := o.Spec.(*kube.Slice)
+	s := o.Spec.(*kube.SliceFacts)
 	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints)}
 }
 

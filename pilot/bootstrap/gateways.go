@@ -54,7 +54,7 @@ func (w *world) checkGateways(batch []kinds.Change, anew bool) {
 		}
 		for _, network := range w.networksOf(o) {
 			open := slices.ContainsFunc(there, func(g registry.Gateway) bool {
-				return g.Network == network && g.Cluster == w.clusterOf(key) && (kube.AtNodes(o) || slices.Contains(addresses, g.Address))
+				return g.Network == network && g.Cluster == w.clusterOf(key) && (kube.ExposedOnNodes(o) || slices.Contains(addresses, g.Address))
 			})
 			if !open {
 				found = append(found, closed(o, network, len(addresses) > 0))
@@ -133,7 +133,7 @@ func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic
 		return d.At(service.Position)
 	}
 	switch {
-	case kube.AtNodes(service):
+	case kube.ExposedOnNodes(service):
 		return because("GatewayPending", "metadata.annotations["+kube.AnnotationNodes+"]", "it selects no node with an external address, or its port has no nodePort",
 			"select nodes that have an ExternalIP, by their labels, as a JSON object")
 	case reached:

@@ -174,7 +174,7 @@ func (h *history) route(s *snapshot.Snapshot, n *corev3.Node, name string) (*con
 		return nil, err
 	}
 	tr, a := translate.New(translate.Options{}), &anypb.Any{}
-	if err := proto.Unmarshal(tr.Named(s, tr.Join(s, p), envoy.RouteType, name).Bytes(), a); err != nil {
+	if err := proto.Unmarshal(tr.Named(s, tr.ResolveCohort(s, p), envoy.RouteType, name).Bytes(), a); err != nil {
 		return nil, err
 	}
 	return h.look(a)
@@ -187,7 +187,7 @@ func (h *history) expected(s *snapshot.Snapshot, n *corev3.Node) (picture, error
 		return nil, err
 	}
 	tr := translate.New(translate.Options{})
-	c := tr.Join(s, p)
+	c := tr.ResolveCohort(s, p)
 	out := picture{}
 	add := func(typeURL string, r *envoy.Resource) ([]string, error) {
 		a := &anypb.Any{}

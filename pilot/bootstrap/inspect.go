@@ -108,7 +108,7 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 		return nil
 	}
 	pod := o.Spec.(*corev1.Pod) // of files, which have whole ones
-	f := kube.FactsOf(pod, o.Labels)
+	f := kube.PodFactsOf(pod, o.Labels)
 	p := &node.Proxy{
 		Type: node.Sidecar, Name: name, Namespace: namespace, Domain: namespace + ".svc." + i.world.o.Domain, IPs: f.Addresses, Cluster: i.world.o.ClusterID, NodeName: f.NodeName,
 		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.world.mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
@@ -134,7 +134,7 @@ func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, er
 	if err != nil {
 		return nil, err
 	}
-	cohort := i.translator.Join(i.Snapshot, proxy)
+	cohort := i.translator.ResolveCohort(i.Snapshot, proxy)
 	out := map[string][]*envoy.Resource{}
 	names := map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {}}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {

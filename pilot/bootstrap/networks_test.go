@@ -99,14 +99,14 @@ func TestNetworksFollow(t *testing.T) {
 	}
 	s.apply(podAt("10.2.0.1"))
 	s.networkOf("away")
-	if s.Snapshot().Delta.World {
+	if s.Snapshot().Diff.Global {
 		t.Error("an endpoint of a known network is told as a change of the networks")
 	}
 	s.apply(namespaceWith("istio-system", map[string]string{registry.LabelNetwork: "labelled"}))
 	s.networkOf("labelled")
 	s.apply(gatewayService("labelled", nil))
 	s.enters(`home at 192.0.2.1:8443 of "c1"`, `away at 192.0.2.9:443 of ""`)
-	if d := s.Snapshot().Delta; !d.World || d.Triggers["networks"] != 1 {
+	if d := s.Snapshot().Diff; !d.Global || d.Triggers["networks"] != 1 {
 		t.Errorf("the gateway's end is told as %+v", d.Triggers)
 	}
 	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {home: {gateways: [{}]}}"}))

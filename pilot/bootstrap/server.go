@@ -272,8 +272,8 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
 	s.discovery.Publish(snap)
-	if snap.Delta.Full && s.ready.Load() {
-		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Delta.Causes, ", "))
+	if snap.Diff.Full && s.ready.Load() {
+		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Diff.Causes, ", "))
 	}
 }
 

@@ -27,16 +27,16 @@ func newTranslator(t *translate.Translator, relay bool) translator {
 	return translator{t, api.New(relay)}
 }
 
-func (t translator) Join(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
+func (t translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
 	if xds.OfObjects(p) {
 		return readers{}
 	}
-	return t.Translator.Join(s, p)
+	return t.Translator.ResolveCohort(s, p)
 }
 
-func (t translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last xds.Cohort, since uint64) bool {
+func (t translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last xds.Cohort, since uint64) bool {
 	proxies, ok := last.(cohort.Key)
-	return !ok || t.Translator.Moves(s, p, proxies, since)
+	return !ok || t.Translator.NeedsReassign(s, p, proxies, since)
 }
 
 func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
@@ -45,7 +45,7 @@ func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
 	if !ok || !same {
 		return now, false
 	}
-	return proxies.Departed(before)
+	return proxies.KeepInbound(before)
 }
 
 func (t translator) Audience(c xds.Cohort) any {

@@ -19,15 +19,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Proxy is all that a proxy's configuration depends on beside the Snapshot. Comparable.
-type Proxy struct {
-	Scope    Scope
-	Outbound Outbound
-	Inbound  Inbound
-	Address  string // its own primary address: a pod has no listener for itself among a headless service's
-	Node     string // where services prefer the proxy's own node, or are called there alone; else empty
-	Place    Place  // where services prefer what is close; else zero
-	Stranger bool   // nobody knows its workload
+// Inputs is all that a proxy's configuration depends on beside the Snapshot. Comparable.
+type Inputs struct {
+	Scope           Scope
+	Outbound        Outbound
+	Inbound         Inbound
+	Address         string   // its own primary address: a pod has no listener for itself among a headless service's
+	Node            string   // where services prefer the proxy's own node, or are called there alone; else empty
+	Location        Location // where services prefer what is close; else zero
+	UnknownWorkload bool     // nobody knows its workload
 }
 
 // Key is a Proxy made of few words: each part exists once, so that it costs nothing to compare it and to look things up by it.
@@ -36,10 +36,10 @@ type Key struct {
 	Listeners Handle[Listeners]
 	Inbound   Handle[Inbound]
 
-	Address  string
-	Node     string
-	Place    Place
-	Stranger bool
+	Address         string
+	Node            string
+	Location        Location
+	UnknownWorkload bool
 }
 
 // Listeners is what listeners for outgoing traffic depend on.
@@ -48,52 +48,52 @@ type Listeners struct {
 	Outbound Outbound
 }
 
-// Proxy gives what the key stands for.
-func (k Key) Proxy() Proxy {
+// Inputs gives what the key stands for.
+func (k Key) Inputs() Inputs {
 	l := k.Listeners.Value()
-	return Proxy{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.Address, Node: k.Node, Place: k.Place, Stranger: k.Stranger}
+	return Inputs{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
 }
 
 // Shared is the key less what is the proxy's own: its inbound half, its address, and whether its workload is known.
 func (k Key) Shared() Key {
-	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Place: k.Place}
+	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Location: k.Location}
 }
 
-// Departed returns k with the inbound half of last, if the proxy's workload was known when its key was last and is not known now. Else it returns k and false.
-func (k Key) Departed(last Key) (Key, bool) {
-	if !k.Stranger || last.Stranger {
+// KeepInbound returns k with the inbound half of last, if the proxy's workload was known when its key was last and is not known now. Else it returns k and false.
+func (k Key) KeepInbound(last Key) (Key, bool) {
+	if !k.UnknownWorkload || last.UnknownWorkload {
 		return k, false
 	}
 	k.Inbound = last.Inbound
 	return k, true
 }
 
-// Place is where a proxy runs.
-type Place struct {
+// Location is where a proxy runs.
+type Location struct {
 	Locality registry.Locality
 	Network  string
 }
 
 // Scope is what clusters, endpoints and routes depend on.
 type Scope struct {
-	Type         node.Type
-	Namespace    string
-	Sidecar      *kinds.Object // in force; nil for routers
-	Cluster      string        // empty for the server's own
-	Network      string
-	View         frozen.List[string] // the networks that it asks for, sorted; empty: all
-	Domain       string              // <ns>.svc.<suffix>: which short names a virtual host answers to
-	Capabilities node.Capabilities
-	IPv4, IPv6   bool
-	AutoAddress  bool                       // it resolves names to allotted addresses
-	Gateways     frozen.List[*kinds.Object] // of a router: those that select it, by precedence
-	Rules        frozen.List[*kinds.Object] // DestinationRules whose workload selector matches it
-	Foreign      frozen.List[Foreign]       // matches on source labels that do not hold for it
-	Targets      frozen.List[Target]        // of a router: what it listens on for its own service ports
+	Type            node.Type
+	Namespace       string
+	Sidecar         *kinds.Object // in force; nil for routers
+	Cluster         string        // empty for the server's own
+	Network         string
+	NetworkView     frozen.List[string] // the networks that it asks for, sorted; empty: all
+	Domain          string              // <ns>.svc.<suffix>: which short names a virtual host answers to
+	Capabilities    node.Capabilities
+	IPv4, IPv6      bool
+	AutoAddress     bool                         // it resolves names to allotted addresses
+	Gateways        frozen.List[*kinds.Object]   // of a router: those that select it, by precedence
+	Rules           frozen.List[*kinds.Object]   // DestinationRules whose workload selector matches it
+	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not hold for it
+	Targets         frozen.List[Target]          // of a router: what it listens on for its own service ports
 }
 
-// Foreign names the matches of one VirtualService whose source labels are not the proxy's, as scope.Foreign writes them.
-type Foreign struct {
+// ExcludedMatches names the matches of one VirtualService whose source labels are not the proxy's, as scope.ExcludedMatches writes them.
+type ExcludedMatches struct {
 	Object  *kinds.Object
 	Matches string
 }
@@ -105,7 +105,7 @@ type Outbound struct {
 	HTTP10        bool
 	Unprivileged  bool
 	Tags          Tags
-	Guarded       bool // of a router: policies select it that are not translated
+	DenyAll       bool // of a router: policies select it that are not translated
 }
 
 // Tags are the literals that traces of a workload carry. Sampling is the proxy's own, in percent, empty for the mesh's.
@@ -126,19 +126,19 @@ type Inbound struct {
 	Ingress      *kinds.Object // a Sidecar with ingress listeners: they replace the services' chains
 	Address      string        // the proxy's address, only where an ingress listener names it
 	Peer         frozen.List[*kinds.Object]
-	Guarded      bool // policies select the workload that are not translated
+	DenyAll      bool // policies select the workload that are not translated
 }
 
 // Target is one port of one service that the proxy's workload serves.
 type Target struct {
-	Service *registry.Service
-	Port    uint32                     // the service's
-	Target  uint32                     // the workload's
-	Rules   frozen.List[*kinds.Object] // DestinationRules of the service, as seen from its own namespace
+	Service    *registry.Service
+	Port       uint32                     // the service's
+	TargetPort uint32                     // the workload's
+	Rules      frozen.List[*kinds.Object] // DestinationRules of the service, as seen from its own namespace
 }
 
-// Of reduces a proxy to its keys.
-func Of(x *scope.Index, p *node.Proxy) Proxy {
+// Resolve reduces a proxy to its keys.
+func Resolve(x *scope.Index, p *node.Proxy) Inputs {
 	w := workload(x, p)
 	addresses := p.IPs
 	if len(addresses) == 0 {
@@ -150,29 +150,29 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 			v4, v6 = v4 || ip.Unmap().Is4(), v6 || !ip.Unmap().Is4()
 		}
 	}
-	k := Proxy{
+	k := Inputs{
 		Scope: Scope{
-			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, View: frozen.Of(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
+			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
-		Outbound: Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
-		Stranger: w.Kind == nil,
+		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
+		UnknownWorkload: w.Kind == nil,
 	}
-	if x.NodeLocal() || x.Distributed() {
+	if x.HasNodeLocal() || x.HasTrafficDistribution() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)
 	}
-	if x.Distributed() {
-		k.Place = Place{cmp.Or(w.Locality, claimed(p)), cmp.Or(w.Network, p.Network)}
+	if x.HasTrafficDistribution() {
+		k.Location = Location{cmp.Or(w.Locality, claimed(p)), cmp.Or(w.Network, p.Network)}
 	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
 	}
 	k.Scope.Rules = rules(x, p.Namespace, w.Labels)
-	k.Scope.Foreign = foreign(x, w.Labels)
+	k.Scope.ExcludedMatches = foreign(x, w.Labels)
 	targets := targets(x, w, addresses)
 	if p.Type == node.Router {
 		k.Scope.Gateways = gateways(x, w.Labels)
-		k.Outbound.Guarded = guarded(x, p.Namespace, w.Labels)
+		k.Outbound.DenyAll = guarded(x, p.Namespace, w.Labels)
 		k.Scope.Targets = targets
 		return k
 	}
@@ -180,7 +180,7 @@ func Of(x *scope.Index, p *node.Proxy) Proxy {
 	k.Inbound = Inbound{
 		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Peer: PeerAuthentications(x, p.Namespace, w.Labels),
-		Guarded: guarded(x, p.Namespace, w.Labels),
+		DenyAll: guarded(x, p.Namespace, w.Labels),
 	}
 	if s := k.Scope.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
@@ -244,8 +244,8 @@ func tags(p *node.Proxy, w *registry.Workload) Tags {
 func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
 	var found []Target
 	cluster := x.ClusterKey(w.Cluster)
-	for s := range x.Serving(w.Namespace, w.Labels, addresses, w.Kind != nil) {
-		s = s.In(cluster)
+	for s := range x.CandidateServices(w.Namespace, w.Labels, addresses, w.Kind != nil) {
+		s = s.ClusterVersion(cluster)
 		switch {
 		case s == nil:
 		case s.Selector != nil && s.Namespace == w.Namespace && w.Kind != nil:
@@ -278,7 +278,7 @@ func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.Li
 		}
 		found[i].Rules = x.Rules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
 	}
-	return frozen.Of(found...)
+	return frozen.ListOf(found...)
 }
 
 // numbersByName returns the numbers of a service's ports, of several with one name that of the first.
@@ -303,14 +303,14 @@ func targetPort(p *registry.Port, w *registry.Workload) uint32 {
 	return w.Ports[p.TargetPort]
 }
 
-func foreign(x *scope.Index, labels map[string]string) frozen.List[Foreign] {
-	var list []Foreign
-	for v := range x.Sourced() {
-		if m := scope.Foreign(v.Spec, labels); m != "" {
-			list = append(list, Foreign{v.Object, m})
+func foreign(x *scope.Index, labels map[string]string) frozen.List[ExcludedMatches] {
+	var list []ExcludedMatches
+	for v := range x.WithSourceLabels() {
+		if m := scope.ExcludedMatches(v.Spec, labels); m != "" {
+			list = append(list, ExcludedMatches{v.Object, m})
 		}
 	}
-	return frozen.Of(list...)
+	return frozen.ListOf(list...)
 }
 
 func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Object] {
@@ -320,16 +320,16 @@ func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Objec
 			found = append(found, o)
 		}
 	}
-	return frozen.Of(found...)
+	return frozen.ListOf(found...)
 }
 
 // PeerAuthentications gives the policies in force for a workload: at most one of the mesh, one of the namespace and one that selects it, in that order.
 func PeerAuthentications(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
-	return PeerAuthenticationsOf(x, namespace)(labels)
+	return PeerAuthenticationsInNamespace(x, namespace)(labels)
 }
 
-// PeerAuthenticationsOf is PeerAuthentications for many workloads of a namespace.
-func PeerAuthenticationsOf(x *scope.Index, namespace string) func(labels map[string]string) frozen.List[*kinds.Object] {
+// PeerAuthenticationsInNamespace is PeerAuthentications for many workloads of a namespace.
+func PeerAuthenticationsInNamespace(x *scope.Index, namespace string) func(labels map[string]string) frozen.List[*kinds.Object] {
 	var list, selecting []*kinds.Object
 	root := x.RootNamespace()
 	for _, ns := range []string{root, namespace} {
@@ -351,11 +351,11 @@ func PeerAuthenticationsOf(x *scope.Index, namespace string) func(labels map[str
 			selecting = append(selecting, o)
 		}
 	}
-	all := frozen.Of(list...)
+	all := frozen.ListOf(list...)
 	return func(labels map[string]string) frozen.List[*kinds.Object] {
 		for _, o := range selecting {
 			if kinds.Selects(selector(o), labels) {
-				return frozen.Of(append(slices.Clip(list), o)...)
+				return frozen.ListOf(append(slices.Clip(list), o)...)
 			}
 		}
 		return all
@@ -365,12 +365,12 @@ func PeerAuthenticationsOf(x *scope.Index, namespace string) func(labels map[str
 // rules gives the DestinationRules of a namespace whose workload selector matches.
 func rules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
-	for o := range x.Selecting(namespace) {
+	for o := range x.RulesWithSelector(namespace) {
 		if kinds.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
 			found = append(found, o)
 		}
 	}
-	return frozen.Of(found...)
+	return frozen.ListOf(found...)
 }
 
 // guarded tells that an authorization policy selects a workload, or one on the tokens of its requests: in its namespace or in the root namespace. Policies that only

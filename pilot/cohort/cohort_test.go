@@ -70,7 +70,7 @@ func sidecar(name, ip string) *node.Proxy {
 }
 
 // shared reduces a proxy to what its cohort shares.
-func shared(p cohort.Proxy) cohort.Proxy {
+func shared(p cohort.Inputs) cohort.Inputs {
 	p.Address = ""
 	return p
 }
@@ -95,14 +95,14 @@ func TestSelectors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := index([]*registry.Workload{pod("web-0", "10.1.0.1", map[string]string{"team": secret}), pod("web-1", "10.1.0.2", map[string]string{"hash": "y"})}, c.objects...)
-			one, two := cohort.Of(x, sidecar("web-0", "10.1.0.1")), cohort.Of(x, sidecar("web-1", "10.1.0.2"))
+			one, two := cohort.Resolve(x, sidecar("web-0", "10.1.0.1")), cohort.Resolve(x, sidecar("web-1", "10.1.0.2"))
 			if (shared(one) == shared(two)) != c.same {
 				t.Errorf("one cohort: %v, want %v", !c.same, c.same)
 			}
 			if one.Address != "10.1.0.1" || two.Address != "10.1.0.2" {
 				t.Errorf("addresses %s and %s", one.Address, two.Address)
 			}
-			for _, k := range []cohort.Proxy{one, two} {
+			for _, k := range []cohort.Inputs{one, two} {
 				// Objects are interned by pointer, so that %v shows their addresses: what is written here is the key's own.
 				if s := fmt.Sprintf("%v", k); strings.Contains(s, secret) {
 					t.Errorf("the key holds a label's value: %s", s)
@@ -123,7 +123,7 @@ func TestAddress(t *testing.T) {
 		`{"ingress":[{"port":{"number":80,"protocol":"HTTP","name":"h"}}]}`:                                                  false,
 	} {
 		x := index(pods, object(t, kinds.Sidecar, "a", "default", spec))
-		one, two := cohort.Of(x, sidecar("web-0", "10.1.0.1")), cohort.Of(x, sidecar("web-1", "10.1.0.2"))
+		one, two := cohort.Resolve(x, sidecar("web-0", "10.1.0.1")), cohort.Resolve(x, sidecar("web-1", "10.1.0.2"))
 		if (one.Inbound == two.Inbound) != same || one.Scope != two.Scope || one.Outbound != two.Outbound {
 			t.Errorf("%s: one inbound cohort: %v", spec, !same)
 		}
@@ -132,10 +132,10 @@ func TestAddress(t *testing.T) {
 
 // TestTargets: named ports are those of the workload's containers; what it does not have is left out.
 func TestTargets(t *testing.T) {
-	p := cohort.Of(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
+	p := cohort.Resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
 	var got []string
 	for x := range p.Inbound.Targets.All {
-		got = append(got, fmt.Sprintf("%s:%d>%d", x.Service.Name, x.Port, x.Target))
+		got = append(got, fmt.Sprintf("%s:%d>%d", x.Service.Name, x.Port, x.TargetPort))
 	}
 	if want := []string{"web:80>8080", "web:443>8443", "web:53>53", "web:90>90"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -152,7 +152,7 @@ func TestWhose(t *testing.T) {
 	} {
 		p := sidecar(c.name, c.ip)
 		p.Labels = map[string]string{"app": "claimed"}
-		if got := cohort.Of(x, p).Outbound.Tags.CanonicalService; got != c.want {
+		if got := cohort.Resolve(x, p).Outbound.Tags.CanonicalService; got != c.want {
 			t.Errorf("%s at %s is %s, want %s", c.name, c.ip, got, c.want)
 		}
 	}
@@ -161,7 +161,7 @@ func TestWhose(t *testing.T) {
 // TestSplits: what splits scopes, and what listeners alone.
 func TestSplits(t *testing.T) {
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)})
-	base := cohort.Of(x, sidecar("web-0", "10.1.0.1"))
+	base := cohort.Resolve(x, sidecar("web-0", "10.1.0.1"))
 	for name, c := range map[string]struct {
 		alter                    func(*node.Proxy)
 		scope, outbound, inbound bool
@@ -179,7 +179,7 @@ func TestSplits(t *testing.T) {
 	} {
 		p := sidecar("web-0", "10.1.0.1")
 		c.alter(p)
-		k := cohort.Of(x, p)
+		k := cohort.Resolve(x, p)
 		if (k.Scope != base.Scope) != c.scope || (k.Outbound != base.Outbound) != c.outbound || (k.Inbound != base.Inbound) != c.inbound {
 			t.Errorf("%s: scope %v, outbound %v, inbound %v", name, k.Scope != base.Scope, k.Outbound != base.Outbound, k.Inbound != base.Inbound)
 		}
@@ -210,7 +210,7 @@ func TestRouter(t *testing.T) {
 	other := object(t, kinds.Gateway, "b", "other", `{"selector":{"app":"api"}}`)
 	p := sidecar("web-0", "10.1.0.1")
 	p.Type = node.Router
-	k := cohort.Of(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}, mine, other, object(t, kinds.Sidecar, "a", "default", `{}`)), p)
+	k := cohort.Resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}, mine, other, object(t, kinds.Sidecar, "a", "default", `{}`)), p)
 	if got := slices.Collect(k.Scope.Gateways.All); !slices.Equal(got, []*kinds.Object{mine}) {
 		t.Errorf("gateways %v", got)
 	}
@@ -231,7 +231,7 @@ func TestWhere(t *testing.T) {
 		Workloads: map[registry.WorkloadKey]*registry.Workload{one.WorkloadKey: one, two.WorkloadKey: two},
 	})
 	x := scope.NewIndex(b.Commit(time.Time{}), nil)
-	p, q := cohort.Of(x, sidecar("web-0", "10.1.0.1")), cohort.Of(x, sidecar("web-1", "10.1.0.2"))
+	p, q := cohort.Resolve(x, sidecar("web-0", "10.1.0.1")), cohort.Resolve(x, sidecar("web-1", "10.1.0.2"))
 	if p.Scope != q.Scope || p.Outbound != q.Outbound || p.Inbound != q.Inbound {
 		t.Error("two cohorts")
 	}

@@ -373,10 +373,10 @@ func (a *API) pushStatus(url.Values) (any, error) {
 	return map[string]any{
 		"ProxyStatus": map[string]any{},
 		"Revision":    s.Revision,
-		"Full":        s.Delta.Full,
-		"Start":       s.Delta.Received,
-		"Triggers":    s.Delta.Triggers,
-		"Causes":      orEmpty(s.Delta.Causes),
+		"Full":        s.Diff.Full,
+		"Start":       s.Diff.Received,
+		"Triggers":    s.Diff.Triggers,
+		"Causes":      orEmpty(s.Diff.Causes),
 	}, nil
 }
 

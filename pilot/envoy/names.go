@@ -69,7 +69,7 @@ func equal(a, b frozen.Table[string]) bool {
 		return false
 	}
 	same := true
-	frozen.Differ(a, b, func(_, _ string, _, _ bool) { same = false })
+	frozen.Diff(a, b, func(_, _ string, _, _ bool) { same = false })
 	return same
 }
 

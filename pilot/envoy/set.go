@@ -133,5 +133,5 @@ func (s *Set) Equal(o *Set) bool {
 
 // Differ calls visit for what differs, by name: with two resources of one name that are not the same, or one and nil where the other Set has none.
 func Differ(from, to *Set, visit func(had, has *Resource)) {
-	frozen.Differ(from.Table(), to.Table(), func(had, has *Resource, _, _ bool) { visit(had, has) })
+	frozen.Diff(from.Table(), to.Table(), func(had, has *Resource, _, _ bool) { visit(had, has) })
 }

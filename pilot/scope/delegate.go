@@ -13,12 +13,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Delegated gives the VirtualService with the routes of those that it delegates to in the place of the delegating ones, or root itself if there are none. find gives
+// ResolveDelegates gives the VirtualService with the routes of those that it delegates to in the place of the delegating ones, or root itself if there are none. find gives
 // a VirtualService, or nil. A delegate keeps its own order; each of its matches is narrowed by each of the root's, and one that contradicts the root's is dropped, as is
 // a delegate that does not exist, has hosts of its own, or delegates further. Once routes and hosts multiply to more than most bytes, further delegations are dropped.
 //
 // Hosts without a dot are resolved in the delegate's own namespace, so they are qualified here, with suffix, the cluster's domain.
-func Delegated(root *kinds.Object, suffix string, most int, find func(namespace, name string) *kinds.Object) *kinds.Object {
+func ResolveDelegates(root *kinds.Object, suffix string, most int, find func(namespace, name string) *kinds.Object) *kinds.Object {
 	s := virtualSpec(root)
 	var http []*networkingv1alpha3.HTTPRoute
 	delegate := func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {

@@ -21,7 +21,7 @@ import (
 type Index struct {
 	*snapshot.Snapshot
 	tables
-	Changes Changes // since the Index that it was made from
+	Dirty Dirty // since the Index that it was made from
 
 	clusterLocal []locality
 
@@ -37,10 +37,10 @@ type Index struct {
 // VirtualService is one with the routes of those that it delegates to, and with names fully qualified.
 type VirtualService struct {
 	*kinds.Object
-	Spec     *networkingv1.VirtualService
-	Hosts    []string
-	Reached  []string // the hosts that it sends traffic to, each once, sorted
-	Gateways []string // that it is bound to: "ns/name", or "mesh" for sidecars; each once
+	Spec             *networkingv1.VirtualService
+	Hosts            []string
+	DestinationHosts []string // the hosts that it sends traffic to, each once, sorted
+	Gateways         []string // that it is bound to: "ns/name", or "mesh" for sidecars; each once
 
 	reached   []destination // by Reached, with their ports
 	delegates []string      // "ns/name" of those that it delegates to, whether they exist or not
@@ -72,26 +72,26 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	if last == nil || last.Revision+1 != s.Revision {
 		x.tables, x.clusterLocal = newTables(), localities(s)
 		x.apply(everything(s))
-		x.Changes = Changes{All: true, Joins: Joins{All: true}}
+		x.Dirty = Dirty{All: true, Reassign: Reassign{All: true}}
 		return x
 	}
 	x.tables, x.clusterLocal = last.tables, last.clusterLocal
-	if s.Delta.World {
+	if s.Diff.Global {
 		x.clusterLocal = localities(s)
 	}
-	x.Changes = x.changes(last, x.apply(&s.Delta))
+	x.Dirty = x.changes(last, x.apply(&s.Diff))
 	return x
 }
 
-// everything gives the Delta that makes a Snapshot of nothing.
-func everything(s *snapshot.Snapshot) *snapshot.Delta {
-	d := &snapshot.Delta{}
+// everything gives the Diff that makes a Snapshot of nothing.
+func everything(s *snapshot.Snapshot) *snapshot.Diff {
+	d := &snapshot.Diff{}
 	for _, svc := range s.Services() {
-		d.Services = append(d.Services, snapshot.ServiceChange{Is: svc})
+		d.Services = append(d.Services, snapshot.ServiceChange{New: svc})
 	}
 	for _, k := range []*kinds.Kind{kinds.DestinationRule, kinds.VirtualService} {
 		for _, o := range s.AllObjects(k) {
-			d.Configs = append(d.Configs, snapshot.ConfigChange{Is: o})
+			d.Configs = append(d.Configs, snapshot.ConfigChange{New: o})
 		}
 	}
 	return d
@@ -101,13 +101,13 @@ func everything(s *snapshot.Snapshot) *snapshot.Delta {
 type virtualChange struct{ was, is *VirtualService }
 
 // apply brings the tables up to date and gives the VirtualServices that are others.
-func (x *Index) apply(d *snapshot.Delta) []virtualChange {
-	if len(d.Services)+len(d.Configs)+len(d.Before) == 0 {
+func (x *Index) apply(d *snapshot.Diff) []virtualChange {
+	if len(d.Services)+len(d.Configs)+len(d.OldEndpoints) == 0 {
 		return nil
 	}
 	t, e := &x.tables, &frozen.Edit{}
-	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(d.Before))
-	for _, b := range d.Before {
+	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(d.OldEndpoints))
+	for _, b := range d.OldEndpoints {
 		had[b.ServiceKey] = b.Endpoints
 	}
 	endpoints := func(s *registry.Service) *snapshot.Endpoints {
@@ -120,10 +120,10 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 		return nil
 	}
 	for _, c := range d.Services {
-		t.service(e, c.Was, endpoints(c.Was), false)
-		if c.Is != nil {
-			t.service(e, c.Is, x.Endpoints(c.Is.Key()), true)
-			delete(had, c.Is.Key())
+		t.service(e, c.Old, endpoints(c.Old), false)
+		if c.New != nil {
+			t.service(e, c.New, x.Endpoints(c.New.Key()), true)
+			delete(had, c.New.Key())
 		}
 	}
 	for k, eps := range had { // of services that are the same
@@ -134,17 +134,17 @@ func (x *Index) apply(d *snapshot.Delta) []virtualChange {
 	}
 	roots := map[kinds.Key]struct{}{}
 	for _, c := range d.Configs {
-		o := c.Is
+		o := c.New
 		if o == nil {
-			o = c.Was
+			o = c.Old
 		}
 		switch o.Kind {
 		case kinds.DestinationRule:
-			if c.Was != nil {
-				t.rule(e, x.rule(c.Was), false)
+			if c.Old != nil {
+				t.rule(e, x.rule(c.Old), false)
 			}
-			if c.Is != nil {
-				t.rule(e, x.rule(c.Is), true)
+			if c.New != nil {
+				t.rule(e, x.rule(c.New), true)
 			}
 		case kinds.VirtualService:
 			roots[o.Key] = struct{}{}
@@ -184,7 +184,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 		return nil
 	}
 	v := &VirtualService{}
-	v.Object = Delegated(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object {
+	v.Object = ResolveDelegates(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object {
 		v.delegates = append(v.delegates, ns+"/"+name)
 		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
 	})
@@ -198,8 +198,8 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	slices.SortFunc(v.reached, compareDestinations)
 	v.reached = slices.Clip(slices.Compact(v.reached))
 	for _, d := range v.reached {
-		if n := len(v.Reached); n == 0 || v.Reached[n-1] != d.host {
-			v.Reached = append(v.Reached, d.host)
+		if n := len(v.DestinationHosts); n == 0 || v.DestinationHosts[n-1] != d.host {
+			v.DestinationHosts = append(v.DestinationHosts, d.host)
 		}
 	}
 	for _, g := range v.Spec.Gateways {
@@ -213,8 +213,8 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	return v
 }
 
-// OfGateway gives the VirtualServices bound to a Gateway, "ns/name", that name a host or a pattern that covers it, by precedence.
-func (x *Index) OfGateway(name, host, proxyNamespace string) []*VirtualService {
+// VirtualServicesOfGateway gives the VirtualServices bound to a Gateway, "ns/name", that name a host or a pattern that covers it, by precedence.
+func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
 	var partial func(tail string) bool
 	if _, ok := x.partialEntries.First(func(e entry) int { return strings.Compare(e.gateway, name) }); ok {
@@ -237,8 +237,8 @@ func (x *Index) OfGateway(name, host, proxyNamespace string) []*VirtualService {
 	return all
 }
 
-// HasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", has a host, as it is written.
-func (x *Index) HasHost(gateway, host string, v *VirtualService) bool {
+// GatewayHasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", has a host, as it is written.
+func (x *Index) GatewayHasHost(gateway, host string, v *VirtualService) bool {
 	_, ok := x.entries.Get(entry{gateway, host, v})
 	return ok
 }
@@ -258,8 +258,8 @@ func (x *Index) admitted(e entry, proxyNamespace string) bool {
 	return exported(e.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), e.Namespace, proxyNamespace)
 }
 
-// Entrances gives the VirtualServices bound to Gateways that send traffic to a host.
-func (x *Index) Entrances(host string) iter.Seq[*VirtualService] {
+// GatewayVirtualServicesTo gives the VirtualServices bound to Gateways that send traffic to a host.
+func (x *Index) GatewayVirtualServicesTo(host string) iter.Seq[*VirtualService] {
 	return func(yield func(*VirtualService) bool) {
 		for l := range x.behind.Where(linked(host)) {
 			if !yield(l.VirtualService) {
@@ -269,14 +269,14 @@ func (x *Index) Entrances(host string) iter.Seq[*VirtualService] {
 	}
 }
 
-// Selecting gives the DestinationRules of a namespace that have a workload selector, by precedence.
-func (x *Index) Selecting(ns string) iter.Seq[*kinds.Object] {
+// RulesWithSelector gives the DestinationRules of a namespace that have a workload selector, by precedence.
+func (x *Index) RulesWithSelector(ns string) iter.Seq[*kinds.Object] {
 	return x.selecting.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
 }
 
-// Serving gives, by precedence, the services that a workload of those labels and addresses may serve: all that do are among them. Of one that is not known,
+// CandidateServices gives, by precedence, the services that a workload of those labels and addresses may serve: all that do are among them. Of one that is not known,
 // its addresses alone tell.
-func (x *Index) Serving(namespace string, labels map[string]string, addresses []string, known bool) iter.Seq[*registry.Service] {
+func (x *Index) CandidateServices(namespace string, labels map[string]string, addresses []string, known bool) iter.Seq[*registry.Service] {
 	var found []*registry.Service
 	if !known {
 		x.listing.Do(x.list)
@@ -323,8 +323,8 @@ func (x *Index) list() {
 	}
 }
 
-// ServicesOn returns the services with a port of that number: one may come several times.
-func (x *Index) ServicesOn(number uint32) iter.Seq[*registry.Service] {
+// ServicesByPort returns the services with a port of that number: one may come several times.
+func (x *Index) ServicesByPort(number uint32) iter.Seq[*registry.Service] {
 	return func(yield func(*registry.Service) bool) {
 		for _, ports := range []frozen.Table[port]{x.ports, x.aliased} {
 			for p := range ports.Where(func(p port) int { return cmp.Compare(p.Number, number) }) {
@@ -336,8 +336,8 @@ func (x *Index) ServicesOn(number uint32) iter.Seq[*registry.Service] {
 	}
 }
 
-// Knows tells whether some service or VirtualService has a host.
-func (x *Index) Knows(host string) bool {
+// HasHost tells whether some service or VirtualService has a host.
+func (x *Index) HasHost(host string) bool {
 	for range x.ServicesByHost(host) {
 		return true
 	}
@@ -345,18 +345,18 @@ func (x *Index) Knows(host string) bool {
 	return ok
 }
 
-// Called gives the first host of a service or VirtualService that begins with a label, which is all up to a dot, and tells whether there are others.
-func (x *Index) Called(label string) (host string, more bool) {
+// HostByLabel gives the first host of a service or VirtualService that begins with a label, which is all up to a dot, and tells whether there are others.
+func (x *Index) HostByLabel(label string) (host string, more bool) {
 	add := func(h string) bool {
 		more = host != "" && h != host
 		host = cmp.Or(host, h)
 		return !more
 	}
-	if x.Knows(label) {
+	if x.HasHost(label) {
 		add(label)
 	}
 	under := label + "."
-	for s := range x.ServicesUnder(under) {
+	for s := range x.ServicesByHostPrefix(under) {
 		if !add(s.Host) {
 			return host, true
 		}
@@ -369,15 +369,15 @@ func (x *Index) Called(label string) (host string, more bool) {
 	return host, more
 }
 
-// At calls visit for the hosts of the services that are at an address; others may be among them.
-func (x *Index) At(address string, visit func(host string)) {
+// HostsAtAddress calls visit for the hosts of the services that are at an address; others may be among them.
+func (x *Index) HostsAtAddress(address string, visit func(host string)) {
 	for l := range x.located.Where(at(address)) {
 		visit(l.service.Host)
 	}
 }
 
 // LongestAlias is how many names in a row may stand for each other: a circle has no end.
-const LongestAlias = 8
+const MaxAliasDepth = 8
 
 // Aliases calls visit once for each service that is another name of a host, or of another name of it.
 func (x *Index) Aliases(host string, visit func(*registry.Service)) {
@@ -388,7 +388,7 @@ func (x *Index) Aliases(host string, visit func(*registry.Service)) {
 	var follow func(host string, depth int)
 	follow = func(host string, depth int) {
 		for a := range x.aliases.Where(func(a alias) int { return strings.Compare(a.target, host) }) {
-			if !seen[a.service] && depth < LongestAlias {
+			if !seen[a.service] && depth < MaxAliasDepth {
 				seen[a.service] = true
 				visit(a.service)
 				follow(a.service.Host, depth+1)
@@ -423,17 +423,17 @@ func mustBeTranslated(kind *kinds.Kind) {
 	}
 }
 
-// NodeLocal tells that some service is called on the caller's own node alone.
-func (x *Index) NodeLocal() bool { return x.nodeLocal > 0 }
+// HasNodeLocal tells that some service is called on the caller's own node alone.
+func (x *Index) HasNodeLocal() bool { return x.nodeLocal > 0 }
 
-// Distributed tells that some service prefers endpoints that are close to the caller.
-func (x *Index) Distributed() bool { return x.distributed > 0 }
+// HasTrafficDistribution tells that some service prefers endpoints that are close to the caller.
+func (x *Index) HasTrafficDistribution() bool { return x.distributed > 0 }
 
-// Sourced gives the VirtualServices that have a match on source labels.
-func (x *Index) Sourced() iter.Seq[*VirtualService] { return x.sourced.All }
+// WithSourceLabels gives the VirtualServices that have a match on source labels.
+func (x *Index) WithSourceLabels() iter.Seq[*VirtualService] { return x.sourced.All }
 
-// Sources calls yield for the source labels of each match of a VirtualService, in one fixed order, with the match itself.
-func Sources(v *networkingv1.VirtualService) func(yield func(match any, labels map[string]string) bool) {
+// SourceLabels calls yield for the source labels of each match of a VirtualService, in one fixed order, with the match itself.
+func SourceLabels(v *networkingv1.VirtualService) func(yield func(match any, labels map[string]string) bool) {
 	return func(yield func(any, map[string]string) bool) {
 		for _, h := range v.Http {
 			for _, m := range h.Match {
@@ -459,11 +459,11 @@ func Sources(v *networkingv1.VirtualService) func(yield func(match any, labels m
 	}
 }
 
-// Foreign says which matches of a VirtualService do not hold for a workload with those labels: their ordinals among Sources, as a string that can be part of a key.
-func Foreign(v *networkingv1.VirtualService, labels map[string]string) string {
+// ExcludedMatches says which matches of a VirtualService do not hold for a workload with those labels: their ordinals among Sources, as a string that can be part of a key.
+func ExcludedMatches(v *networkingv1.VirtualService, labels map[string]string) string {
 	var b []byte
 	i := 0
-	for _, want := range Sources(v) {
+	for _, want := range SourceLabels(v) {
 		if !kinds.Selects(want, labels) {
 			b = strconv.AppendInt(b, int64(i), 10)
 			b = append(b, ' ')

@@ -22,7 +22,7 @@ func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*
 		return l
 	}
 	f := rulesFinder{index: x, client: client, selected: selected}
-	l := frozen.Of(f.find(s)...)
+	l := frozen.ListOf(f.find(s)...)
 	if f.read > 8 {
 		x.long.put(k, l)
 	}

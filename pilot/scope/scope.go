@@ -30,8 +30,8 @@ type Service struct {
 	only []uint32 // the ports that egress listeners import, sorted; nil: all
 }
 
-// Imported calls yield for each imported port.
-func (s Service) Imported(yield func(*registry.Port) bool) {
+// ImportedPorts calls yield for each imported port.
+func (s Service) ImportedPorts(yield func(*registry.Port) bool) {
 	for i := range s.Service.Ports {
 		if p := &s.Service.Ports[i]; s.imports(p.Number) && !yield(p) {
 			return
@@ -39,12 +39,12 @@ func (s Service) Imported(yield func(*registry.Port) bool) {
 	}
 }
 
-// ImportedOn returns the imported ports of that number.
-func (s Service) ImportedOn(number uint32) iter.Seq[*registry.Port] {
+// ImportedPortsByNumber returns the imported ports of that number.
+func (s Service) ImportedPortsByNumber(number uint32) iter.Seq[*registry.Port] {
 	if !s.imports(number) {
 		return func(func(*registry.Port) bool) {}
 	}
-	return s.PortsOn(number)
+	return s.PortsByNumber(number)
 }
 
 func (s Service) imports(number uint32) bool {
@@ -57,11 +57,11 @@ func (s Service) imports(number uint32) bool {
 
 // Egress is one way out: a listener of its own, or the catch-all.
 type Egress struct {
-	Listener *networkingv1.IstioEgressListener // nil without Sidecar
-	Proxy    bool                              // it takes requests for all ports of its services, as an HTTP proxy
-	scope    *Scope
-	hosts    importedHosts // nil: all that is visible
-	large    *sync.Map     // by VirtualServices with many hosts, each of which asks: whether hosts overlap with any of theirs
+	Listener  *networkingv1.IstioEgressListener // nil without Sidecar
+	HTTPProxy bool                              // it takes requests for all ports of its services, as an HTTP proxy
+	scope     *Scope
+	hosts     importedHosts // nil: all that is visible
+	large     *sync.Map     // by VirtualServices with many hosts, each of which asks: whether hosts overlap with any of theirs
 }
 
 type scopeKey struct {
@@ -69,8 +69,8 @@ type scopeKey struct {
 	sidecar   *kinds.Object
 }
 
-// Of gives the scope of a namespace and of the Sidecar that is in force there.
-func (x *Index) Of(namespace string, sidecar *kinds.Object) *Scope {
+// ScopeOf gives the scope of a namespace and of the Sidecar that is in force there.
+func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	k := scopeKey{namespace, sidecar}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -81,7 +81,7 @@ func (x *Index) Of(namespace string, sidecar *kinds.Object) *Scope {
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
 			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
-			s.Egress = append(s.Egress, Egress{Listener: l, Proxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace), large: &sync.Map{}})
+			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace), large: &sync.Map{}})
 		}
 	}
 	if len(s.Egress) == 0 {
@@ -187,7 +187,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 			continue
 		}
 		of := Service{Service: svc}
-		if port := e.Listener.GetPort().GetNumber(); port != 0 && !e.Proxy {
+		if port := e.Listener.GetPort().GetNumber(); port != 0 && !e.HTTPProxy {
 			if svc.Port(port) == nil {
 				continue
 			}
@@ -218,9 +218,9 @@ func (e *Egress) of(svc *registry.Service) (Service, bool) {
 	return of, ok && of.Service == svc
 }
 
-// On returns, by precedence, the services that can make a difference to what listens at some places, at any address where a place has none: of those whose
+// ListeningOn returns, by precedence, the services that can make a difference to what listens at some places, at any address where a place has none: of those whose
 // requests are told apart by routes the first of each protocol is enough, for to a listener all are one.
-func (e *Egress) On(places []Place) []Service {
+func (e *Egress) ListeningOn(places []ListenerKey) []Service {
 	x := e.scope.Index
 	looked := map[*registry.Service]bool{} // whether it is what its host means here
 	var found []Service
@@ -307,8 +307,8 @@ func (e *Egress) imports(v *VirtualService) bool {
 	return overlap
 }
 
-// Bound gives the VirtualService whose HTTP routes are those of a host, as one of them writes it; nil if there is none.
-func (e *Egress) Bound(host string) *VirtualService {
+// VirtualServiceByHost gives the VirtualService whose HTTP routes are those of a host, as one of them writes it; nil if there is none.
+func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
 	for l := range e.scope.Index.bound.Where(linked(host)) {
 		if len(l.Spec.Http) > 0 && e.imports(l.VirtualService) {
 			return l.VirtualService

@@ -68,7 +68,7 @@ func seen(list func(func(scope.Service) bool)) string {
 		name := s.Namespace + "/" + s.Host
 		n := 0
 		ports := ""
-		for p := range s.Imported {
+		for p := range s.ImportedPorts {
 			n++
 			ports += fmt.Sprintf(":%d", p.Number)
 		}
@@ -90,13 +90,13 @@ func TestExportTo(t *testing.T) {
 	w.service("a", "both", "c", "b")
 	x := w.index()
 	for ns, want := range map[string]string{"a": "a/all a/star a/own", "b": "a/all a/star a/b a/both", "c": "a/all a/star a/both", "d": "a/all a/star"} {
-		if got := seen(x.Of(ns, nil).Services); got != want {
+		if got := seen(x.ScopeOf(ns, nil).Services); got != want {
 			t.Errorf("%s sees %s, want %s", ns, got, want)
 		}
 	}
 	w.mesh = mesh.Default()
 	w.mesh.DefaultServiceExportTo = []string{"."}
-	if got := seen(w.index().Of("b", nil).Services); got != "a/star a/b a/both" {
+	if got := seen(w.index().ScopeOf("b", nil).Services); got != "a/star a/b a/both" {
 		t.Errorf("by default private: b sees %s", got)
 	}
 }
@@ -109,12 +109,12 @@ func TestOneHost(t *testing.T) {
 	w.service("c", "x.example.com")
 	x := w.index()
 	for ns, want := range map[string]string{"a": "a/x.example.com", "b": "b/x.example.com", "c": "c/x.example.com", "d": "b/x.example.com"} {
-		sc := x.Of(ns, nil)
+		sc := x.ScopeOf(ns, nil)
 		if got := seen(sc.Services); got != want || sc.ServiceByHost("x.example.com").Namespace != want[:1] {
 			t.Errorf("%s sees %s, want %s", ns, got, want)
 		}
 	}
-	if first, again := x.Of("a", nil), x.Of("a", nil); first != again {
+	if first, again := x.ScopeOf("a", nil), x.ScopeOf("a", nil); first != again {
 		t.Error("a scope is worked out twice")
 	}
 }
@@ -142,7 +142,7 @@ func TestSidecarHosts(t *testing.T) {
 			w.service("b", "hidden.b", ".")
 			w.service("c", "x.example.com")
 			o := w.object(kinds.Sidecar, "a", "default", c.spec)
-			if got := seen(w.index().Of("a", o).Services); got != c.want {
+			if got := seen(w.index().ScopeOf("a", o).Services); got != c.want {
 				t.Errorf("sees %q, want %q", got, c.want)
 			}
 		})
@@ -158,7 +158,7 @@ func TestImplied(t *testing.T) {
 	w.service("b", "hidden.b.svc.cluster.local", ".")
 	w.object(kinds.VirtualService, "b", "vs", `{"hosts":["shop.example.com"],"http":[{"route":[{"destination":{"host":"api"}},{"destination":{"host":"hidden"}}],"mirror":{"host":"mirror"}}]}`)
 	o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"hosts":["*/shop.example.com"]}]}`)
-	sc := w.index().Of("a", o)
+	sc := w.index().ScopeOf("a", o)
 	if got, want := seen(sc.Services), "b/api.b.svc.cluster.local b/mirror.b.svc.cluster.local"; got != want {
 		t.Errorf("sees %q, want %q", got, want)
 	}
@@ -226,7 +226,7 @@ func TestRules(t *testing.T) {
 				}
 			}
 			var got []string
-			for o := range w.index().Rules(c.client, s, frozen.Of(selected...)).All {
+			for o := range w.index().Rules(c.client, s, frozen.ListOf(selected...)).All {
 				got = append(got, o.Name)
 			}
 			if strings.Join(got, " ") != c.want {
@@ -267,17 +267,17 @@ func TestGateways(t *testing.T) {
 		{"q.example.com", "b", []string{"exact", "pattern"}},
 		{"a-q.example.com", "b", []string{"partial", "pattern"}},
 	} {
-		if got := name(x.OfGateway("a/gw", c.host, c.ns)); !slices.Equal(got, c.want) {
+		if got := name(x.VirtualServicesOfGateway("a/gw", c.host, c.ns)); !slices.Equal(got, c.want) {
 			t.Errorf("%s in %s: %v, want %v", c.host, c.ns, got, c.want)
 		}
 	}
 	if got := slices.Collect(x.HostsOfGateway("a/gw", "istio-system")); !slices.Equal(got, []string{"*", "*-q.example.com", "*.example.com", "q.example.com", "x.a.svc.cluster.local", "x.b.svc.cluster.local"}) {
 		t.Errorf("all of a gateway: %v", got)
 	}
-	if got := name(slices.Collect(x.Entrances("web.a.svc.cluster.local"))); !slices.Equal(got, []string{"one"}) {
+	if got := name(slices.Collect(x.GatewayVirtualServicesTo("web.a.svc.cluster.local"))); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("before web: %v", got)
 	}
-	if got := name(slices.Collect(x.Of("c", nil).Egress[0].VirtualServices)); !slices.Equal(got, []string{"four", "two"}) {
+	if got := name(slices.Collect(x.ScopeOf("c", nil).Egress[0].VirtualServices)); !slices.Equal(got, []string{"four", "two"}) {
 		t.Errorf("mesh: %v", got)
 	}
 }
@@ -320,7 +320,7 @@ func TestDelegateKeepsItsPointer(t *testing.T) {
 		return scope.NewIndex(b.Commit(time.Time{}), last)
 	}
 	whole := func(x *scope.Index) *kinds.Object {
-		return slices.Collect(x.Of("a", nil).Egress[0].VirtualServices)[0].Object
+		return slices.Collect(x.ScopeOf("a", nil).Egress[0].VirtualServices)[0].Object
 	}
 	first := next(nil, w.objects...)
 	second := next(first, w.object(kinds.VirtualService, "b", "z-other", `{"hosts":["y"]}`))
@@ -333,22 +333,22 @@ func TestDelegateKeepsItsPointer(t *testing.T) {
 	}
 }
 
-func TestForeign(t *testing.T) {
+func TestExcludedMatches(t *testing.T) {
 	w := &world{t: t}
 	w.object(kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"app":"web"}},{"uri":{"prefix":"/"}},{"sourceLabels":{"app":"web","v":"1"}}]}],"tcp":[{"match":[{"sourceLabels":{"app":"api"}}]}]}`)
 	w.object(kinds.VirtualService, "a", "w", `{"hosts":["x"],"http":[{"match":[{"uri":{"prefix":"/"}}]}]}`)
 	x := w.index()
-	sourced := slices.Collect(x.Sourced())
+	sourced := slices.Collect(x.WithSourceLabels())
 	if n := len(sourced); n != 1 {
 		t.Fatalf("%d VirtualServices with source labels", n)
 	}
 	v := sourced[0].Spec
 	for labels, want := range map[string]string{"web": "2 3 ", "api": "0 2 ", "": "0 2 3 "} {
-		if got := scope.Foreign(v, map[string]string{"app": labels}); got != want {
+		if got := scope.ExcludedMatches(v, map[string]string{"app": labels}); got != want {
 			t.Errorf("%s: %q, want %q", labels, got, want)
 		}
 	}
-	if got := scope.Foreign(v, map[string]string{"app": "web", "v": "1"}); got != "3 " {
+	if got := scope.ExcludedMatches(v, map[string]string{"app": "web", "v": "1"}); got != "3 " {
 		t.Errorf("%q", got)
 	}
 }

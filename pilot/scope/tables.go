@@ -179,8 +179,8 @@ func compareAliases(a, b alias) int {
 	return cmp.Or(strings.Compare(a.target, b.target), snapshot.ByServicePrecedence(a.service, b.service))
 }
 
-// PerEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
-func PerEndpoint(s *registry.Service) bool {
+// ReachedPerEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
+func ReachedPerEndpoint(s *registry.Service) bool {
 	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil
 }
 
@@ -201,7 +201,7 @@ func variants(s *registry.Service) func(yield func(*registry.Service) bool) {
 // locatedByEndpoints tells a service that is found by the addresses of its endpoints.
 func locatedByEndpoints(s *registry.Service) bool {
 	for in := range variants(s) {
-		if in.Selector == nil || PerEndpoint(in) {
+		if in.Selector == nil || ReachedPerEndpoint(in) {
 			return true
 		}
 	}
@@ -276,7 +276,7 @@ func (t *tables) service(e *frozen.Edit, s *registry.Service, eps *snapshot.Endp
 // rule enters a DestinationRule, or takes it out.
 func (t *tables) rule(e *frozen.Edit, r rule, comes bool) {
 	putOrDelete(&t.rules, e, comes, r)
-	if Partial(r.host) {
+	if IsPartial(r.host) {
 		putOrDelete(&t.partialRules, e, comes, r)
 	}
 	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
@@ -297,11 +297,11 @@ func (t *tables) virtualService(e *frozen.Edit, v *VirtualService, comes bool) {
 		if g != "mesh" {
 			for _, h := range v.Hosts {
 				putOrDelete(&t.entries, e, comes, entry{g, h, v})
-				if Partial(h) {
+				if IsPartial(h) {
 					putOrDelete(&t.partialEntries, e, comes, entry{g, h, v})
 				}
 			}
-			for _, h := range v.Reached {
+			for _, h := range v.DestinationHosts {
 				putOrDelete(&t.behind, e, comes, link{h, v})
 			}
 			continue
@@ -309,11 +309,11 @@ func (t *tables) virtualService(e *frozen.Edit, v *VirtualService, comes bool) {
 		putOrDelete(&t.mesh, e, comes, v)
 		for _, h := range v.Hosts {
 			putOrDelete(&t.bound, e, comes, link{h, v})
-			if Partial(h) {
+			if IsPartial(h) {
 				putOrDelete(&t.partials, e, comes, link{h, v})
 			}
 		}
-		for _, h := range v.Reached {
+		for _, h := range v.DestinationHosts {
 			putOrDelete(&t.reached, e, comes, link{h, v})
 		}
 	}

@@ -24,8 +24,8 @@ type Builder struct {
 	networks *Networks
 	now      tables // as they are at present
 	edit     *frozen.Edit
-	delta    Delta
-	arrived  map[Place]bool // addresses of workloads that came or changed since the last commit
+	delta    Diff
+	arrived  map[ClusterAddress]bool // addresses of workloads that came or changed since the last commit
 
 	// What was touched since the last commit, as it was then; nil: it was not there.
 	services  map[registry.ServiceKey]*registry.Service
@@ -53,8 +53,8 @@ func NewBuilder(o Options) *Builder {
 
 func (b *Builder) reset() {
 	b.now, b.edit = b.last.tables, &frozen.Edit{}
-	b.delta = Delta{Triggers: map[string]int{}}
-	b.arrived = map[Place]bool{}
+	b.delta = Diff{Triggers: map[string]int{}}
+	b.arrived = map[ClusterAddress]bool{}
 	b.services, b.endpoints, b.objects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
 }
 
@@ -141,12 +141,12 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 		}
 		if old != nil {
 			for _, a := range old.Addresses {
-				delete(b.arrived, Place{k.Cluster, a})
+				delete(b.arrived, ClusterAddress{k.Cluster, a})
 			}
 		}
 		if w != nil {
 			for _, a := range w.Addresses {
-				b.arrived[Place{k.Cluster, a}] = !w.HostNetwork
+				b.arrived[ClusterAddress{k.Cluster, a}] = !w.HostNetwork
 			}
 		}
 		b.now.replaceWorkload(b.edit, old, w)
@@ -177,9 +177,9 @@ func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoin
 		b.delta.Endpoints = append(b.delta.Endpoints, k)
 	}
 	if len(list) == 0 {
-		b.now.endpoints.Delete(b.edit, serviceEndpoints{ServiceKey: k})
+		b.now.endpoints.Delete(b.edit, ServiceEndpoints{ServiceKey: k})
 	} else {
-		b.now.endpoints.Put(b.edit, serviceEndpoints{k, next})
+		b.now.endpoints.Put(b.edit, ServiceEndpoints{k, next})
 	}
 	s := b.now.Service(k)
 	headless := headless(s)
@@ -220,7 +220,7 @@ func sameListeners(a, b []*registry.Endpoint) bool {
 
 // moved gives the addresses that began or ceased to serve a port of the service by the word of its endpoints alone: there the inbound half of a proxy changes.
 // Where a selector names known workloads, their labels decide, and no endpoint does.
-func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []Place {
+func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []ClusterAddress {
 	if s == nil {
 		return nil
 	}
@@ -233,10 +233,10 @@ func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []P
 	for _, e := range old {
 		had[of(e)] = true
 	}
-	var out []Place
+	var out []ClusterAddress
 	look := func(e *registry.Endpoint, other map[serving]bool) {
 		if !other[of(e)] && b.decides(s, e) {
-			out = append(out, Place{b.last.ClusterKey(e.Cluster), e.Address})
+			out = append(out, ClusterAddress{b.last.ClusterKey(e.Cluster), e.Address})
 		}
 	}
 	for _, e := range list {
@@ -251,8 +251,8 @@ func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []P
 
 // decides tells that nothing but the endpoint says whom the service of its cluster leads to. A workload that arrives together with its endpoint is known.
 func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
-	at := Place{b.last.ClusterKey(e.Cluster), e.Address}
-	in := s.In(at.Cluster)
+	at := ClusterAddress{b.last.ClusterKey(e.Cluster), e.Address}
+	in := s.ClusterVersion(at.Cluster)
 	return in != nil && (in.Selector == nil || b.last.workloadAt(at) == nil && !b.arrived[at])
 }
 
@@ -284,26 +284,26 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	s.Mesh, s.Networks = b.mesh, b.networks
 	b.edit.Done()
 	s.tables = b.now
-	s.Delta = b.delta
-	s.Delta.Received = received
-	s.Delta.World = b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	s.Diff = b.delta
+	s.Diff.Received = received
+	s.Diff.Global = b.mesh != b.last.Mesh || b.networks != b.last.Networks
 	for k, was := range b.services {
 		if is := s.Service(k); is != was {
-			s.Delta.Services = append(s.Delta.Services, ServiceChange{was, is})
+			s.Diff.Services = append(s.Diff.Services, ServiceChange{was, is})
 		}
 	}
 	for k, was := range b.objects {
 		if is := s.Object(k); is != was && Translated(k.Kind) && !translatesAlike(was, is) {
-			s.Delta.Configs = append(s.Delta.Configs, ConfigChange{was, is})
+			s.Diff.Configs = append(s.Diff.Configs, ConfigChange{was, is})
 		}
 	}
 	for k, was := range b.endpoints {
-		s.Delta.Before = append(s.Delta.Before, EndpointsBefore{k, was})
+		s.Diff.OldEndpoints = append(s.Diff.OldEndpoints, ServiceEndpoints{k, was})
 	}
-	slices.SortFunc(s.Delta.Endpoints, func(a, b registry.ServiceKey) int {
+	slices.SortFunc(s.Diff.Endpoints, func(a, b registry.ServiceKey) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Host, b.Host))
 	})
-	slices.SortFunc(s.Delta.Workloads, registry.WorkloadKey.Compare)
+	slices.SortFunc(s.Diff.Workloads, registry.WorkloadKey.Compare)
 	b.last = &s
 	b.reset()
 	return &s

@@ -43,8 +43,8 @@ func service(change ...func(*registry.Service)) *registry.Service {
 	return &s
 }
 
-// TestDelta: how much a commit says to be different, after a world with one service, two endpoints and one pod.
-func TestDelta(t *testing.T) {
+// TestDiff: how much a commit says to be different, after a world with one service, two endpoints and one pod.
+func TestDiff(t *testing.T) {
 	headless := func(s *registry.Service) { s.Headless, s.Resolution = true, registry.Passthrough }
 	eps := func(list ...*registry.Endpoint) registry.Changes {
 		return registry.Changes{Endpoints: map[registry.ServiceKey][]*registry.Endpoint{web: list}}
@@ -106,15 +106,15 @@ func TestDelta(t *testing.T) {
 				Workloads: map[registry.WorkloadKey]*registry.Workload{webPod: pod()},
 			})
 			first := b.Commit(time.Time{})
-			if !first.Delta.Full || first.Revision != 1 {
-				t.Fatalf("first: %+v", first.Delta)
+			if !first.Diff.Full || first.Revision != 1 {
+				t.Fatalf("first: %+v", first.Diff)
 			}
 			if b.Commit(time.Unix(7, 0)) != first {
 				t.Fatal("another Snapshot, though nothing changed")
 			}
 			b.ApplyRegistry(c.changes)
 			received := time.Unix(7, 0)
-			d := b.Commit(received).Delta
+			d := b.Commit(received).Diff
 			if d.Full != c.full || (len(d.Endpoints) > 0) != c.endpoints || (len(d.Workloads) > 0) != c.workloads || (len(d.Addresses) > 0) != c.addresses || !d.Received.Equal(received) {
 				t.Errorf("delta %+v", d)
 			}
@@ -161,8 +161,8 @@ func TestFrozen(t *testing.T) {
 	if second.Service(web) != nil || len(second.Services()) != 0 || second.WorkloadByAddress("", "10.1.0.1") != nil || second.Workload(webPod) != nil || second.Object(y.Key) != nil {
 		t.Error("the second Snapshot has what is gone")
 	}
-	if second.Revision != 2 || second.Delta.Triggers["config"] != 2 {
-		t.Errorf("second: revision %d, %+v", second.Revision, second.Delta)
+	if second.Revision != 2 || second.Diff.Triggers["config"] != 2 {
+		t.Errorf("second: revision %d, %+v", second.Revision, second.Diff)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestEqualObject(t *testing.T) {
 	again.Position = "elsewhere.yaml:1:1"
 	b.Apply([]kinds.Change{change(again)})
 	if s := b.Commit(time.Time{}); s != first || s.Object(x.Key) != x {
-		t.Errorf("%v, %+v", s.Object(x.Key), s.Delta)
+		t.Errorf("%v, %+v", s.Object(x.Key), s.Diff)
 	}
 	for name, alter := range map[string]func(*kinds.Object){
 		"spec":        func(o *kinds.Object) { o.Spec = &networkingv1.VirtualService{Hosts: []string{"y"}} },
@@ -202,8 +202,8 @@ func TestEqualObject(t *testing.T) {
 		alter(next)
 		b.Apply([]kinds.Change{change(next)})
 		translated := name == "spec" || name == "age"
-		if s := b.Commit(time.Time{}); s.Object(x.Key) != next || s.Delta.Full != translated || s.Delta.Objects == translated || (s.Delta.Triggers["config"] == 1) != translated || (len(s.Delta.Configs) == 1) != translated || !slices.Equal(s.Delta.Causes, []string{x.Key.String()}) {
-			t.Errorf("%s: %+v", name, s.Delta)
+		if s := b.Commit(time.Time{}); s.Object(x.Key) != next || s.Diff.Full != translated || s.Diff.Objects == translated || (s.Diff.Triggers["config"] == 1) != translated || (len(s.Diff.Configs) == 1) != translated || !slices.Equal(s.Diff.Causes, []string{x.Key.String()}) {
+			t.Errorf("%s: %+v", name, s.Diff)
 		}
 		b.Apply([]kinds.Change{change(x)})
 		b.Commit(time.Time{})
@@ -221,18 +221,18 @@ func TestObjectsThatNobodyTranslates(t *testing.T) {
 	first := b.Commit(time.Time{})
 	b.Apply([]kinds.Change{group(key, "10.0.0.1")})
 	s := b.Commit(time.Time{})
-	if s.Object(key) == nil || first.Object(key) != nil || s.Delta.Full || !s.Delta.Objects || len(s.Delta.Triggers) != 0 {
-		t.Errorf("%v, %+v", s.Object(key), s.Delta)
+	if s.Object(key) == nil || first.Object(key) != nil || s.Diff.Full || !s.Diff.Objects || len(s.Diff.Triggers) != 0 {
+		t.Errorf("%v, %+v", s.Object(key), s.Diff)
 	}
 	remote := key
 	remote.Cluster = "other"
 	b.Apply([]kinds.Change{group(key, "10.0.0.1"), group(remote, "10.0.0.2"), {Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "x"}}})
 	if same := b.Commit(time.Time{}); same != s {
-		t.Errorf("nothing changed: %+v", same.Delta)
+		t.Errorf("nothing changed: %+v", same.Diff)
 	}
 	b.Apply([]kinds.Change{{Key: key}})
-	if gone := b.Commit(time.Time{}); gone.Object(key) != nil || !gone.Delta.Objects || gone.Delta.Full || s.Object(key) == nil {
-		t.Errorf("gone: %+v", gone.Delta)
+	if gone := b.Commit(time.Time{}); gone.Object(key) != nil || !gone.Diff.Objects || gone.Diff.Full || s.Object(key) == nil {
+		t.Errorf("gone: %+v", gone.Diff)
 	}
 }
 
@@ -240,13 +240,13 @@ func TestMesh(t *testing.T) {
 	m := mesh.Default()
 	b := snapshot.NewBuilder(snapshot.Options{Mesh: m})
 	b.SetMesh(m)
-	if s := b.Commit(time.Time{}); s.Delta.Full {
-		t.Errorf("the same mesh: %+v", s.Delta)
+	if s := b.Commit(time.Time{}); s.Diff.Full {
+		t.Errorf("the same mesh: %+v", s.Diff)
 	}
 	other := mesh.Default()
 	b.SetMesh(other)
-	if s := b.Commit(time.Time{}); s.Mesh != other || !s.Delta.Full || s.Delta.Triggers["global"] != 1 {
-		t.Errorf("%+v", s.Delta)
+	if s := b.Commit(time.Time{}); s.Mesh != other || !s.Diff.Full || s.Diff.Triggers["global"] != 1 {
+		t.Errorf("%+v", s.Diff)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestCausesAreBounded(t *testing.T) {
 	for i := range 3 * snapshot.MaxCauses {
 		b.Apply([]kinds.Change{change(virtual("a", string(rune('a'+i)), 1))})
 	}
-	if d := b.Commit(time.Time{}).Delta; len(d.Causes) != snapshot.MaxCauses || d.Triggers["config"] != 3*snapshot.MaxCauses {
+	if d := b.Commit(time.Time{}).Diff; len(d.Causes) != snapshot.MaxCauses || d.Triggers["config"] != 3*snapshot.MaxCauses {
 		t.Errorf("%d causes, %v", len(d.Causes), d.Triggers)
 	}
 }

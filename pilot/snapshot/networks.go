@@ -22,7 +22,7 @@ func newNetworks(gateways []registry.Gateway, ranges []string) *Networks {
 	if len(gateways)+len(ranges) == 0 {
 		return nil
 	}
-	n := &Networks{Ranges: frozen.Of(ranges...), gateways: gateways, into: map[way]frozen.List[registry.Gateway]{}}
+	n := &Networks{Ranges: frozen.ListOf(ranges...), gateways: gateways, into: map[way]frozen.List[registry.Gateway]{}}
 	ways := map[way][]registry.Gateway{}
 	for _, g := range gateways {
 		ways[way{network: g.Network}] = append(ways[way{network: g.Network}], g)
@@ -31,7 +31,7 @@ func newNetworks(gateways []registry.Gateway, ranges []string) *Networks {
 		}
 	}
 	for w, list := range ways {
-		n.into[w] = frozen.Of(list...)
+		n.into[w] = frozen.ListOf(list...)
 	}
 	return n
 }
@@ -40,7 +40,7 @@ func (n *Networks) equal(gateways []registry.Gateway, ranges []string) bool {
 	if n == nil {
 		return len(gateways)+len(ranges) == 0
 	}
-	return slices.Equal(n.gateways, gateways) && n.Ranges == frozen.Of(ranges...)
+	return slices.Equal(n.gateways, gateways) && n.Ranges == frozen.ListOf(ranges...)
 }
 
 // Gateways gives all of them, sorted. The caller must not change the slice.
@@ -51,8 +51,8 @@ func (n *Networks) Gateways() []registry.Gateway {
 	return n.gateways
 }
 
-// Into gives the gateways to what a cluster has in a network: the cluster's own, else all of the network; none for endpoints whose network nobody knows.
-func (n *Networks) Into(network, cluster string) frozen.List[registry.Gateway] {
+// GatewaysTo gives the gateways to what a cluster has in a network: the cluster's own, else all of the network; none for endpoints whose network nobody knows.
+func (n *Networks) GatewaysTo(network, cluster string) frozen.List[registry.Gateway] {
 	if n == nil || network == "" {
 		return frozen.List[registry.Gateway]{}
 	}

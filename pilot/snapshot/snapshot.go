@@ -16,7 +16,7 @@ import (
 // Snapshot is one revision of the world: everything a translation may read. It takes the place of Istio's PushContext.
 type Snapshot struct {
 	Revision uint64 // counts commits, from 1
-	Delta    Delta
+	Diff     Diff
 
 	Mesh     *mesh.Config // replaced, never changed: comparable by pointer
 	Networks *Networks    // replaced, never changed; nil where there is but one
@@ -29,35 +29,35 @@ type Snapshot struct {
 	derived *sync.Map // by who worked it out
 }
 
-// Place is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
-type Place struct{ Cluster, Address string }
+// ClusterAddress is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
+type ClusterAddress struct{ Cluster, Address string }
 
 // Endpoints are those of one service, with what clusters need to know of them.
 type Endpoints struct {
-	List       []*registry.Endpoint // sorted by registry.CompareEndpoints
-	Identities string               // the distinct SPIFFE IDs, sorted, a newline after each
-	TLS        TLS
-	Sites      []Site // each once
+	List            []*registry.Endpoint // sorted by registry.CompareEndpoints
+	Identities      string               // the distinct SPIFFE IDs, sorted, a newline after each
+	TLS             TLS
+	NetworkClusters []NetworkCluster // each once
 }
 
-// Site is a cluster's part of a network.
-type Site struct{ Network, Cluster string }
+// NetworkCluster is a cluster's part of a network.
+type NetworkCluster struct{ Network, Cluster string }
 
 // distinct returns what is in a list, in the order in which it comes there first.
-func distinct(sites []Site) []Site {
+func distinct(sites []NetworkCluster) []NetworkCluster {
 	if len(sites) < 2 {
 		return sites
 	}
-	seen := map[Site]bool{}
-	return slices.Clone(slices.DeleteFunc(sites, func(at Site) bool {
+	seen := map[NetworkCluster]bool{}
+	return slices.Clone(slices.DeleteFunc(sites, func(at NetworkCluster) bool {
 		had := seen[at]
 		seen[at] = true
 		return had
 	}))
 }
 
-// Of returns the endpoints of a service port, by its name.
-func (e *Endpoints) Of(port string) []*registry.Endpoint {
+// ByPort returns the endpoints of a service port, by its name.
+func (e *Endpoints) ByPort(port string) []*registry.Endpoint {
 	from, _ := slices.BinarySearchFunc(e.List, port, byPort)
 	return e.List[from : from+sort.Search(len(e.List)-from, func(i int) bool { return byPort(e.List[from+i], port) > 0 })]
 }
@@ -79,8 +79,8 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 	var ids []string
 	with := 0
 	for _, p := range list {
-		if at := (Site{p.Network, p.Cluster}); len(e.Sites) == 0 || e.Sites[len(e.Sites)-1] != at {
-			e.Sites = append(e.Sites, at)
+		if at := (NetworkCluster{p.Network, p.Cluster}); len(e.NetworkClusters) == 0 || e.NetworkClusters[len(e.NetworkClusters)-1] != at {
+			e.NetworkClusters = append(e.NetworkClusters, at)
 		}
 		if p.Identity != "" {
 			ids = append(ids, p.Identity)
@@ -89,7 +89,7 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 			with++
 		}
 	}
-	e.Sites = distinct(e.Sites)
+	e.NetworkClusters = distinct(e.NetworkClusters)
 	slices.Sort(ids)
 	if ids = slices.Compact(ids); len(ids) > 0 {
 		e.Identities = strings.Join(ids, "\n") + "\n"
@@ -135,14 +135,14 @@ func (s *Snapshot) ServicesByHost(host string) iter.Seq[*registry.Service] {
 	return s.hosts.Where(atHost(host))
 }
 
-// ServicesUnder gives the services whose hosts begin so, by host.
-func (s *Snapshot) ServicesUnder(prefix string) iter.Seq[*registry.Service] {
+// ServicesByHostPrefix gives the services whose hosts begin so, by host.
+func (s *Snapshot) ServicesByHostPrefix(prefix string) iter.Seq[*registry.Service] {
 	return s.hosts.Where(func(x *registry.Service) int { return frozen.ComparePrefix(x.Host, prefix) })
 }
 
 // WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.
 func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
-	return s.workloadAt(Place{cluster, ip})
+	return s.workloadAt(ClusterAddress{cluster, ip})
 }
 
 // ClusterKey gives a cluster's ID as keys have it: the server's own is empty. Whoever names none is of the own.

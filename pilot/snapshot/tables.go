@@ -13,16 +13,10 @@ import (
 type tables struct {
 	services  frozen.Table[*registry.Service] // by precedence
 	hosts     frozen.Table[*registry.Service] // by host, then precedence
-	endpoints frozen.Table[serviceEndpoints]  // by host and namespace of the service
+	endpoints frozen.Table[ServiceEndpoints]  // by host and namespace of the service
 	workloads frozen.Table[*registry.Workload]
 	addresses frozen.Table[addressed] // of workloads, by place, then workload
 	objects   map[*kinds.Kind]objects
-}
-
-// serviceEndpoints are a service's endpoints.
-type serviceEndpoints struct {
-	registry.ServiceKey
-	*Endpoints
 }
 
 // addressed is a workload at one of its addresses.
@@ -31,7 +25,9 @@ type addressed struct {
 	which int
 }
 
-func (a addressed) place() Place { return Place{a.WorkloadKey.Cluster, a.Addresses[a.which]} }
+func (a addressed) place() ClusterAddress {
+	return ClusterAddress{a.WorkloadKey.Cluster, a.Addresses[a.which]}
+}
 
 // objects of one kind.
 type objects struct {
@@ -112,7 +108,7 @@ func (t tables) Service(k registry.ServiceKey) *registry.Service {
 
 // Endpoints gives those of one service; never nil.
 func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
-	if e, ok := t.endpoints.Get(serviceEndpoints{ServiceKey: k}); ok {
+	if e, ok := t.endpoints.Get(ServiceEndpoints{ServiceKey: k}); ok {
 		return e.Endpoints
 	}
 	return noEndpoints
@@ -124,7 +120,7 @@ func (t tables) Workload(k registry.WorkloadKey) *registry.Workload {
 	return w
 }
 
-func (t tables) workloadAt(p Place) *registry.Workload {
+func (t tables) workloadAt(p ClusterAddress) *registry.Workload {
 	a, _ := t.addresses.First(func(a addressed) int { return a.place().compare(p) })
 	return a.Workload
 }
@@ -137,7 +133,7 @@ func (t tables) Object(k kinds.Key) *kinds.Object {
 	return o
 }
 
-func (p Place) compare(o Place) int {
+func (p ClusterAddress) compare(o ClusterAddress) int {
 	if c := strings.Compare(p.Address, o.Address); c != 0 {
 		return c
 	}
@@ -200,7 +196,7 @@ func atHost(host string) func(*registry.Service) int {
 	return func(s *registry.Service) int { return strings.Compare(s.Host, host) }
 }
 
-func byService(a, b serviceEndpoints) int {
+func byService(a, b ServiceEndpoints) int {
 	if c := strings.Compare(a.Host, b.Host); c != 0 {
 		return c
 	}

@@ -46,7 +46,7 @@ func newTown(b *testing.B, n int) *town {
 func (t *town) ask(s *snapshot.Snapshot) {
 	t.translator.Prepare(s)
 	for _, p := range t.proxies {
-		t.sets(s, t.translator.Join(s, p))
+		t.sets(s, t.translator.ResolveCohort(s, p))
 	}
 }
 
@@ -86,7 +86,7 @@ func BenchmarkChange(b *testing.B) {
 		}
 		s := t.apply()
 		t.translator.Prepare(s)
-		measure(b, fmt.Sprintf("join/%d", n), func() { t.translator.Join(s, t.proxies[0]) })
+		measure(b, fmt.Sprintf("join/%d", n), func() { t.translator.ResolveCohort(s, t.proxies[0]) })
 	}
 }
 

@@ -66,14 +66,14 @@ func clusterRecipe(c cohort.Scope) recipe[string] {
 			if c.Type != node.Router {
 				out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
 			}
-			for s := range v.Index.Of(c.Namespace, c.Sidecar).Services {
+			for s := range v.Index.ScopeOf(c.Namespace, c.Sidecar).Services {
 				out = append(out, v.clustersOf(c, s)...)
 			}
 			return out
 		},
-		touched: func(c *scope.Changes) []string { return c.Hosts },
+		touched: func(c *scope.Dirty) []string { return c.Hosts },
 		units: eachUnit(func(v *view, host string) []*envoy.Resource {
-			if s, ok := v.Index.Of(c.Namespace, c.Sidecar).Service(host); ok {
+			if s, ok := v.Index.ScopeOf(c.Namespace, c.Sidecar).Service(host); ok {
 				return v.clustersOf(c, s)
 			}
 			return nil
@@ -106,14 +106,14 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 		v.problem(DuplicateSubset, s.Host+"/"+name)
 	}
 	var out []*envoy.Resource
-	for p := range s.Imported {
+	for p := range s.ImportedPorts {
 		if p.Protocol == registry.UDP {
 			continue
 		}
 		k.port = p.Number
 		if s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin {
-			inline := eps.Of(s.Port(p.Number).Name)
-			k.inline, k.policies = frozen.Of(inline...), v.peers(inline)
+			inline := eps.ByPort(s.Port(p.Number).Name)
+			k.inline, k.policies = frozen.ListOf(inline...), v.peers(inline)
 		}
 		for subset := range subsets(rules) {
 			k.subset, k.sni = subset, false
@@ -200,7 +200,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	}
 	policy := k.rule.Policy(k.port)
 	k.setDiscovery(c, policy)
-	if k.subset == "" && !k.sni && registry.KeepsSessions(k.service.Labels) {
+	if k.subset == "" && !k.sni && registry.HasPersistentSession(k.service.Labels) {
 		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
 	}
 	http2 := port.Protocol.IsHTTP2()

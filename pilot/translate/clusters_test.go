@@ -95,7 +95,7 @@ func TestForeignProxiesServeNothing(t *testing.T) {
 	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
 	tr := translate.New(translate.Options{})
 	for name, served := range map[string]bool{"own": true, "remote": true, "nowhere": false, "liar": false} {
-		if targets := tr.Join(s, twoClusters()[name]).Inbound.Value().Targets; targets.Empty() == served {
+		if targets := tr.ResolveCohort(s, twoClusters()[name]).Inbound.Value().Targets; targets.Empty() == served {
 			t.Errorf("%s serves %v", name, targets)
 		}
 	}
@@ -210,8 +210,8 @@ func TestHeadlessInOneCluster(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
 	w.apply(slices.Concat(service("10.64.0.9"), of("remote", service("None")), slice("10.2.0.7"))...)
 	s := w.apply(slice("10.2.0.7, 10.2.0.8")...)
-	if !s.Delta.Full || s.Delta.Triggers["headlessendpoint"] != 1 {
-		t.Errorf("the delta does not tell the proxies of that cluster: %+v", s.Delta)
+	if !s.Diff.Full || s.Diff.Triggers["headlessendpoint"] != 1 {
+		t.Errorf("the delta does not tell the proxies of that cluster: %+v", s.Diff)
 	}
 	for name, want := range map[string]string{"own": "10.64.0.9_93", "remote": "10.2.0.7_93 10.2.0.8_93"} {
 		names := slices.DeleteFunc(slices.Sorted(maps.Keys(sent(t, tr, s, twoClusters()[name])["lds"])), func(n string) bool { return strings.HasPrefix(n, "virtual") })

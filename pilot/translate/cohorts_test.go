@@ -27,7 +27,7 @@ func BenchmarkCohorts(b *testing.B) {
 			p.Name, p.Namespace, p.IPs = fmt.Sprint("p", i), fmt.Sprint("ns", i), []string{fmt.Sprintf("10.9.%d.%d", i/250%250, i%250)}
 			p.Domain, p.Labels = p.Namespace+".svc.cluster.local", map[string]string{"app": p.Name}
 			i++
-			c := tr.Join(s, &p)
+			c := tr.ResolveCohort(s, &p)
 			var clusters []string
 			for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 				clusters = append(clusters, r.Name)

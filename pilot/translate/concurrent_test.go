@@ -108,7 +108,7 @@ func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Name
 	tr.Prepare(s)
 	p := people()["web"]
 	p.Name, p.Namespace, p.Domain, p.ID, p.IPs = "s0-0", "n0", "n0.svc.cluster.local", "s0-0.n0", []string{"10.0.0.2"}
-	c := tr.Join(s, p)
+	c := tr.ResolveCohort(s, p)
 	clusters := tr.Wildcard(s, c, envoy.ClusterType)
 	tr.Wildcard(s, c, envoy.ListenerType)
 	tr.Named(s, c, envoy.RouteType, "80")

@@ -49,13 +49,13 @@ type peer struct {
 func (k assignmentKey) placed() bool { return k.node != "" || k.near != nearness{} }
 
 // assignmentKey says of what the endpoints of one cluster are made as a cohort sees them: of nothing where there is no such cluster.
-func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
+func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	k := assignmentKey{name: name}
 	n, ok := names.ParseCluster(name)
 	if !ok || n.Direction != names.Outbound {
 		return k
 	}
-	s := v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
+	s := v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
 	if s == nil || s.Port(n.Port) == nil {
 		return k
 	}
@@ -65,7 +65,7 @@ func (v *view) assignmentKey(c cohort.Proxy, name string) assignmentKey {
 	}
 	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
-	k.peers, k.crossings = v.peers(k.endpoints.Of(k.port)), v.crossings(c.Scope, k.endpoints.Sites)
+	k.peers, k.crossings = v.peers(k.endpoints.ByPort(k.port)), v.crossings(c.Scope, k.endpoints.NetworkClusters)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
 	}
@@ -89,14 +89,14 @@ func (v *view) peers(endpoints []*registry.Endpoint) frozen.List[peer] {
 	for _, e := range endpoints {
 		if e.TLSMode != "" {
 			if in[e.Namespace] == nil {
-				in[e.Namespace] = cohort.PeerAuthenticationsOf(v.Index, e.Namespace)
+				in[e.Namespace] = cohort.PeerAuthenticationsInNamespace(v.Index, e.Namespace)
 			}
 			if p := in[e.Namespace](e.Labels); !p.Empty() {
 				list = append(list, peer{e, p})
 			}
 		}
 	}
-	return frozen.Of(list...)
+	return frozen.ListOf(list...)
 }
 
 func buildAssignment(k assignmentKey) *envoy.Resource {
@@ -104,7 +104,7 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 	if k.service == nil {
 		return envoy.NewResource(k.name, a)
 	}
-	a.Endpoints = k.localities(slices.Values(k.endpoints.Of(k.port)), sendable)
+	a.Endpoints = k.localities(slices.Values(k.endpoints.ByPort(k.port)), sendable)
 	return envoy.NewResource(k.name, a)
 }
 

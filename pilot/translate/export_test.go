@@ -15,14 +15,14 @@ import (
 )
 
 // Changes gives what the newest Snapshot changed, as everything that is kept will learn of it: a test may hide some.
-func (t *Translator) Changes() *scope.Changes { return t.history.list[len(t.history.list)-1].Changes }
+func (t *Translator) Changes() *scope.Dirty { return t.history.list[len(t.history.list)-1].Dirty }
 
 // Assignments names the assignments in which a cohort sees the endpoints of a service.
 func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {
-	c := k.Proxy()
+	c := k.Inputs()
 	v := t.view(s)
 	svc := v.Service(key)
-	if svc == nil || v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
+	if svc == nil || v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
 		return nil
 	}
 	var list []string
@@ -41,14 +41,14 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 // Apart says which resource of a cohort two units of its recipe claim, or none: a unit that is made again would take it from the other. routes are the names of
 // its route configurations.
 func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
-	c := k.Proxy()
+	c := k.Inputs()
 	v := t.view(s)
 	var hosts []string
 	for svc := range v.EachService {
 		hosts = append(hosts, svc.Host)
 	}
-	for i := range v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).Egress {
-		for vs := range v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar).Egress[i].VirtualServices {
+	for i := range v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress {
+		for vs := range v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress[i].VirtualServices {
 			hosts = append(hosts, vs.Hosts...)
 		}
 	}
@@ -67,7 +67,7 @@ func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) 
 	for i := range l.scope.Egress {
 		l.open(l.opening(&l.scope.Egress[i]), l.scope.Egress[i].Services)
 	}
-	if d := apart(v, listenerRecipe(c), append(slices.Collect(maps.Keys(l.slots)), touchedPlaces(c, &v.Changes)...)); d != "" {
+	if d := apart(v, listenerRecipe(c), append(slices.Collect(maps.Keys(l.slots)), touchedPlaces(c, &v.Dirty)...)); d != "" {
 		return d
 	}
 	for _, name := range routes {

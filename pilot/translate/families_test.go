@@ -19,7 +19,7 @@ func TestInboundSourcesByFamily(t *testing.T) {
 		tr, who := translate.New(translate.Options{}), *people()["web"]
 		who.IPs = strings.Fields(ips)
 		c := &clusterv3.Cluster{}
-		if err := proto.Unmarshal(tr.Wildcard(s, tr.Join(s, &who), envoy.ClusterType).Get("InboundPassthroughCluster").Value(), c); err != nil {
+		if err := proto.Unmarshal(tr.Wildcard(s, tr.ResolveCohort(s, &who), envoy.ClusterType).Get("InboundPassthroughCluster").Value(), c); err != nil {
 			t.Fatal(err)
 		}
 		got := []string{c.GetUpstreamBindConfig().GetSourceAddress().GetAddress()}

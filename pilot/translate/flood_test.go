@@ -15,7 +15,7 @@ import (
 func TestUnknownNames(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	s := w.apply(services(t, 3)...)
-	c := tr.Join(s, people()["web"])
+	c := tr.ResolveCohort(s, people()["web"])
 	for form, typeURL := range map[string]string{
 		"outbound|80||unknown-%d.example.com": envoy.EndpointType, "inbound|%d||": envoy.RouteType, "unknown-%d.example.com:80": envoy.RouteType,
 	} {

@@ -35,7 +35,7 @@ func forgets(t *testing.T, edit string) {
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameTable
 	var list []string
-	c := tr.Join(s, people()["web"])
+	c := tr.ResolveCohort(s, people()["web"])
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).Outbound.All {
 		list = append(list, r.Name)
 	}
@@ -44,7 +44,7 @@ func forgets(t *testing.T, edit string) {
 	for i := range 1000 {
 		s = w.apply(objects(t, "edit.yaml", fmt.Appendf(nil, edit, i+1))...)
 		tr.Prepare(s)
-		c := tr.Join(s, people()["web"])
+		c := tr.ResolveCohort(s, people()["web"])
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
 		if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
@@ -69,13 +69,13 @@ func TestMadeUpProxiesAreForgotten(t *testing.T) {
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameTable
 	clusters, routes := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Of([]string{"80"})
-	stays := tr.Join(s, people()["web"])
+	stays := tr.ResolveCohort(s, people()["web"])
 	set := tr.Wildcard(s, stays, envoy.ClusterType).Outbound
 	var last cohort.Scope
 	for i := range 3000 {
 		p := *people()["web"]
 		p.NetworkView = []string{fmt.Sprint("made-up-", i)}
-		c := tr.Join(s, &p)
+		c := tr.ResolveCohort(s, &p)
 		if c.Scope.Value() == last {
 			t.Fatal("not another scope")
 		}
@@ -107,7 +107,7 @@ func TestListsOfNamesAreForgotten(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameTable
-	c := tr.Join(s, people()["web"])
+	c := tr.ResolveCohort(s, people()["web"])
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
 			names := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local", fmt.Sprint("x", i)})

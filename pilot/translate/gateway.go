@@ -128,8 +128,8 @@ func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 func targets(c cohort.Scope) map[uint32][]uint32 {
 	all := map[uint32][]uint32{}
 	for t := range c.Targets.All {
-		if !slices.Contains(all[t.Port], t.Target) {
-			all[t.Port] = append(all[t.Port], t.Target)
+		if !slices.Contains(all[t.Port], t.TargetPort) {
+			all[t.Port] = append(all[t.Port], t.TargetPort)
 		}
 	}
 	return all
@@ -185,7 +185,7 @@ type opened struct {
 }
 
 // gatewayListeners makes the listeners of a gateway: none while no Gateway selects it.
-func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
+func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 	places, order := map[place]*opened{}, []*opened{}
 	open := func(s server, plain bool) *opened {
 		bind, dual := s.bind, false
@@ -195,7 +195,7 @@ func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
 		at := place{bind, s.target}
 		if places[at] == nil {
 			k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
-			k.guarded, k.internal = c.Outbound.Guarded, v.internal()
+			k.guarded, k.internal = c.Outbound.DenyAll, v.internal()
 			places[at] = &opened{gatewayKey: k, named: map[string]struct{}{}, plain: plain}
 			order = append(order, places[at])
 		}
@@ -227,7 +227,7 @@ func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
 	var out []*envoy.Resource
 	for _, o := range order {
 		if k := o.gatewayKey; k.route != "" || len(o.sni) > 0 { // Envoy takes no listener without chains
-			k.sni = frozen.Of(o.sni...)
+			k.sni = frozen.ListOf(o.sni...)
 			out = append(out, v.t.gateways.Get(k))
 		}
 	}
@@ -237,11 +237,11 @@ func (v *view) gatewayListeners(c cohort.Proxy) []*envoy.Resource {
 // handedOn names the SNI-DNAT clusters that are reached by a server: of the services that its hosts cover, whatever namespace they name.
 func (v *view) handedOn(c cohort.Scope, s server) []string {
 	var list []string
-	for svc := range v.Index.Of(c.Namespace, c.Sidecar).Services {
+	for svc := range v.Index.ScopeOf(c.Namespace, c.Sidecar).Services {
 		if svc.MeshExternal || svc.Resolution == registry.Alias || !s.covers(svc.Host) {
 			continue
 		}
-		for p := range svc.Imported {
+		for p := range svc.ImportedPorts {
 			if p.Protocol == registry.UDP {
 				continue
 			}

@@ -23,7 +23,7 @@ func gatewayRecipe(v *view, c cohort.Scope, name string) recipe[string] {
 	b := sync.OnceValue(func() *gatewayRouting { return v.gatewayRouting(c, name) })
 	return recipe[string]{
 		whole:   func(*view) []*envoy.Resource { return b().makeAll() },
-		touched: func(changes *scope.Changes) []string { return changes.Hosts },
+		touched: func(changes *scope.Dirty) []string { return changes.Hosts },
 		spread:  func(_ *view, hosts []string) []string { return b().spread(hosts) },
 		units:   eachUnit(func(_ *view, host string) []*envoy.Resource { return b().made(host) }),
 		of:      hostOfRoute(name),
@@ -77,7 +77,7 @@ const blackhole = "blackhole"
 
 func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
 	b := &gatewayRouting{
-		hosts:      hosts{view: v, cohort: c, scope: v.Index.Of(c.Namespace, nil), route: name},
+		hosts:      hosts{view: v, cohort: c, scope: v.Index.ScopeOf(c.Namespace, nil), route: name},
 		redirected: map[string]uint32{}, routed: map[string]*routedHost{}, alike: map[alike]*mates{},
 	}
 	for _, s := range v.serversOf(c, name) {
@@ -87,7 +87,7 @@ func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
 		g := gatewayServer{server: s, name: s.gateway.Namespace + "/" + s.gateway.Name, hosts: map[string][]string{}}
 		for ns, h := range s.reach {
 			g.hosts[h] = append(g.hosts[h], ns)
-			if scope.Partial(h) {
+			if scope.IsPartial(h) {
 				g.partial = append(g.partial, h)
 			}
 		}
@@ -112,7 +112,7 @@ func (s *gatewayServer) admits(x *scope.Index, vs *scope.VirtualService, host st
 	if open(host) { // vs is of those that name or cover it
 		return true
 	}
-	if !x.HasHost(s.name, host, vs) {
+	if !x.GatewayHasHost(s.name, host, vs) {
 		return false
 	}
 	for pattern := range scope.Patterns(host) {
@@ -133,7 +133,7 @@ func (b *gatewayRouting) at(host string) *routedHost {
 	r.port, r.tls = b.redirected[host], b.redirected[host] != 0
 	for i := range b.servers {
 		s := &b.servers[i]
-		for _, vs := range b.view.Index.OfGateway(s.name, host, b.cohort.Namespace) {
+		for _, vs := range b.view.Index.VirtualServicesOfGateway(s.name, host, b.cohort.Namespace) {
 			if !s.admits(b.view.Index, vs, host) {
 				continue
 			}
@@ -146,7 +146,7 @@ func (b *gatewayRouting) at(host string) *routedHost {
 	}
 	b.routed[host] = nil
 	if len(virtual) > 0 || r.tls {
-		r.virtual = frozen.Of(virtual...)
+		r.virtual = frozen.ListOf(virtual...)
 		b.routed[host] = &r
 	}
 	return b.routed[host]
@@ -261,7 +261,7 @@ func (b *gatewayRouting) spread(hosts []string) []string {
 	add(hosts)
 	entrances := map[*scope.VirtualService]struct{}{}
 	for _, h := range hosts {
-		for vs := range b.view.Index.Entrances(h) {
+		for vs := range b.view.Index.GatewayVirtualServicesTo(h) {
 			if _, ok := entrances[vs]; !ok {
 				entrances[vs] = struct{}{}
 				add(vs.Hosts)

@@ -27,7 +27,7 @@ func TestPoliciesThatAreNotTranslatedRefuseEverything(t *testing.T) {
 		s := w.apply(objects(t, "world.yaml", []byte(service+"\n---\n"+c.policy))...)
 		tr := translate.New(translate.Options{})
 		p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"LABELS": {"app": "web"}}}`))
-		for r := range tr.Wildcard(s, tr.Join(s, p), envoy.ListenerType).All {
+		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType).All {
 			body := string(r.Body)
 			inbound := r.Name == "virtualInbound"
 			if got := strings.Contains(body, "envoy.extensions.filters.http.rbac.v3.RBAC"); got != (c.refused && inbound) {

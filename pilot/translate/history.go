@@ -12,14 +12,14 @@ import (
 // It begins with the last Snapshot that changed everything. Safe for concurrent use.
 type history struct {
 	mu     sync.Mutex
-	list   []change                     // by revision, without gaps
-	merged map[[2]uint64]*scope.Changes // what since gave after the newest note
+	list   []change                   // by revision, without gaps
+	merged map[[2]uint64]*scope.Dirty // what since gave after the newest note
 }
 
 // change is in what Snapshots differ from those before, from one revision to another.
 type change struct {
 	from, to uint64
-	*scope.Changes
+	*scope.Dirty
 }
 
 // Bounds of a history.
@@ -29,7 +29,7 @@ const (
 )
 
 // note enters what the newest Snapshot changed.
-func (h *history) note(revision uint64, c *scope.Changes) {
+func (h *history) note(revision uint64, c *scope.Dirty) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := len(h.list); c.All || n > 0 && h.list[n-1].to+1 != revision {
@@ -41,12 +41,12 @@ func (h *history) note(revision uint64, c *scope.Changes) {
 			first = first[1:]
 		}
 		old := change{first[0].from, first[len(first)-1].to, together(first)}
-		if h.list = slices.Delete(h.list, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Places) <= keptNames {
+		if h.list = slices.Delete(h.list, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Listeners) <= keptNames {
 			h.list = slices.Insert(h.list, 0, old)
 		}
 	}
 	own := *c // c is a part of its Index, which would be kept as long, and its Snapshot
-	h.list, h.merged = append(h.list, change{revision, revision, &own}), map[[2]uint64]*scope.Changes{}
+	h.list, h.merged = append(h.list, change{revision, revision, &own}), map[[2]uint64]*scope.Dirty{}
 }
 
 // moves tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
@@ -54,7 +54,7 @@ func (h *history) moves(from, to uint64, namespace string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list, ok := h.between(from, to)
-	return !ok || slices.ContainsFunc(list, func(c change) bool { return c.Joins.Of(namespace) })
+	return !ok || slices.ContainsFunc(list, func(c change) bool { return c.Reassign.Includes(namespace) })
 }
 
 // between gives the changes after one revision, up to another, and perhaps some before or after them. false: they are not known.
@@ -70,7 +70,7 @@ func (h *history) between(from, to uint64) ([]change, bool) {
 }
 
 // since gives all that changed after one revision, up to another. false: that is not known.
-func (h *history) since(from, to uint64) (*scope.Changes, bool) {
+func (h *history) since(from, to uint64) (*scope.Dirty, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list, ok := h.between(from, to)
@@ -78,7 +78,7 @@ func (h *history) since(from, to uint64) (*scope.Changes, bool) {
 		return nil, false
 	}
 	if len(list) == 1 {
-		return list[0].Changes, true
+		return list[0].Dirty, true
 	}
 	k := [2]uint64{from, to}
 	if h.merged[k] == nil {
@@ -87,10 +87,10 @@ func (h *history) since(from, to uint64) (*scope.Changes, bool) {
 	return h.merged[k], true
 }
 
-func together(list []change) *scope.Changes {
-	var all []*scope.Changes
+func together(list []change) *scope.Dirty {
+	var all []*scope.Dirty
 	for _, c := range list {
-		all = append(all, c.Changes)
+		all = append(all, c.Dirty)
 	}
-	return scope.Together(all)
+	return scope.MergeDirty(all)
 }

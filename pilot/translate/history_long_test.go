@@ -13,9 +13,9 @@ import (
 func TestHistoryIsLong(t *testing.T) {
 	for _, hosts := range []int{1, 10 * keptNames / 1000} {
 		var h history
-		h.note(1, &scope.Changes{All: true})
+		h.note(1, &scope.Dirty{All: true})
 		for i := uint64(2); i <= 1000; i++ {
-			c := &scope.Changes{Endpoints: []string{"e"}}
+			c := &scope.Dirty{Endpoints: []string{"e"}}
 			for n := range hosts {
 				c.Hosts = append(c.Hosts, fmt.Sprintf("h%06d-%d", i, n))
 			}

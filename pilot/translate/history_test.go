@@ -93,7 +93,7 @@ var (
 
 // picture asks for everything, what is asked for by name all at once, as streams do.
 func (m *references) picture(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
-	c, out := tr.Join(s, p), picture{}
+	c, out := tr.ResolveCohort(s, p), picture{}
 	names := m.wildcards(t, tr, s, p, out)
 	for typeURL, short := range subscribed {
 		u, err := tr.Subscribed(s, c, typeURL, m.list(names[typeURL]))
@@ -112,7 +112,7 @@ func (m *references) picture(t tb, tr *translate.Translator, s *snapshot.Snapsho
 
 // oneByOne asks for everything, what is asked for by name one after the other.
 func (m *references) oneByOne(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
-	c, out := tr.Join(s, p), picture{}
+	c, out := tr.ResolveCohort(s, p), picture{}
 	for typeURL, names := range m.wildcards(t, tr, s, p, out) {
 		for _, name := range names {
 			out[subscribed[typeURL]+name] = tr.Named(s, c, typeURL, name)
@@ -125,7 +125,7 @@ var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteT
 
 // wildcards puts clusters and listeners into a picture, and gives the names to which they refer, by type.
 func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out picture) map[string][]string {
-	c, names := tr.Join(s, p), map[string][]string{}
+	c, names := tr.ResolveCohort(s, p), map[string][]string{}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 		out[clusters+r.Name] = r
 		names[envoy.EndpointType] = append(names[envoy.EndpointType], m.of(t, envoy.ClusterType, r)...)
@@ -146,9 +146,9 @@ type joined map[string]struct {
 // differ says whether the proxy should have been joined anew and was not.
 func (j joined) differ(tr *translate.Translator, s *snapshot.Snapshot, who string, p *node.Proxy) string {
 	has, known := j[who]
-	now := tr.Join(s, p)
-	if known && !tr.Moves(s, p, has.cohort, has.revision) && has.cohort != now {
-		return fmt.Sprintf("%s is not joined anew, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision, has.cohort.Proxy(), now.Proxy())
+	now := tr.ResolveCohort(s, p)
+	if known && !tr.NeedsReassign(s, p, has.cohort, has.revision) && has.cohort != now {
+		return fmt.Sprintf("%s is not joined anew, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision, has.cohort.Inputs(), now.Inputs())
 	}
 	has.cohort, has.revision = now, s.Revision
 	j[who] = has
@@ -213,10 +213,10 @@ func differences(a, b picture) []string {
 
 // concerned tells, as a stream does, that a proxy has to be looked at anew.
 func concerned(s *snapshot.Snapshot, p *node.Proxy) bool {
-	d := &s.Delta
+	d := &s.Diff
 	return d.Full || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
 		return p.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == p.Namespace
-	}) || slices.ContainsFunc(d.Addresses, func(a snapshot.Place) bool {
+	}) || slices.ContainsFunc(d.Addresses, func(a snapshot.ClusterAddress) bool {
 		return a.Cluster == s.ClusterKey(p.Cluster) && slices.Contains(p.IPs, a.Address)
 	})
 }
@@ -299,7 +299,7 @@ func moving(k kinds.Key) bool {
 }
 
 // TestHistories applies random changes commit by commit. After each, what a long-lived Translator gives with its memo and without must be, byte for byte, what a
-// fresh one gives of a fresh world that got all objects in one batch; and what the Delta says must be enough for a stream to know what to send.
+// fresh one gives of a fresh world that got all objects in one batch; and what the Diff says must be enough for a stream to know what to send.
 func TestHistories(t *testing.T) {
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, people()
 	rapid.Check(t, func(t *rapid.T) {
@@ -353,22 +353,22 @@ func TestHistories(t *testing.T) {
 						t.Fatalf("step %d: %s", i, d)
 					}
 				}
-				c := on.Join(s, proxy)
+				c := on.ResolveCohort(s, proxy)
 				cds, lds := on.Wildcard(s, c, envoy.ClusterType), on.Wildcard(s, c, envoy.ListenerType)
 				now := [4]*envoy.Set{cds.Outbound, cds.Inbound, lds.Outbound, lds.Inbound}
 				if i > 0 && !concerned(s, proxy) {
 					shown := map[string]bool{}
-					for _, k := range s.Delta.Endpoints {
+					for _, k := range s.Diff.Endpoints {
 						for _, a := range on.Assignments(s, c, k) {
 							shown[assignments+a] = true
 						}
 					}
 					for _, d := range differences(before[name], got) {
 						if !shown[d] {
-							t.Fatalf("step %d, %s: %s differs, of which the delta does not speak: %+v", i, name, d, s.Delta)
+							t.Fatalf("step %d, %s: %s differs, of which the delta does not speak: %+v", i, name, d, s.Diff)
 						}
 					}
-					if len(s.Delta.Workloads) == 0 && len(s.Delta.Addresses) == 0 && now != sets[name] {
+					if len(s.Diff.Workloads) == 0 && len(s.Diff.Addresses) == 0 && now != sets[name] {
 						t.Fatalf("step %d, %s: only endpoints changed, yet Sets are other pointers", i, name)
 					}
 				}

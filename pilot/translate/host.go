@@ -140,7 +140,7 @@ func (b binding) from() func(*networkingv1alpha3.HTTPMatchRequest) bool {
 	}
 	foreign := map[any]bool{}
 	i := 0
-	for m := range scope.Sources(virtualSpec(b.object)) {
+	for m := range scope.SourceLabels(virtualSpec(b.object)) {
 		_, foreign[m] = ordinals[strconv.Itoa(i)]
 		i++
 	}

@@ -44,22 +44,22 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	var served []workloadPort
 	places := map[uint32]int{} // in served, by target
 	for t := range c.Targets.All {
-		if t.Target == uint32(v.Mesh.GetProxyInboundListenPort()) {
+		if t.TargetPort == uint32(v.Mesh.GetProxyInboundListenPort()) {
 			continue
 		}
-		if i, ok := places[t.Target]; ok {
+		if i, ok := places[t.TargetPort]; ok {
 			if served[i].protocol != t.Service.Port(t.Port).Protocol {
 				v.problem(ConflictInbound, t.Service.Host+":"+strconv.FormatUint(uint64(t.Port), 10))
 			}
 			if !slices.Contains(slices.Collect(served[i].services.All), t.Service) {
-				served[i].services = frozen.Of(append(slices.Collect(served[i].services.All), t.Service)...)
+				served[i].services = frozen.ListOf(append(slices.Collect(served[i].services.All), t.Service)...)
 			}
 			continue
 		}
-		places[t.Target] = len(served)
+		places[t.TargetPort] = len(served)
 		served = append(served, workloadPort{
-			target: t.Target, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.Of(t.Service), rule: destinationrule.ServiceRule(t.Rules),
-			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.Target),
+			target: t.TargetPort, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.ListOf(t.Service), rule: destinationrule.ServiceRule(t.Rules),
+			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.TargetPort),
 		})
 	}
 	if c.Ingress != nil {

@@ -41,7 +41,7 @@ func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 		return nil
 	}
 	k := inboundKey{surroundings: v.surroundings(c.Capabilities, c.Tags, c.HTTP10), peer: c.Peer}
-	k.guarded = c.Guarded
+	k.guarded = c.DenyAll
 	var out []*envoy.Resource
 	var captured []workloadPort
 	for _, p := range v.workloadPorts(c) {
@@ -50,11 +50,11 @@ func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 			continue
 		}
 		k := k
-		k.ports, k.bind, k.port = frozen.Of(p), p.bind, p.target
+		k.ports, k.bind, k.port = frozen.ListOf(p), p.bind, p.target
 		out = append(out, v.t.inbound.Get(k))
 	}
 	if c.Interception != node.None {
-		k.virtual, k.ports, k.port = true, frozen.Of(captured...), uint32(v.Mesh.GetProxyInboundListenPort())
+		k.virtual, k.ports, k.port = true, frozen.ListOf(captured...), uint32(v.Mesh.GetProxyInboundListenPort())
 		k.transparent, k.dual, k.bind = c.Interception == node.TPROXY, c.IPv4 && c.IPv6, wildcard(c.IPv4)
 		out = append(out, v.t.inbound.Get(k))
 	}

@@ -19,7 +19,7 @@ import (
 // and is made of nothing but what the Index says of that unit, so that a unit of which no change speaks is as it was.
 type recipe[U comparable] struct {
 	whole   func(v *view) []*envoy.Resource
-	touched func(c *scope.Changes) []U                         // the units that changes may reach
+	touched func(c *scope.Dirty) []U                           // the units that changes may reach
 	spread  func(v *view, u []U) []U                           // with those whose resources depend on theirs; nil: none do
 	units   func(v *view, all []U) func(u U) []*envoy.Resource // makes some units again: what it returns makes each
 	of      func(u U) unitOf                                   // finds a unit's resources in a Set
@@ -31,8 +31,8 @@ type recipe[U comparable] struct {
 type unitOf func(r *envoy.Resource) int
 
 // coarse is the recipe of a Set that is made whole whenever stale says so.
-func coarse(whole func(v *view) []*envoy.Resource, stale func(c *scope.Changes) bool) recipe[struct{}] {
-	return recipe[struct{}]{whole: whole, touched: func(c *scope.Changes) []struct{} {
+func coarse(whole func(v *view) []*envoy.Resource, stale func(c *scope.Dirty) bool) recipe[struct{}] {
+	return recipe[struct{}]{whole: whole, touched: func(c *scope.Dirty) []struct{} {
 		if stale(c) {
 			return make([]struct{}, 1)
 		}

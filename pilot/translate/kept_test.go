@@ -352,7 +352,7 @@ func tanglePeople() map[string]*node.Proxy {
 
 // unravel lets a long-lived Translator follow a history, and says where it first differs from a fresh one on a world made at once. hide may take something out
 // of what it learns of each change. asked tells which proxies ask at a step: the others skip it.
-func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who int) bool, hide func(*scope.Changes)) string {
+func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
 	meshes, proxies := tangleMeshes(), tanglePeople()
 	on := translate.New(translate.Options{Idle: 1 << 20})
 	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]}
@@ -401,7 +401,7 @@ func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who in
 			if d := differences(refs.picture(t, fresh, once, proxies[name]), got); d != nil {
 				return fmt.Sprintf("step %d, %s: a world made at once (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
 			}
-			if d := on.Apart(s, on.Join(s, proxies[name]), got.routes()); hide == nil && d != "" {
+			if d := on.Apart(s, on.ResolveCohort(s, proxies[name]), got.routes()); hide == nil && d != "" {
 				return fmt.Sprintf("step %d, %s: %s", i, name, d)
 			}
 			if d := members.differ(on, s, name, proxies[name]); d != "" {
@@ -441,7 +441,7 @@ func newSubscriptions(t *translate.Translator) *subscriptions {
 
 // differ says in what the resources of a subscription are not those of a picture.
 func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, want picture) string {
-	c := b.translator.Join(s, p)
+	c := b.translator.ResolveCohort(s, p)
 	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType} {
 		var list []string
 		for k := range want {
@@ -493,18 +493,18 @@ func TestKept(t *testing.T) {
 // is such a change.
 func TestHiddenChangesAreFound(t *testing.T) {
 	refs, gen := &references{seen: map[string][]string{}}, tangles()
-	for what, hide := range map[string]func(*scope.Changes){
-		"all":            func(c *scope.Changes) { c.All = false },
-		"hosts":          func(c *scope.Changes) { c.Hosts = nil },
-		"the first host": func(c *scope.Changes) { c.Hosts = c.Hosts[min(1, len(c.Hosts)):] },
-		"the last host":  func(c *scope.Changes) { c.Hosts = c.Hosts[:max(0, len(c.Hosts)-1)] },
-		"endpoints":      func(c *scope.Changes) { c.Endpoints = nil },
-		"places":         func(c *scope.Changes) { c.Places = nil },
-		"the wildcard": func(c *scope.Changes) {
-			c.Places = slices.DeleteFunc(c.Places, func(p scope.Place) bool { return p.Wild })
+	for what, hide := range map[string]func(*scope.Dirty){
+		"all":            func(c *scope.Dirty) { c.All = false },
+		"hosts":          func(c *scope.Dirty) { c.Hosts = nil },
+		"the first host": func(c *scope.Dirty) { c.Hosts = c.Hosts[min(1, len(c.Hosts)):] },
+		"the last host":  func(c *scope.Dirty) { c.Hosts = c.Hosts[:max(0, len(c.Hosts)-1)] },
+		"endpoints":      func(c *scope.Dirty) { c.Endpoints = nil },
+		"places":         func(c *scope.Dirty) { c.Listeners = nil },
+		"the wildcard": func(c *scope.Dirty) {
+			c.Listeners = slices.DeleteFunc(c.Listeners, func(p scope.ListenerKey) bool { return p.Wildcard })
 		},
-		"places addressed": func(c *scope.Changes) {
-			c.Places = slices.DeleteFunc(c.Places, func(p scope.Place) bool { return p.Address != "" })
+		"places addressed": func(c *scope.Dirty) {
+			c.Listeners = slices.DeleteFunc(c.Listeners, func(p scope.ListenerKey) bool { return p.Address != "" })
 		},
 	} {
 		found := false

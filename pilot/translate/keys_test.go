@@ -118,7 +118,7 @@ func TestSetThatCameBack(t *testing.T) {
 	a, b := &envoy.Resource{Name: "a", Version: "1"}, &envoy.Resource{Name: "a", Version: "2"}
 	tr, is := New(Options{}), []*envoy.Resource{1: a, 2: b, 3: a}
 	for i := range uint64(len(is)) {
-		tr.history.note(i, &scope.Changes{Hosts: []string{"a"}})
+		tr.history.note(i, &scope.Dirty{Hosts: []string{"a"}})
 	}
 	for _, revision := range []uint64{1, 3, 2} {
 		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: revision}}, t: tr}
@@ -136,7 +136,7 @@ func TestUnusedSetsAreForgotten(t *testing.T) {
 	used, unused := setKey{typeURL: envoy.ClusterType}, setKey{typeURL: envoy.ListenerType}
 	for i := uint64(1); i < 4*keptUnused; i++ {
 		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: i}}, t: tr}
-		changes := &scope.Changes{Hosts: []string{"a"}}
+		changes := &scope.Dirty{Hosts: []string{"a"}}
 		tr.history.note(i, changes)
 		tr.kept.note(i)
 		keepOne(v, used, some)

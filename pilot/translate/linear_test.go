@@ -104,7 +104,7 @@ func follow(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.N
 		return &p
 	}
 	for _, p := range []*node.Proxy{in("n0"), in("n1"), people()["gateway"]} {
-		c := tr.Join(s, p)
+		c := tr.ResolveCohort(s, p)
 		var clusters []string
 		for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 			clusters = append(clusters, r.Name)

@@ -18,7 +18,7 @@ import (
 )
 
 // listenerRecipe makes the listeners for a sidecar's outgoing traffic, each place's by itself, virtualOutbound included.
-func listenerRecipe(c cohort.Proxy) recipe[place] {
+func listenerRecipe(c cohort.Inputs) recipe[place] {
 	return recipe[place]{
 		whole: func(v *view) []*envoy.Resource {
 			l := v.newListeners(c)
@@ -32,7 +32,7 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 			}
 			return append(out, v.fixedListeners(c)...)
 		},
-		touched: func(changes *scope.Changes) []place { return touchedPlaces(c, changes) },
+		touched: func(changes *scope.Dirty) []place { return touchedPlaces(c, changes) },
 		units: func(v *view, all []place) func(place) []*envoy.Resource {
 			l := v.newListeners(c)
 			l.keepTo(all)
@@ -57,8 +57,8 @@ func listenerRecipe(c cohort.Proxy) recipe[place] {
 }
 
 // touchedPlaces are those at which changes may make a difference. A Sidecar's listeners stand where it says, on the ports of the services.
-func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
-	if len(changes.Places) == 0 {
+func touchedPlaces(c cohort.Inputs, changes *scope.Dirty) []place {
+	if len(changes.Listeners) == 0 {
 		return nil
 	}
 	var binds []string   // in the place of all addresses
@@ -81,7 +81,7 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 		}
 	}
 	var list []place
-	seen := make(map[place]struct{}, len(changes.Places))
+	seen := make(map[place]struct{}, len(changes.Listeners))
 	add := func(p place) {
 		if _, ok := seen[p]; !ok {
 			seen[p] = struct{}{}
@@ -93,11 +93,11 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 			add(placeOf(bind, port))
 		}
 	}
-	for _, p := range changes.Places {
+	for _, p := range changes.Listeners {
 		switch {
 		case p.Address != "":
 			add(placeOf(p.Address, p.Port))
-		case p.Wild:
+		case p.Wildcard:
 			add(place{wildcard(c.Scope.IPv4), p.Port})
 		}
 		if p.Address == "" {
@@ -109,8 +109,8 @@ func touchedPlaces(c cohort.Proxy, changes *scope.Changes) []place {
 	return list
 }
 
-func (v *view) newListeners(c cohort.Proxy) *listeners {
-	sc := v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar)
+func (v *view) newListeners(c cohort.Inputs) *listeners {
+	sc := v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)
 	return &listeners{
 		view: v, scope: sc, cohort: c, slots: map[place]*slot{}, locked: map[uint32]bool{},
 		env: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), fallback: v.fallback(sc),
@@ -119,7 +119,7 @@ func (v *view) newListeners(c cohort.Proxy) *listeners {
 
 // make makes the listener of a slot.
 func (l *listeners) make(s *slot) *envoy.Resource {
-	k := outboundKey{surroundings: l.env, bind: s.bind, port: s.port, real: s.real, route: s.route, chains: frozen.Of(s.chains...)}
+	k := outboundKey{surroundings: l.env, bind: s.bind, port: s.port, real: s.real, route: s.route, chains: frozen.ListOf(s.chains...)}
 	captured := !s.real
 	if s.web {
 		k.http = registry.GRPCWeb
@@ -133,7 +133,7 @@ func (l *listeners) make(s *slot) *envoy.Resource {
 }
 
 // fixedListeners are those that no service asks for.
-func (v *view) fixedListeners(c cohort.Proxy) []*envoy.Resource {
+func (v *view) fixedListeners(c cohort.Inputs) []*envoy.Resource {
 	env := v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
 	var out []*envoy.Resource
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh.GetProxyHttpPort())); p != 0 {
@@ -142,7 +142,7 @@ func (v *view) fixedListeners(c cohort.Proxy) []*envoy.Resource {
 	if c.Outbound.Interception != node.None {
 		out = append(out, v.t.virtualOutbound.Get(virtualOutboundKey{
 			surroundings: env, bind: wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Scope.IPv4 && c.Scope.IPv6,
-			fallback: v.fallback(v.Index.Of(c.Scope.Namespace, c.Scope.Sidecar)),
+			fallback: v.fallback(v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)),
 		}))
 	}
 	return out

@@ -16,7 +16,7 @@ func TestMadeUpRoutes(t *testing.T) {
 		for _, form := range forms {
 			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 			s := w.apply(services(t, 50)...)
-			c, before := tr.Join(s, people()[who]), tr.Kept()
+			c, before := tr.ResolveCohort(s, people()[who]), tr.Kept()
 			var table envoy.NameTable
 			var list []string
 			for i := range 200 {

@@ -33,7 +33,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 		return envoy.Union{Outbound: got.set}, got.err()
 	case envoy.EndpointType:
 		got := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
-			k := v.assignmentKey(c.Proxy(), name)
+			k := v.assignmentKey(c.Inputs(), name)
 			if k.placed() {
 				return nil, true
 			}
@@ -41,9 +41,9 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 		})
 		u, err := envoy.Union{Outbound: got.set}, got.err()
 		if got.placed {
-			k.placed, k.node, k.place = true, c.Node, c.Place
+			k.placed, k.node, k.place = true, c.Node, c.Location
 			own := t.board.get(v, k, names, func(name string) (*envoy.Resource, bool) {
-				k := v.assignmentKey(c.Proxy(), name)
+				k := v.assignmentKey(c.Inputs(), name)
 				if !k.placed() {
 					return nil, false
 				}
@@ -87,7 +87,7 @@ type subscription struct {
 	scope   weak.Pointer[cohort.Scope]
 	placed  bool // only what depends on the two
 	node    string
-	place   cohort.Place
+	place   cohort.Location
 	names   weak.Pointer[envoy.Names]
 }
 
@@ -172,7 +172,7 @@ func (b *board) grow(v *view, k subscription, origin, names *envoy.Names, make f
 	from := b.get(v, k, origin, make)
 	var gone []*envoy.Resource
 	var look []string
-	frozen.Differ(origin.Table(), names.Table(), func(was, is string, had, has bool) {
+	frozen.Diff(origin.Table(), names.Table(), func(was, is string, had, has bool) {
 		if has {
 			look = append(look, is)
 		} else if r := from.set.Get(was); r != nil {
@@ -218,7 +218,7 @@ func (b *board) byHost(names *envoy.Names) frozen.Table[string] {
 	if of, ok := b.hosts[weakOf(origin)]; ok && origin != nil {
 		e := &frozen.Edit{}
 		hosts = of
-		frozen.Differ(origin.Table(), names.Table(), func(was, is string, had, has bool) {
+		frozen.Diff(origin.Table(), names.Table(), func(was, is string, had, has bool) {
 			if has {
 				hosts.Put(e, is)
 			} else {

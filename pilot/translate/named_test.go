@@ -41,7 +41,7 @@ func TestBoard(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				w := maps.Clone(worlds[len(worlds)-1])
-				c := &scope.Changes{}
+				c := &scope.Dirty{}
 				c.All = rapid.IntRange(0, 9).Draw(t, "all") == 0
 				for h := range hosts {
 					if rapid.IntRange(0, 2).Draw(t, "change") > 0 {

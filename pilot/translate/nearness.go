@@ -13,7 +13,7 @@ import (
 
 // nearness is where a client runs, as far as the traffic distribution of a service asks: the zero nearness finds all endpoints equally near.
 type nearness struct {
-	cohort.Place
+	cohort.Location
 	any      bool   // it matters at all
 	sameNode bool   // below the zone, too
 	node     string // the client's, in its cluster: beyond that a node's name is not unique
@@ -26,8 +26,8 @@ func distributes(s *registry.Service, p destinationrule.Policy) bool {
 	return s.TrafficDist != "" && s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin && p.LoadBalancer.GetLocalityLbSetting() == nil
 }
 
-func nearTo(distribution string, c cohort.Proxy, cluster string) nearness {
-	n := nearness{Place: c.Place, any: true}
+func nearTo(distribution string, c cohort.Inputs, cluster string) nearness {
+	n := nearness{Location: c.Location, any: true}
 	if distribution == corev1.ServiceTrafficDistributionPreferSameNode {
 		n.sameNode, n.node, n.cluster = true, c.Node, cluster
 		return n

@@ -17,8 +17,8 @@ type crossing struct {
 
 // crossings lists those between a cohort and endpoints: none for endpoints that it calls as they are, which are those of its own network, of networks that nobody
 // knows, and of networks without a gateway.
-func (v *view) crossings(c cohort.Scope, sites []snapshot.Site) frozen.List[crossing] {
-	if v.Networks == nil && c.View.Empty() {
+func (v *view) crossings(c cohort.Scope, sites []snapshot.NetworkCluster) frozen.List[crossing] {
+	if v.Networks == nil && c.NetworkView.Empty() {
 		return frozen.List[crossing]{}
 	}
 	var list []crossing
@@ -31,19 +31,19 @@ func (v *view) crossings(c cohort.Scope, sites []snapshot.Site) frozen.List[cros
 		if e.Network == c.Network {
 			continue
 		}
-		if at.gateways = v.Networks.Into(e.Network, e.Cluster); !at.gateways.Empty() {
+		if at.gateways = v.Networks.GatewaysTo(e.Network, e.Cluster); !at.gateways.Empty() {
 			list = append(list, at)
 		}
 	}
-	return frozen.Of(list...)
+	return frozen.ListOf(list...)
 }
 
 // views tells that a cohort wants the endpoints of a network: without a view of its own it wants all, and those of no network it always wants.
 func views(c cohort.Scope, network string) bool {
-	if c.View.Empty() || network == "" {
+	if c.NetworkView.Empty() || network == "" {
 		return true
 	}
-	for n := range c.View.All {
+	for n := range c.NetworkView.All {
 		if n == network {
 			return true
 		}

@@ -116,8 +116,8 @@ func TestNetworksChange(t *testing.T) {
 	tr, p := translate.New(translate.Options{}), travellers()["c1-n1"]
 	was := sent(t, tr, before, p)
 	after := i.apply(all[gateway])
-	if !after.Delta.Full || after.Delta.Triggers["networks"] != 1 {
-		t.Errorf("the gateway is not told: %+v", after.Delta.Triggers)
+	if !after.Diff.Full || after.Diff.Triggers["networks"] != 1 {
+		t.Errorf("the gateway is not told: %+v", after.Diff.Triggers)
 	}
 	is := sent(t, tr, after, p)
 	var changed []string

@@ -20,7 +20,7 @@ func TestOldSnapshotsAreForgotten(t *testing.T) {
 	s := w.apply(services(t, 3)...)
 	for i := range 40 {
 		tr.Prepare(s)
-		tr.Wildcard(s, tr.Join(s, people()["web"]), envoy.ClusterType)
+		tr.Wildcard(s, tr.ResolveCohort(s, people()["web"]), envoy.ClusterType)
 		old = append(old, weak.Make(s))
 		s = w.apply(objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: elsewhere}\nspec: {hosts: [v%d.example.com], http: [{route: [{destination: {host: v.example.com}}]}]}\n", i))...)
 	}

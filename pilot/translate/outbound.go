@@ -79,7 +79,7 @@ type slot struct {
 type listeners struct {
 	view   *view
 	scope  *scope.Scope
-	cohort cohort.Proxy
+	cohort cohort.Inputs
 	slots  map[place]*slot
 	locked map[uint32]bool // ports that the Sidecar names itself: the catch-all keeps off them
 
@@ -146,11 +146,11 @@ func (l *listeners) opening(e *scope.Egress) opening {
 // concerned returns the services that can make a difference to the places that are kept to.
 func (o opening) concerned() iter.Seq[scope.Service] {
 	number := o.egress.Listener.GetPort().GetNumber()
-	seen := map[scope.Place]struct{}{}
+	seen := map[scope.ListenerKey]struct{}{}
 	for p := range o.only {
-		at := scope.Place{Address: p.bind, Port: p.port}
+		at := scope.ListenerKey{Address: p.bind, Port: p.port}
 		switch {
-		case o.egress.Proxy:
+		case o.egress.HTTPProxy:
 			if p == placeOf(cmp.Or(o.bind, wildcard(o.cohort.Scope.IPv4)), number) {
 				return o.egress.Services
 			}
@@ -160,18 +160,18 @@ func (o opening) concerned() iter.Seq[scope.Service] {
 		case isSocket(p.bind) && number == 0:
 			return o.egress.Services
 		case isSocket(p.bind):
-			at = scope.Place{Port: number}
+			at = scope.ListenerKey{Port: number}
 		case o.bind != "" || p.bind == wildcard(o.cohort.Scope.IPv4):
 			at.Address = "" // a service's own does not tell
 		}
 		seen[at] = struct{}{}
 	}
-	return slices.Values(o.egress.On(slices.Collect(maps.Keys(seen))))
+	return slices.Values(o.egress.ListeningOn(slices.Collect(maps.Keys(seen))))
 }
 
 // open adds what one egress listener wants for some of its services.
 func (l *listeners) open(o opening, services iter.Seq[scope.Service]) {
-	spec, proxy := o.egress.Listener, o.egress.Proxy
+	spec, proxy := o.egress.Listener, o.egress.HTTPProxy
 	port := spec.GetPort().GetNumber()
 	if o.explicit && (!proxy || o.bind == "") { // the catch-all is not in the way of a proxy with a bind of its own
 		defer func() { l.locked[port] = true }()
@@ -202,12 +202,12 @@ func (l *listeners) open(o opening, services iter.Seq[scope.Service]) {
 
 // portsOf returns the imported ports of a service: not all of many, where few are kept to.
 func (o opening) portsOf(s scope.Service) iter.Seq[*registry.Port] {
-	if o.ports == nil || len(o.ports) >= len(s.Ports) || o.egress.Proxy || isSocket(o.bind) { // of which the place does not say the port
-		return s.Imported
+	if o.ports == nil || len(o.ports) >= len(s.Ports) || o.egress.HTTPProxy || isSocket(o.bind) { // of which the place does not say the port
+		return s.ImportedPorts
 	}
 	return func(yield func(*registry.Port) bool) {
 		for number := range o.ports {
-			for p := range s.ImportedOn(number) {
+			for p := range s.ImportedPortsByNumber(number) {
 				if !yield(p) {
 					return
 				}
@@ -235,8 +235,8 @@ type opening struct {
 
 // add finds the places for one service port and puts it there.
 func (o opening) add(s *registry.Service, p registry.Port) {
-	at := s.As(o.cohort.Scope.Cluster)
-	if scope.PerEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
+	at := s.VersionFor(o.cohort.Scope.Cluster)
+	if scope.ReachedPerEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
 		o.addHeadless(s, p)
 		return
 	}
@@ -278,7 +278,7 @@ func (o opening) family(ip netip.Addr) bool {
 // addHeadless opens a listener for each address: nothing else tells whom a connection is for.
 func (o opening) addHeadless(s *registry.Service, p registry.Port) {
 	last := ""
-	for _, e := range o.view.Endpoints(s.Key()).Of(p.Name) {
+	for _, e := range o.view.Endpoints(s.Key()).ByPort(p.Name) {
 		if e.Address == last {
 			continue
 		}
@@ -369,7 +369,7 @@ func (o opening) merge(s *slot, c tcpChain) {
 		return
 	}
 	if !c.servers.Empty() {
-		c.servers = frozen.Of(free...)
+		c.servers = frozen.ListOf(free...)
 	}
 	s.take(c)
 	s.chains = append(s.chains, c)
@@ -406,7 +406,7 @@ func (v *view) conflict(at place) {
 func (o opening) chain(s *registry.Service, p registry.Port, wild bool, prefix netip.Prefix) tcpChain {
 	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, mongo: p.Protocol == registry.Mongo}
 	if p.Protocol.IsTLS() && (wild || prefix.IsValid()) {
-		c.servers = frozen.Of(o.serverNames(s)...)
+		c.servers = frozen.ListOf(o.serverNames(s)...)
 	}
 	c.longest, _ = o.view.serviceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
 	return c
@@ -563,7 +563,7 @@ func (v *view) ownListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
 	var own []string
 	if c.Address != "" && c.Listeners.Value().Outbound.Interception != node.None {
 		for t := range c.Inbound.Value().Targets.All {
-			if name := names.Listener(c.Address, t.Port); scope.PerEndpoint(t.Service) && set.Get(name) != nil {
+			if name := names.Listener(c.Address, t.Port); scope.ReachedPerEndpoint(t.Service) && set.Get(name) != nil {
 				own = append(own, name)
 			}
 		}

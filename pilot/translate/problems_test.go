@@ -30,7 +30,7 @@ func TestProblems(t *testing.T) {
 	tr := translate.New(translate.Options{Idle: 100 << 10})
 	p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))
 	ask := func() {
-		c := tr.Join(s, p)
+		c := tr.ResolveCohort(s, p)
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
 		tr.Named(s, c, envoy.RouteType, "80")

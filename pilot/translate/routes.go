@@ -49,7 +49,7 @@ type hostKey struct {
 type binding struct {
 	object  *kinds.Object
 	gateway string // "mesh", or the Gateway that it is bound to
-	foreign string // its matches that do not hold for the proxy, as scope.Foreign writes them
+	foreign string // its matches that do not hold for the proxy, as scope.ExcludedMatches writes them
 }
 
 // destination is a service that routes of a virtual host lead to, with the rule that says how its load is spread.
@@ -133,7 +133,7 @@ func (b *hosts) key(name, domains string, port uint32) hostKey {
 // binding is a VirtualService as it applies to the proxy.
 func (b *hosts) binding(gateway string, vs *scope.VirtualService) binding {
 	x := binding{object: vs.Object, gateway: gateway}
-	for f := range b.cohort.Foreign.All {
+	for f := range b.cohort.ExcludedMatches.All {
 		if f.Object == vs.Object {
 			x.foreign = f.Matches
 		}
@@ -164,7 +164,7 @@ func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 			add(names.FQDN(host, x.object.Namespace, b.view.Domain))
 		}
 	}
-	return frozen.Of(list...)
+	return frozen.ListOf(list...)
 }
 
 // nowhere makes the virtual host of a route configuration that has no other: of a port without routes, or one that is about to close. None at all would be worse, for

@@ -32,7 +32,7 @@ func TestSubsetsAreBounded(t *testing.T) {
 			ports = append(ports, fmt.Sprintf("{name: http-%d, port: %d}", i, 81+i))
 		}
 		s := w.apply(objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: one, namespace: a}, spec: {ports: ["+strings.Join(ports, ", ")+"]}}"))...)
-		cohort, want, got := tr.Join(s, p), []string{}, []string{}
+		cohort, want, got := tr.ResolveCohort(s, p), []string{}, []string{}
 		for i := range c.ports {
 			for _, subset := range strings.Split(c.subsets, " ") {
 				want = append(want, fmt.Sprintf("outbound|%d|%s|one.a.svc.cluster.local", 81+i, subset))

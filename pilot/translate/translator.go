@@ -32,7 +32,7 @@ type Translator struct {
 	hosts           *envoy.Table[hostKey]
 	routes          *envoy.Table[routeKey]
 
-	keys    *cohort.Keys
+	keys    *cohort.Interner
 	history history
 	board   board
 	kept    kept[setKey, *version]
@@ -48,7 +48,7 @@ func New(o Options) *Translator {
 	m := envoy.NewMemo(o.Idle)
 	t := &Translator{
 		memo:            m,
-		keys:            cohort.NewKeys(),
+		keys:            cohort.NewInterner(),
 		clusters:        envoy.NewTable(m, buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
 		sentinels:       envoy.NewTable(m, buildSentinel),
@@ -98,8 +98,8 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	}
 	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, merged: &merged{}, opened: &serverTables{}}
 	if v == nil || s.Revision > v.Revision {
-		t.history.note(s.Revision, &next.Changes)
-		if s.Delta.Full {
+		t.history.note(s.Revision, &next.Dirty)
+		if s.Diff.Full {
 			t.kept.note(s.Revision)
 			t.board.note(s.Revision)
 		}
@@ -108,15 +108,15 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	return next
 }
 
-// Join says what a proxy's configuration is made from at a Snapshot.
-func (t *Translator) Join(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
-	return t.keys.Of(cohort.Of(t.view(s).Index, p))
+// ResolveCohort says what a proxy's configuration is made from at a Snapshot.
+func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
+	return t.keys.Intern(cohort.Resolve(t.view(s).Index, p))
 }
 
-// Moves tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
-func (t *Translator) Moves(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
+// NeedsReassign tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
+func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
 	t.view(s)
-	return last.Stranger || t.history.moves(since, s.Revision, p.Namespace)
+	return last.UnknownWorkload || t.history.moves(since, s.Revision, p.Namespace)
 }
 
 // Wildcard gives every cluster or listener of a cohort.
@@ -158,22 +158,22 @@ func (v *view) outbound(c cohort.Key, typeURL string) *envoy.Set {
 }
 
 // sharing is what proxies have in common that share listeners for outgoing traffic.
-func sharing(c cohort.Key) cohort.Proxy {
+func sharing(c cohort.Key) cohort.Inputs {
 	l := c.Listeners.Value()
-	return cohort.Proxy{Scope: l.Scope, Outbound: l.Outbound}
+	return cohort.Inputs{Scope: l.Scope, Outbound: l.Outbound}
 }
 
 // world: what is made of a cohort and of the mesh alone changes with the mesh.
-func world(c *scope.Changes) bool { return c.All }
+func world(c *scope.Dirty) bool { return c.All }
 
-func anything(c *scope.Changes) bool { return !c.Empty() }
+func anything(c *scope.Dirty) bool { return !c.Empty() }
 
 // Named gives one assignment or route configuration: an empty one where nothing has that name, so that Envoy goes on. Of other types nil.
 func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {
 	v := t.view(s)
 	switch typeURL {
 	case envoy.EndpointType:
-		return t.assignments.Get(v.assignmentKey(c.Proxy(), name))
+		return t.assignments.Get(v.assignmentKey(c.Inputs(), name))
 	case envoy.RouteType:
 		return v.route(c.Scope, name)
 	}

@@ -36,7 +36,7 @@ func hostRecipe(c cohort.Scope, name string) recipe[string] {
 			}
 			return out
 		},
-		touched: func(changes *scope.Changes) []string { return changes.Hosts },
+		touched: func(changes *scope.Dirty) []string { return changes.Hosts },
 		spread:  func(v *view, hosts []string) []string { return routing(v).spread(hosts) },
 		units:   func(v *view, _ []string) func(host string) []*envoy.Resource { return routing(v).made },
 		of:      hostOfRoute(name),
@@ -81,7 +81,7 @@ func (v *view) routing(c cohort.Scope, name string) (*routing, bool) {
 	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute {
 		return nil, false
 	}
-	sc := v.Index.Of(c.Namespace, c.Sidecar)
+	sc := v.Index.ScopeOf(c.Namespace, c.Sidecar)
 	b := &routing{hosts{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host, map[bareKey]*bare{}}
 	return b, b.egress != nil
 }
@@ -142,10 +142,10 @@ func (b *routing) each(visit func(host string)) {
 
 // services returns those that may have a port of the route configuration.
 func (b *routing) services() iter.Seq[*registry.Service] {
-	if b.port == 0 || b.egress.Proxy {
+	if b.port == 0 || b.egress.HTTPProxy {
 		return b.view.Index.EachService
 	}
-	return b.view.Index.ServicesOn(b.port)
+	return b.view.Index.ServicesByPort(b.port)
 }
 
 // spread gives the hosts, and those that may be called by a name of theirs.
@@ -181,9 +181,9 @@ func (b *routing) served(host string) (served, bool) {
 	if !ok {
 		return served{}, false
 	}
-	ports := iter.Seq[*registry.Port](s.Imported)
+	ports := iter.Seq[*registry.Port](s.ImportedPorts)
 	if b.port != 0 {
-		ports = s.ImportedOn(b.port)
+		ports = s.ImportedPortsByNumber(b.port)
 	}
 	for p := range ports {
 		if !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
@@ -191,7 +191,7 @@ func (b *routing) served(host string) (served, bool) {
 		}
 		of := served{service: s, port: p}
 		for pattern := range b.view.Index.Patterns(host) {
-			if of.virtual = b.egress.Bound(pattern); of.virtual != nil {
+			if of.virtual = b.egress.VirtualServiceByHost(pattern); of.virtual != nil {
 				of.by = pattern
 				break
 			}
@@ -222,7 +222,7 @@ func (b *routing) alone(host string) *claim {
 	if b.sniffed != "" || b.port == 0 {
 		return nil
 	}
-	vs := b.egress.Bound(host)
+	vs := b.egress.VirtualServiceByHost(host)
 	if vs == nil || strings.HasPrefix(host, "*") && b.meets(host) {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (b *routing) bareOf(vs *scope.VirtualService) *bare {
 		return of
 	}
 	b.bare[at] = nil
-	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.Bound(h) == vs && b.meets(h) }) {
+	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.VirtualServiceByHost(h) == vs && b.meets(h) }) {
 		return nil
 	}
 	c := &claim{key: b.key("", "", b.port), virtual: vs}
@@ -286,7 +286,7 @@ func (b *routing) claim(host string) *claim {
 		}
 		c := &claim{key: b.key(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2, domains: []string{"*"}, service: s}
 		if b.sniffed == "" {
-			c.domains = names.Domains(names.Called{Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.As(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
+			c.domains = names.Domains(names.Called{Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.VersionFor(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
 		}
 		if s.Resolution != registry.Alias {
 			c.key.service = s
@@ -302,14 +302,14 @@ func (b *routing) claim(host string) *claim {
 // answer says what requests to a host are answered with.
 func (b *routing) answer(c *claim) {
 	if c.virtual != nil {
-		c.key.virtual = frozen.Of(b.binding("mesh", c.virtual))
+		c.key.virtual = frozen.ListOf(b.binding("mesh", c.virtual))
 	}
 	c.key.reached = b.reach(c.key, c.key.service)
 }
 
 // made makes the virtual hosts of a host: in an HTTP proxy one for each port, else one if it has any.
 func (b *routing) made(host string) []*envoy.Resource {
-	if !b.egress.Proxy {
+	if !b.egress.HTTPProxy {
 		return b.one(host)
 	}
 	s, ok := b.egress.Service(host)
@@ -318,7 +318,7 @@ func (b *routing) made(host string) []*envoy.Resource {
 	}
 	var all []*envoy.Resource
 	seen := map[uint32]bool{}
-	for p := range s.Imported {
+	for p := range s.ImportedPorts {
 		if !seen[p.Number] {
 			seen[p.Number] = true
 			at := *b
@@ -343,7 +343,7 @@ func (b *routing) one(host string) []*envoy.Resource {
 	if len(free) == 0 {
 		return nil
 	}
-	if b.egress.Proxy {
+	if b.egress.HTTPProxy {
 		free = names.WithPort(free, b.port)
 	}
 	c.key.domains = strings.Join(free, "\n")
@@ -385,7 +385,7 @@ func (b *routing) free(c *claim, host string) []string {
 func (b *routing) rivals(domains []string) []string {
 	var list, seen names.Distinct
 	add := func(host string) {
-		if !b.view.Index.Knows(host) || !list.Add(host) {
+		if !b.view.Index.HasHost(host) || !list.Add(host) {
 			return
 		}
 		if s := target(b.scope, host); s != nil {
@@ -400,12 +400,12 @@ func (b *routing) rivals(domains []string) []string {
 				continue
 			}
 			if strings.IndexAny(name, "0123456789") == 0 || strings.Contains(name, ":") { // it may be an address
-				b.view.Index.At(name, add)
+				b.view.Index.HostsAtAddress(name, add)
 			}
 			l, _, _ := strings.Cut(name, ".")
 			if l != label {
 				label = l
-				only, more = b.view.Index.Called(label)
+				only, more = b.view.Index.HostByLabel(label)
 			}
 			if !more { // which is so of most
 				if only != "" {
@@ -424,7 +424,7 @@ func (b *routing) rivals(domains []string) []string {
 
 // addresses are those by which a service is called here.
 func (b *hosts) addresses(s *registry.Service) []string {
-	at := s.As(b.cohort.Cluster)
+	at := s.VersionFor(b.cohort.Cluster)
 	if len(at.Addresses) == 0 && b.cohort.AutoAddress {
 		return at.AutoAddress
 	}
@@ -456,7 +456,7 @@ func (v *view) aliases(sc *scope.Scope, s *registry.Service) []*registry.Service
 
 // target gives the service that a host means, whatever other names it goes by; nil if there is none.
 func target(sc *scope.Scope, host string) *registry.Service {
-	for range scope.LongestAlias {
+	for range scope.MaxAliasDepth {
 		s := sc.ServiceByHost(host)
 		if s == nil || s.Resolution != registry.Alias {
 			return s

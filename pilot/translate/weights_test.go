@@ -83,7 +83,7 @@ func assignment(t tb, resolution string, endpoints []string) *endpointv3.Cluster
 	s := i.apply(objects(t, "s.yaml", []byte(b.String()))...)
 	tr, p := translate.New(translate.Options{}), travellers()["c1-none"]
 	const name = "outbound|80||web.example"
-	c := tr.Join(s, p)
+	c := tr.ResolveCohort(s, p)
 	if m := decode(t, tr.Wildcard(s, c, envoy.ClusterType).Get(name)).(*clusterv3.Cluster); m.LoadAssignment != nil {
 		valid(t, "clusters", tr.Wildcard(s, c, envoy.ClusterType).Get(name))
 		return m.LoadAssignment

@@ -105,7 +105,7 @@ type config map[string]map[string]*envoy.Resource
 
 func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
 	t.Helper()
-	c := tr.Join(s, p)
+	c := tr.ResolveCohort(s, p)
 	out := config{"cds": {}, "eds": {}, "lds": {}, "rds": {}}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 		out["cds"][r.Name] = r

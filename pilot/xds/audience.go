@@ -47,7 +47,7 @@ func (s *session) standing() standing {
 }
 
 // audience are the streams of one standing. Whether a snapshot has anything for them is found out once, and where it has not they sleep on. What is a proxy's own, its
-// inbound half and who it is, changes only where Translator.Moves says so: of that each stream is told by itself.
+// inbound half and who it is, changes only where Translator.NeedsReassign says so: of that each stream is told by itself.
 type audience struct {
 	server  *Server
 	is      standing

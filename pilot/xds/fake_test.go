@@ -54,8 +54,8 @@ func (f *fakeTranslator) publish(full bool, edits ...string) *snapshot.Snapshot 
 		w.resources[t] = maps.Clone(m)
 	}
 	s := &snapshot.Snapshot{Revision: rev}
-	s.Delta.Full = full
-	s.Delta.Triggers = map[string]int{"config": 1}
+	s.Diff.Full = full
+	s.Diff.Triggers = map[string]int{"config": 1}
 	touched := map[string]bool{}
 	for _, e := range edits {
 		short, rest, _ := strings.Cut(e, " ")
@@ -80,7 +80,7 @@ func (f *fakeTranslator) publish(full bool, edits ...string) *snapshot.Snapshot 
 		}
 		touched[t] = true
 		if short == "eds" {
-			s.Delta.Endpoints = append(s.Delta.Endpoints, registry.ServiceKey{Namespace: "a", Host: name})
+			s.Diff.Endpoints = append(s.Diff.Endpoints, registry.ServiceKey{Namespace: "a", Host: name})
 		}
 	}
 	for t := range touched {
@@ -112,7 +112,7 @@ func (f *fakeTranslator) count(call string) int {
 	return f.calls[call]
 }
 
-func (f *fakeTranslator) Join(s *snapshot.Snapshot, p *node.Proxy) Cohort {
+func (f *fakeTranslator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) Cohort {
 	if w := f.world(s, "join"); w.poison["/join"] {
 		panic("join is poisoned")
 	}
@@ -129,7 +129,7 @@ func (f *fakeTranslator) Departed(now, _ Cohort) (Cohort, bool) { return now, fa
 
 func (f *fakeTranslator) Audience(c Cohort) any { return c }
 
-func (f *fakeTranslator) Moves(*snapshot.Snapshot, *node.Proxy, Cohort, uint64) bool {
+func (f *fakeTranslator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, Cohort, uint64) bool {
 	return !f.still.Load()
 }
 

@@ -65,7 +65,7 @@ func TestObjectsStateOfTheWorld(t *testing.T) {
 	s.adopt(newPush(f.publish(false, "nds a=2"), time.Time{}))
 	equalInts(t, "no objects changed", sizes(s))
 	next := f.publish(false, "nds b")
-	next.Delta.Objects = true
+	next.Diff.Objects = true
 	s.adopt(newPush(next, time.Time{}))
 	equalInts(t, "an object is gone", sizes(s), 1, 0)
 	s.adopt(newPush(f.publish(true, "nds a"), time.Time{}))
@@ -84,7 +84,7 @@ func TestObjectsDelta(t *testing.T) {
 	}
 	equalInts(t, "a type of nothing", sizes(s), 0, 0)
 	next := f.publish(false, "nds b", "nds a=2")
-	next.Delta.Objects = true
+	next.Diff.Objects = true
 	merged := newPush(next, time.Time{}).merge(newPush(f.publish(false), time.Time{}))
 	s.adopt(merged)
 	equalInts(t, "one changed and one is gone", sizes(s), 1, 0, 0, 1)

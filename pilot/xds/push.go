@@ -19,7 +19,7 @@ type push struct {
 	full      bool
 	objects   bool // objects changed that are no proxy's
 	workloads []registry.WorkloadKey
-	addresses []snapshot.Place
+	addresses []snapshot.ClusterAddress
 	triggers  map[string]int
 	received  time.Time // when the first of the changes came in; zero where there is none
 	queued    time.Time // when the first of the pushes was published
@@ -29,7 +29,7 @@ type push struct {
 const maxMerged = 4096
 
 func newPush(s *snapshot.Snapshot, now time.Time) *push {
-	d := &s.Delta
+	d := &s.Diff
 	return &push{snapshot: s, first: s.Revision, full: d.Full, objects: d.Objects, workloads: d.Workloads, addresses: d.Addresses, triggers: d.Triggers, received: d.Received, queued: now}
 }
 
@@ -77,7 +77,7 @@ func (p *push) merge(newer *push) *push {
 func (p *push) concerns(proxy *node.Proxy) bool {
 	return slices.ContainsFunc(p.workloads, func(k registry.WorkloadKey) bool {
 		return proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == proxy.Namespace
-	}) || slices.ContainsFunc(p.addresses, func(a snapshot.Place) bool {
+	}) || slices.ContainsFunc(p.addresses, func(a snapshot.ClusterAddress) bool {
 		return a.Cluster == p.snapshot.ClusterKey(proxy.Cluster) && slices.Contains(proxy.IPs, a.Address)
 	})
 }

@@ -169,7 +169,7 @@ func (s *Server) concerns(p *push, c *conn, since uint64) (yes bool) {
 	if !p.full {
 		return p.concerns(c.proxy)
 	}
-	err := safe.Do("translate join", func() { yes = s.translator.Moves(p.snapshot, c.proxy, c.cohort, since) })
+	err := safe.Do("translate join", func() { yes = s.translator.NeedsReassign(p.snapshot, c.proxy, c.cohort, since) })
 	return yes || err != nil
 }
 

@@ -92,7 +92,7 @@ func newRig(t *testing.T, edit ...func(*Options)) *rig {
 
 func (r *rig) publish(full bool, edits ...string) {
 	s := r.fake.publish(full, edits...)
-	s.Delta.Received = time.Now()
+	s.Diff.Received = time.Now()
 	r.server.Publish(s)
 }
 

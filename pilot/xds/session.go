@@ -276,14 +276,14 @@ func (s *session) subscribed(typeURL string, names *envoy.Names) (envoy.Union, b
 func (s *session) rejoin(p *push) bool {
 	moves := true
 	if !s.unjoined && !p.concerns(s.proxy) {
-		_ = safe.Do("translate join", func() { moves = s.translator.Moves(p.snapshot, s.proxy, s.cohort, s.revision) }) // join tells what is wrong
+		_ = safe.Do("translate join", func() { moves = s.translator.NeedsReassign(p.snapshot, s.proxy, s.cohort, s.revision) }) // join tells what is wrong
 	}
 	return !moves || s.join(p.snapshot)
 }
 
 func (s *session) join(snap *snapshot.Snapshot) bool {
 	err := safe.Do("translate join", func() {
-		s.cohort = s.translator.Join(snap, s.proxy)
+		s.cohort = s.translator.ResolveCohort(snap, s.proxy)
 		s.departing = false
 		if s.known != nil {
 			s.cohort, s.departing = s.translator.Departed(s.cohort, s.known)

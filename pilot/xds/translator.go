@@ -9,15 +9,15 @@ import (
 // Cohort stands for the proxies that are sent identical configuration. Opaque here; comparable.
 type Cohort = any
 
-// Translator gives what proxies are sent. Its methods are called from many goroutines at once, Moves by Publish too, the others by at most one more than Options.Translations; they may panic,
+// Translator gives what proxies are sent. Its methods are called from many goroutines at once, NeedsReassign by Publish too, the others by at most one more than Options.Translations; they may panic,
 // which costs one stream one type until the next snapshot.
 type Translator interface {
-	// Join says from what a proxy's configuration is made at snapshot s. Called when a stream starts, and after each snapshot in which more than endpoints
-	// changed, unless Moves denies that it would be something else.
-	Join(s *snapshot.Snapshot, p *node.Proxy) Cohort
+	// ResolveCohort says from what a proxy's configuration is made at snapshot s. Called when a stream starts, and after each snapshot in which more than endpoints
+	// changed, unless NeedsReassign denies that it would be something else.
+	ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) Cohort
 
-	// Moves tells whether Join may give something else at snapshot s than last, which it gave at an earlier revision.
-	Moves(s *snapshot.Snapshot, p *node.Proxy, last Cohort, since uint64) bool
+	// NeedsReassign tells whether ResolveCohort may give something else at snapshot s than last, which it gave at an earlier revision.
+	NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last Cohort, since uint64) bool
 
 	// Departed returns now with the inbound half of last, if the proxy's workload was known when its cohort was last and is not known now. Else it returns now and
 	// false.

@@ -58,7 +58,7 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 		}
 	}
 	for k := range found.Endpoints {
-		next, same := registry.KeepEndpoints(r.endpoints[k], r.mergeEndpoints(k))
+		next, same := registry.ReuseEndpoints(r.endpoints[k], r.mergeEndpoints(k))
 		if same {
 			continue
 		}

@@ -108,7 +108,7 @@ func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 	var out []entrance
 	for _, g := range named {
 		e := entrance{g, ExternalAddresses(o)}
-		if AtNodes(o) {
+		if ExposedOnNodes(o) {
 			i := at(g.Port)
 			if i < 0 || spec.Ports[i].NodePort == 0 {
 				continue
@@ -120,8 +120,8 @@ func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 	return out
 }
 
-// AtNodes tells a Service that is reached from outside of its cluster at nodes that it selects.
-func AtNodes(o *kinds.Object) bool {
+// ExposedOnNodes tells a Service that is reached from outside of its cluster at nodes that it selects.
+func ExposedOnNodes(o *kinds.Object) bool {
 	return o.Spec.(*corev1.Service).Spec.Type == corev1.ServiceTypeNodePort && o.Annotations[AnnotationNodes] != ""
 }
 

@@ -163,8 +163,8 @@ func either(labels map[string]string, a, b string) string {
 	return labels[b]
 }
 
-// Facts is what of a Pod is read here, beside its labels: a tenth of a Pod's size. A source that reads many may hand on Facts as an object's Spec.
-type Facts struct {
+// PodFacts is what of a Pod is read here, beside its labels: a tenth of a Pod's size. A source that reads many may hand on Facts as an object's Spec.
+type PodFacts struct {
 	ServiceAccount, NodeName string
 	Hostname, Subdomain      string
 	Owner                    string            // its workload
@@ -177,14 +177,14 @@ type Facts struct {
 	Failed                   bool
 }
 
-// FactsOf reads a Pod that has those labels.
-func FactsOf(p *corev1.Pod, labels map[string]string) *Facts {
+// PodFactsOf reads a Pod that has those labels.
+func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 	controller := &metav1.OwnerReference{}
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
 		controller = c
 	}
-	f := &Facts{
-		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: OwnerOf(p.Name, p.GenerateName != "", labels, controller.Kind, controller.Name),
+	f := &PodFacts{
+		ServiceAccount: p.Spec.ServiceAccountName, NodeName: p.Spec.NodeName, Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain, Owner: WorkloadName(p.Name, p.GenerateName != "", labels, controller.Kind, controller.Name),
 		HostNetwork: p.Spec.HostNetwork, Deleting: p.DeletionTimestamp != nil, Ended: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed, Failed: p.Status.Phase == corev1.PodFailed,
 	}
 	f.Ready = ready(p) && !f.Deleting && !f.Ended
@@ -217,9 +217,9 @@ func FactsOf(p *corev1.Pod, labels map[string]string) *Facts {
 }
 
 func (r *Registry) newPod(n name, o *kinds.Object) *pod {
-	f, ok := o.Spec.(*Facts)
+	f, ok := o.Spec.(*PodFacts)
 	if !ok {
-		f = FactsOf(o.Spec.(*corev1.Pod), o.Labels)
+		f = PodFactsOf(o.Spec.(*corev1.Pod), o.Labels)
 	}
 	w := &registry.Workload{
 		WorkloadKey: r.key(kinds.Pod, n), Labels: o.Labels, ServiceAccount: f.ServiceAccount, Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, f.ServiceAccount),
@@ -231,7 +231,7 @@ func (r *Registry) newPod(n name, o *kinds.Object) *pod {
 }
 
 // AddPort adds a TCP port that has a name; the first of a name wins.
-func (f *Facts) AddPort(name, protocol string, port uint32) {
+func (f *PodFacts) AddPort(name, protocol string, port uint32) {
 	if name == "" || protocol != "" && protocol != string(corev1.ProtocolTCP) {
 		return
 	}
@@ -260,8 +260,8 @@ func tlsMode(labels map[string]string) string {
 	return ""
 }
 
-// OwnerOf names a pod's workload: as labelled, else by the controller that generated its name, if one did, else itself.
-func OwnerOf(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
+// WorkloadName names a pod's workload: as labelled, else by the controller that generated its name, if one did, else itself.
+func WorkloadName(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
 	if l := labels[registry.LabelWorkloadName]; l != "" {
 		return l
 	}

@@ -210,7 +210,7 @@ func (r *Registry) flushService(n name, s *service, out registry.Changes) {
 			}
 		}
 	}
-	next, same := registry.KeepEndpoints(s.endpoints, r.endpointsOf(n, s))
+	next, same := registry.ReuseEndpoints(s.endpoints, r.endpointsOf(n, s))
 	if same {
 		return
 	}

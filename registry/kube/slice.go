@@ -15,7 +15,7 @@ import (
 type slice struct {
 	name    name
 	service name
-	facts   *Slice
+	facts   *SliceFacts
 	stale   bool
 	built   []*registry.Endpoint
 	pending int
@@ -48,9 +48,9 @@ func newSlice(n name, o *kinds.Object) *slice {
 	if o == nil {
 		return nil
 	}
-	f, ok := o.Spec.(*Slice)
+	f, ok := o.Spec.(*SliceFacts)
 	if !ok {
-		f = SliceOf(o.Spec.(*discoveryv1.EndpointSlice))
+		f = SliceFactsOf(o.Spec.(*discoveryv1.EndpointSlice))
 	}
 	service := o.Labels[discoveryv1.LabelServiceName]
 	if service == "" || f.Hosts {
@@ -93,7 +93,7 @@ func (sl *slice) eachTarget(pod func(name), ip func(string)) {
 
 // target is the pod that an endpoint names.
 func (sl *slice) target(e *SliceEndpoint) (name, bool) {
-	if !e.OfPod {
+	if !e.HasPod {
 		return name{}, false
 	}
 	return name{cmp.Or(e.PodNamespace, sl.name.namespace), e.Pod}, true
@@ -142,7 +142,7 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 	}
 	r.pending += sl.pending
 	sortEndpoints(out)
-	sl.built, _ = registry.KeepEndpoints(sl.built, out)
+	sl.built, _ = registry.ReuseEndpoints(sl.built, out)
 }
 
 func (r *Registry) sliceEndpoint(

@@ -6,8 +6,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Slice is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads many may hand on a Slice as an object's Spec.
-type Slice struct {
+// SliceFacts is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads many may hand on a Slice as an object's Spec.
+type SliceFacts struct {
 	Hosts     bool              // its addresses are host names
 	Ports     map[string]uint32 // by the name of the service port; never modified
 	Endpoints []SliceEndpoint
@@ -18,13 +18,13 @@ type SliceEndpoint struct {
 	Addresses                   []string
 	PodNamespace, Pod           string // where OfPod; without a namespace it is the slice's
 	NodeName, HostName          string
-	OfPod                       bool
+	HasPod                      bool
 	Ready, Serving, Terminating bool
 }
 
-// SliceOf reads an EndpointSlice.
-func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
-	out := &Slice{Hosts: s.AddressType == discoveryv1.AddressTypeFQDN, Endpoints: make([]SliceEndpoint, len(s.Endpoints))}
+// SliceFactsOf reads an EndpointSlice.
+func SliceFactsOf(s *discoveryv1.EndpointSlice) *SliceFacts {
+	out := &SliceFacts{Hosts: s.AddressType == discoveryv1.AddressTypeFQDN, Endpoints: make([]SliceEndpoint, len(s.Endpoints))}
 	for _, p := range s.Ports {
 		if p.Port != nil {
 			out.AddPort(or(p.Name, ""), uint32(*p.Port))
@@ -37,7 +37,7 @@ func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
 			Ready: or(c.Ready, true), Serving: or(c.Serving, true), Terminating: or(c.Terminating, false),
 		}
 		if r := e.TargetRef; r != nil && r.Kind == "Pod" {
-			to.OfPod, to.PodNamespace, to.Pod = true, r.Namespace, r.Name
+			to.HasPod, to.PodNamespace, to.Pod = true, r.Namespace, r.Name
 		}
 		out.Endpoints[i] = to
 	}
@@ -51,7 +51,7 @@ type slicePort struct {
 }
 
 // portsOf returns the ports of a service that the slice has, in the order of the service.
-func (s *Slice) portsOf(svc *registry.Service) []slicePort {
+func (s *SliceFacts) portsOf(svc *registry.Service) []slicePort {
 	var list []slicePort
 	for i := range svc.Ports {
 		if number, ok := s.Ports[svc.Ports[i].Name]; ok {
@@ -62,7 +62,7 @@ func (s *Slice) portsOf(svc *registry.Service) []slicePort {
 }
 
 // AddPort adds a port; the last of a name wins. One without a number means every port, nothing that an assignment can hold: it is not added.
-func (s *Slice) AddPort(name string, port uint32) {
+func (s *SliceFacts) AddPort(name string, port uint32) {
 	if s.Ports == nil {
 		s.Ports = map[string]uint32{}
 	}

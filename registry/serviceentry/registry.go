@@ -221,7 +221,7 @@ func (r *Registry) flush() registry.Changes {
 		if _, ok := r.dirty[k]; !ok {
 			continue
 		}
-		if l, same := registry.KeepEndpoints(s.endpoints, r.endpoints(svc, s.entries)); !same {
+		if l, same := registry.ReuseEndpoints(s.endpoints, r.endpoints(svc, s.entries)); !same {
 			s.endpoints = l
 			out.Endpoints[k] = l
 		}

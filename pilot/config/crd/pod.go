@@ -21,7 +21,7 @@ type head struct {
 // decodePod takes the facts of a masked Pod from its text: as a corev1.Pod it would need ten times the memory for a moment, and a mesh has more pods than all else.
 // The numbers are those of the fields in the API's generated.proto.
 func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
-	f := &kube.Facts{ServiceAccount: "default", Ready: true} // as a pod that does not say
+	f := &kube.PodFacts{ServiceAccount: "default", Ready: true} // as a pod that does not say
 	var kind, controller string
 	generated := false
 	h, err = readMetaHead(fieldOf(masked, 1), in, func(number protowire.Number, value []byte) {
@@ -41,7 +41,7 @@ func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
 		err = podStatus(f, fieldOf(masked, 3))
 	}
 	f.Ready = f.Ready && !f.Deleting && !f.Ended
-	f.Owner = in.text(kube.OwnerOf(h.name.name, generated, h.labels, kind, controller))
+	f.Owner = in.text(kube.WorkloadName(h.name.name, generated, h.labels, kind, controller))
 	return h, f, err
 }
 
@@ -72,7 +72,7 @@ func readMetaHead(meta []byte, in *interner, more func(protowire.Number, []byte)
 	return h, err
 }
 
-func podSpec(f *kube.Facts, spec []byte, in *interner) error {
+func podSpec(f *kube.PodFacts, spec []byte, in *interner) error {
 	var sidecars, all [][]byte
 	ports := func(container []byte) error {
 		return eachField(container, func(number protowire.Number, _, v []byte) error {
@@ -114,7 +114,7 @@ func podSpec(f *kube.Facts, spec []byte, in *interner) error {
 	return err
 }
 
-func podStatus(f *kube.Facts, status []byte) error {
+func podStatus(f *kube.PodFacts, status []byte) error {
 	if primary := fieldOf(status, 6); len(primary) > 0 {
 		f.Addresses = append(f.Addresses, string(primary))
 	}

@@ -9,7 +9,7 @@ import (
 
 // decodeSlice takes from a masked EndpointSlice what is read of it, as decodePod does of a Pod.
 func decodeSlice(masked []byte, in *interner) (h head, spec any, err error) {
-	s := &kube.Slice{}
+	s := &kube.SliceFacts{}
 	if h, err = readMetaHead(fieldOf(masked, 1), in, func(protowire.Number, []byte) {}); err != nil {
 		return h, nil, err
 	}
@@ -61,7 +61,7 @@ func sliceEndpoint(text []byte, in *interner) (e kube.SliceEndpoint, err error) 
 		case 3:
 			e.HostName = string(v)
 		case 4:
-			if e.OfPod = string(fieldOf(v, 1)) == "Pod"; e.OfPod {
+			if e.HasPod = string(fieldOf(v, 1)) == "Pod"; e.HasPod {
 				e.PodNamespace, e.Pod = in.bytes(fieldOf(v, 2)), string(fieldOf(v, 3))
 			}
 		case 6:

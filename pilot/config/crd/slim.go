@@ -202,7 +202,7 @@ func (in *interner) entries(list [][]byte) map[string]string {
 // podPorts is entries, for the ContainerPorts of a pod.
 func (in *interner) podPorts(list [][]byte) map[string]uint32 {
 	return in.numbers(list, func() map[string]uint32 {
-		f := kube.Facts{}
+		f := kube.PodFacts{}
 		for _, v := range list {
 			f.AddPort(in.bytes(fieldOf(v, 1)), string(fieldOf(v, 4)), uint32(varint(v, 3)))
 		}
@@ -213,7 +213,7 @@ func (in *interner) podPorts(list [][]byte) map[string]uint32 {
 // slicePorts is entries, for the EndpointPorts of a slice.
 func (in *interner) slicePorts(list [][]byte) map[string]uint32 {
 	return in.numbers(list, func() map[string]uint32 {
-		s := kube.Slice{}
+		s := kube.SliceFacts{}
 		for _, v := range list {
 			if port, ok := varintOf(v, 3); ok {
 				s.AddPort(in.bytes(fieldOf(v, 1)), uint32(port))

@@ -268,7 +268,7 @@ func TestCutDown(t *testing.T) {
 					t.Fatalf("%+v of %+v", got, was)
 				}
 			case *corev1.Pod:
-				if _, ok := o.Spec.(*kube.Facts); !ok || o.Annotations["prometheus.io/scrape"] != "" {
+				if _, ok := o.Spec.(*kube.PodFacts); !ok || o.Annotations["prometheus.io/scrape"] != "" {
 					t.Fatalf("kept %+v", o)
 				}
 			}
@@ -287,7 +287,7 @@ func TestInterning(t *testing.T) {
 	}
 	a, b := pod("a"), pod("b")
 	if reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() ||
-		reflect.ValueOf(a.Spec.(*kube.Facts).Ports).Pointer() != reflect.ValueOf(b.Spec.(*kube.Facts).Ports).Pointer() {
+		reflect.ValueOf(a.Spec.(*kube.PodFacts).Ports).Pointer() != reflect.ValueOf(b.Spec.(*kube.PodFacts).Ports).Pointer() {
 		t.Error("two copies")
 	}
 	for i := range 3 * internMax {

@@ -30,7 +30,7 @@ func rules(t *testing.T, specs ...string) destinationrule.Rules {
 		}
 		list = append(list, &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: s[:min(len(s), 8)]}, Spec: spec})
 	}
-	return frozen.Of(list...)
+	return frozen.ListOf(list...)
 }
 
 // TestResolve: the load balancer tells from which setting the policy came.

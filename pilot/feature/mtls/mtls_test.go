@@ -24,7 +24,7 @@ func policies(t *testing.T, specs ...string) frozen.List[*kinds.Object] {
 		}
 		list = append(list, &kinds.Object{Spec: spec})
 	}
-	return frozen.Of(list...)
+	return frozen.ListOf(list...)
 }
 
 // TestModes: policies come in the order mesh, namespace, workload; what one leaves unset comes from the one before.

@@ -166,7 +166,7 @@ func golden(t *testing.T, head []byte, all []*kinds.Object) []byte {
 		before[i] = proto.Clone(o.Spec.(proto.Message))
 	}
 	routes := func() []*routev3.Route {
-		root := scope.Delegated(all[0], "cluster.local", math.MaxInt, func(namespace, name string) *kinds.Object {
+		root := scope.ResolveDelegates(all[0], "cluster.local", math.MaxInt, func(namespace, name string) *kinds.Object {
 			for _, o := range all {
 				if o.Namespace == namespace && o.Name == name {
 					return o

@@ -91,7 +91,7 @@ func FuzzHTTPRoutes(f *testing.F) {
 		}
 		root := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "x"}, Spec: spec}
 		routes := func() []*routev3.Route {
-			o := scope.Delegated(root, "cluster.local", math.MaxInt, func(string, string) *kinds.Object {
+			o := scope.ResolveDelegates(root, "cluster.local", math.MaxInt, func(string, string) *kinds.Object {
 				return &kinds.Object{Key: root.Key, Spec: &networkingv1.VirtualService{Http: spec.Http}}
 			})
 			x := proxy{Port: 80, Hash: []string{"web"}}.options(t, o)

@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// TestChanges: which hosts a change reaches, in a mesh where names stand for names, a pattern is routed, and two services have one address.
-func TestChanges(t *testing.T) {
+// TestDirty: which hosts a change reaches, in a mesh where names stand for names, a pattern is routed, and two services have one address.
+func TestDirty(t *testing.T) {
 	service := func(ns, name string, change ...func(*registry.Service)) *registry.Service {
 		s := &registry.Service{Host: name + "." + ns, Namespace: ns, Name: name, Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}}}
 		for _, c := range change {
@@ -81,7 +81,7 @@ func TestChanges(t *testing.T) {
 				object(kinds.VirtualService, "a", "partial", `{"hosts":["*-p.part"],"http":[{"timeout":"1s"}]}`),
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
 			), nil)
-			if !first.Changes.All {
+			if !first.Dirty.All {
 				t.Error("the first Index tells of a predecessor")
 			}
 			var s *snapshot.Snapshot
@@ -91,13 +91,13 @@ func TestChanges(t *testing.T) {
 				s = enter(nil, c.object)
 			}
 			x := scope.NewIndex(s, first)
-			if got := strings.Join(x.Changes.Hosts, " "); got != c.want || x.Changes.All != c.all {
-				t.Errorf("reaches %q, all %v", got, x.Changes.All)
+			if got := strings.Join(x.Dirty.Hosts, " "); got != c.want || x.Dirty.All != c.all {
+				t.Errorf("reaches %q, all %v", got, x.Dirty.All)
 			}
 			var places []string
-			for _, p := range x.Changes.Places {
+			for _, p := range x.Dirty.Listeners {
 				place := p.Address + ":" + map[uint32]string{80: "80", 90: "90"}[p.Port]
-				if p.Address == "" && !p.Wild {
+				if p.Address == "" && !p.Wildcard {
 					place += "?" // of a Sidecar's own listeners
 				}
 				places = append(places, place)

@@ -13,45 +13,45 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Changes says in what an Index differs from the one before, in the terms by which resources are made: a cluster, a virtual host and an assignment belong to
+// Dirty says in what an Index differs from the one before, in the terms by which resources are made: a cluster, a virtual host and an assignment belong to
 // a host, a listener for outgoing traffic to a place. What is not named here is the same as it was, in every scope; what is may be.
-type Changes struct {
-	All       bool     // everything may be different: the mesh, or a policy of peers
-	Hosts     []string // of services and of VirtualServices, sorted; patterns stand for themselves, what they cover is listed too
-	Endpoints []string // hosts of services whose endpoints are others
-	Places    []Place  // of the services of Hosts, as they were and as they are, but for hosts of which nothing but VirtualServices is different
-	Joins     Joins
+type Dirty struct {
+	All       bool          // everything may be different: the mesh, or a policy of peers
+	Hosts     []string      // of services and of VirtualServices, sorted; patterns stand for themselves, what they cover is listed too
+	Endpoints []string      // hosts of services whose endpoints are others
+	Listeners []ListenerKey // of the services of Hosts, as they were and as they are, but for hosts of which nothing but VirtualServices is different
+	Reassign  Reassign
 }
 
-// Place is where a listener for outgoing traffic may stand. Address is empty for the wildcard, and for whatever a Sidecar says instead.
-type Place struct {
-	Address string
-	Port    uint32
-	Wild    bool // the wildcard's is different, not only that of a Sidecar
+// ListenerKey is where a listener for outgoing traffic may stand. Address is empty for the wildcard, and for whatever a Sidecar says instead.
+type ListenerKey struct {
+	Address  string
+	Port     uint32
+	Wildcard bool // the wildcard's is different, not only that of a Sidecar
 }
 
 // Empty tells that nothing is different but, perhaps, endpoints.
-func (c *Changes) Empty() bool { return !c.All && len(c.Hosts) == 0 }
+func (c *Dirty) Empty() bool { return !c.All && len(c.Hosts) == 0 }
 
-// changes works out what follows from the Snapshot's Delta and from VirtualServices.
-func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
-	d := &x.Delta
-	c := Changes{All: d.World, Joins: x.joins(last, virtual)}
+// changes works out what follows from the Snapshot's Diff and from VirtualServices.
+func (x *Index) changes(last *Index, virtual []virtualChange) Dirty {
+	d := &x.Diff
+	c := Dirty{All: d.Global, Reassign: x.joins(last, virtual)}
 	s := spreading{index: x, hosts: map[string]struct{}{}, known: map[string]struct{}{}}
 	gone := map[string][]*registry.Service{} // services as they were, by host
 	was := map[registry.ServiceKey]*snapshot.Endpoints{}
 	for _, sc := range d.Services {
-		for _, svc := range []*registry.Service{sc.Was, sc.Is} {
+		for _, svc := range []*registry.Service{sc.Old, sc.New} {
 			if svc != nil {
 				s.facts(svc.Host)
 				s.follow(svc)
 			}
 		}
-		if sc.Was != nil {
-			gone[sc.Was.Host] = append(gone[sc.Was.Host], sc.Was)
+		if sc.Old != nil {
+			gone[sc.Old.Host] = append(gone[sc.Old.Host], sc.Old)
 		}
 	}
-	for _, b := range d.Before {
+	for _, b := range d.OldEndpoints {
 		was[b.ServiceKey] = b.Endpoints
 		c.Endpoints = append(c.Endpoints, b.Host)
 		if is := x.Endpoints(b.ServiceKey); b.Identities != is.Identities || b.TLS != is.TLS || x.embedsEndpoints(b.ServiceKey) {
@@ -59,7 +59,7 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 		}
 	}
 	for _, cc := range d.Configs {
-		for _, o := range []*kinds.Object{cc.Was, cc.Is} {
+		for _, o := range []*kinds.Object{cc.Old, cc.New} {
 			switch {
 			case o == nil:
 			case o.Kind == kinds.PeerAuthentication:
@@ -82,7 +82,7 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 		}
 	}
 	for _, v := range ofSidecars { // which import services by them
-		for _, h := range v.Reached {
+		for _, h := range v.DestinationHosts {
 			if x.entangled(h) {
 				s.facts(h)
 			}
@@ -91,15 +91,15 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Changes {
 	s.spread()
 	for h := range s.hosts {
 		for svc := range x.ServicesByHost(h) {
-			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()])
+			c.Listeners = appendPlaces(c.Listeners, svc, x.Endpoints(svc.Key()), was[svc.Key()])
 		}
 		for _, svc := range gone[h] {
-			c.Places = appendPlaces(c.Places, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
+			c.Listeners = appendPlaces(c.Listeners, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
 		}
 	}
 	for _, v := range ofSidecars { // routes have no say in listeners
 		s.routes(v)
-		for _, h := range v.Reached {
+		for _, h := range v.DestinationHosts {
 			s.hosts[h] = struct{}{}
 		}
 	}
@@ -136,13 +136,13 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 }
 
 // appendPlaces adds where a service has listeners.
-func appendPlaces(list []Place, s *registry.Service, endpoints ...*snapshot.Endpoints) []Place {
+func appendPlaces(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {
 	var at []string
 	bare := false // its listeners may be on the wildcard
 	for in := range variants(s) {
 		at = append(append(at, in.Addresses...), in.AutoAddress...)
 		bare = bare || len(in.Addresses) == 0 || slices.ContainsFunc(in.Addresses, func(a string) bool { return strings.Contains(a, "/") })
-		if PerEndpoint(in) {
+		if ReachedPerEndpoint(in) {
 			for _, eps := range endpoints {
 				if eps != nil {
 					for _, e := range eps.List {
@@ -156,9 +156,9 @@ func appendPlaces(list []Place, s *registry.Service, endpoints ...*snapshot.Endp
 	at = slices.Compact(at)
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		list = append(list, Place{"", p.Number, bare || p.Protocol.IsHTTP()})
+		list = append(list, ListenerKey{"", p.Number, bare || p.Protocol.IsHTTP()})
 		for _, a := range at {
-			list = append(list, Place{a, p.Number, false})
+			list = append(list, ListenerKey{a, p.Number, false})
 		}
 	}
 	return list
@@ -185,7 +185,7 @@ func (s *spreading) neighbours(svc *registry.Service) {
 	for in := range variants(svc) {
 		for _, list := range [][]string{in.Addresses, in.AutoAddress} {
 			for _, a := range list {
-				if s.index.Knows(a) { // a host that is an address
+				if s.index.HasHost(a) { // a host that is an address
 					s.hosts[a] = struct{}{}
 				}
 				for l := range s.index.located.Where(at(a)) {
@@ -259,8 +259,8 @@ func (s *spreading) spread() {
 // Patterns yields a host and each pattern that covers it but for those that are Partial, the most specific first.
 func Patterns(host string) iter.Seq[string] { return patterns(host, nil) }
 
-// Partial tells a pattern that is not among Patterns of what it covers: *-a.example.com.
-func Partial(host string) bool {
+// IsPartial tells a pattern that is not among Patterns of what it covers: *-a.example.com.
+func IsPartial(host string) bool {
 	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
 }
 
@@ -297,30 +297,30 @@ func at(address string) func(location) int {
 	return func(l location) int { return strings.Compare(l.address, address) }
 }
 
-// Together gives several Changes as one. Nothing is in it twice.
-func Together(list []*Changes) *Changes {
-	all := &Changes{}
+// MergeDirty gives several Changes as one. Nothing is in it twice.
+func MergeDirty(list []*Dirty) *Dirty {
+	all := &Dirty{}
 	for _, c := range list {
 		all.All = all.All || c.All
 		all.Hosts = append(all.Hosts, c.Hosts...)
 		all.Endpoints = append(all.Endpoints, c.Endpoints...)
-		all.Places = append(all.Places, c.Places...)
-		all.Joins.All = all.Joins.All || c.Joins.All
-		all.Joins.Namespaces = append(all.Joins.Namespaces, c.Joins.Namespaces...)
+		all.Listeners = append(all.Listeners, c.Listeners...)
+		all.Reassign.All = all.Reassign.All || c.Reassign.All
+		all.Reassign.Namespaces = append(all.Reassign.Namespaces, c.Reassign.Namespaces...)
 	}
-	for _, names := range []*[]string{&all.Hosts, &all.Endpoints, &all.Joins.Namespaces} {
+	for _, names := range []*[]string{&all.Hosts, &all.Endpoints, &all.Reassign.Namespaces} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
 	}
-	slices.SortFunc(all.Places, func(a, b Place) int {
+	slices.SortFunc(all.Listeners, func(a, b ListenerKey) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(wild(a), wild(b)))
 	})
-	all.Places = slices.Compact(all.Places)
+	all.Listeners = slices.Compact(all.Listeners)
 	return all
 }
 
-func wild(p Place) int {
-	if p.Wild {
+func wild(p ListenerKey) int {
+	if p.Wildcard {
 		return 1
 	}
 	return 0

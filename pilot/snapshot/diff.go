@@ -7,8 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Delta says in what a Snapshot differs from the one before, so that a push can be kept to what changed and can name its cause.
-type Delta struct {
+// Diff says in what a Snapshot differs from the one before, so that a push can be kept to what changed and can name its cause.
+type Diff struct {
 	// Full: more than endpoints and workloads changed. Every cohort has to be looked at anew.
 	Full bool
 
@@ -22,16 +22,16 @@ type Delta struct {
 	Workloads []registry.WorkloadKey
 
 	// Addresses are those at which a proxy may have to be sent something else: they began or ceased to serve a port by the word of endpoints alone.
-	Addresses []Place
+	Addresses []ClusterAddress
 
-	// World: the mesh configuration or the networks are others.
-	World bool
+	// Global: the mesh configuration or the networks are others.
+	Global bool
 
 	// Services, Configs and Before say of Full what it was: the services that are others, the objects of which a translation reads something else, and for
 	// each of Endpoints what was there before. In no order.
-	Services []ServiceChange
-	Configs  []ConfigChange
-	Before   []EndpointsBefore
+	Services     []ServiceChange
+	Configs      []ConfigChange
+	OldEndpoints []ServiceEndpoints
 
 	unnoticed bool // a workload changed in what no proxy is sent
 
@@ -46,13 +46,13 @@ type Delta struct {
 }
 
 // ServiceChange is one service as it was and as it is; nil where it was not or is not.
-type ServiceChange struct{ Was, Is *registry.Service }
+type ServiceChange struct{ Old, New *registry.Service }
 
 // ConfigChange is one object as it was and as it is; nil where it was not or is not.
-type ConfigChange struct{ Was, Is *kinds.Object }
+type ConfigChange struct{ Old, New *kinds.Object }
 
-// EndpointsBefore are a service's endpoints before a change.
-type EndpointsBefore struct {
+// ServiceEndpoints are a service's endpoints before a change.
+type ServiceEndpoints struct {
 	registry.ServiceKey
 	*Endpoints
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// TestJoins: where an Index does not say that the cohort of a proxy may be another, it is the one that it was: over random histories in which much of what selects
+// TestReassign: where an Index does not say that the cohort of a proxy may be another, it is the one that it was: over random histories in which much of what selects
 // workloads comes, changes and goes.
-func TestJoins(t *testing.T) {
+func TestReassign(t *testing.T) {
 	meshes := []*mesh.Config{mesh.Default(), mesh.Default(), mesh.Default()}
 	meshes[1].RootNamespace, meshes[2].DefaultDestinationRuleExportTo = "b", []string{"b"}
 	var proxies []*node.Proxy
@@ -32,7 +32,7 @@ func TestJoins(t *testing.T) {
 		proxies = append(proxies, p)
 	}
 	proxies[3].Type = node.Router
-	spared, keys := 0, cohort.NewKeys()
+	spared, keys := 0, cohort.NewInterner()
 	rapid.Check(t, func(t *rapid.T) {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0]})
 		var last *scope.Index
@@ -64,16 +64,16 @@ func TestJoins(t *testing.T) {
 				if last == nil {
 					continue
 				}
-				was, is := cohort.Of(last, p), cohort.Of(x, p)
-				if was.Stranger || x.Changes.Joins.Of(p.Namespace) {
+				was, is := cohort.Resolve(last, p), cohort.Resolve(x, p)
+				if was.UnknownWorkload || x.Dirty.Reassign.Includes(p.Namespace) {
 					continue
 				}
 				spared++
-				if was != is || keys.Of(was) != keys.Of(is) {
+				if was != is || keys.Intern(was) != keys.Intern(is) {
 					t.Fatalf("%s of %s is not joined anew: %+v should be %+v", p.Name, p.Namespace, was, is)
 				}
-				if keys.Of(is).Proxy() != is {
-					t.Fatalf("%+v is another as a key: %+v", is, keys.Of(is).Proxy())
+				if keys.Intern(is).Inputs() != is {
+					t.Fatalf("%+v is another as a key: %+v", is, keys.Intern(is).Inputs())
 				}
 			}
 			last = x

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Keys makes the keys that are compared with one another. Safe for concurrent use.
-type Keys struct {
+// Interner makes the keys that are compared with one another. Safe for concurrent use.
+type Interner struct {
 	scopes    handles[Scope]
 	listeners handles[Listeners]
 	inbounds  handles[Inbound]
@@ -21,22 +21,22 @@ type Keys struct {
 // lately is how many keys count as had by somebody: who loses a stream comes again soon.
 const lately = 256
 
-// NewKeys makes a Keys.
-func NewKeys() *Keys {
+// NewInterner makes a Keys.
+func NewInterner() *Interner {
 	list, err := simplelru.NewLRU[Key, struct{}](lately, nil)
 	if err != nil {
 		panic(err) // only for sizes below one
 	}
-	return &Keys{lately: list}
+	return &Interner{lately: list}
 }
 
-// Of gives the key of a Proxy.
-func (k *Keys) Of(p Proxy) Key {
+// Intern gives the key of a Proxy.
+func (k *Interner) Intern(p Inputs) Key {
 	x := Key{Scope: k.scopes.of(p.Scope), Listeners: k.listeners.of(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.of(p.Inbound)}
 	k.mu.Lock()
 	k.lately.Add(x, struct{}{})
 	k.mu.Unlock()
-	x.Address, x.Node, x.Place, x.Stranger = p.Address, p.Node, p.Place, p.Stranger
+	x.Address, x.Node, x.Location, x.UnknownWorkload = p.Address, p.Node, p.Location, p.UnknownWorkload
 	return x
 }
 

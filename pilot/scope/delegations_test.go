@@ -50,8 +50,8 @@ func TestDelegations(t *testing.T) {
 	known("a/part of other", "a/third of root")
 	enter("third", nil, "deeper") // delegates further, which is not followed
 	known("a/part of other", "a/third of root")
-	if !slices.Equal(x.Changes.Hosts, host) {
-		t.Errorf("the delegate's change reaches %q", x.Changes.Hosts)
+	if !slices.Equal(x.Dirty.Hosts, host) {
+		t.Errorf("the delegate's change reaches %q", x.Dirty.Hosts)
 	}
 	enter("root", host)
 	known("a/part of other")
