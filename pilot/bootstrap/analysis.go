@@ -19,7 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// The analysis of references begins a while after a change, when objects that belong together have come, and the pause after it is many times as long as it took.
+// The analysis of references begins a while after a change, when objects that belong together have come, and the pause
+// after it is many times as long as it took.
 const (
 	analysisRest  = time.Second
 	analysisPause = 100

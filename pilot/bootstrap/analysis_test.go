@@ -47,7 +47,8 @@ spec:
 
 const splitRule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: web, namespace: a}\nspec: {host: web, subsets: [{name: v2, labels: {v: v2}}]}\n"
 
-// A reference that leads nowhere is found while the server runs, at its line and column, logged once, and forgotten when it is mended.
+// A reference that leads nowhere is found while the server runs, at its line and column, logged once, and forgotten
+// when it is mended.
 func TestReferencesAreFollowed(t *testing.T) {
 	o, log := testOptions(t), &testLog{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -100,7 +101,8 @@ func TestReferencesAreFollowed(t *testing.T) {
 	}
 }
 
-// Of changes that come together, and of endpoints that come and go all the time, the objects are not looked at for each.
+// Of changes that come together, and of endpoints that come and go all the time, the objects are not looked at for
+// each.
 func TestAnalysisIsCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, Options{})

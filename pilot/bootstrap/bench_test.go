@@ -37,8 +37,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// BenchmarkPush: what one change costs from the object to the last acknowledgement, by the size of the mesh and by how many namespaces there are proxies in, one in each:
-// the processor's time, of the clients as well, which read nothing but names. A Service comes and goes, an endpoint flips, a VirtualService changes.
+// BenchmarkPush: what one change costs from the object to the last acknowledgement, by the size of the mesh and by how
+// many namespaces there are proxies in, one in each: the processor's time, of the clients as well, which read nothing
+// but names. A Service comes and goes, an endpoint flips, a VirtualService changes.
 func BenchmarkPush(b *testing.B) {
 	for _, services := range []int{250, 1000, 4000} {
 		for _, proxies := range []int{1, 20} {

@@ -43,8 +43,9 @@ func (c *components) background(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, true, run})
 }
 
-// run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls leave, and stop with a context that ends
-// when the time for it is over, and ends the context of background components. All of that has ended when run returns, or the error names what has not.
+// run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls
+// leave, and stop with a context that ends when the time for it is over, and ends the context of background components.
+// All of that has ended when run returns, or the error names what has not.
 func (c *components) run(ctx context.Context, leave func(), stop func(context.Context)) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

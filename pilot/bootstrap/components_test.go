@@ -81,7 +81,7 @@ func all(c <-chan string) func(func(string) bool) {
 	}
 }
 
-// A start that waits, as for a source that never syncs, ends when the server is told to stop.
+// A start that waits, as for a source that never syncs, ends when the server stops.
 func TestComponentsStopWhileStarting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
@@ -112,7 +112,8 @@ func TestComponentFailsWhileAnotherWaits(t *testing.T) {
 	}
 }
 
-// What does not end does not keep the server from ending, be it a component or a part of the stop. The error names it, beside the error for which all ended.
+// What does not end does not keep the server from ending, be it a component or a part of the stop. The error names it,
+// beside the error for which all ended.
 func TestComponentsThatDoNotEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		component, stop bool // what does not end

@@ -30,8 +30,9 @@ const (
 // workloadToken is where a pod has the token of its ServiceAccount that is meant for control planes.
 const workloadToken = "/var/run/secrets/tokens/istio-token"
 
-// configSources are the sources of configuration that the mesh configuration names; where it names none, the own cluster's, unless a directory is given.
-// They are made once the mesh configuration is known, and stay as they are: a list that changes takes effect when the server starts again.
+// configSources are the sources of configuration that the mesh configuration names; where it names none, the own
+// cluster's, unless a directory is given. They are made once the mesh configuration is known, and stay as they are: a
+// list that changes takes effect when the server starts again.
 type configSources struct {
 	server *Server
 	to     *sources
@@ -86,7 +87,8 @@ func (o Options) meshErrors() (list []error) {
 	return list
 }
 
-// after gives a handler for the source that the mesh configuration is in: it makes the sources that it names, and hands on.
+// after returns a handler for the source that the mesh configuration is in: it makes the sources that it names, and
+// hands on.
 func (c *configSources) after(next config.Handler) config.Handler {
 	return func(changes []kinds.Change) {
 		c.look(changes)

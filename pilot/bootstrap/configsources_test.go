@@ -69,7 +69,7 @@ func TestConfigSources(t *testing.T) {
 	}
 	has(t, b, "one", false)
 
-	// The list is read when the server starts; a change is told.
+	// The list is read when the server starts; a change is a finding.
 	put(second, "mesh.yaml", meshText(`[]`))
 	eventually(t, "a changed list is told", func() bool {
 		return slices.ContainsFunc(b.findings(), func(d diag.Diagnostic) bool { return d.Field == "configSources" })

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDeparture deletes the Pod of a connected proxy: the proxy keeps what serves those who have not heard of it yet, follows the mesh, and loses its inbound
-// configuration when the time is over, unless the Pod comes back.
+// TestDeparture deletes the Pod of a connected proxy: the proxy keeps what serves those who have not heard of it yet,
+// follows the mesh, and loses its inbound configuration when the time is over, unless the Pod comes back.
 func TestDeparture(t *testing.T) {
 	const (
 		pod     = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: a, labels: {app: web}}\nspec: {containers: [{name: web, image: web}]}\nstatus: {phase: Running, podIP: 10.0.0.1}\n"

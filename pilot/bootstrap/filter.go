@@ -19,8 +19,8 @@ const (
 	labelName     = "kubernetes.io/metadata.name" // which an API server puts on every Namespace
 )
 
-// filter tells which objects count: those that are meant for this revision, in namespaces that the mesh configuration's discoverySelectors select. It is
-// the same for all sources.
+// filter decides which objects count: those that are meant for this revision, in namespaces that the mesh
+// configuration's discoverySelectors select. It is the same for all sources.
 type filter struct {
 	revision string // "default" where none is set
 	root     string // the root namespace: what holds for the whole mesh is never hidden, for hiding it would open what it closes
@@ -42,7 +42,8 @@ func newFilter(revision, root string) *filter {
 	return &filter{revision: revision, root: root, namespaces: map[place]labels.Set{}}
 }
 
-// selectNamespaces takes the selectors of a mesh configuration and tells whether they are others than before. If one is wrong, those before stay.
+// selectNamespaces takes the selectors of a mesh configuration and reports whether they are others than before. If one
+// is wrong, those before stay.
 func (f *filter) selectNamespaces(written []*meshv1alpha1.LabelSelector) (changed bool, found []diag.Diagnostic) {
 	same := slices.EqualFunc(f.written, written, func(a, b *meshv1alpha1.LabelSelector) bool { return proto.Equal(a, b) })
 	if same {
@@ -69,7 +70,7 @@ func (f *filter) selectNamespaces(written []*meshv1alpha1.LabelSelector) (change
 	return true, nil
 }
 
-// apply takes in changes of Namespaces and gives those that are selected now and were not, or the reverse.
+// apply takes in changes of Namespaces and returns those that are selected now and were not, or the reverse.
 func (f *filter) apply(batch []kinds.Change) map[place]bool {
 	var turned map[place]bool
 	for _, c := range batch {
@@ -93,7 +94,7 @@ func (f *filter) apply(batch []kinds.Change) map[place]bool {
 	return turned
 }
 
-// selected tells whether a namespace takes part. One that no source has told of yet has its name for a label.
+// selected reports whether a namespace takes part. One that no source has yet has its name for a label.
 func (f *filter) selected(p place) bool {
 	if len(f.selectors) == 0 || p.namespace == "" || p.namespace == f.root {
 		return true
@@ -109,7 +110,7 @@ func (f *filter) selected(p place) bool {
 	return slices.ContainsFunc(f.selectors, func(s labels.Selector) bool { return s.Matches(set) })
 }
 
-// shows tells whether an object counts.
+// shows reports whether an object counts.
 func (f *filter) shows(o *kinds.Object) bool {
 	if rev := o.Labels[labelRevision]; rev != "" && rev != f.revision && o.Kind.Istio {
 		return false

@@ -17,7 +17,8 @@ import (
 // hostName is a gateway's, and where it is written.
 type hostName struct{ host, object, field, position string }
 
-// checkGateways finds the gateways between networks by which nobody can come in. anew: the mesh's networks may have changed.
+// checkGateways finds the gateways between networks by which nobody can come in. anew: the mesh's networks may have
+// changed.
 func (w *world) checkGateways(batch []kinds.Change, anew bool) {
 	if anew {
 		clear(w.entrances)
@@ -96,7 +97,7 @@ func (w *world) clusterOf(k kinds.Key) string { return cmp.Or(k.Cluster, w.o.Clu
 
 func (w *world) hostOf(k kinds.Key) string { return k.Name + "." + k.Namespace + ".svc." + w.o.Domain }
 
-// networksOf gives those that a Service is to lead into: its label's, else those that name it.
+// networksOf returns those that a Service is to lead into: its label's, else those that name it.
 func (w *world) networksOf(service *kinds.Object) []string {
 	if label := service.Labels[registry.LabelNetwork]; label != "" {
 		return []string{label}
@@ -110,7 +111,7 @@ func (w *world) networksOf(service *kinds.Object) []string {
 	return slices.Compact(out)
 }
 
-// hasEntrance tells whether a network's own clusters have the Service that it names.
+// hasEntrance reports whether a network's own clusters have the Service that it names.
 func (w *world) hasEntrance(network, host string) bool {
 	for key := range w.entrances {
 		if w.hostOf(key) != host {
@@ -125,7 +126,7 @@ func (w *world) hasEntrance(network, host string) bool {
 	return false
 }
 
-// closed says why nobody comes into a network by a Service.
+// closed returns the finding for a Service by which nobody comes into a network.
 func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic {
 	d := diag.Diagnostic{Severity: diag.Warning, Object: service.Key.String()}
 	because := func(code, field, why, fix string) diag.Diagnostic {
@@ -143,7 +144,7 @@ func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic
 	return because("GatewayPending", "status.loadBalancer", "it has no address yet", "see that its load balancer is given one, or write one to spec.externalIPs")
 }
 
-// unresolved gives the gateways whose names cannot be resolved at present.
+// unresolved returns the gateways whose names cannot be resolved at present.
 func (w *world) unresolved() []diag.Diagnostic {
 	if w.names == nil {
 		return nil

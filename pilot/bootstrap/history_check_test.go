@@ -30,7 +30,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// content is what a resource says.
+// content is a resource, decoded.
 type content struct {
 	name     string
 	value    string   // the encoded message
@@ -62,7 +62,7 @@ func (k *contents) look(a *anypb.Any) (*content, error) {
 	return x, err
 }
 
-// sameVersion tells that resources of one name and version are the same bytes.
+// sameVersion reports whether resources of one name and version are the same bytes.
 func (k *contents) sameVersion(typeURL, name, version, value string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,7 +164,8 @@ func (x *content) to(cluster string) {
 	}
 }
 
-// picture is what a proxy has, or should have, by type and name; of route configurations whole ones, if need be put together.
+// picture is what a proxy has, or should have, by type and name; of route configurations whole ones, if need be put
+// together.
 type picture map[string]map[string]*content
 
 // route is one route configuration as a Translator makes it that has seen nothing else.
@@ -180,7 +181,7 @@ func (h *history) route(s *snapshot.Snapshot, n *corev3.Node, name string) (*con
 	return h.look(a)
 }
 
-// expected is what a Translator that has seen nothing else, and remembers nothing, gives a proxy of a Snapshot.
+// expected is what a Translator that has seen nothing else, and remembers nothing, makes for a proxy from a Snapshot.
 func (h *history) expected(s *snapshot.Snapshot, n *corev3.Node) (picture, error) {
 	p, err := node.Parse(n)
 	if err != nil {
@@ -257,8 +258,8 @@ func (c *modelEnvoy) has() (picture, error) {
 	return out, nil
 }
 
-// canonical is a route configuration in which the order of virtual hosts, and of fields on the wire, does not count: clients that take virtual hosts by themselves
-// are not told the one and need not know of the other.
+// canonical is a route configuration in which the order of virtual hosts, and of fields on the wire, does not count:
+// clients that take virtual hosts by themselves are not sent the one and need not know of the other.
 func canonical(x *content) string {
 	rc := &routev3.RouteConfiguration{}
 	if err := proto.Unmarshal([]byte(x.value), rc); err != nil {
@@ -269,7 +270,7 @@ func canonical(x *content) string {
 	return string(b)
 }
 
-// differ says in what a client has not what it should have; what it rejects need not be there.
+// differ returns where a client does not have what it should have; what it rejects need not be there.
 func (c *modelEnvoy) differ(want picture) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,7 +353,8 @@ func (c *modelEnvoy) differHosts(name string, has, want *content) string {
 	return fmt.Sprintf("RouteConfiguration %s put together is another: %v, not %v", name, list(a), list(b))
 }
 
-// dangles tells that in some Snapshot of the history this very resource is the one of its name and the cluster is not there: a VirtualService leads to what does not exist.
+// dangles reports whether in some Snapshot of the history this very resource is the one of its name and the cluster is
+// not there: a VirtualService leads to what does not exist.
 func (h *history) dangles(c *modelEnvoy, typeURL, name string, x *held, cluster string) bool {
 	for _, s := range slices.Backward(h.snapshots()) {
 		want, err := h.wanted(s, c.node)
@@ -393,7 +395,8 @@ func (h *history) wanted(s *snapshot.Snapshot, n *corev3.Node) (picture, error) 
 	return v.(func() (picture, error))()
 }
 
-// rest waits until every client has what it should have of the newest Snapshot. It fails where nothing has come for long, or things come without end.
+// rest waits until every client has what it should have of the newest Snapshot. It fails where nothing has come for
+// long, or things come without end.
 func (h *history) rest() error {
 	h.settle()
 	first := h.responses.Load()
@@ -429,7 +432,8 @@ func (h *history) rest() error {
 	}
 }
 
-// alike compares the clients of one proxy with each other, and the Snapshot with one of a world to which all objects came at once.
+// alike compares the clients of one proxy with each other, and the Snapshot with one of a world to which all objects
+// came at once.
 func (h *history) alike(s *snapshot.Snapshot) error {
 	once := newWorld(h.server.o, nil, nil).commit(h.present(), time.Time{})
 	first := map[string]picture{}
@@ -477,7 +481,7 @@ func differences(a, b picture) string {
 	return strings.Join(list, "\n")
 }
 
-// lines says in which lines the texts of two resources differ.
+// lines returns the lines in which the texts of two resources differ.
 func lines(typeURL string, a, b *content) string {
 	text := func(x *content) []string {
 		m, err := (&anypb.Any{TypeUrl: typeURL, Value: []byte(x.value)}).UnmarshalNew()

@@ -29,8 +29,9 @@ const (
 	divided = "delta, virtual hosts by themselves"
 )
 
-// modelEnvoy does as Envoy does, and decodes what it is sent: it subscribes to clusters, to the endpoints of those that it has, to listeners once the clusters are warm,
-// to the routes that these name, and to virtual hosts once a route configuration says so. Its goroutine alone touches it but for what mu guards.
+// modelEnvoy does as Envoy does, and decodes what it is sent: it subscribes to clusters, to the endpoints of those that
+// it has, to listeners once the clusters are warm, to the routes that these name, and to virtual hosts once a route
+// configuration says so. Its goroutine alone touches it but for what mu guards.
 type modelEnvoy struct {
 	h    *history
 	ads  discoveryv3.AggregatedDiscoveryServiceClient
@@ -38,7 +39,8 @@ type modelEnvoy struct {
 	who  string
 	node *corev3.Node
 	r    *rand.Rand
-	// rejecting: there was something that it did not take. salt says what it does not take now, which is mu's; 0: it takes everything.
+	// rejecting: there was something that it did not take. salt selects what it does not take now, which is mu's; 0: it
+	// takes everything.
 	rejecting bool
 	salt      uint64
 
@@ -72,7 +74,7 @@ type held struct {
 	bad     bool   // this client does not take it
 }
 
-// order is what a client is told to do.
+// order is a command to a client.
 type order struct {
 	stall   time.Duration
 	connect bool
@@ -118,7 +120,7 @@ func (c *modelEnvoy) run(ctx context.Context) {
 
 var subscribedTypes = []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType}
 
-// connect holds a stream until it is told to begin another one.
+// connect holds a stream until it has to begin another one.
 func (c *modelEnvoy) connect(ctx context.Context) error {
 	var stop context.CancelFunc
 	c.ctx, stop = context.WithCancel(ctx)
@@ -159,7 +161,7 @@ func (c *modelEnvoy) connect(ctx context.Context) error {
 			c.mu.Lock()
 			err := c.take(m)
 			c.mu.Unlock()
-			for errors.Is(err, io.EOF) && !ended { // what ended the stream is told to who reads
+			for errors.Is(err, io.EOF) && !ended { // the reader gets what ended the stream
 				select {
 				case <-in:
 				case err = <-read:
@@ -261,7 +263,7 @@ func (c *modelEnvoy) subscribe(typeURL string, add, remove []string) error {
 	return c.send(r)
 }
 
-// introduce gives the node, with the first request of a stream.
+// introduce sends the node, with the first request of a stream.
 func (c *modelEnvoy) introduce() *corev3.Node {
 	if len(c.asked) == 1 && len(c.nonce) == 0 {
 		return c.node
@@ -269,7 +271,8 @@ func (c *modelEnvoy) introduce() *corev3.Node {
 	return nil
 }
 
-// reply acknowledges or rejects the last response of a type; with state of the world it says again what is subscribed to.
+// reply acknowledges or rejects the last response of a type; with state of the world it repeats what is subscribed
+// to.
 func (c *modelEnvoy) reply(typeURL, fault string) error {
 	var detail *rpcstatus.Status
 	if fault != "" {

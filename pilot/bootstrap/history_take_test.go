@@ -54,7 +54,7 @@ func (c *modelEnvoy) decode(m proto.Message) (response, error) {
 	return out, nil
 }
 
-// look gives a resource as this client sees it.
+// look returns a resource as this client sees it.
 func (c *modelEnvoy) look(a *anypb.Any) (*held, string, error) {
 	seen, err := c.h.look(a)
 	if err != nil {
@@ -67,7 +67,8 @@ func (c *modelEnvoy) look(a *anypb.Any) (*held, string, error) {
 
 func (c *modelEnvoy) isBad(hash uint64) bool { return (hash^c.salt)*0x9e3779b97f4a7c15>>32%12 == 0 }
 
-// take takes one response. Of clusters and listeners what is bad is not applied, and the rest is; of what is asked for by name what comes before the bad one, or nothing.
+// take takes one response. Of clusters and listeners what is bad is not applied, and the rest is; of what is asked for
+// by name what comes before the bad one, or nothing.
 func (c *modelEnvoy) take(m proto.Message) error {
 	r, err := c.decode(m)
 	if err != nil {
@@ -248,7 +249,8 @@ func (c *modelEnvoy) follow(typeURL string) error {
 	return nil
 }
 
-// retake lets go of a route configuration and takes it back at once, as when the last listener that names it is replaced.
+// retake lets go of a route configuration and takes it back at once, as when the last listener that names it is
+// replaced.
 func (c *modelEnvoy) retake() error {
 	routes := slices.Sorted(maps.Keys(c.subs[envoy.RouteType]))
 	if c.mode == whole || len(routes) == 0 || !chance(c.r, 4) {
@@ -301,7 +303,8 @@ func (c *modelEnvoy) narrow(typeURL, from string) error {
 	return c.subscribe(typeURL, add, remove)
 }
 
-// references holds that what it has names no cluster that it has not, but where there is none in the world to which that belongs.
+// references holds that what it has names no cluster that it has not, but where there is none in the world to which
+// that belongs.
 func (c *modelEnvoy) references() {
 	if c.rejecting || c.resumed && c.mode == whole { // then the server does not know what it has, and cannot keep order for it
 		return

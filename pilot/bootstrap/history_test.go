@@ -39,15 +39,17 @@ var (
 // patience bounds the wait for anything to happen.
 const patience = time.Minute
 
-// TestHistories runs the whole server, from changes through throttle, registries, Snapshots and translation to streams over gRPC, under random histories: the world
-// changes while clients of every protocol, several to a proxy, connect, lag, stall, break off, resume and reject. Whenever all is at rest each of them has, byte
-// for byte, what a fresh Translator without a memo makes of the newest Snapshot for its proxy, which is what it makes of a world to which all objects came at once;
-// with each protocol the same. On the way nothing comes that is not new, nothing is removed that is not there, a version is always the same bytes, and nothing that a
-// client has names a cluster that it has not.
+// TestHistories runs the whole server, from changes through throttle, registries, Snapshots and translation to streams
+// over gRPC, under random histories: the world changes while clients of every protocol, several to a proxy, connect,
+// lag, stall, break off, resume and reject. Whenever all is at rest each of them has, byte for byte, what a fresh
+// Translator without a memo makes of the newest Snapshot for its proxy, which is what it makes of a world to which all
+// objects came at once; with each protocol the same. On the way nothing comes that is not new, nothing is removed that
+// is not there, a version is always the same bytes, and nothing that a client has names a cluster that it has not.
 //
-// The seed of a failure is printed; -histories.seed runs it again. It says which objects change, how they are batched, and what clients do in answer to which
-// response. It does not say how the goroutines of streams, senders and the throttle interleave, nor into how many commits changes fall: a failure that hangs on that may
-// take some runs to come back. -histories.for=10m is for the night.
+// The seed of a failure is printed; -histories.seed runs it again. It decides which objects change, how they are
+// batched, and what clients do in answer to which response. It does not decide how the goroutines of streams, senders
+// and the throttle interleave, nor into how many commits changes fall: a failure that hangs on that may take some runs
+// to come back. -histories.for=10m is for the night.
 func TestHistories(t *testing.T) {
 	seed := *historiesSeed
 	if seed != 0 {
@@ -61,7 +63,7 @@ func TestHistories(t *testing.T) {
 	end := time.Now().Add(*historiesFor)
 	ran := atomic.Int64{}
 	t.Run("at once", func(t *testing.T) {
-		for i := range 4 { // a history mostly waits: give more -parallel than there are processors
+		for i := range 4 { // a history mostly waits: use more -parallel than there are processors
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				for first := i == 0; first || time.Now().Before(end); first = false {
@@ -112,7 +114,7 @@ func (h *history) snapshots() []*snapshot.Snapshot {
 	return slices.Clone(h.all)
 }
 
-// present gives all objects that are there.
+// present returns all objects that are there.
 func (h *history) present() []kinds.Change {
 	var all []kinds.Change
 	for k, o := range h.past.present {
@@ -147,7 +149,8 @@ func (h *history) settle() {
 	h.server.take([]kinds.Change{{Key: last}})
 }
 
-// nodes are proxies of every sort, most beside something of the pool, by what they are called. Those that are stock list no extensions of Istio's.
+// nodes are proxies of every sort, most beside something of the pool, by what they are called. Those that are stock
+// list no extensions of Istio's.
 func nodes() map[string]map[string]string {
 	return map[string]map[string]string{
 		"web":     {"ID": "sidecar~10.1.0.1~web-0.a~a.svc.cluster.local", "NAMESPACE": "a"},
@@ -211,7 +214,7 @@ func runHistory(t *testing.T, seed uint64) error {
 	o := testOptions(t)
 	o.Logger, o.DebounceAfter, o.Poll, o.NoWatch = slog.New(slog.DiscardHandler), time.Millisecond, time.Hour, true
 	o.ConfigDir, o.Monitoring = t.TempDir(), ""
-	o.Limits.Departure = time.Nanosecond // at rest every proxy has what the newest Snapshot says
+	o.Limits.Departure = time.Nanosecond // at rest every proxy has what the newest Snapshot holds
 	write(t, filepath.Join(o.ConfigDir, "first.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")
 	first := readObjects(t, "first.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")[0]
 	s, err := New(o)
@@ -301,8 +304,8 @@ func (h *history) live(t *testing.T) error {
 	return h.rest()
 }
 
-// TestCommits: into how many commits changes fall has no say, nor how often an object changes in one of them. What registries make of them is what they make of all
-// objects at once.
+// TestCommits: it does not matter into how many commits changes fall, nor how often an object changes in one of them.
+// What registries make of them is what they make of all objects at once.
 func TestCommits(t *testing.T) {
 	for seed := range uint64(100) {
 		p := newPast(t, seed)

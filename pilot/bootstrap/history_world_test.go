@@ -12,8 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// The worlds of histories: the objects of package translate's pool, each in a few versions, and others that are made up each time, all in each other's way: hosts
-// that stand for others, patterns over them, addresses and ports that several want, exports, scopes, delegates.
+// The worlds of histories: the objects of package translate's pool, each in a few versions, and others that are made up
+// each time, all in each other's way: hosts that stand for others, patterns over them, addresses and ports that several
+// want, exports, scopes, delegates.
 
 func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
@@ -94,7 +95,7 @@ func newPast(t *testing.T, seed uint64) *past {
 	return p
 }
 
-// start gives a world in which most objects are there.
+// start returns a world in which most objects are there.
 func (p *past) start(t *testing.T) []kinds.Change {
 	t.Helper()
 	var all []kinds.Change
@@ -106,7 +107,7 @@ func (p *past) start(t *testing.T) []kinds.Change {
 	return all
 }
 
-// next gives changes of a few objects, each once.
+// next returns changes of a few objects, each once.
 func (p *past) next(t *testing.T) []kinds.Change {
 	t.Helper()
 	keys := p.keys

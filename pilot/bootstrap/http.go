@@ -16,7 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// newHTTP makes an HTTP server with a bound on every phase of a request. With h2c it speaks HTTP/2 without TLS too, to clients that know beforehand.
+// newHTTP makes an HTTP server with a bound on every phase of a request. With h2c it speaks HTTP/2 without TLS too, to
+// clients that know beforehand.
 func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, h2c bool) *http.Server {
 	s := &http.Server{
 		Handler:           guarded(logger, l, handler),
@@ -54,12 +55,12 @@ func guarded(logger *slog.Logger, l limits.Limits, next http.Handler) http.Handl
 	})
 }
 
-// isGRPC tells a gRPC request among others.
+// isGRPC reports whether a request is gRPC.
 func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// multiplex gives gRPC requests to g and all others to next. While not serving, gRPC is told to come again.
+// multiplex passes gRPC requests to g and all others to next. While not serving, it answers gRPC with Unavailable.
 func multiplex(g *grpc.Server, serving func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isGRPC(r) {

@@ -32,7 +32,7 @@ import (
 type Inspection struct {
 	Findings []diag.Diagnostic
 	Objects  int
-	// Snapshot is nil when a server would have refused to start: Refusal says why.
+	// Snapshot is nil when a server would have refused to start, for the reason in Refusal.
 	Snapshot *snapshot.Snapshot
 	Refusal  error
 
@@ -125,7 +125,8 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	return node.Format(p)
 }
 
-// Resources gives what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and routes that these name.
+// Resources returns what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and
+// routes that these name.
 func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, error) {
 	if i.Snapshot == nil {
 		return nil, i.Refusal

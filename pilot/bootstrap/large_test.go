@@ -26,8 +26,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// largeSize is how many entries a large object has: near what Istio's objects may have, and enough for responses beyond 4 MiB, where gRPC's clients stop unless
-// they are told otherwise.
+// largeSize is how many entries a large object has: near what Istio's objects may have, and enough for responses beyond
+// 4 MiB, where gRPC's clients stop by default.
 const largeSize = 4000
 
 // manyOf makes a list. In its second state a quarter of it are others.
@@ -140,9 +140,10 @@ func (l largeObject) change(n, state int) kinds.Change {
 	return kinds.Change{Key: k, Object: o}
 }
 
-// TestLargeObjects: the largest object of each kind comes, changes and goes while streams of every protocol live on, and the endpoints of another service reach each of
-// them in between. At last each stream has, byte for byte, what a fresh Translator makes of the newest Snapshot. It waits for events: what a server cannot do within
-// patience stops a mesh. What the work grows with is package translate's TestLinear.
+// TestLargeObjects: the largest object of each kind comes, changes and goes while streams of every protocol live on,
+// and the endpoints of another service reach each of them in between. At last each stream has, byte for byte, what a
+// fresh Translator makes of the newest Snapshot. It waits for events: what a server cannot do within patience stops a
+// mesh. What the work grows with is package translate's TestLinear.
 func TestLargeObjects(t *testing.T) {
 	size := largeSize
 	if raced {
@@ -171,7 +172,7 @@ func TestLargeObjects(t *testing.T) {
 	}
 }
 
-// forget drops all Snapshots but the newest, with what they say that clients should have.
+// forget drops all Snapshots but the newest, with what clients should have of them.
 func (h *history) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -181,7 +182,8 @@ func (h *history) forget() {
 
 func shortened(err error) string { return err.Error()[:min(len(err.Error()), 8<<10)] }
 
-// newLargeHistory runs a server with a small world and a client of each protocol. beside changes the endpoints of a service and waits until each has them.
+// newLargeHistory runs a server with a small world and a client of each protocol. beside changes the endpoints of a
+// service and waits until each has them.
 func newLargeHistory(t *testing.T) (h *history, beside func(*testing.T)) {
 	t.Helper()
 	o := testOptions(t)

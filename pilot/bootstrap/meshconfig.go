@@ -48,7 +48,7 @@ func (w *world) meshKeys() []kinds.Key {
 	return []kinds.Key{{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: w.o.SharedMesh}, w.meshKey()}
 }
 
-// isMesh tells a ConfigMap or file that the mesh configuration is made of.
+// isMesh reports whether the mesh configuration is made of that ConfigMap or file.
 func (w *world) isMesh(k kinds.Key) bool {
 	return slices.Contains(w.meshKeys(), k) || k == meshFileKey(w.o.Namespace, "mesh") || k == meshFileKey(w.o.Namespace, "meshNetworks")
 }
@@ -60,7 +60,8 @@ type meshLayer struct {
 	file   string // for findings: the file; of a ConfigMap in one with its line and column, of another its name and key
 }
 
-// layers gives the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A file takes the place of the key in the mesh's own.
+// layers returns the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A
+// file takes the place of the key in the mesh's own.
 func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshLayer {
 	names := []string{meshName(o)}
 	if o.SharedMesh != "" && o.SharedMesh != names[0] {
@@ -109,8 +110,8 @@ func (w *world) placed(list []diag.Diagnostic, texts []meshLayer, key string) []
 	return list
 }
 
-// readMesh reads the mesh configuration that the ConfigMaps make up, and returns also which one it is from. A text that is wrong counts as the last good one of
-// that ConfigMap or file, which good holds.
+// readMesh reads the mesh configuration that the ConfigMaps make up, and returns also which one it is from. A text that
+// is wrong counts as the last good one of that ConfigMap or file, which good holds.
 func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]string) (c *mesh.Config, found []diag.Diagnostic, from string) {
 	c, from = defaultMesh(o), "defaults"
 	for _, l := range layers(o, object, "mesh") {
@@ -137,7 +138,7 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]s
 	return c, found, from
 }
 
-// applyMesh puts the mesh configuration in force and tells whether the registries depend on what is different.
+// applyMesh puts the mesh configuration in force and reports whether the registries depend on what is different.
 func (w *world) applyMesh() (rebuild bool) {
 	object := func(k kinds.Key) *kinds.Object { return w.objects[k] }
 	c, found, from := readMesh(w.o, object, w.goodMesh)

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// meshFiles is the source of the mesh configuration that --meshConfig and --networksConfig name. It hands on a ConfigMap for each, so that there is one way in.
-// The files are small and are read once a poll: no watch can be lost.
+// meshFiles is the source of the mesh configuration that --meshConfig and --networksConfig name. It hands on a
+// ConfigMap for each, so that there is one way in. The files are small and are read once a poll: no watch can be lost.
 type meshFiles struct {
 	logger    *slog.Logger
 	paths     map[string]string // by key of the ConfigMap that they stand for: mesh, meshNetworks
@@ -28,16 +28,17 @@ type meshFiles struct {
 	handler   config.Handler
 
 	data  map[string]string
-	wrong map[string]string // the error of the last reading, by path: told once
+	wrong map[string]string // the error of the last reading, by path: logged once
 }
 
-// meshFileKey is what the file goes by that stands for a key of the mesh's ConfigMap. No object of a cluster can have that name.
+// meshFileKey is what the file goes by that stands for a key of the mesh's ConfigMap. No object of a cluster can have
+// that name.
 func meshFileKey(namespace, key string) kinds.Key {
 	flag := map[string]string{"mesh": "--meshConfig", "meshNetworks": "--networksConfig"}[key]
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: flag}
 }
 
-// present tells whether there is a file to read: without one, the ConfigMap is what counts.
+// present reports whether there is a file to read: without one, the ConfigMap is what counts.
 func (m *meshFiles) present() bool {
 	for _, path := range m.paths {
 		if path == "" {
@@ -50,7 +51,8 @@ func (m *meshFiles) present() bool {
 	return false
 }
 
-// run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read counts as what it was.
+// run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read counts as what
+// it was.
 func (m *meshFiles) run(ctx context.Context) error {
 	m.data, m.wrong = map[string]string{}, map[string]string{}
 	m.handler(m.read())
@@ -68,7 +70,7 @@ func (m *meshFiles) run(ctx context.Context) error {
 	}
 }
 
-// read takes in both files and gives those that are different.
+// read takes in both files and returns those that are different.
 func (m *meshFiles) read() []kinds.Change {
 	var changes []kinds.Change
 	for key, path := range m.paths {

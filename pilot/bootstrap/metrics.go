@@ -46,7 +46,8 @@ func (c *panicCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// newEventMetrics gives the function that counts changes: those of services and what is behind them, and those of configuration.
+// newEventMetrics returns the function that counts changes: those of services and what is behind them, and those of
+// configuration.
 func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"type", "event"})

@@ -10,7 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// namePatience bounds how long the first snapshot waits for the addresses of gateways that are known by name. Later ones do not: addresses come as changes.
+// namePatience bounds how long the first snapshot waits for the addresses of gateways that are known by name. Later
+// ones do not: addresses come as changes.
 const namePatience = 3 * time.Second
 
 // names resolves the host names of gateways between networks.
@@ -20,7 +21,7 @@ type names interface {
 	Failing() map[string]string                     // why, by name
 }
 
-// gatewayServices gives what the mesh's networks say of the services of a cluster, by host.
+// gatewayServices returns the gateways that the mesh's networks name as services of a cluster, by host.
 func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gateway {
 	out := map[string][]registry.Gateway{}
 	for _, g := range n.Services(cluster) {
@@ -29,7 +30,7 @@ func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gat
 	return out
 }
 
-// takeAnswers keeps what names resolve to, and gives the other changes.
+// takeAnswers keeps what names resolve to, and returns the other changes.
 func (w *world) takeAnswers(batch []kinds.Change) []kinds.Change {
 	answer := func(c kinds.Change) bool { return c.Kind == kinds.HostAddresses }
 	if !slices.ContainsFunc(batch, answer) {
@@ -43,7 +44,8 @@ func (w *world) takeAnswers(batch []kinds.Change) []kinds.Change {
 	return slices.DeleteFunc(slices.Clone(batch), answer)
 }
 
-// gateways gives the addresses by which networks are entered, sorted: those that the mesh's networks name, and those of services.
+// gateways returns the addresses by which networks are entered, sorted: those that the mesh's networks name, and those
+// of services.
 func (w *world) gateways() []registry.Gateway {
 	all := w.services.Gateways()
 	for _, g := range w.networks.Gateways() {

@@ -81,7 +81,8 @@ networks:
     gateways: [{address: 192.0.2.9, port: 443}]
 `
 
-// Gateways, and the networks of endpoints, follow the mesh's list of networks, labels of Services and the label of the root namespace; and only what differs is told.
+// Gateways, and the networks of endpoints, follow the mesh's list of networks, labels of Services and the label of the
+// root namespace; and only what differs is handed on.
 func TestNetworksFollow(t *testing.T) {
 	s := newStage(t, Options{ClusterID: "c1"})
 	web := serviceIn("a")
@@ -118,7 +119,8 @@ func TestNetworksFollow(t *testing.T) {
 	}
 }
 
-// A gateway that is known by name is there under its addresses: from the first snapshot on where they are known soon, and as they change.
+// A gateway that is known by name is there under its addresses: from the first snapshot on where they are known soon,
+// and as they change.
 func TestNamesOfGateways(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1", "192.0.2.2"}}}
 	s := newStage(t, Options{ClusterID: "c1"})

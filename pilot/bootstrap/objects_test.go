@@ -132,7 +132,7 @@ func read(o *kinds.Object) *kinds.Object {
 	return &c
 }
 
-// differs says what one has and the other has not, or is not equal in both.
+// differs returns what one has and the other has not, or is not equal in both.
 func (c *collected) differs(other *collected) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,7 +223,7 @@ func TestOneServerFeedsAnother(t *testing.T) {
 	}
 }
 
-// readOnce gives what a directory holds.
+// readOnce returns what a directory holds.
 func readOnce(t *testing.T, dir string) []kinds.Change {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -239,7 +239,7 @@ func readOnce(t *testing.T, dir string) []kinds.Change {
 	return all
 }
 
-// reader is what a client that wants objects says of itself.
+// reader is the node of a client that wants objects.
 func reader() *corev3.Node {
 	return &corev3.Node{
 		Id:       "sidecar~10.0.0.1~istiod.istio-system~istio-system.svc.cluster.local",
@@ -247,7 +247,8 @@ func reader() *corev3.Node {
 	}
 }
 
-// TestObjectsAreNotPublic: they are served to those addresses only that the options name; proxies are served everywhere.
+// TestObjectsAreNotPublic: they are served to those addresses only that the options name; proxies are served
+// everywhere.
 func TestObjectsAreNotPublic(t *testing.T) {
 	o := testOptions(t)
 	o.APIClients = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
@@ -285,7 +286,7 @@ func TestObjectsAreNotPublic(t *testing.T) {
 	}
 }
 
-// TestObjectsOverDelta: a delta client gets what changes, and is told what goes.
+// TestObjectsOverDelta: a delta client gets what changes, and the names of what goes.
 func TestObjectsOverDelta(t *testing.T) {
 	o := testOptions(t)
 	path := filepath.Join(o.ConfigDir, "all.yaml")

@@ -18,22 +18,24 @@ type Options struct {
 	Version string                   // of the build, as /version and istio_build have it
 	Panics  func() map[string]uint64 // recovered panics by name, for the metric; nil counts none
 
-	// Addresses to listen on, host:port. Port 0 takes a free one. With GRPC empty, plaintext ADS is served on HTTP's port.
+	// Addresses to listen on, host:port. Port 0 takes a free one. With GRPC empty, plaintext ADS is served on HTTP's
+	// port.
 	GRPC, SecureGRPC, HTTP, HTTPS, Monitoring string
 	AddressFile                               string // where to write what was bound, or empty
 
-	// Sources. Files and a cluster may both be given: then files hold the configuration and the cluster has the services.
+	// Sources. Files and a cluster may both be given: then files hold the configuration and the cluster has the
+	// services.
 	ConfigDir     string       // a directory of YAML, or empty
 	Texts         *file.Texts  // in the place of ConfigDir: files that were read before, for Inspect
 	MeshConfig    string       // a file; where there is none, the ConfigMap named istio in the root namespace
 	MeshNetworks  string       // a file with networks, in the form of the ConfigMap's key meshNetworks
-	TraceSampling float64      // percent of requests that proxies trace where no mesh configuration says; 0 is Istio's default
+	TraceSampling float64      // percent of requests that proxies trace by default; 0 is Istio's default
 	SharedMesh    string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
 	Client        *rest.Config // of the API server of the own cluster; nil: there is none
 
 	NoServices bool // leave the cluster's services out: only its configuration counts
 
-	RemoteClient  crd.ClientOptions // of remote clusters: what their kubeconfigs do not say
+	RemoteClient  crd.ClientOptions // of remote clusters: what their kubeconfigs leave open
 	RemoteTimeout time.Duration     // how long the first snapshot waits for remote clusters; 0 is 30 s
 
 	// Who this is.
@@ -60,7 +62,7 @@ type Options struct {
 	Shutdown                            time.Duration // after that, how long streams and all else that runs get to end by themselves
 
 	DebounceAfter, DebounceMax time.Duration
-	Poll                       time.Duration // how often the directory is looked through, whatever its events say
+	Poll                       time.Duration // how often the directory is looked through, beside its events
 	NoWatch                    bool          // look through the directory only, without file events
 	NoVirtualHosts             bool          // route configurations go whole to every proxy
 	NoMemo                     bool          // encode every resource anew

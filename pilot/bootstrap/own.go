@@ -11,8 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/aggregate"
 )
 
-// own merges the sources that are no other control planes. What they have is served to control planes that ask for it before the others have answered, for two that
-// read each other would else wait for each other. It is done with when everything has come.
+// own merges the sources that are no other control planes. What they have is served to control planes that ask for it
+// before the others have answered, for two that read each other would else wait for each other. It is done with when
+// everything has come.
 type own struct {
 	sink config.Handler // gets the whole of them first, if some control plane is asked too
 
@@ -37,7 +38,7 @@ func newOwn() *own {
 	return o
 }
 
-// get gives what merges them, or nil.
+// get returns what merges them, or nil.
 func (o *own) get() *aggregate.Source {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +58,8 @@ func (o *own) served(sink config.Handler) {
 	o.sink = sink
 }
 
-// known says whether control planes are asked. It is called before the source that the mesh configuration is in has brought it, so nothing was served yet.
+// known sets whether control planes are asked. It is called before the source that the mesh configuration is in has
+// brought it, so nothing was served yet.
 func (o *own) known(others bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -171,7 +171,8 @@ func TestRingOfServers(t *testing.T) {
 	has(t, all[0].server, "one", false)
 }
 
-// Servers in a chain that are told to relay hand on what they have from others, and nobody sees less of it while one starts.
+// Servers in a chain with Relay hand on what they have from others, and nobody sees less of it while one
+// starts.
 func TestChainOfServers(t *testing.T) {
 	all := planes(t, 3)
 	all[2].put("first", sidecar("first"))

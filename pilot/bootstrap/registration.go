@@ -19,7 +19,7 @@ const cleanupLease = "istio-workloadentry-cleanup"
 // notAPod is what an instance's name has in it if it is not that of a pod: the name of none can.
 const notAPod = "_"
 
-// instance gives the name of this replica.
+// instance returns the name of this replica.
 func (s *Server) instance() string { return cmp.Or(s.o.PodName, s.o.Process+notAPod) }
 
 // writers are what registration writes by, beside the store that every instance has.
@@ -29,8 +29,8 @@ type writers struct {
 	presence *leader.Presence       // of a guest of the cluster, on somebody's laptop; nil: it is none
 }
 
-// newRegistration makes what registers the workloads that ask for it, and has it run. Entries are written to the API server; where there is none they are
-// held by this process, and are one more source of all.
+// newRegistration makes what registers the workloads that ask for it, and has it run. Entries are written to the API
+// server; where there is none they are held by this process, and are one more source of all.
 func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
 		Instance: s.instance(), Object: s.world.Object, Objects: s.world.entries, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
@@ -54,7 +54,7 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 		s.components.background("presence", by.presence.Run)
 		registration = func(ctx context.Context) error {
 			if err := by.presence.Wait(ctx); err != nil {
-				return nil //nolint:nilerr // it was told to stop
+				return nil //nolint:nilerr // the server stops
 			}
 			return c.Run(ctx)
 		}
@@ -62,7 +62,7 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 	s.components.background("workload registration", registration)
 	s.components.background("workload cleanup", func(ctx context.Context) error {
 		if err := all.Wait(ctx); err != nil {
-			return nil //nolint:nilerr // it was told to stop
+			return nil //nolint:nilerr // the server stops
 		}
 		if by.lease == nil {
 			c.Sweep(ctx, by.guarded)
@@ -74,7 +74,8 @@ func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, er
 	return c, nil
 }
 
-// writeToCluster completes the options of a registration that writes to the own cluster. A guest is never the leader, for it could not judge pods; it sweeps what guests left.
+// writeToCluster completes the options of a registration that writes to the own cluster. A guest is never the leader,
+// for it could not judge pods; it sweeps what guests left.
 func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err error) {
 	store, err := autoregistration.NewKubernetes(s.o.Client)
 	if err != nil {
@@ -107,8 +108,9 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	return by, err
 }
 
-// gone tells that an instance does not run any more. Of a pod: it is not there, while this one's own is, for else the instances run elsewhere. Of a guest: it does not renew
-// its Lease, or without election: it is another, for then this is the only one.
+// gone reports whether an instance does not run any more. Of a pod: it is not there, while this one's own is, for else
+// the instances run elsewhere. Of a guest: it does not renew its Lease, or without election: it is another, for then
+// this is the only one.
 func (s *Server) gone(ctx context.Context, instance string, observer *leader.Observer) bool {
 	if strings.Contains(instance, notAPod) {
 		return s.o.NoElection || observer.Gone(ctx, instance)
@@ -119,7 +121,8 @@ func (s *Server) gone(ctx context.Context, instance string, observer *leader.Obs
 	return !s.o.NoServices && there(s.o.PodName) && !there(instance)
 }
 
-// judgesGuest tells whose entries a guest may judge: its own, and those of guests that are gone. All others are for the leader of the pods.
+// judgesGuest reports whether a guest may judge an entry: its own, and those of guests that are gone. All others are
+// for the leader of the pods.
 func (s *Server) judgesGuest(ctx context.Context, instance string, observer *leader.Observer) bool {
 	return strings.Contains(instance, notAPod) && (instance == s.instance() || observer.Gone(ctx, instance))
 }

@@ -174,7 +174,7 @@ func TestRegistrationOff(t *testing.T) {
 }
 
 // Who does not run any more is known of pods where this is one, and of others where there is but one.
-func TestGone(t *testing.T) {
+func TestInstancesThatEnded(t *testing.T) {
 	o := testOptions(t)
 	pods := func(names ...string) *Server {
 		s, err := New(o)

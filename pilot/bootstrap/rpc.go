@@ -31,7 +31,8 @@ func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 		grpc.MaxConcurrentStreams(o.Limits.StreamsPerConn),
 		grpc.MaxRecvMsgSize(o.Limits.RecvMessage),
 		grpc.ReadBufferSize(readBuffer),
-		// Windows that gRPC does not size itself: to do so it sends a ping for each message, so that each acknowledgement of a client would cost two more packets.
+		// Windows that gRPC does not size itself: to do so it sends a ping for each message, so that each
+		// acknowledgement of a client would cost two more packets.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: o.KeepaliveInterval, Timeout: o.KeepaliveTimeout,
@@ -64,7 +65,7 @@ func recoverUnary(logger *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// internal logs a panic and gives what the client is told of it: nothing.
+// internal logs a panic and returns the error for the client, which holds nothing of it.
 func internal(logger *slog.Logger, method string, p error) error {
 	logger.Error("a request panicked", "method", method, "err", p, "stack", string(p.(*safe.Panic).Stack))
 	return status.Error(codes.Internal, "internal error")

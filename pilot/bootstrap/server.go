@@ -47,7 +47,7 @@ type Server struct {
 	debug      *debug.API
 	grpc       *grpc.Server
 	http       []*httpServing
-	ready      atomic.Bool // what the readiness probe is told
+	ready      atomic.Bool // the answer to the readiness probe
 	serving    atomic.Bool // ADS is open; longer than ready, to other control planes before and to all at a stop
 
 	beginning sync.Mutex    // held while a snapshot is made before there is a throttle
@@ -110,13 +110,14 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// known tells whether a snapshot has the workload of a proxy, where news of it may come after the proxy: from an API server, or because it registers.
+// known reports whether a snapshot has the workload of a proxy, where news of it may come after the proxy: from an API
+// server, or because it registers.
 func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	late := s.o.Client != nil && !s.o.NoServices || !s.o.NoRegistration && p.RegisterGroup != ""
 	return !late || cohort.Workload(snap, p) != nil
 }
 
-// late tells whether a Secret names the proxy's cluster and the cluster has not been read yet.
+// late reports whether a Secret names the proxy's cluster and the cluster has not been read yet.
 func (s *Server) late(p *node.Proxy) bool {
 	return s.from.remote != nil && s.from.remote.Lacks(p.Cluster)
 }
@@ -150,14 +151,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.components.run(ctx, s.leave, s.drain)
 }
 
-// Addresses gives what is bound so far.
+// Addresses returns what is bound so far.
 func (s *Server) Addresses() Addresses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bound
 }
 
-// listenHTTP opens the ports that answer from the beginning: whoever asks is told that the server is not ready yet.
+// listenHTTP opens the ports that answer from the beginning: the readiness probe fails until the server is ready.
 func (s *Server) listenHTTP(ctx context.Context) error {
 	pages := s.debug.Handler()
 	front := http.NewServeMux()
@@ -277,7 +278,8 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 }
 
-// listenGRPC opens plaintext ADS, which refuses proxies until all is known that they are to be sent. The secure ports wait for a certificate.
+// listenGRPC opens plaintext ADS, which refuses proxies until all is known that they are to be sent. The secure ports
+// wait for a certificate.
 func (s *Server) listenGRPC(ctx context.Context) error {
 	if s.o.SecureGRPC != "" || s.o.HTTPS != "" {
 		s.o.Logger.Info("no certificate: the secure ports do not listen", "secure_grpc", s.o.SecureGRPC, "https", s.o.HTTPS)
@@ -298,7 +300,7 @@ func (s *Server) listenGRPC(ctx context.Context) error {
 	return nil
 }
 
-// announce turns ready, and says where.
+// announce turns ready, and logs the addresses.
 func (s *Server) announce(context.Context) error {
 	s.ready.Store(true)
 	b := s.Addresses()
@@ -309,7 +311,8 @@ func (s *Server) announce(context.Context) error {
 	return b.write(s.o.AddressFile)
 }
 
-// leave takes the server out of rotation and serves on until that is known: for a while after a pod was told to stop, others still send connections to it.
+// leave takes the server out of rotation and serves on until that is known: for a while after a pod began to stop,
+// others still send connections to it.
 func (s *Server) leave() {
 	was := s.ready.Swap(false)
 	s.o.Logger.Info("stopping", "drain", s.o.Drain, "shutdown", s.o.Shutdown) // by the names of their flags
@@ -322,13 +325,14 @@ func (s *Server) leave() {
 	}
 }
 
-// drain lets requests end until ctx does and spreads the ends of streams, so that another replica is not met by all proxies at once. Then it ends the rest.
+// drain lets requests end until ctx does and spreads the ends of streams, so that another replica is not met by all
+// proxies at once. Then it ends the rest.
 func (s *Server) drain(ctx context.Context) {
 	ended := make(chan struct{})
 	safe.Go(s.o.Logger, "grpc stop", func() {
 		defer close(ended)
 		if s.o.GRPC != "" { // gRPC cannot drain connections that an HTTP server accepted
-			s.grpc.GracefulStop() // accepts nothing more, tells clients to go, waits for what runs
+			s.grpc.GracefulStop() // accepts nothing more, asks clients to leave, waits for what runs
 		}
 	})
 	s.disconnectAll(ctx)
@@ -354,7 +358,8 @@ func (s *Server) drain(ctx context.Context) {
 	})
 }
 
-// pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all have to end in time.
+// pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all
+// have to end in time.
 const pace = 5 * time.Millisecond
 
 func (s *Server) disconnectAll(ctx context.Context) {

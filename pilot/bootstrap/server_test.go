@@ -62,7 +62,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// run starts a server; stop ends it and gives what Run returned.
+// run starts a server; stop ends it and returns what Run returned.
 func run(t *testing.T, s *Server) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func subscribe(t *testing.T, address string) discoveryv3.AggregatedDiscoveryServ
 	return stream
 }
 
-// clusters receives one response and tells whether it holds a cluster whose name contains text.
+// clusters receives one response and reports whether it holds a cluster whose name contains text.
 func clusters(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, text string) bool {
 	t.Helper()
 	r, err := stream.Recv()
@@ -261,7 +261,8 @@ func TestEmptyDirectory(t *testing.T) {
 	}
 }
 
-// A security object that cannot be used keeps the server from starting: it would serve less protection than was asked for.
+// A security object that cannot be used keeps the server from starting: it would serve less protection than was asked
+// for.
 func TestRefusesToStart(t *testing.T) {
 	o := testOptions(t)
 	write(t, filepath.Join(o.ConfigDir, "policy.yaml"), "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p, namespace: a}\nspec: {acton: DENY}\n")

@@ -20,7 +20,7 @@ import (
 type sources struct {
 	*aggregate.Source
 	own    *own
-	first  *aggregate.Source // of those that the mesh configuration may come from: it says which others there are
+	first  *aggregate.Source // of those that the mesh configuration may come from, which names the others
 	list   []source
 	later  *configSources
 	remote *multicluster.Controller // nil: there is no API server to name remote clusters
@@ -104,8 +104,8 @@ func (s *Server) cluster(o crd.Options) (*crd.Source, error) {
 	return crd.New(o)
 }
 
-// addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name. Its configuration is one of the
-// configSources.
+// addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name.
+// Its configuration is one of the configSources.
 func (s *Server) addCluster(all *sources) error {
 	add := func(name string, o crd.Options) error {
 		k, err := s.cluster(o)
@@ -160,7 +160,7 @@ func (a *sources) awaited() []string {
 	return a.Awaited()
 }
 
-// findings gives what all of them say is wrong.
+// findings returns the findings of all of them.
 func (a *sources) findings() []diag.Diagnostic {
 	list := append(a.first.Findings(), a.Findings()...)
 	for _, s := range a.list {

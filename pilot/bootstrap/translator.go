@@ -10,11 +10,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
 )
 
-// idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come back.
+// idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
+// back.
 const idleResources = 32 << 20
 
-// translator lets the DiscoveryServer, which does not know what a cohort is, use a translate.Translator, which does. Clients that want objects get them
-// from a Generator.
+// translator lets the DiscoveryServer, which does not know what a cohort is, use a translate.Translator, which does.
+// Clients that want objects get them from a Generator.
 type translator struct {
 	*translate.Translator
 	objects *api.Generator

@@ -19,12 +19,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// world turns changes into snapshots: through the registries and the mesh configuration into the Builder. commit is called by one goroutine at a time; the
-// other methods may be called from anywhere.
+// world turns changes into snapshots: through the registries and the mesh configuration into the Builder. commit is
+// called by one goroutine at a time; the other methods may be called from anywhere.
 type world struct {
 	logger   *slog.Logger
 	o        Options
-	events   func(kind *kinds.Kind, event string) // told of every change; may be nil
+	events   func(kind *kinds.Kind, event string) // called for every change; may be nil
 	services *aggregate.Registry
 	builder  *snapshot.Builder
 	mesh     *mesh.Config
@@ -79,7 +79,7 @@ func (w *world) makeRegistries() {
 	})
 }
 
-// commit applies a batch and gives the snapshot that it makes. received is when the first change of it came in.
+// commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
 func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
 	batch = w.takeAnswers(batch)
 	remesh := false
@@ -129,8 +129,8 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	return s
 }
 
-// visible gives the changes that the filter lets through: what it hides counts as gone, and where a namespace begins or ceases to take part, all that is in
-// it changes.
+// visible returns the changes that the filter lets through: what it hides counts as gone, and where a namespace begins
+// or ceases to take part, all that is in it changes.
 func (w *world) visible(batch []kinds.Change) []kinds.Change {
 	w.mu.Lock()
 	turned := w.filter.apply(batch)
@@ -158,7 +158,8 @@ func (w *world) visible(batch []kinds.Change) []kinds.Change {
 	return out
 }
 
-// registerAnew makes the registries again, for the trust domain or the networks have changed, and gives all that they hold now, and what is gone with batch.
+// registerAnew makes the registries again, for the trust domain or the networks have changed, and returns all that they
+// hold now, and what is gone with batch.
 func (w *world) registerAnew(batch []kinds.Change) registry.Changes {
 	gone := w.services.Apply(batch)
 	w.makeRegistries()
@@ -205,14 +206,14 @@ func (w *world) count(c kinds.Change) {
 	}
 }
 
-// Snapshot gives the last one, or nil before the first.
+// Snapshot returns the last one, or nil before the first.
 func (w *world) Snapshot() *snapshot.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// Object gives the object of that key if it counts, else nil.
+// Object returns the object of that key if it counts, else nil.
 func (w *world) Object(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,12 +223,12 @@ func (w *world) Object(k kinds.Key) *kinds.Object {
 	return nil
 }
 
-// Objects gives every object that counts, in no order.
+// Objects returns every object that counts, in no order.
 func (w *world) Objects() []*kinds.Object {
 	return w.which(func(kinds.Key) bool { return true })
 }
 
-// entries gives every WorkloadEntry that counts, in no order.
+// entries returns every WorkloadEntry that counts, in no order.
 func (w *world) entries() []*kinds.Object {
 	return w.which(func(k kinds.Key) bool { return k.Kind == kinds.WorkloadEntry })
 }
@@ -244,7 +245,8 @@ func (w *world) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	return list
 }
 
-// Findings gives what is wrong with the mesh configuration and the gateways between networks, and which objects have no effect yet.
+// Findings returns what is wrong with the mesh configuration and the gateways between networks, and which objects have
+// no effect yet.
 func (w *world) Findings() []diag.Diagnostic {
 	unresolved := w.unresolved()
 	w.mu.Lock()

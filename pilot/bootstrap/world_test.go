@@ -157,7 +157,8 @@ func TestMeshLayers(t *testing.T) {
 	want("mended.example", 0)
 }
 
-// A field that does not exist keeps the last good content; where there is none, as after an upgrade and a restart, the rest is in force.
+// A field that does not exist keeps the last good content; where there is none, as after an upgrade and a restart, the
+// rest is in force.
 func TestMeshWithUnknownFields(t *testing.T) {
 	for _, c := range []struct{ before, trust, says string }{
 		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "unknown fields are ignored"},
@@ -205,7 +206,7 @@ func TestMeshPositions(t *testing.T) {
 	}
 }
 
-// What is taken of a mesh configuration and has no effect is told.
+// What is taken of a mesh configuration and has no effect is a finding.
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newStage(t, Options{})
 	s.apply(configMap("istio", map[string]string{
