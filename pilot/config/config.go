@@ -11,11 +11,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Handler takes the changes that happened together, in the order of Sort, each object at most once. A source calls it from one goroutine, and the next
-// call comes after it has returned. The first call of a source brings everything that it has, and may be empty. The slice is the handler's to keep.
+// Handler takes the changes that happened together, in the order of Sort, each object at most once. A source calls it
+// from one goroutine, and the next call comes after it has returned. The first call of a source brings everything that
+// it has, and may be empty. The slice is the handler's to keep.
 type Handler func([]kinds.Change)
 
-// Equal tells whether two objects are the same for every reader. Where they were written does not count.
+// Equal reports whether two objects are the same for every reader. Where they were written does not count.
 func Equal(a, b *kinds.Object) bool {
 	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) {
 		return false
@@ -26,7 +27,8 @@ func Equal(a, b *kinds.Object) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec)
 }
 
-// Sort puts changes in the order of kinds.All, then of namespace, name and cluster. Those of one object stay in their order: the last counts.
+// Sort puts changes in the order of kinds.All, then of namespace, name and cluster. Those of one object stay in their
+// order: the last counts.
 func Sort(changes []kinds.Change) {
 	rank := map[*kinds.Kind]int{}
 	for i, k := range kinds.All() {

@@ -1,5 +1,5 @@
-// Package config holds the words in which sources of configuration hand on what they read: a Handler that takes Changes, when two objects are the same,
-// and in which order changes go.
+// Package config is the contract of the sources of configuration: the Handler that takes their Changes, the order of
+// changes, and when two objects are equal. Findings holds what is wrong with the objects of a source.
 //
-// It reads nothing itself: the sources are the packages below it, such as file. It has no state and runs no goroutine.
+// The sources are the packages below it, such as file. This package reads nothing and runs no goroutine.
 package config

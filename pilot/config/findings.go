@@ -18,7 +18,8 @@ type Findings struct {
 	list atomic.Pointer[[]diag.Diagnostic]
 }
 
-// Get gives the list as it was last set. It may be called from any goroutine; the caller must not modify what it gets.
+// Get returns the list as it was last set. It may be called from any goroutine; the caller must not modify what it
+// gets.
 func (f *Findings) Get() []diag.Diagnostic {
 	if list := f.list.Load(); list != nil {
 		return *list
@@ -26,8 +27,9 @@ func (f *Findings) Get() []diag.Diagnostic {
 	return nil
 }
 
-// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what is gone, up to a bound. It is called by one
-// goroutine at a time; compare is the same in each call, and 0 for equal findings alone.
+// Set sorts list, whose duplicates count once, and keeps it. If it is another than before, it logs what is new and what
+// is gone, up to a bound. It is called by one goroutine at a time; compare is the same in each call, and 0 for equal
+// findings alone.
 func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic) int, logger *slog.Logger) {
 	slices.SortFunc(list, compare)
 	list = slices.Compact(list)

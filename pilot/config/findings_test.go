@@ -11,7 +11,7 @@ import (
 )
 
 // What is new and what is gone is logged once; what stays is not.
-func TestFindings(t *testing.T) {
+func TestFindingsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	f := &config.Findings{}
 	set := func(list ...diag.Diagnostic) string {
