@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Source is one source made of several. Its getters may be called from anywhere, the sink included; From's handlers and Add not from the sink.
+// Source is one source made of several. Its getters may be called from anywhere, the sink included; From's handlers and
+// Add not from the sink.
 type Source struct {
 	sink  config.Handler
 	turn  sync.Mutex    // held from a call of a source to the return of the sink: one at a time, in order
@@ -20,9 +21,9 @@ type Source struct {
 
 	mu       sync.Mutex // guards what follows, for the getters
 	sources  []source
-	objects  map[kinds.Key]claim   // what counts
-	shared   map[kinds.Key][]claim // of keys that several sources have: all of them, the one that counts first
-	complete bool                  // no first call is awaited any more
+	objects  map[kinds.Key]candidate   // what counts
+	shared   map[kinds.Key][]candidate // of keys that several sources have: all of them, the one that counts first
+	complete bool                      // no first call is awaited any more
 }
 
 type source struct {
@@ -30,19 +31,19 @@ type source struct {
 	awaited bool // its first call is
 }
 
-// claim is an object and the source that has it.
-type claim struct {
+// candidate is an object and the source that has it.
+type candidate struct {
 	object *kinds.Object
 	source int
 }
 
 // New makes a Source, to which sources are added. The first call of sink brings all that they have.
 func New(sink config.Handler) *Source {
-	return &Source{sink: sink, whole: make(chan struct{}), objects: map[kinds.Key]claim{}, shared: map[kinds.Key][]claim{}}
+	return &Source{sink: sink, whole: make(chan struct{}), objects: map[kinds.Key]candidate{}, shared: map[kinds.Key][]candidate{}}
 }
 
-// Add puts another source behind all that are there and gives its index. Before the first call of the sink it is awaited like the others, later not: what
-// it brings first are changes like any.
+// Add puts another source behind all that are there and returns its index. Before the first call of the sink it is
+// awaited like the others, later not: what it brings first are changes like any.
 func (s *Source) Add(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +51,7 @@ func (s *Source) Add(name string) int {
 	return len(s.sources) - 1
 }
 
-// From gives the handler of a source.
+// From returns the handler of a source.
 func (s *Source) From(i int) config.Handler {
 	return func(changes []kinds.Change) {
 		s.turn.Lock()
@@ -65,7 +66,7 @@ func (s *Source) From(i int) config.Handler {
 	}
 }
 
-// take gives what follows for the sink; first: that is all there is.
+// take returns what follows for the sink; first: that is all there is.
 func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,10 +87,11 @@ func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first 
 	return out, true
 }
 
-// apply gives what changes in what counts, in the order of changes. The slice is new, for the source may have given its own to others too.
+// apply returns what changes in what counts, in the order of changes. The slice is new, for the source may have given
+// its own to others too.
 func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
 	if len(s.objects) < len(changes)/2 { // a source's first load: room at once, in place of twice as much again and again
-		objects := make(map[kinds.Key]claim, len(s.objects)+len(changes))
+		objects := make(map[kinds.Key]candidate, len(s.objects)+len(changes))
 		maps.Copy(objects, s.objects)
 		s.objects = objects
 	}
@@ -99,7 +101,7 @@ func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
 	}
 	for _, c := range changes {
 		before, had := s.objects[c.Key]
-		after := s.claim(i, c, before, had)
+		after := s.resolve(i, c, before, had)
 		if after.object == before.object {
 			if had {
 				s.objects[c.Key] = after
@@ -108,7 +110,7 @@ func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
 		}
 		// Within one source, changes are real: it compares. Between two only this can.
 		if had && after.object != nil && after.source != before.source && config.Equal(before.object, after.object) {
-			s.objects[c.Key] = claim{before.object, after.source}
+			s.objects[c.Key] = candidate{before.object, after.source}
 			continue
 		}
 		if after.object == nil {
@@ -123,26 +125,26 @@ func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// claim notes what source i says of a key and gives what counts then; no object if nobody has it.
-func (s *Source) claim(i int, c kinds.Change, before claim, had bool) claim {
+// resolve notes what source i has for a key and returns what counts then; no object if nobody has it.
+func (s *Source) resolve(i int, c kinds.Change, before candidate, had bool) candidate {
 	list := s.shared[c.Key]
 	if list == nil {
 		if !had || before.source == i {
-			return claim{c.Object, i}
+			return candidate{c.Object, i}
 		}
 		if c.Object == nil {
 			return before
 		}
-		list = []claim{before}
+		list = []candidate{before}
 	}
-	at, found := slices.BinarySearchFunc(list, i, func(c claim, i int) int { return c.source - i })
+	at, found := slices.BinarySearchFunc(list, i, func(c candidate, i int) int { return c.source - i })
 	switch {
 	case found && c.Object != nil:
 		list[at].object = c.Object
 	case found:
 		list = slices.Delete(list, at, at+1)
 	case c.Object != nil:
-		list = slices.Insert(list, at, claim{c.Object, i})
+		list = slices.Insert(list, at, candidate{c.Object, i})
 	}
 	if len(list) > 1 {
 		s.shared[c.Key] = list
@@ -168,7 +170,7 @@ func (s *Source) Awaited() []string {
 	return names
 }
 
-// HasSynced tells whether the sink has got, and handled, the whole.
+// HasSynced reports whether the sink has got, and handled, the whole.
 func (s *Source) HasSynced() bool {
 	select {
 	case <-s.whole:

@@ -154,7 +154,7 @@ func TestEqualTakesOver(t *testing.T) {
 	}
 }
 
-func TestAddAwaited(t *testing.T) {
+func TestAddedSourceIsAwaited(t *testing.T) {
 	got := newSink(t)
 	s := merge(got.take, "a", "b")
 	x := object("x", "1", "")
@@ -178,7 +178,7 @@ func TestAddAwaited(t *testing.T) {
 	}
 }
 
-func TestWait(t *testing.T) {
+func TestWaitNamesAwaitedSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := merge(func([]kinds.Change) {}, "directory", "kubernetes")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -240,7 +240,7 @@ func TestConcurrentSources(t *testing.T) {
 	}
 }
 
-// Any history gives what a model gives that looks through all sources at every key.
+// Any history ends as it does in a model that looks through all sources at every key.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "sources")

@@ -1,11 +1,14 @@
-// Package aggregate makes one source of configuration of several, in order of precedence.
+// Package aggregate makes one source of configuration out of several, in order of precedence.
 //
-// Of objects with one key, that of the first source that has it counts. When it goes, that of the next one comes forth. What changes behind an object that
-// counts changes nothing, nor does a change of sources between two objects that are equal, for which the old pointer stays. That several sources have one
-// key is a finding, for each key.
+// Of several objects with one key, the object of the first source counts. When that source deletes it, the object of
+// the next source takes its place. A change of an object that does not count changes nothing. When the object that
+// counts is replaced by an equal one of another source, the old pointer stays and nothing changes. A key that several
+// sources have is a finding.
 //
-// The sink's first call brings everything that the sources had, and comes when each has made its first call. So nothing is served of half a world.
+// The sink is first called when every source has made its first call, and gets all objects. So nothing is served from
+// half of the sources.
 //
-// It does not validate, filter or translate. It starts no goroutine: the sink is called from those of the sources, one at a time, while the others wait. For
-// each key it holds one map entry with a pointer, and a list only for a key that several sources have.
+// This package does not validate, filter or translate. It starts no goroutine: the sink is called from the goroutines
+// of the sources, one at a time, while the other sources wait. A key costs one map entry with a pointer, and a list
+// only if several sources have it.
 package aggregate
