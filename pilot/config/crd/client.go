@@ -16,20 +16,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// What an API server is asked at most, where Options do not say.
+// The default limits of requests to an API server.
 const (
 	DefaultQPS   = 80
 	DefaultBurst = 160
 )
 
-// ClientOptions say how to reach an API server. What is empty has a default.
+// ClientOptions are how to reach an API server. What is empty has a default.
 type ClientOptions struct {
 	Kubeconfig string // a path, or several with colons between; empty is the cluster that the server runs in
 	Context    string // of the kubeconfig; empty is its current one
 
 	// Of the cluster that the server runs in.
-	Host      string // what KUBERNETES_SERVICE_HOST says
-	Port      string // what KUBERNETES_SERVICE_PORT says
+	Host      string // of KUBERNETES_SERVICE_HOST
+	Port      string // of KUBERNETES_SERVICE_PORT
 	TokenFile string
 	CAFile    string
 
@@ -37,18 +37,19 @@ type ClientOptions struct {
 	Burst   int
 	Version string // of this server, for the user agent
 
-	// Insecure names what a kubeconfig of Remote may use although it is read from a Secret: clientCertificate, clientKey, certificateAuthority, tokenFile,
-	// exec, authProvider, insecureSkipTLSVerify. They are those of Istio's PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS.
+	// Insecure names what a kubeconfig of Remote may use although it is read from a Secret: clientCertificate,
+	// clientKey, certificateAuthority, tokenFile, exec, authProvider, insecureSkipTLSVerify. They are those of Istio's
+	// PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS.
 	Insecure []string
 }
 
-// The files that a cluster gives its pods.
+// The files that a pod has of its cluster.
 const (
 	inClusterToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 	inClusterCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
-// Config gives the configuration of a client for a kubeconfig, or for the cluster that the server runs in.
+// Config returns the configuration of a client for a kubeconfig, or for the cluster that the server runs in.
 func Config(o ClientOptions) (*rest.Config, error) {
 	if o.Kubeconfig == "" {
 		return inCluster(o)
@@ -86,8 +87,9 @@ func inCluster(o ClientOptions) (*rest.Config, error) {
 	}), nil
 }
 
-// Remote gives the configuration of a client for a kubeconfig that came in a Secret. Whoever can write the Secret must not get this server to run a
-// program, to read its files for them, or to trust anybody: such options are refused unless o.Insecure names them.
+// Remote returns the configuration of a client for a kubeconfig that came in a Secret. Whoever can write the Secret
+// must not get this server to run a program, to read its files for them, or to trust anybody: such options are refused
+// unless o.Insecure names them.
 func Remote(kubeconfig []byte, o ClientOptions) (*rest.Config, error) {
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {

@@ -37,7 +37,7 @@ func withFields(cluster, user string) []byte {
 
 const someCA = "certificate-authority-data: YQ=="
 
-func TestRemote(t *testing.T) {
+func TestRemoteKubeconfigs(t *testing.T) {
 	for name, c := range map[string]struct{ cluster, user, entry, field, option string }{
 		"token":              {someCA, "token: t", "", "", ""},
 		"exec":               {someCA, "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./steal, interactiveMode: Never}", `user "u"`, "exec", "exec"},
@@ -78,7 +78,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// refuseOf is what Remote says if an option is allowed; what comes after it needs files that are not there.
+// refuseOf is the error of Remote if an option is allowed; what comes after it needs files that are not there.
 func refuseOf(cluster, user, option string) error {
 	_, err := Remote(withFields(cluster, user), ClientOptions{Insecure: []string{option}})
 	if err != nil && strings.Contains(err.Error(), "refused") {
@@ -135,7 +135,7 @@ func (f answers) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // A server in trouble is asked at most so often; one in health, as often as one likes.
-func TestBrake(t *testing.T) {
+func TestRetriesAreLimited(t *testing.T) {
 	for name, bad := range map[string]int{"too many requests": 429, "internal error": 500, "unavailable": 503, "connection lost": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// closed gives the most closed object of a security kind, to stand in for one that cannot be used: an AuthorizationPolicy that allows nothing, a
-// PeerAuthentication that takes only mTLS, a RequestAuthentication that accepts no issuer. It selects what the text selects, if that much can be
-// understood, else the whole namespace. It is nil only if the text has no metadata to take.
+// closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
+// AuthorizationPolicy that allows nothing, a PeerAuthentication that takes only mTLS, a RequestAuthentication that
+// accepts no issuer. It selects what the text selects, if that much can be understood, else the whole namespace. It is
+// nil only if the text has no metadata to take.
 func closed(l limits.Limits, key kinds.Key, data []byte) *kinds.Object {
 	var text struct {
 		Metadata json.RawMessage            `json:"metadata"`

@@ -21,8 +21,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// item is one object of an answer on its way to its feed, which decodes it if it differs from what it knows. Of metav1.Object it has what a reflector
-// calls.
+// item is one object of an answer on its way to its feed, which decodes it if it differs from what it knows. Of
+// metav1.Object it has what a reflector calls.
 type item struct {
 	metav1.Object
 	name    name // an empty name is a bookmark
@@ -39,7 +39,7 @@ func (i *item) GetName() string                  { return i.name.name }
 func (i *item) GetResourceVersion() string       { return i.version }
 func (i *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// GetAnnotations gives the one that ends the list of a stream.
+// GetAnnotations returns the one that ends the list of a stream.
 func (i *item) GetAnnotations() map[string]string {
 	if i.end {
 		return map[string]string{metav1.InitialEventsAnnotationKey: "true"}
@@ -47,7 +47,7 @@ func (i *item) GetAnnotations() map[string]string {
 	return nil
 }
 
-// DeepCopyObject gives the item itself, for nobody modifies it.
+// DeepCopyObject returns the item itself, for nobody modifies it.
 func (i *item) DeepCopyObject() runtime.Object { return i }
 
 // itemList is the answer to a list.
@@ -56,16 +56,17 @@ type itemList struct {
 	Items []runtime.Object
 }
 
-// GetObjectKind says nothing: a reflector knows what it asked for.
+// GetObjectKind returns nothing: a reflector knows what it asked for.
 func (l *itemList) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject gives the list itself.
+// DeepCopyObject returns the list itself.
 func (l *itemList) DeepCopyObject() runtime.Object { return l }
 
 // itemFunc makes an item of the text of one object, of which it must not keep any part.
 type itemFunc func(data []byte, protobuf bool) (*item, error)
 
-// envelopePrefix begins every protobuf text of the Kubernetes API; an envelope follows, with the kind in field 1 and the object in field 2.
+// envelopePrefix begins every protobuf text of the Kubernetes API; an envelope follows, with the kind in field 1 and
+// the object in field 2.
 const envelopePrefix = "k8s\x00"
 
 func openEnvelope(data []byte) (object []byte, protobuf bool) {
@@ -162,7 +163,7 @@ func readHead(object []byte) (*item, error) {
 	return it, err
 }
 
-// customHead is what tells two versions of an object apart, if they differ in what is read.
+// customHead is what differs between two versions of an object, if anything does that is read.
 type customHead struct {
 	Metadata struct {
 		Name            string            `json:"name"`
@@ -220,7 +221,7 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	}
 	it.print = maphash.Bytes(f.seed, f.masked)
 	if f.loaded.Load() {
-		it.data = bytes.Clone(f.masked) // mostly it says nothing new
+		it.data = bytes.Clone(f.masked) // mostly nothing in it is new
 		return it, nil
 	}
 	object, err := f.decode(f.masked)
@@ -282,7 +283,8 @@ func (f *feed) judge(it *item) verdict {
 	return out
 }
 
-// print sums up what of an object's metadata and status is read. The API server counts the versions of its spec; if it does not, the print is 0.
+// print sums up what of an object's metadata and status is read. The API server counts the versions of its spec; if it
+// does not, the print is 0.
 func (f *feed) print(head *customHead) uint64 {
 	m := &head.Metadata
 	if m.Generation == 0 {

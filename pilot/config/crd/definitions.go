@@ -2,7 +2,8 @@ package crd
 
 import "context"
 
-// definitions follows which CustomResourceDefinitions there are, by name alone, and starts and stops the feeds of their kinds.
+// definitions follows which CustomResourceDefinitions there are, by name alone, and starts and stops the feeds of their
+// kinds.
 type definitions struct {
 	watched
 	s   *Source
@@ -28,10 +29,11 @@ func (d *definitions) run(ctx context.Context) {
 	d.watched.run(ctx)
 }
 
-// decided tells that it is known which kinds to read. The caller holds s.mu.
+// decided reports whether it is known which kinds to read. The caller holds s.mu.
 func (d *definitions) decided() bool { return d.synced || d.forbidden }
 
-// blind tells that definitions cannot be listed. Then every kind is asked for from time to time. The caller holds s.mu.
+// blind reports whether definitions cannot be listed. Then every kind is asked for from time to time. The caller holds
+// s.mu.
 func (d *definitions) blind() bool { return d.forbidden && !d.synced }
 
 func (d *definitions) readBlindly() {

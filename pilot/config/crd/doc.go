@@ -1,25 +1,32 @@
 // Package crd is the source of configuration that reads one Kubernetes API server: a reflector for each kind.
 //
-// Objects of the core kinds come as protobuf and are cut down to what is read of them (slim.go) while they are being decoded; those of Istio and of the
-// Gateway API come as JSON and are judged by galley/validation, as files are. Neither the bytes nor the whole object are kept. What is handed on is
-// never less safe than what was:
+// Objects of the core kinds come as protobuf and are cut down to what is read of them (slim.go) while they are being
+// decoded; those of Istio and of the Gateway API come as JSON and are judged by galley/validation, as files are.
+// Neither the bytes nor the whole object are kept. What is handed on is never less safe than what was:
 //
-//   - The first call of the Handler comes when every kind that the API server has is read in full; a kind whose CustomResourceDefinition is missing is
-//     not waited for, and is read as soon as there is one. When the definition goes, so do its objects.
-//   - A kind that cannot be read keeps the objects that it had, and so do all of them while the API server is away; lists that are read again hand on
-//     only true differences. What is wrong is a finding that names the kind, and a metric. The other kinds go on.
-//   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given up by the clock and asked anew.
-//   - An object that cannot be used keeps its last good version. Without one it is left out; a security object is then replaced by the most closed one
-//     of its kind (closed.go), so that the server can start and serve the rest.
-//   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded again. In the first load everything
-//     is new: there, objects are decoded as they come, and their bytes are not kept for a moment.
+//   - The first call of the Handler comes when every kind that the API server has is read in full; a kind whose
+//     CustomResourceDefinition is missing is not waited for, and is read as soon as there is one. When the definition
+//     goes, so do its objects.
+//   - A kind that cannot be read keeps the objects that it had, and so do all of them while the API server is away;
+//     lists that are read again hand on only true differences. What is wrong is a finding that names the kind, and a
+//     metric. The other kinds go on.
+//   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given
+//     up by the clock and asked anew.
+//   - An object that cannot be used keeps its last good version. Without one it is left out; a security object is then
+//     replaced by the most closed one of its kind (closed.go), so that the server can start and serve the rest.
+//   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded
+//     again. In the first load everything is new: there, objects are decoded as they come, and their bytes are not kept
+//     for a moment.
 //
-// Connections and streams are read in large pieces (gather.go): an API server writes each of thousands of objects by itself.
+// Connections and streams are read in large pieces (gather.go): an API server writes each of thousands of objects by
+// itself.
 //
-// Reflectors of client-go list and watch, with a store of our own in place of its informers: an informer would keep a second index of the objects and a
-// queue of their versions, and its handler could not tell a relist from an update.
+// Reflectors of client-go list and watch, with a store of our own in place of its informers: an informer would keep a
+// second index of the objects and a queue of their versions, and its handler could not distinguish a relist from an
+// update.
 //
-// It does not filter by revision or namespace, writes nothing to the API server and does not know what objects mean. A Source's state is guarded by one
-// mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine for each kind (for each name, where a kind is read by names) and
-// one for the definitions, in each of which client-go starts one more for the stream. All of them end before Run returns.
+// It does not filter by revision or namespace, writes nothing to the API server and does not know what objects mean. A
+// Source's state is guarded by one mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine
+// for each kind (for each name, where a kind is read by names) and one for the definitions, in each of which client-go
+// starts one more for the stream. All of them end before Run returns.
 package crd

@@ -20,7 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// apiServer is as much of an API server as a reflector needs, with faults to order. It answers in protobuf as a real one does, if it can.
+// apiServer is as much of an API server as a reflector needs, with faults to order. It answers in protobuf as a real
+// one does, if it can.
 type apiServer struct {
 	*httptest.Server
 
@@ -234,7 +235,7 @@ func statusOf(code int, reason metav1.StatusReason, text string) *metav1.Status 
 	}
 }
 
-// protobuf tells whether the answer goes out in protobuf, for which the object's type has to be known.
+// protobuf reports whether the answer goes out in protobuf, for which the object's type has to be known.
 func (a *apiServer) protobuf(r *http.Request, res string) bool {
 	k := kindOfResource(res)
 	return !a.asJSON && k != nil && coreOf(k) != nil && strings.Contains(r.Header.Get("Accept"), "protobuf")

@@ -23,7 +23,7 @@ type feed struct {
 	core      *core // nil: defined by a CustomResourceDefinition
 	selection Selection
 	seed      maphash.Seed
-	loaded    atomic.Bool // the first list was taken: what comes now mostly says nothing new
+	loaded    atomic.Bool // the first list was taken: what comes now is mostly known already
 
 	decoding sync.Mutex // guards what follows
 	intern   *interner
@@ -43,7 +43,8 @@ type feed struct {
 
 type name struct{ namespace, name string }
 
-// entry is one object: which version was last read, and what is in force. Objects of core kinds can always be used and are not kept.
+// entry is one object: which version was last read, and what is in force. Objects of core kinds can always be used and
+// are not kept.
 type entry struct {
 	print  uint64
 	uid    string
@@ -123,7 +124,7 @@ func (f *feed) stop() {
 // absentPatience is how long the first load waits for a kind that is defined and yet not served.
 const absentPatience = 30 * time.Second
 
-// settled tells that the first load need not wait for the feed any longer. The caller holds s.mu.
+// settled reports whether the first load need not wait for the feed any longer. The caller holds s.mu.
 func (f *feed) settled() bool {
 	if !f.running {
 		return f.core == nil
@@ -186,7 +187,7 @@ func (f *feed) Resync() error { return nil }
 
 var _ cache.ReflectorStore = (*feed)(nil)
 
-// apply puts a version of an object in force, if it can be used and says anything new.
+// apply puts a version of an object in force, if it can be used and differs.
 func (f *feed) apply(it *item) {
 	old, existed := f.entries[it.name]
 	if existed && it.print != 0 && it.print == old.print {

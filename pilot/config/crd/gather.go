@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A connection that is read while more is on its way is read again and again for a little each time, and every time costs wake-ups, decryption, and words of
-// HTTP/2 that more may come. So between two reads of a busy connection there is a pause.
+// A connection that is read while more is on its way is read again and again for a little each time, and every time
+// costs wake-ups, decryption, and words of HTTP/2 that more may come. So between two reads of a busy connection there
+// is a pause.
 const (
 	gatherPause = time.Millisecond
 	gatherSize  = 64 << 10 // what is read at once
@@ -54,8 +55,8 @@ func (r refill) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunks reads more at once the more there is: with every answer to a read, HTTP/2 tells the server that it can send more. A stream that has little to say gives
-// the space back.
+// chunks reads more at once the more there is: with every answer to a read, HTTP/2 allows the server to send
+// more. A stream with little traffic frees the space.
 type chunks struct {
 	from  io.Reader
 	space []byte
@@ -70,7 +71,7 @@ const (
 	chunkIdle = time.Second
 )
 
-// Read gives what is left, or reads on.
+// Read returns what is left, or reads on.
 func (c *chunks) Read(p []byte) (int, error) {
 	if len(c.left) == 0 {
 		size := max(len(c.space), chunkMin)

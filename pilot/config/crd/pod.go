@@ -18,10 +18,10 @@ type head struct {
 	created             time.Time
 }
 
-// decodePod takes the facts of a masked Pod from its text: as a corev1.Pod it would need ten times the memory for a moment, and a mesh has more pods than all else.
-// The numbers are those of the fields in the API's generated.proto.
+// decodePod takes the facts of a masked Pod from its text: as a corev1.Pod it would need ten times the memory for a
+// moment, and a mesh has more pods than all else. The numbers are those of the fields in the API's generated.proto.
 func decodePod(masked []byte, in *interner) (h head, spec any, err error) {
-	f := &kube.PodFacts{ServiceAccount: "default", Ready: true} // as a pod that does not say
+	f := &kube.PodFacts{ServiceAccount: "default", Ready: true} // the defaults of a pod
 	var kind, controller string
 	generated := false
 	h, err = readMetaHead(fieldOf(masked, 1), in, func(number protowire.Number, value []byte) {
@@ -137,13 +137,13 @@ func podStatus(f *kube.PodFacts, status []byte) error {
 	})
 }
 
-// varint gives the last number that a message has in that field, or 0.
+// varint returns the last number that a message has in that field, or 0.
 func varint(message []byte, field protowire.Number) uint64 {
 	out, _ := varintOf(message, field)
 	return out
 }
 
-// varintOf also tells whether the message has the field.
+// varintOf also reports whether the message has the field.
 func varintOf(message []byte, field protowire.Number) (out uint64, has bool) {
 	_ = eachField(message, func(number protowire.Number, text, _ []byte) error {
 		if number == field {

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// mask says which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most of a Pod, is never decoded.
+// mask is which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most
+// of a Pod, is never decoded.
 type mask struct {
 	fields *fields                   // nil: every field, as it is
 	when   func(message []byte) bool // nil: always; else whether a message in a list is kept at all
@@ -61,7 +62,8 @@ func (m *mask) apply(dst, message []byte) ([]byte, error) {
 	return dst, err
 }
 
-// eachField visits the fields of a message: text is the whole field, value what it holds if that is a message, string or bytes. It stops at an error.
+// eachField visits the fields of a message: text is the whole field, value what it holds if that is a message, string
+// or bytes. It stops at an error.
 func eachField(message []byte, visit func(number protowire.Number, text, value []byte) error) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -84,12 +86,13 @@ func eachField(message []byte, visit func(number protowire.Number, text, value [
 	return nil
 }
 
-// undecodable is the error that protowire names by a number. It does not wrap it: a message that ends too soon is not a stream that did.
+// undecodable is the error that protowire names by a number. It does not wrap it: a message that ends too soon is not a
+// stream that did.
 func undecodable(n int) error {
 	return errors.New("decode protobuf: " + protowire.ParseError(n).Error())
 }
 
-// fieldOf gives the last field of that number in a message, as the rules of protobuf want, or nil.
+// fieldOf returns the last field of that number in a message, as the rules of protobuf want, or nil.
 func fieldOf(message []byte, number protowire.Number) (out []byte) {
 	_ = eachField(message, func(n protowire.Number, _, value []byte) error {
 		if n == number {

@@ -144,7 +144,7 @@ func (r *reader) finding(code string) diag.Diagnostic {
 	return out
 }
 
-// stalled gives the gauge of that name by resource.
+// stalled returns the gauge of that name by resource.
 func (r *reader) stalled() map[string]float64 {
 	r.t.Helper()
 	families, err := r.metrics.Gather()

@@ -19,7 +19,8 @@ func (s *Source) report() {
 	s.findings.Set(s.gather(), config.ByObject, s.opts.Logger)
 }
 
-// outagePatience is how long an API server is away before that is a finding: a restart, or a failure now and then, is none.
+// outagePatience is how long an API server is away before that is a finding: a restart, or a failure now and then, is
+// none.
 const outagePatience = 3 * time.Second
 
 func (s *Source) gather() []diag.Diagnostic {
@@ -120,8 +121,8 @@ type metrics struct {
 	stalls  *stalls
 }
 
-// stalls is the metric of resources that cannot be read. Several readers may have one resource of one cluster: of two names, or the reader of a link that ends and that
-// of its successor.
+// stalls is the metric of resources that cannot be read. Several readers may have one resource of one cluster: of two
+// names, or the reader of a link that ends and that of its successor.
 type stalls struct {
 	desc *prometheus.Desc
 
@@ -171,7 +172,7 @@ func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
 	}
 }
 
-// registered gives the collector of that name that is registered already, or registers this one.
+// registered returns the collector of that name that is registered already, or registers this one.
 func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	if reg == nil {
 		return c

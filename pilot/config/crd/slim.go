@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those of the fields in the API's
-// generated.proto.
+// core is how objects of a core kind are cut down to what is read of them, and decoded. The numbers in masks are those
+// of the fields in the API's generated.proto.
 type core struct {
 	mask     *mask
 	decode   func(masked []byte, in *interner) (head, any, error)
@@ -55,7 +55,7 @@ func coreKind[T any, P message[T]](meta *mask, kept *fields, slim func(P, *inter
 	}
 }
 
-// coreOf gives nil for a kind that is defined by a CustomResourceDefinition.
+// coreOf returns nil for a kind that is defined by a CustomResourceDefinition.
 func coreOf(k *kinds.Kind) *core {
 	switch k {
 	case kinds.Pod:
@@ -100,7 +100,7 @@ func coreOf(k *kinds.Kind) *core {
 	return nil
 }
 
-// metadata keeps name, namespace, uid, creationTimestamp, labels, and the annotations that keep says.
+// metadata keeps name, namespace, uid, creationTimestamp, labels, and the annotations that keep names.
 func metadata(keep func(key []byte) bool) *mask {
 	out := &mask{fields: wholes(1, 3, 5, 8, 11)}
 	if keep != nil {
@@ -112,7 +112,8 @@ func metadata(keep func(key []byte) bool) *mask {
 // notApplied keeps every annotation but the one that repeats the object.
 func notApplied(key []byte) bool { return string(key) != corev1.LastAppliedConfigAnnotation }
 
-// ours keeps Istio's annotations, except what an injector noted for itself: a pod's or a node's many others are nothing to us and change often.
+// ours keeps Istio's annotations, except what an injector noted for itself: a pod's or a node's many others are nothing
+// to us and change often.
 func ours(key []byte) bool {
 	domain, _, _ := bytes.Cut(key, []byte("/"))
 	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != "sidecar.istio.io/status"
@@ -131,8 +132,8 @@ func isTrue(message []byte, number protowire.Number) bool {
 
 func asIs[P any](o P, _ *interner) any { return o }
 
-// interner gives one copy of equal strings, of equal sets of labels and of equal ports: those of the pods of one workload, mostly. What it gives must not be
-// modified. One goroutine uses it.
+// interner returns one copy of equal strings, of equal sets of labels and of equal ports: those of the pods of one
+// workload, mostly. What it returns must not be modified. One goroutine uses it.
 type interner struct {
 	texts map[string]string
 	sets  map[string]map[string]string // by a text of all their keys and values

@@ -161,7 +161,8 @@ func coreKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool { return coreOf(k) == nil })
 }
 
-// Whatever the registry makes of whole objects it makes of those that are cut down. A field that it begins to read and that is cut off shows here.
+// Whatever the registry makes of whole objects it makes of those that are cut down. A field that it begins to read and
+// that is cut off shows here.
 func TestRegistryReadsNothingThatIsCutOff(t *testing.T) {
 	endpoints, workloads := 0, 0
 	for seed := range uint64(400) {
@@ -170,7 +171,7 @@ func TestRegistryReadsNothingThatIsCutOff(t *testing.T) {
 		feeds := map[*kinds.Kind]*feed{}
 		for _, k := range coreKinds() {
 			feeds[k] = newFeed(s, k, Selection{})
-			feeds[k].loaded.Store(seed%2 == 1) // in the first load objects are decoded at once, later if they say anything new
+			feeds[k].loaded.Store(seed%2 == 1) // in the first load objects are decoded at once, later if they differ
 		}
 		var fat, slim []kinds.Change
 		add := func(k *kinds.Kind, n name) {
@@ -221,7 +222,7 @@ func difference(want, got any) string {
 }
 
 // What is kept beyond what the registry reads.
-func TestCutDown(t *testing.T) {
+func TestKeptFields(t *testing.T) {
 	s := &Source{}
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	for _, k := range coreKinds() {
@@ -277,7 +278,7 @@ func TestCutDown(t *testing.T) {
 }
 
 // Pods of one workload share what they have in common.
-func TestInterning(t *testing.T) {
+func TestPodsShareStrings(t *testing.T) {
 	feed := newFeed(&Source{}, kinds.Pod, Selection{})
 	pod := func(n string) *kinds.Object {
 		return cutDown(t, feed, &kinds.Object{Spec: &corev1.Pod{
@@ -324,7 +325,7 @@ func BenchmarkPod(b *testing.B) {
 	}
 }
 
-// A heartbeat of a node, or a pod's status that nobody reads, is told by its print.
+// A heartbeat of a node, or a pod's status that nobody reads, shows in its print.
 func BenchmarkNothingNew(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	feed := newFeed(&Source{}, kinds.Pod, Selection{})

@@ -27,7 +27,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say what to read and whom to tell. Client and Handler are needed.
+// Options are what to read and who handles it. Client and Handler are needed.
 type Options struct {
 	Client  *rest.Config
 	Cluster string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
@@ -65,7 +65,8 @@ type Source struct {
 	complaints  map[kinds.Key][]diag.Diagnostic // by object
 }
 
-// transition is what an object was when last handed on, and what it is now. A nil object is absent; of core kinds, what was is not kept.
+// transition is what an object was when last handed on, and what it is now. A nil object is absent; of core kinds, what
+// was is not kept.
 type transition struct {
 	existed  bool
 	was, now *kinds.Object
@@ -108,7 +109,7 @@ func New(opts Options) (*Source, error) {
 	return s, nil
 }
 
-// split gives the selections that together are sel, each of one name at most: a field selector can name only one.
+// split returns the selections that together are sel, each of one name at most: a field selector can name only one.
 func split(sel Selection) []Selection {
 	if len(sel.Names) < 2 {
 		return []Selection{sel}
@@ -124,22 +125,23 @@ func split(sel Selection) []Selection {
 	return out
 }
 
-// HasSynced tells whether the handler has got, and handled, everything that the API server had.
+// HasSynced reports whether the handler has got, and handled, everything that the API server had.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Findings gives what is wrong at present. The caller must not modify it.
+// Findings returns what is wrong at present. The caller must not modify it.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
-// When the log says what the first load waits for: at first, and then again and again.
+// When it is logged what the first load waits for: at first, and then again and again.
 const (
 	firstNotice = time.Second
 	waitNotice  = 30 * time.Second
 )
 
-// Run reads everything, hands it to the handler, and then follows changes until ctx ends, which is no error: an API server that cannot be reached is
-// asked again until it can. Run is called once.
+// Run reads everything, hands it to the handler, and then follows changes until ctx ends, which is no error: an API
+// server that cannot be reached is asked again until it can. Run is called once.
 func (s *Source) Run(ctx context.Context) error {
-	// What a reflector has to say of each attempt is of interest only to who looks for it: level debug. Findings tell the rest.
+	// What a reflector has to say of each attempt is of interest only to who looks for it: level debug. Findings hold
+	// the rest.
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.FromSlogHandler(s.opts.Logger.Handler()).V(4)))
 	defer func() {
 		cancel()

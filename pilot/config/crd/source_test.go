@@ -118,7 +118,7 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-func TestOnly(t *testing.T) {
+func TestSelectionOfOneKind(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	for _, ns := range []string{"sys", "other"} {

@@ -35,7 +35,8 @@ type stream struct {
 	mute    *time.Timer // stops a stream that was silent for so long
 }
 
-// newStream reads events from body until it ends, Stop is called, or nothing came for the time of silence. Then it calls ended.
+// newStream reads events from body until it ends, Stop is called, or nothing came for the time of silence. Then it
+// calls ended.
 func (w *watched) newStream(body io.ReadCloser, silence time.Duration, ended func()) *stream {
 	s := &stream{body: body, item: w.item, events: make(chan watch.Event), done: make(chan struct{}), ended: ended, silence: silence}
 	s.mute = time.AfterFunc(silence, s.Stop)
@@ -62,7 +63,7 @@ func (s *stream) Stop() {
 	})
 }
 
-// fail tells why the stream ended, if not because it was stopped or the server had no more to say.
+// fail returns why the stream ended, unless it was stopped or the server ended it.
 func (s *stream) fail(err error) {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return
@@ -85,8 +86,8 @@ func (s *stream) send(e watch.Event) bool {
 	}
 }
 
-// read hands on events until there are no more. Protobuf comes in frames of four bytes that hold the length, and an event; JSON as one event after the
-// other.
+// read hands on events until there are no more. Protobuf comes in frames of four bytes that hold the length, and an
+// event; JSON as one event after the other.
 func (s *stream) read() error {
 	in := &chunks{from: s.body}
 	var head [4]byte
@@ -166,7 +167,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// event hands on one event, and tells whether to go on.
+// event hands on one event, and reports whether to go on.
 func (s *stream) event(kind string, object []byte) (bool, error) {
 	s.mute.Reset(s.silence)
 	if watch.EventType(kind) == watch.Error {

@@ -32,7 +32,7 @@ func marshal(t testing.TB, m interface{ Marshal() ([]byte, error) }) []byte {
 	return out
 }
 
-// follow gives the events of a stream until it ends.
+// follow returns the events of a stream until it ends.
 func follow(body []byte, f itemFunc) []watch.Event {
 	s := (&watched{source: &Source{opts: Options{Logger: slog.New(slog.DiscardHandler)}}, item: f}).newStream(io.NopCloser(bytes.NewReader(body)), time.Hour, func() {})
 	defer s.Stop()
@@ -43,7 +43,7 @@ func follow(body []byte, f itemFunc) []watch.Event {
 	return out
 }
 
-func TestStream(t *testing.T) {
+func TestStreamEvents(t *testing.T) {
 	feed := newFeed(&Source{}, kinds.ConfigMap, Selection{})
 	object := envelope("ConfigMap", marshal(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", ResourceVersion: "7"}, Data: map[string]string{"k": "v"}}))
 	gone := statusOf(410, metav1.StatusReasonExpired, "too old")

@@ -12,15 +12,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How soon a connection that leads nowhere is given up: a watch is silent for minutes while all is well, so silence proves nothing.
+// How soon a connection that leads nowhere is given up: a watch is silent for minutes while all is well, so silence
+// proves nothing.
 const (
 	dialTimeout  = 4 * time.Second
 	pingInterval = 10 * time.Second
 	pingTimeout  = 5 * time.Second
 )
 
-// newHTTP makes the one client that all streams of a source share. It is not client-go's: that one notices a connection that leads nowhere after 45
-// seconds, and only the environment could change it.
+// newHTTP makes the one client that all streams of a source share. It is not client-go's: that one notices a connection
+// that leads nowhere after 45 seconds, and only the environment could change it.
 func newHTTP(c *rest.Config) (*http.Client, error) {
 	tls, err := rest.TLSConfigFor(c)
 	if err != nil {

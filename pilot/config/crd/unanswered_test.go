@@ -9,8 +9,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// A kind whose requests are taken and never answered is told, keeps what it had, and is asked anew; the others go on.
-func TestMute(t *testing.T) {
+// A kind whose requests are taken and never answered is a finding, keeps what it had, and is asked anew; the others go
+// on.
+func TestUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	a.put("configmaps", "a", "m", configMap("1"))

@@ -21,8 +21,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// How long is waited after a failure: at first, and at most. Both are stretched at random, up to twice. The sum of the longest and of the time that a
-// connection takes is how late the end of an outage can be noticed.
+// How long is waited after a failure: at first, and at most. Both are stretched at random, up to twice. The sum of the
+// longest and of the time that a connection takes is how late the end of an outage can be noticed.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMax   = 4 * time.Second
@@ -32,7 +32,7 @@ const (
 type patience struct {
 	mute   time.Duration // until that no answer came is a finding
 	answer time.Duration // until it is asked anew: as long as an API server itself gives a request that is no watch
-	silent time.Duration // until a stream is given up: an API server says every minute up to which version it has told all
+	silent time.Duration // until a stream is given up: an API server sends a bookmark every minute
 }
 
 func defaultPatience() patience {
@@ -41,7 +41,7 @@ func defaultPatience() patience {
 
 var errMute = errors.New("it takes requests and does not answer")
 
-// blindPause is how often a kind is asked for when nobody says whether it exists.
+// blindPause is how often a kind is asked for when it is not known whether it exists.
 const blindPause = 30 * time.Second
 
 // watched is one resource of the API server that is listed and watched into a store.
@@ -147,8 +147,8 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 	}), nil
 }
 
-// watch asks for a stream. Pings tell a connection that leads nowhere, but not an API server, or something in front of it, that keeps the connection alive and
-// says nothing: that is told by the clock.
+// watch asks for a stream. Pings reveal a connection that leads nowhere, but not an API server, or something in front
+// of it, that keeps the connection alive and sends nothing: that takes a clock.
 func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Interface, error) {
 	asking, giveUp := context.WithCancel(ctx)
 	asked, answered := time.Now(), false // answered is guarded by source.mu
@@ -246,7 +246,7 @@ func (w *watched) missing() {
 	w.source.wake()
 }
 
-// absent tells that no version is served. The caller holds source.mu.
+// absent reports whether no version is served. The caller holds source.mu.
 func (w *watched) absent() bool { return !w.absentSince.IsZero() }
 
 func (w *watched) absentFor() time.Duration { return time.Since(w.absentSince) }
@@ -257,7 +257,7 @@ type mortalClock struct {
 	ctx context.Context
 }
 
-// After gives a channel that receives after d, or when ctx ends.
+// After returns a channel that receives after d, or when ctx ends.
 func (c mortalClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 2)
 	fire := func() { out <- time.Now() }
