@@ -27,14 +27,15 @@ const (
 	restEmpty      = 2 * time.Second
 	restMissing    = 100 * time.Millisecond
 
-	// A file that never rests is used after boundDoubt if it seems whole, after boundLast in any case. Nor does a deletion wait longer for writes.
+	// A file that never rests is used after boundDoubt if it seems whole, after boundLast in any case. Nor does a
+	// deletion wait longer for writes.
 	boundDoubt = 2 * time.Second
 	boundLast  = 10 * time.Second
 
 	coarseClock = 2 * time.Second // a file may change again within this time and keep its time of change, on NFS for one
 )
 
-// content is what one file says.
+// content is what one file holds.
 type content struct {
 	read      stamp // of the bytes that are in force; of those that were refused for good too
 	readAt    time.Time
@@ -61,7 +62,8 @@ type held struct {
 	lines     int // of its document when it was read, with what separates it from the next
 }
 
-// scan brings files up to date. If recheck is not 0, something is waited for, and scan should be called again after that time.
+// scan brings files up to date. If recheck is not 0, something is waited for, and scan should be called again after
+// that time.
 func (s *Source) scan() (found listing, recheck time.Duration) {
 	found = list(s.opts)
 	if found.err == nil && len(found.files) == 0 && len(s.files) > 0 && len(found.unknown) == 0 {
@@ -130,7 +132,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 	return found, recheck
 }
 
-// update reads a file if it has changed, and gives how long to wait before it can be judged, or 0.
+// update reads a file if it has changed, and returns how long to wait before it can be judged, or 0.
 func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	fresh := c.readAt.IsZero()
 	if !fresh && c.read == e.stamp && c.readAt.Sub(e.stamp.changed) > coarseClock {
@@ -188,7 +190,8 @@ func isEmptied(d diag.Diagnostic) bool { return d.Code == "Emptied" }
 // settle ends the waiting.
 func (c *content) settle() { c.doubt, c.doubtSince, c.doubtFirst = stamp{}, time.Time{}, time.Time{} }
 
-// wait judges whether a write is in progress, from the stamps before and after reading, and gives how long to wait until the next look, or 0.
+// wait judges whether a write is in progress, from the stamps before and after reading, and returns how long to wait
+// until the next look, or 0.
 func (c *content) wait(now time.Time, before, after stamp, data []byte, decode func() validation.Result) time.Duration {
 	fresh := c.readAt.IsZero()
 	last := c.read
@@ -234,7 +237,7 @@ func (c *content) wait(now time.Time, before, after stamp, data []byte, decode f
 	return 0
 }
 
-// read gives a file's bytes, at most one more than limit, and its stamps before and after reading.
+// read returns a file's bytes, at most one more than limit, and its stamps before and after reading.
 func read(root *os.Root, file string, limit int64) (data []byte, before, after stamp, err error) {
 	// Without O_NONBLOCK, opening a FIFO that took the file's place would wait for a writer.
 	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -311,7 +314,7 @@ func (c *content) take(r validation.Result, lines int, security bool) {
 	}
 }
 
-// instead says what is in force while the file cannot be used.
+// instead returns what is in force while the file cannot be used.
 func (c *content) instead() string {
 	if len(c.objects) == 0 {
 		return "nothing in the file is used"
@@ -334,7 +337,7 @@ func join(fix, more string) string {
 	return fix + "; " + more
 }
 
-// loses tells whether an object would be gone, or be written in fewer lines, as it is while a file is written anew.
+// loses reports whether an object would be gone, or be written in fewer lines, as it is while a file is written anew.
 func (c *content) loses(r validation.Result, lines int) bool {
 	after := map[kinds.Key]int{} // the lines of the longest
 	for _, h := range c.objectsAfter(r, lines) {
@@ -346,7 +349,7 @@ func (c *content) loses(r validation.Result, lines int) bool {
 	})
 }
 
-// objectsAfter gives the objects that are in force once the file, of so many lines, has been taken.
+// objectsAfter returns the objects that are in force once the file, of so many lines, has been taken.
 func (c *content) objectsAfter(r validation.Result, lines int) []held {
 	before := map[kinds.Key]held{}
 	for _, h := range c.objects {
@@ -355,7 +358,7 @@ func (c *content) objectsAfter(r validation.Result, lines int) []held {
 		}
 	}
 	var objects []held
-	vague := map[*kinds.Kind]bool{} // kinds of which a document does not say which object it is; nil is any
+	vague := map[*kinds.Kind]bool{} // kinds of documents that do not name their object; nil is any
 	for i, d := range r.Documents {
 		end := lines
 		if i+1 < len(r.Documents) {

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// withoutController reports Deployments and the like: a cluster would make Pods of them, a directory does not. One is right where the directory has the Pods that it
-// selects, or EndpointSlices of its Services.
+// withoutController reports Deployments and the like: a cluster would make Pods of them, a directory does not. One is
+// right where the directory has the Pods that it selects, or EndpointSlices of its Services.
 func (s *Source) withoutController(objects map[kinds.Key]claim) []diag.Diagnostic {
 	var findings []diag.Diagnostic
 	var there *backends

@@ -12,7 +12,7 @@ spec:
   template: {metadata: {labels: {app: web, version: v1}}}
 `
 
-// A Deployment makes no Pods here, which a finding says, unless there is something in their place.
+// A Deployment makes no Pods here, which is a finding, unless there is something in their place.
 func TestDeployments(t *testing.T) {
 	w := newWorld(t, map[string]string{"web.yaml": deployment})
 	w.run(Options{})

@@ -21,7 +21,7 @@ type claim struct {
 	missing   bool // the file is gone for a moment
 }
 
-// publish tells the handler what has changed since the last time, and makes the findings known.
+// publish calls the handler with what has changed since the last time, and makes the findings known.
 func (s *Source) publish(found listing) {
 	objects, findings := s.merge(found)
 	changes := diff(s.published, objects)
@@ -32,8 +32,8 @@ func (s *Source) publish(found listing) {
 	s.report(findings)
 }
 
-// merge gives what all files say together, and all that is wrong. Of several documents for one object, the one in the file that is in force goes on
-// to be, else the first counts.
+// merge returns what all files hold together, and all that is wrong. Of several documents for one object, the one in
+// the file that is in force goes on to be, else the first counts.
 func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 	findings := found.findings
 	if found.err != nil {

@@ -47,7 +47,7 @@ type listing struct {
 	err      error // the directory itself could not be read
 }
 
-// hides tells whether the listing cannot say if the file still exists.
+// hides reports whether it is unknown to the listing if the file still exists.
 func (l *listing) hides(file string) bool {
 	return l.err != nil || slices.ContainsFunc(l.unknown, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say what to read and whom to tell. Dir and Handler are needed.
+// Options are what to read and who handles it. Dir and Handler are needed.
 type Options struct {
 	Dir     string
 	Handler config.Handler
@@ -69,14 +69,15 @@ func newSource(opts Options) *Source {
 	return &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]claim{}}
 }
 
-// HasSynced tells whether the handler has got, and handled, the first load.
+// HasSynced reports whether the handler has got, and handled, the first load.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Findings gives what is wrong at present, in the order of files and lines. The caller must not modify it.
+// Findings returns what is wrong at present, in the order of files and lines. The caller must not modify it.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
-// Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error. It fails if a security object
-// cannot be used at the first load, which the findings tell too, or the directory cannot be read. It is called once.
+// Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error.
+// It fails if a security object cannot be used at the first load, which is a finding too, or the directory cannot
+// be read. It is called once.
 func (s *Source) Run(ctx context.Context) error {
 	if s.texts != nil {
 		return s.runTexts(ctx)
@@ -167,7 +168,7 @@ func (s *Source) begin(found listing) error {
 	return nil
 }
 
-// unsafe says why what was read must not be served.
+// unsafe returns why what was read must not be served.
 func (s *Source) unsafe() error {
 	var why []error
 	for _, path := range sortedPaths(s.files) {

@@ -403,7 +403,8 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Every state that is handed on is one that the directory was in: writers replace both files in turn, the second never gets ahead.
+// Every state that is handed on is one that the directory was in: writers replace both files in turn, the second never
+// gets ahead.
 func TestHistory(t *testing.T) {
 	w := newWorld(t, map[string]string{"a.yaml": vs("a", "v0"), "b.yaml": vs("b", "v0")})
 	w.run(Options{})

@@ -29,8 +29,8 @@ func (t *Texts) Of(name string) ([]byte, bool) {
 // Stdin is the name of what is read from the standard input.
 const Stdin = "<stdin>"
 
-// Read reads files, whatever their names end with, directories as a Source does, and the standard input, which is "-". Each file counts once. What is wrong with a
-// file in a directory is a finding, with a path that was given an error.
+// Read reads files, whatever their names end with, directories as a Source does, and the standard input, which is "-".
+// Each file counts once. What is wrong with a file in a directory is a finding, with a path that was given an error.
 func Read(paths []string, stdin io.Reader, l limits.Limits) (*Texts, error) {
 	all := &Texts{data: map[string][]byte{}}
 	for _, p := range paths {

@@ -43,7 +43,8 @@ func newWatch(opts Options) *watch {
 	return w
 }
 
-// collect takes what the watcher says without ever blocking: the watcher may hold, while it sends, the lock that Add and Remove need.
+// collect takes the watcher's events without ever blocking: the watcher may hold, while it sends, the lock that Add
+// and Remove need.
 func (w *watch) collect() {
 	defer close(w.ended)
 	events, errors := w.watcher.Events, w.watcher.Errors
@@ -83,8 +84,8 @@ func (w *watch) failed(err error) {
 	}
 }
 
-// follow watches these directories and no others, and tells whether any of them is new. A directory that another took the place of is watched anew,
-// and so is one that was away, even if it is the same again.
+// follow watches these directories and no others, and reports whether any of them is new. A directory that another took
+// the place of is watched anew, and so is one that was away, even if it is the same again.
 func (w *watch) follow(dirs map[string]stamp) (began bool) {
 	if w.watcher == nil {
 		return false

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// world is a source that runs on a directory of its own, and what it has told.
+// world is a source that runs on a directory of its own, and what it has handed on.
 type world struct {
 	t      *testing.T
 	dir    string

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// many gives VirtualServices v0, v1 and so on as one file, and how expect names them.
+// many returns VirtualServices v0, v1 and so on as one file, and how expect names them.
 func many(n int, host string) (text, want string) {
 	var texts, names []string
 	for i := range n {
