@@ -42,7 +42,7 @@ func (s *Source) report() {
 	s.findings.Set(list, config.ByObject, s.opts.Logger)
 }
 
-// metrics are those of one source, told apart by the label source.
+// metrics are those of one source, with the label source.
 type metrics struct {
 	connected, objects, unusable         prometheus.Gauge
 	streams, accepted, rejected, emptied prometheus.Counter

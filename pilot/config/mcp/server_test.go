@@ -138,7 +138,7 @@ func (s scripted) StreamAggregatedResources(stream discoveryv3.AggregatedDiscove
 	}
 }
 
-// serve runs a server of the world at an address of this host and gives the one that it has and what stops it.
+// serve runs a server of the world at an address of this host and returns the one that it has and what stops it.
 func serve(t *testing.T, w *world, address string, options ...grpc.ServerOption) (string, func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -220,7 +220,7 @@ func (r *reader) history() [][]kinds.Change {
 	return slices.Clone(r.calls)
 }
 
-// finds tells whether a finding of that code is about the object, or of the source itself where object is empty.
+// finds reports whether a finding of that code is about the object, or of the source itself where object is empty.
 func (r *reader) finds(code, object string) bool {
 	return slices.ContainsFunc(r.Findings(), func(d diag.Diagnostic) bool { return d.Code == code && d.Object == object })
 }

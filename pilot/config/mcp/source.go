@@ -23,10 +23,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Options say whom to ask and whom to tell. Address and Handler are needed.
+// Options are whom to ask and who handles the answers. Address and Handler are needed.
 type Options struct {
 	Address string // of the server: host:port, with or without xds:// before it
-	// TLS is what MeshConfig says: absent or DISABLE is plaintext. Files are read anew for each connection.
+	// TLS is MeshConfig's: absent or DISABLE is plaintext. Files are read anew for each connection.
 	TLS      *networkingv1alpha3.ClientTLSSettings
 	Workload Files         // the server's own workload certificate, for the mode ISTIO_MUTUAL; empty: there is none
 	Token    string        // a file whose content is sent as bearer token, over TLS only; empty, or no such file: none is
@@ -38,13 +38,14 @@ type Options struct {
 	Limits   limits.Limits // the zero Limits are limits.Default
 }
 
-// How long to wait before the second attempt to connect; twice that before the next, and so on; each wait varies by a half to either side.
+// How long to wait before the second attempt to connect; twice that before the next, and so on; each wait varies by a
+// half to either side.
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
 )
 
-// Node is who the source says that it is.
+// Node is who the source is, for the server.
 type Node struct {
 	Name, Namespace string // of the pod
 	IP              string
@@ -100,10 +101,10 @@ func New(o Options) (*Source, error) {
 	return s, nil
 }
 
-// HasSynced tells whether the handler has got, and handled, the objects of every kind.
+// HasSynced reports whether the handler has got, and handled, the objects of every kind.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Findings gives what is wrong at present. The caller must not modify it.
+// Findings returns what is wrong at present. The caller must not modify it.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
 // Run follows the server until ctx ends, which is no error. It is called once.
@@ -114,7 +115,7 @@ func (s *Source) Run(ctx context.Context) error {
 		err := s.follow(ctx)
 		s.metrics.connected.Set(0)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to stop
+			return nil //nolint:nilerr // the server stops
 		}
 		if s.whole() { // a server that rolls, or a connection that has grown old, is no trouble
 			wait = retryFirst
@@ -134,10 +135,10 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// whole tells that the present stream has answered for every kind.
+// whole reports whether the present stream has answered for every kind.
 func (s *Source) whole() bool { return len(s.unanswered()) == 0 }
 
-// unanswered gives the types that the present stream has not answered for.
+// unanswered returns the types that the present stream has not answered for.
 func (s *Source) unanswered() []string {
 	var urls []string
 	for _, w := range s.types {
@@ -148,7 +149,7 @@ func (s *Source) unanswered() []string {
 	return urls
 }
 
-// hand gives the handler what one response changed; at first nothing, and then everything at once.
+// hand calls the handler with what one response changed; at first nothing, and then everything at once.
 func (s *Source) hand(changes []kinds.Change) {
 	if s.synced.Load() {
 		if len(changes) > 0 {

@@ -21,8 +21,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
 
-// TestSync: nothing is handed on before every kind is answered, then everything at once; the requests say who asks and acknowledge what came.
-func TestSync(t *testing.T) {
+// TestFirstAnswers: nothing is handed on before every kind is answered, then everything at once; the requests name who
+// asks and acknowledge what came.
+func TestFirstAnswers(t *testing.T) {
 	w := newWorld()
 	w.set(virtualServices, resource(t, "a/web", virtual("web")))
 	w.forget(serviceEntries)
@@ -69,7 +70,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
+func TestChangesAreHandedOn(t *testing.T) {
 	w := newWorld()
 	w.set(virtualServices, resource(t, "a/x", virtual("x")), resource(t, "a/y", virtual("y")))
 	address, _ := serve(t, w, "127.0.0.1:0")
@@ -99,7 +100,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestReconnect: while the server is away all stays; afterwards only what is different is handed on, and a kind counts as gone only when it was answered.
+// TestReconnect: while the server is away all stays; afterwards only what is different is handed on, and a kind counts
+// as gone only when it was answered.
 func TestReconnect(t *testing.T) {
 	w := newWorld()
 	w.set(virtualServices, resource(t, "a/x", virtual("x")), resource(t, "a/y", virtual("y")))
@@ -167,7 +169,8 @@ func TestServerComesLate(t *testing.T) {
 	eventually(t, "no finding", func() bool { return len(r.Findings()) == 0 })
 }
 
-// TestBadObject: what cannot be used keeps its last good version or is left out, a security object is closed; the response is acknowledged.
+// TestBadObject: what cannot be used keeps its last good version or is left out, a security object is closed; the
+// response is acknowledged.
 func TestBadObject(t *testing.T) {
 	w := newWorld()
 	good := resource(t, "a/web", virtual("web"))
@@ -226,7 +229,8 @@ func TestBadObject(t *testing.T) {
 	}
 }
 
-// TestSecurityObjectWithoutName: it cannot be told what a policy without a name would close, so the whole response is rejected, and at first nothing is served.
+// TestSecurityObjectWithoutName: it is not known what a policy without a name would close, so the whole response is
+// rejected, and at first nothing is served.
 func TestSecurityObjectWithoutName(t *testing.T) {
 	w := newWorld()
 	w.set(policies, resource(t, "a/good", policy("api", false)), resource(t, "Bad_NS/p", policy("api", false)))
@@ -292,7 +296,8 @@ func TestLimits(t *testing.T) {
 	eventually(t, "the source goes on", func() bool { return len(r.keys()) == 0 && len(r.Findings()) == 0 })
 }
 
-// TestSilentServer: one that takes requests and answers nothing is left and tried again; one that answers in part is kept.
+// TestSilentServer: one that takes requests and answers nothing is left and tried again; one that answers in part is
+// kept.
 func TestSilentServer(t *testing.T) {
 	l := limits.Default()
 	l.ConfigAnswer = 50 * time.Millisecond
@@ -321,7 +326,7 @@ func TestSilentServer(t *testing.T) {
 	eventually(t, "synced", func() bool { return r.HasSynced() && len(r.Findings()) == 0 })
 }
 
-// TestAnotherService: a port where something else is served says so.
+// TestAnotherService: a port where something else is served is a finding.
 func TestAnotherService(t *testing.T) {
 	address, _ := serve(t, newWorld(), "127.0.0.1:0", grpc.StreamInterceptor(func(any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler) error {
 		return nil

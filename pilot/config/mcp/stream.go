@@ -33,7 +33,8 @@ type stream struct {
 	timeout time.Duration
 }
 
-// send gives up, and the stream with it, when the server does not read. That the stream has ended is for whoever receives to say.
+// send gives up the stream when the server does not read. The receiver returns
+// why the stream has ended.
 func (s *stream) send(r *discoveryv3.DiscoveryRequest) error {
 	timer := time.AfterFunc(s.timeout, func() { s.cancel(errBlocked) })
 	defer timer.Stop()
@@ -49,7 +50,7 @@ type received struct {
 	err      error
 }
 
-// follow opens a stream, asks for every kind, and takes what comes until the stream ends: the error says why.
+// follow opens a stream, asks for every kind, and takes what comes until the stream ends, for the reason in the error.
 func (s *Source) follow(ctx context.Context) (err error) {
 	conn, err := s.dialer.dial()
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *Source) explain(err error) error {
 		return fmt.Errorf("a response is larger than %d bytes", s.opts.Limits.ConfigResponse)
 	case st.Code() == codes.Unimplemented:
 		return errors.New("it offers no aggregated discovery service")
-	case st.Code() == codes.Unavailable: // the message says it all
+	case st.Code() == codes.Unavailable: // the message is clear by itself
 		return errors.New(st.Message())
 	}
 	return fmt.Errorf("%v: %s", st.Code(), st.Message())

@@ -157,7 +157,8 @@ func (d *dialer) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// verify is what crypto/tls does, with the names that are asked for in place of the server's and with the revocation lists.
+// verify is what crypto/tls does, with the names that are asked for in place of the server's and with the revocation
+// lists.
 func (d *dialer) verify(state tls.ConnectionState, roots *x509.CertPool, revoked []*x509.RevocationList) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the server has no certificate")
@@ -194,7 +195,7 @@ func namesOf(c *x509.Certificate) []string {
 	return names
 }
 
-// isRevoked tells whether a list of its issuer names a certificate of the chain.
+// isRevoked reports whether a list of its issuer names a certificate of the chain.
 func isRevoked(chain []*x509.Certificate, lists []*x509.RevocationList) bool {
 	for i := range len(chain) - 1 {
 		for _, list := range lists {

@@ -71,7 +71,8 @@ func (a *authority) sign(c, parent *x509.Certificate, key crypto.PublicKey) *x50
 	return out
 }
 
-// issue writes NAME.pem and NAME.key and gives the certificate: for 127.0.0.1, a DNS name and a SPIFFE ID, for both ends.
+// issue writes NAME.pem and NAME.key and returns the certificate: for 127.0.0.1, a DNS name and a SPIFFE ID, for both
+// ends.
 func (a *authority) issue(name string) tls.Certificate {
 	a.t.Helper()
 	key := a.newKey()
@@ -209,8 +210,8 @@ func TestCertificatesAreReadAnew(t *testing.T) {
 	eventually(t, "synced", r.HasSynced)
 }
 
-// TestSettings: what cannot be is refused with the field's name.
-func TestSettings(t *testing.T) {
+// TestInvalidTLSSettings: what cannot be is refused with the field's name.
+func TestInvalidTLSSettings(t *testing.T) {
 	for _, c := range []struct {
 		address  string
 		settings *settings
@@ -246,8 +247,9 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestToken: it goes to a server that is verified, as the file has it at that time, and nowhere else.
-func TestToken(t *testing.T) {
+// TestTokenGoesToVerifiedServers: it goes to a server that is verified, as the file has it at that time, and nowhere
+// else.
+func TestTokenGoesToVerifiedServers(t *testing.T) {
 	ca := newAuthority(t)
 	option := secured(ca.issue("server"), nil)
 	token := filepath.Join(t.TempDir(), "token")

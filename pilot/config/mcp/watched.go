@@ -38,7 +38,8 @@ type entry struct {
 	findings []diag.Diagnostic
 }
 
-// take takes the whole of the kind. An error rejects it: nothing changes. emptied tells that a new stream brought nothing where there was something.
+// take takes the whole of the kind. An error rejects it: nothing changes. emptied reports whether a new stream brought
+// nothing where there was something.
 func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds.Change, emptied bool, err error) {
 	next := make(map[string]*entry, len(resources))
 	var findings []diag.Diagnostic
@@ -78,8 +79,8 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 	return changes, emptied, nil
 }
 
-// read takes one resource apart and puts its object in force, or says what is in force instead. The error is that it cannot be told which object it is, or that
-// nothing can be in force for it where something has to.
+// read takes one resource apart and puts its object in force, or returns what is in force instead. The error is that it
+// is not known which object it is, or that nothing can be in force for it where something has to.
 func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 	m := &mcpv1alpha1.Resource{}
 	if err := r.UnmarshalTo(m); err != nil {
@@ -136,7 +137,7 @@ func relayed(o *kinds.Object) *kinds.Object {
 	return o
 }
 
-// open gives the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.
+// open returns the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.
 func (w *watched) open(l limits.Limits, m *mcpv1alpha1.Resource, size int, meta *validation.Metadata) (proto.Message, error) {
 	if size > l.ConfigObject {
 		return nil, fmt.Errorf("the object has %d bytes, more than %d", size, l.ConfigObject)
@@ -163,7 +164,8 @@ func (w *watched) open(l limits.Limits, m *mcpv1alpha1.Resource, size int, meta 
 	return spec, nil
 }
 
-// sameMessage tells two names of one message: the versions of an API share their encoding, istio.networking.v1beta1.Gateway is istio.networking.v1alpha3.Gateway.
+// sameMessage reports whether two names are of one message: the versions of an API share their encoding,
+// istio.networking.v1beta1.Gateway is istio.networking.v1alpha3.Gateway.
 func sameMessage(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	if len(x) == 4 && len(y) == 4 {
