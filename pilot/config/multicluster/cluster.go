@@ -112,7 +112,7 @@ func (c *Controller) keep(l *link) {
 	}
 }
 
-// run makes a source and runs it until it ends, and tells whether one was made and why it ended, fit to be shown.
+// run makes a source and runs it until it ends, and reports whether one was made and why it ended, fit to be shown.
 func (c *Controller) run(l *link) (connected bool, problem string) {
 	var source Source
 	err := c.guarded(l, func() (err error) {
@@ -151,7 +151,7 @@ func (c *Controller) guarded(l *link, f func() error) error {
 	return err
 }
 
-// handler gives what a new source of l hands on to.
+// handler returns what a new source of l hands on to.
 func (c *Controller) handler(l *link) config.Handler {
 	c.mu.Lock()
 	attempt := l.attempt
@@ -170,7 +170,8 @@ func (c *Controller) handler(l *link) config.Handler {
 	}
 }
 
-// own leaves out what a source says of another cluster than its own: that would replace objects that it has no business with.
+// own leaves out objects of other clusters than the source's: that would replace objects that it has no business
+// with.
 func own(id string, changes []kinds.Change, logger *slog.Logger) []kinds.Change {
 	return slices.DeleteFunc(changes, func(ch kinds.Change) bool {
 		wrong := ch.Cluster != id || ch.Object != nil && ch.Object.Key != ch.Key
@@ -199,7 +200,7 @@ func (cl *cluster) apply(changes []kinds.Change) []kinds.Change {
 	return kept
 }
 
-// sync takes everything that a new source has and gives what differs from what is in force.
+// sync takes everything that a new source has and returns what differs from what is in force.
 func (c *Controller) sync(l *link, all []kinds.Change) []kinds.Change {
 	cl := l.cluster
 	objects := make(map[kinds.Key]*kinds.Object, len(all))

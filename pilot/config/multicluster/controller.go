@@ -25,18 +25,20 @@ const (
 	LabelValue = "true"
 )
 
-// Source is the configuration of one cluster. Its first call of the handler tells that it has synced.
+// Source is the configuration of one cluster. With its first call of the handler it has synced.
 type Source interface {
 	Run(ctx context.Context) error // until ctx ends
 	Findings() []diag.Diagnostic   // what is wrong at present; must not be modified
 }
 
-// Options say which Secrets to read, how to reach what they name, and whom to tell. Findings, Logger and Metrics may be nil.
+// Options are which Secrets to read, how to reach what they name, and who handles it. Findings, Logger and Metrics may
+// be nil.
 type Options struct {
 	Cluster   string // ID of the server's own cluster
 	Namespace string // of the Secrets
-	// Connect makes the source of a cluster, which writes its ID into every key. It must not wait for the network, and be ready to be called again while
-	// the source that it made before for the same cluster runs. kubeconfig is not to be modified.
+	// Connect makes the source of a cluster, which writes its ID into every key. It must not wait for the network, and
+	// be ready to be called again while the source that it made before for the same cluster runs. kubeconfig is not to
+	// be modified.
 	Connect  func(cluster string, kubeconfig []byte, h config.Handler) (Source, error)
 	Handler  config.Handler
 	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
@@ -230,7 +232,7 @@ type naming struct {
 	kubeconfig []byte
 }
 
-// want gives what the Secrets name, and notes what does not count.
+// want returns what the Secrets name, and notes what does not count.
 func (c *Controller) want() map[string]naming {
 	secrets := slices.SortedFunc(maps.Values(c.secrets), func(a, b *kinds.Object) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
@@ -258,7 +260,7 @@ func (c *Controller) want() map[string]naming {
 	return want
 }
 
-// kubeconfigs gives the data as an API server would show it.
+// kubeconfigs returns the data as an API server would show it.
 func kubeconfigs(s *corev1.Secret) map[string][]byte {
 	if len(s.StringData) == 0 {
 		return s.Data

@@ -264,7 +264,8 @@ func TestAwaitedClusterGoes(t *testing.T) {
 	})
 }
 
-// A source that ends is made again, with growing pauses; what it had stays, and what changed meanwhile comes as a difference.
+// A source that ends is made again, with growing pauses; what it had stays, and what changed meanwhile comes as a
+// difference.
 func TestSourceEnds(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *mesh) {
 		m.servers.write("b1", "x", "1")

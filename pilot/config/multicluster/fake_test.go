@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const namespace = "istio-system"
 
-// servers are API servers that fake sources read. A kubeconfig names one of them, and how it fares, in the host of its server: b1, hang1, bad1, panic1.
+// servers are API servers that fake sources read. A kubeconfig names one of them, and how it fares, in the host of its
+// server: b1, hang1, bad1, panic1.
 type servers struct {
 	mu      sync.Mutex
 	content map[string]map[string]string // by server: value by name of the object
@@ -147,7 +148,7 @@ func (s *servers) sources(server string) (list []*source) {
 	return list
 }
 
-// write changes an object of a server, or deletes it if value is empty, and has its sources tell.
+// write changes an object of a server, or deletes it if value is empty, and has its sources hand it on.
 func (s *servers) write(server, name, value string) {
 	s.mu.Lock()
 	if s.content[server] == nil {
@@ -276,7 +277,7 @@ func (m *mesh) codes() string {
 	return strings.Join(words, ", ")
 }
 
-// check gives what must hold at any time.
+// check returns what must hold at any time.
 func (m *mesh) check() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

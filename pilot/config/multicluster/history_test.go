@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Secrets that change while sources sync, end and start leave what the last of them says.
+// Secrets that change while sources sync, end and start leave what the last of them holds.
 func TestConcurrentEvents(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *mesh) {
 		for _, server := range []string{"b1", "b2", "b3"} {
@@ -118,7 +118,8 @@ func (m *model) settle() {
 	}
 }
 
-// Any history of Secrets, of what is in the clusters and of sources that end gives what the model says, with no more sources than are needed.
+// Any history of Secrets, of what is in the clusters and of sources that end ends as the model does, with no more
+// sources than are needed.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 25).Draw(rt, "steps")

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// redact takes out of a message what it quotes of a kubeconfig, whole or cut short, but for values that are no secret. It knows YAML and JSON well enough
-// for that and need not understand them: what it takes for neither a key nor such a value is a secret.
+// redact takes out of a message what it quotes of a kubeconfig, whole or cut short, but for values that are no secret.
+// It knows YAML and JSON well enough for that and need not understand them: what it takes for neither a key nor such a
+// value is a secret.
 func redact(message string, kubeconfig []byte) string {
 	public := []string{"apiVersion:", "kind:", "name:", "cluster:", "user:", "server:", "current-context:", "namespace:", "command:", "tls-server-name:", "insecure-skip-tls-verify:"}
 	split := strings.NewReplacer(`":`, ": ", `"`, " ", "'", " ", "`", " ", ",", " ", "{", " ", "}", " ", "[", " ", "]", " ")
@@ -25,7 +26,8 @@ func redact(message string, kubeconfig []byte) string {
 	return message
 }
 
-// What a secret is told by: so many bytes of its beginning, or all of one that is shorter. Still shorter words are found in any text.
+// What a secret is recognised by: so many bytes of its beginning, or all of one that is shorter. Still shorter words
+// are found in any text.
 const (
 	prefix   = 6
 	shortest = 3

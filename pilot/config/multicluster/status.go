@@ -8,14 +8,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// Cluster says how a remote cluster stands, as istioctl remote-clusters reads it.
+// Cluster is how a remote cluster stands, as istioctl remote-clusters reads it.
 type Cluster struct {
 	ID         string `json:"id"`
 	SecretName string `json:"secretName"` // namespace/name
 	SyncStatus string `json:"syncStatus"` // one of those below
 }
 
-// What SyncStatus says.
+// Values of SyncStatus.
 const (
 	Synced  = "synced"  // what it has is in force
 	Syncing = "syncing" // it is awaited
@@ -36,7 +36,8 @@ func (cl *cluster) status() string {
 	return Syncing
 }
 
-// HasSynced tells whether the handler has got, and handled, what every cluster has that was known at the start, but for those that took too long.
+// HasSynced reports whether the handler has got, and handled, what every cluster has that was known at the start, but
+// for those that took too long.
 func (c *Controller) HasSynced() bool { return c.synced.Load() }
 
 // Awaited names the clusters for which the first call of the handler waits.
@@ -69,7 +70,7 @@ func (c *Controller) Clusters() []Cluster {
 	return list
 }
 
-// Lacks tells whether a Secret names that cluster, and it has not synced.
+// Lacks reports whether a Secret names that cluster, and it has not synced.
 func (c *Controller) Lacks(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +78,7 @@ func (c *Controller) Lacks(id string) bool {
 	return cl != nil && cl.status() != Synced
 }
 
-// Findings gives what is wrong at present. The caller must not modify it.
+// Findings returns what is wrong at present. The caller must not modify it.
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,7 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	return list
 }
 
-// report gives the findings if they have changed, and logs what is new and what is gone.
+// report returns the findings if they have changed, and logs what is new and what is gone.
 func (c *Controller) report() *[]diag.Diagnostic {
 	now := slices.Clone(c.refused)
 	for _, cl := range c.clusters {
