@@ -84,7 +84,8 @@ func (r *Resolver) look() {
 	}
 }
 
-// Wait gives what is known of the names that are wanted, once each was asked for, or after so long, or when Run has ended.
+// Wait returns what is known of the names that are wanted, once each was asked for, or after so long, or when Run has
+// ended.
 func (r *Resolver) Wait(longest time.Duration) map[string][]string {
 	r.mu.Lock()
 	all := slices.Collect(maps.Values(r.names))
@@ -109,7 +110,7 @@ func (r *Resolver) Wait(longest time.Duration) map[string][]string {
 	return out
 }
 
-// Failing gives the names that could not be resolved when they were last asked for, and why.
+// Failing returns the names that could not be resolved when they were last asked for, and why.
 func (r *Resolver) Failing() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +151,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 	}
 }
 
-// rank tells whose turn is before whose: those that are well, new ones, those that failed.
+// rank orders names: those that are well, new ones, those that failed.
 func (n *name) rank() int {
 	switch {
 	case n.failures > 0:
@@ -161,7 +162,7 @@ func (n *name) rank() int {
 	return 0
 }
 
-// next takes a name that is due, or gives the time until one is. At the bound, the end of a question wakes Run.
+// next takes a name that is due, or returns the time until one is. At the bound, the end of a question wakes Run.
 func (r *Resolver) next(now time.Time) (first *name, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +215,7 @@ func (r *Resolver) resolve(ctx context.Context, n *name) {
 	}
 }
 
-// answer takes in what a question found, and tells whether that is new.
+// answer takes in what a question found, and reports whether that is new.
 func (r *Resolver) answer(n *name, addresses []string, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -89,7 +89,8 @@ func run(t *testing.T, test func(*testing.T, *zone, *resolver.Resolver)) {
 	})
 }
 
-// A name is resolved at once and then again and again; only what differs is told, and what fails keeps its addresses.
+// A name is resolved at once and then again and again; only what differs is handed on, and what fails keeps its
+// addresses.
 func TestAnswers(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r *resolver.Resolver) {
 		z.set("a", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1")
@@ -124,7 +125,7 @@ func TestForgets(t *testing.T) {
 	})
 }
 
-// Wait gives the first answers; a name without one holds it up only as long as it may, and not beyond the end.
+// Wait returns the first answers; a name without one holds it up only as long as it may, and not beyond the end.
 func TestWait(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r *resolver.Resolver) {
 		z.set("a", "192.0.2.1")
@@ -159,7 +160,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// Names whose server does not answer are asked for less and less often, few at a time, and keep none waiting that are well.
+// Names whose server does not answer are asked for less and less often, few at a time, and keep none waiting that are
+// well.
 func TestDeadNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300

@@ -29,13 +29,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
-// Options say what an Envoy starts with.
+// Options are what an Envoy starts with.
 type Options struct {
-	// Node is who it says it is; node.Format makes one.
+	// Node is its node; node.Format makes one.
 	Node *corev3.Node
 	// ADS is the control plane: HOST:PORT, or the path of a Unix socket.
 	ADS string
-	// SDS is the server of its certificates, in the same form. Without one it has no certificates, and mTLS is out of its reach.
+	// SDS is the server of its certificates, in the same form. Without one it has no certificates, and mTLS is out of
+	// its reach.
 	SDS string
 	// Admin is the HOST:PORT of its admin API; port 0 takes a free one.
 	Admin string
@@ -43,7 +44,8 @@ type Options struct {
 	StateOfTheWorld bool
 }
 
-// programSize is how large users' regular expressions may be, as in Istio's own bootstraps: the control plane bounds them, and Envoy's default of 100 would refuse most.
+// programSize is how large users' regular expressions may be, as in Istio's own bootstraps: the control plane bounds
+// them, and Envoy's default of 100 would refuse most.
 const programSize = 32768
 
 const (
@@ -52,7 +54,7 @@ const (
 	leastRetry, mostRetry = 100 * time.Millisecond, time.Second
 )
 
-// New makes the configuration. An error says which option is wrong.
+// New makes the configuration. An error names the option that is wrong.
 func New(o Options) (*bootstrapv3.Bootstrap, error) {
 	if _, err := node.Parse(o.Node); err != nil {
 		return nil, err // the control plane would refuse it
@@ -182,7 +184,7 @@ func parse(text string) (*corev3.Address, error) {
 	}}}, nil
 }
 
-// JSON returns a bootstrap, or any other message, as Envoy reads it from a file. The same message gives the same bytes.
+// JSON returns a bootstrap, or any other message, as Envoy reads it from a file. Equal messages have equal bytes.
 func JSON(m proto.Message) ([]byte, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
