@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Options say what to simulate.
+// Options are what to simulate.
 type Options struct {
 	// Address is host and port of the control plane's ADS.
 	Address string
@@ -25,9 +25,10 @@ type Options struct {
 	// PerRPC are sent with each stream, a token for instance; none without it.
 	PerRPC  credentials.PerRPCCredentials
 	Proxies int
-	// Identity tells who a proxy is, by its number.
+	// Identity returns who a proxy is, by its number.
 	Identity func(i int) Identity
-	// Minor is the version of Envoy that proxies say they are, 36 for 1.36, which takes no virtual hosts by themselves; 40 without it.
+	// Minor is the version of Envoy that proxies claim to be, 36 for 1.36, which takes no virtual hosts by themselves;
+	// 40 without it.
 	Minor uint32
 	// StateOfTheWorld takes that protocol in place of delta.
 	StateOfTheWorld bool
@@ -35,7 +36,8 @@ type Options struct {
 	Rate float64
 	// Retry is the most that a proxy waits before its second try; it doubles with each. Envoy's 500 ms without it.
 	Retry time.Duration
-	// Observe, if there is one, sees each response, whole and encoded, on the goroutine of its proxy. The message is lent for the call.
+	// Observe, if there is one, sees each response, whole and encoded, on the goroutine of its proxy. The message is
+	// lent for the call.
 	Observe func(proxy int, message []byte)
 	Logger  *slog.Logger
 }
@@ -112,7 +114,8 @@ func (f *Fleet) Stop() {
 // Size is the number of proxies.
 func (f *Fleet) Size() int { return f.o.Proxies }
 
-// Wait waits until every proxy has had a full configuration: clusters with all their assignments, listeners with all their routes.
+// Wait waits until every proxy has had a full configuration: clusters with all their assignments, listeners with all
+// their routes.
 func (f *Fleet) Wait(ctx context.Context) error {
 	select {
 	case <-f.full:
@@ -131,10 +134,12 @@ func (f *Fleet) SyncTimes() []time.Duration {
 	return out
 }
 
-// Reconnect has every proxy drop its stream and connect at once, naming what it holds, and returns when each has asked for all that it had asked for before.
+// Reconnect has every proxy drop its stream and connect at once, naming what it holds, and returns when each has asked
+// for all that it had asked for before.
 func (f *Fleet) Reconnect(ctx context.Context) error { return f.again(ctx, f.proxies, false) }
 
-// Stall has each of some proxies connect anew, ask for everything as if it held nothing, and read no answer from then on. Whoever cuts it off gets it back.
+// Stall has each of some proxies connect anew, ask for everything as if it held nothing, and read no answer from then
+// on. Whoever cuts it off gets it back.
 func (f *Fleet) Stall(ctx context.Context, those func(proxy int) bool) error {
 	var some []*proxy
 	for i, p := range f.proxies {
@@ -160,7 +165,8 @@ func (f *Fleet) again(ctx context.Context, some []*proxy, stall bool) error {
 	return nil
 }
 
-// Live is the number of streams that are open and have asked for all that their proxy wants. One that a control plane refuses counts until it says so.
+// Live is the number of streams that are open and have asked for all that their proxy wants. One that a control plane
+// refuses counts until its stream ends.
 func (f *Fleet) Live() int { return int(f.live.Load()) }
 
 // BytesOf is the size of all responses that a proxy received.
@@ -169,13 +175,14 @@ func (f *Fleet) BytesOf(proxy int) int64 { return f.proxies[proxy].bytes.Load() 
 // Count is what was received of a type.
 type Count struct{ Responses, Resources, Bytes int64 }
 
-// Counters are what a fleet received, by type, how often a stream ended or was not let in, and how often one that reads nothing was cut off.
+// Counters are what a fleet received, by type, how often a stream ended or was not let in, and how often one that reads
+// nothing was cut off.
 type Counters struct {
 	Types        [types]Count
 	Refused, Cut int64
 }
 
-// Counters gives the counts up to now.
+// Counters returns the counts up to now.
 func (f *Fleet) Counters() Counters {
 	c := Counters{Refused: f.refused.Load(), Cut: f.cut.Load()}
 	for t := range f.counters {
@@ -237,14 +244,15 @@ func (f *Fleet) ended(p *proxy, err error) {
 	f.o.Logger.Debug("a stream ended", "proxy", p.index, "err", err)
 }
 
-// Failure gives why the last stream that ended did, or nil.
+// Failure returns why the last stream that ended did, or nil.
 func (f *Fleet) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failure
 }
 
-// NotGRPC tells of a Failure whether what answered did not speak gRPC: a port for HTTP, or for TLS where it was not spoken, or the other way round.
+// NotGRPC reports whether the peer of a Failure did not speak gRPC: a port for HTTP, or for TLS where it was not
+// spoken, or the other way round.
 func NotGRPC(failure error) bool {
 	text := failure.Error() // gRPC has no other sign of it
 	return slices.ContainsFunc([]string{"server preface", "HTTP status code", "content-type", "first record does not look like a TLS handshake"}, func(sign string) bool {

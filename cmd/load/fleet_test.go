@@ -217,9 +217,10 @@ func fleet(t *testing.T, address string, proxies int, whole bool) *Fleet {
 	return f
 }
 
-// TestOrder: a proxy asks as Envoy does: for clusters, for the assignments that they name, then for listeners, then for the routes that those name; and it lists
-// what a real one lists. A refused stream is counted and tried again.
-func TestOrder(t *testing.T) {
+// TestOrderOfRequests: a proxy asks as Envoy does: for clusters, for the assignments that they name, then for
+// listeners, then for the routes that those name; and it lists what a real one lists. A refused stream is counted and
+// tried again.
+func TestOrderOfRequests(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
@@ -263,7 +264,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestReconnect: a proxy that connects again asks for all that it had asked for, and in the delta protocol names what it holds.
+// TestReconnect: a proxy that connects again asks for all that it had asked for, and in the delta protocol names what
+// it holds.
 func TestReconnect(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
@@ -298,8 +300,9 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestStall: a proxy that stalls asks for all anew and receives nothing, while others go on; one that is cut off comes back.
-func TestStall(t *testing.T) {
+// TestStalledProxy: a proxy that stalls asks for all anew and receives nothing, while others go on; one that is cut off
+// comes back.
+func TestStalledProxy(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}, large: 4 * window, changes: make(chan string)}
 	f := fleet(t, p.serve(), 2, false)
 	before := [2]int64{f.BytesOf(0), f.BytesOf(1)}
@@ -351,8 +354,8 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// TestTimes: percentiles of any size are exact to 3 percent.
-func TestTimes(t *testing.T) {
+// TestPercentiles: percentiles of any size are exact to 3 percent.
+func TestPercentiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Int64Range(1, 1<<55), 1, 50).Draw(t, "times")
 		var sum Times
@@ -373,7 +376,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestTrack: every change counts once for each proxy, also one that a control plane never sends by itself because a later one took its place.
+// TestTrack: every change counts once for each proxy, also one that a control plane never sends by itself because a
+// later one took its place.
 func TestTrack(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
 	f := fleet(t, p.serve(), 2, false)

@@ -28,7 +28,7 @@ func extensions() []*corev3.Extension {
 	return out
 }
 
-// Identity is the pod that a proxy says it belongs to.
+// Identity is the pod that a proxy names as its own.
 type Identity struct {
 	// Gateway is a proxy that stands alone, not beside an application.
 	Gateway bool
@@ -40,7 +40,7 @@ type Identity struct {
 	Node, Region, Zone       string
 }
 
-// node is what such a proxy says of itself.
+// node is what such a proxy sends about itself.
 func (id Identity) node(listed []*corev3.Extension, minor uint32) (*corev3.Node, error) {
 	labels := map[string]any{}
 	for k, v := range id.Labels {

@@ -36,15 +36,16 @@ type proxy struct {
 	// stalled proxies ask for everything and read nothing.
 	stalled bool
 
-	// What it knows, which outlives its streams: whether it asked for a type and had an answer, what it wants of types that other resources name, the last
-	// version of each type, and, in the delta protocol, the version of each resource.
+	// What it knows, which outlives its streams: whether it asked for a type and had an answer, what it wants of types
+	// that other resources name, the last version of each type, and, in the delta protocol, the version of each
+	// resource.
 	asked, got [types]bool
 	wants      [types]*subscription
 	version    [types]string
 	held       [types]map[string]string
 }
 
-// again is a request to connect anew. Done, which has room, is told once everything is asked for.
+// again is a request to connect anew. Done, which has room, receives once everything is asked for.
 type again struct {
 	stall bool
 	done  chan<- struct{}
@@ -92,7 +93,7 @@ func (p *proxy) run(ctx context.Context) {
 	}
 }
 
-// connect holds one stream until it ends. Told is told once everything is asked for.
+// connect holds one stream until it ends. Told receives once everything is asked for.
 func (p *proxy) connect(ctx context.Context, told *chan<- struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -29,7 +29,8 @@ func (c *curt) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService
 	return errors.Join(s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "n"}), status.Error(codes.Unavailable, "enough"))
 }
 
-// TestPause: a stream that has brought something makes the next pause as short as the first. Were pauses to double, so many streams would take many minutes.
+// TestPause: a stream that has brought something makes the next pause as short as the first. Were pauses to double, so
+// many streams would take many minutes.
 func TestPause(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

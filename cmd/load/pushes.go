@@ -26,7 +26,7 @@ func (t *Times) add(d time.Duration) {
 // Count is how many there are.
 func (t *Times) Count() int64 { return t.count }
 
-// Percentile gives the time that so much of all, 0.99 for instance, do not exceed; zero of none.
+// Percentile returns the time that so much of all, 0.99 for instance, do not exceed; zero of none.
 func (t *Times) Percentile(share float64) time.Duration {
 	rank := min(int64(share*float64(t.count)), t.count-1)
 	for i, n := range t.buckets {
@@ -46,14 +46,15 @@ type pushes struct {
 	versions       []string         // of known, the newest last
 }
 
-// push is what a control plane sent of its own accord: one version, to each proxy once. A version is but a hash of what is sent, so that a change and its way back bring it again.
+// push is what a control plane sent of its own accord: one version, to each proxy once. A version is but a hash of what
+// is sent, so that a change and its way back bring it again.
 type push struct {
 	first time.Time
 	alone bool     // one proxy has it so far
 	has   []uint64 // a bit a proxy
 }
 
-// give notes that a proxy has it, and tells whether it had it already.
+// give notes that a proxy has it, and reports whether it had it already.
 func (p *push) give(proxy int) bool {
 	word, bit := proxy/64, uint64(1)<<(proxy%64)
 	if word >= len(p.has) {
@@ -104,8 +105,9 @@ func (p *pushes) pushed(proxy int, version string, at time.Time) {
 	}
 }
 
-// Answers are the times from a request to the response of a type. Those of a proxy that connects again and names what it holds are left out: where nothing is new a
-// control plane need not answer them, and what comes next may be no answer.
+// Answers are the times from a request to the response of a type. Those of a proxy that connects again and names what
+// it holds are left out: where nothing is new a control plane need not answer them, and what comes next may be no
+// answer.
 func (f *Fleet) Answers(kind Type) Times {
 	p := &f.pushes[kind]
 	p.mu.Lock()
@@ -113,8 +115,9 @@ func (f *Fleet) Answers(kind Type) Times {
 	return p.answer
 }
 
-// Spread tells of what a control plane sent of a type without being asked how much later than the first proxy each got it, the first with zero. Responses of one
-// version are taken for one push, until a proxy gets that version again; what no two proxies got is left out.
+// Spread returns, for what a control plane sent of a type unasked, how much later than the first proxy each got
+// it, the first with zero. Responses of one version are taken for one push, until a proxy gets that version again; what
+// no two proxies got is left out.
 func (f *Fleet) Spread(kind Type) Times {
 	p := &f.pushes[kind]
 	p.mu.Lock()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestSpread: a version that comes again, for what was changed was changed back, is another push; what each proxy has a version of its own of is none.
-func TestSpread(t *testing.T) {
+// TestSpreadOfPushes: a version that comes again, for what was changed was changed back, is another push; what each
+// proxy has a version of its own of is none.
+func TestSpreadOfPushes(t *testing.T) {
 	const proxies = 200
 	var p pushes
 	at := time.Now()
@@ -30,8 +31,9 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestAnswers: what comes to a proxy that connected again and named what it holds may be no answer, and counts neither as that nor as pushed.
-func TestAnswers(t *testing.T) {
+// TestResumedAnswersAreNotCounted: what comes to a proxy that connected again and named what it holds may be no answer,
+// and counts neither as that nor as pushed.
+func TestResumedAnswersAreNotCounted(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
 			p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
@@ -52,8 +54,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestRate: a rate next to nothing connects one proxy.
-func TestRate(t *testing.T) {
+// TestTinyRate: a rate next to nothing connects one proxy.
+func TestTinyRate(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}}
 	address := p.serve()
 	f, err := Start(t.Context(), Options{Address: address, Proxies: 3, Rate: 1e-12, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})

@@ -24,8 +24,8 @@ type session struct {
 	resumed [types]bool
 }
 
-// resume asks for what the proxy asked for on its last stream, in Envoy's order, and names what it holds, unless it stalls: then it asks as if it held nothing.
-// The first time it asks for clusters.
+// resume asks for what the proxy asked for on its last stream, in Envoy's order, and names what it holds, unless it
+// stalls: then it asks as if it held nothing. The first time it asks for clusters.
 func (s *session) resume() error {
 	s.asked[Clusters] = true
 	for t := range types {
@@ -118,7 +118,7 @@ func (s *session) hold(r response) {
 	}
 }
 
-// proceed asks for listeners once all assignments have come, and tells when the proxy has everything.
+// proceed asks for listeners once all assignments have come, and reports whether the proxy has everything.
 func (s *session) proceed(at time.Time) error {
 	if !s.got[Clusters] || len(s.wants[Endpoints].awaited) > 0 {
 		return nil
@@ -149,7 +149,8 @@ func (s *session) follow(r response, kind Type) error {
 	return s.send(kind, added, gone, first)
 }
 
-// send sends a request: with names it subscribes, without it acknowledges what came last, or asks for all. The first of a type on a stream names what is held.
+// send sends a request: with names it subscribes, without it acknowledges what came last, or asks for all. The first of
+// a type on a stream names what is held.
 func (s *session) send(kind Type, added, gone []string, first bool) error {
 	node := s.node
 	if s.nodeSent {
@@ -181,7 +182,7 @@ func (s *session) send(kind Type, added, gone []string, first bool) error {
 		request = delta
 	}
 	if err := s.stream.SendMsg(request); err != nil {
-		return errors.Join(fmt.Errorf("send: %w", err), s.stream.RecvMsg(new(mem.Buffer))) // the latter says why
+		return errors.Join(fmt.Errorf("send: %w", err), s.stream.RecvMsg(new(mem.Buffer))) // the latter is why
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func (nowhere) Context() context.Context     { return context.Background() }
 func (nowhere) SendMsg(any) error            { return nil }
 func (nowhere) RecvMsg(any) error            { return nil }
 
-// BenchmarkFirstClusters is what a proxy of a large mesh costs the client: it is told of 1000 clusters, and asks for their assignments.
+// BenchmarkFirstClusters is what a proxy of a large mesh costs the client: it is sent 1000 clusters, and asks for
+// their assignments.
 func BenchmarkFirstClusters(b *testing.B) {
 	r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURLs[Clusters], Nonce: "n"}
 	for i := range 1000 {

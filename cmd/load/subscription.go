@@ -1,6 +1,7 @@
 package load
 
-// subscription is what a proxy wants of a type that other resources name: assignments, which clusters name, or routes, which listeners name.
+// subscription is what a proxy wants of a type that other resources name: assignments, which clusters name, or routes,
+// which listeners name.
 type subscription struct {
 	named map[string][]string // by the name of the resource that names them
 	count map[string]int      // how often each is named
@@ -12,7 +13,8 @@ func newSubscription() *subscription {
 	return &subscription{named: map[string][]string{}, count: map[string]int{}, awaited: map[string]struct{}{}}
 }
 
-// update takes in a response of the type that names. In whole responses what is not in them is gone. It gives what is wanted anew and no more.
+// update takes in a response of the type that names. In whole responses what is not in them is gone. It returns what is
+// wanted anew and no more.
 func (s *subscription) update(r response, whole bool) (added, gone []string) {
 	if whole {
 		there := make(map[string]struct{}, len(r.resources))

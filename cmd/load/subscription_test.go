@@ -16,7 +16,8 @@ func cluster(name, assignment string) resource {
 	return resource{name: name, body: b}
 }
 
-// TestSubscription: over any history of responses a proxy is subscribed to just what the resources that it then has name.
+// TestSubscription: over any history of responses a proxy is subscribed to just what the resources that it then has
+// name.
 func TestSubscription(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := rapid.Bool().Draw(t, "whole")

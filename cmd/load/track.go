@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Track follows changes, which bear ascending numbers, until they reach the proxies. A proxy that has seen a number has seen all below, so that changes which
-// a control plane sends in one are counted each with its own time.
+// Track follows changes, which bear ascending numbers, until they reach the proxies. A proxy that has seen a number has
+// seen all below, so that changes which a control plane sends in one are counted each with its own time.
 type Track struct {
 	o Tracked
 
@@ -23,13 +23,13 @@ type Track struct {
 	latencies []time.Duration
 }
 
-// Tracked says what changes are followed by.
+// Tracked is what changes are followed by.
 type Tracked struct {
 	// Kinds are the types of the resources that bear the numbers: a route comes in its RouteConfiguration or by itself.
 	Kinds []Type
-	// Number gives the highest number that is in an encoded resource, or -1; several goroutines call it.
+	// Number returns the highest number that is in an encoded resource, or -1; several goroutines call it.
 	Number func(body []byte) int
-	// Of tells which proxies are followed; all without it.
+	// Of reports whether a proxy is followed; all without it.
 	Of func(proxy int) bool
 }
 
@@ -47,7 +47,7 @@ func (f *Fleet) Track(o Tracked) *Track {
 
 func (t *Track) follows(kind Type) bool { return slices.Contains(t.o.Kinds, kind) }
 
-// Next gives the number of the change that is to be made now.
+// Next returns the number of the change that is to be made now.
 func (t *Track) Next() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *Track) Latencies() []time.Duration {
 // Mark is a text that holds a number, to be put into what is changed.
 func Mark(prefix string, number int) string { return fmt.Sprintf("%s%06d", prefix, number) }
 
-// FindMark gives the highest number of a mark in an encoded resource, or -1.
+// FindMark returns the highest number of a mark in an encoded resource, or -1.
 func FindMark(prefix string) func(body []byte) int {
 	start := []byte(prefix)
 	return func(body []byte) int {

@@ -37,7 +37,7 @@ func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "
 // URL is the type as responses name it.
 func (t Type) URL() string { return typeURLs[t] }
 
-// Types gives all of them, in the order in which a proxy asks for them.
+// Types returns all of them, in the order in which a proxy asks for them.
 func Types() []Type { return []Type{Clusters, Endpoints, Listeners, Routes, VirtualHosts} }
 
 // response is what a proxy reads of a discovery response; bodies point into the message.
@@ -133,8 +133,8 @@ func assignments(cluster []byte) []string {
 	return []string{string(name)}
 }
 
-// routes reads Listener.filter_chains (3) and default_filter_chain (25); of a chain the filters (3); of a filter typed_config (4), which is an Any; and of an
-// HttpConnectionManager rds (3) with its route_config_name (2).
+// routes reads Listener.filter_chains (3) and default_filter_chain (25); of a chain the filters (3); of a filter
+// typed_config (4), which is an Any; and of an HttpConnectionManager rds (3) with its route_config_name (2).
 func routes(listener []byte) (names []string) {
 	filter := func(number protowire.Number, value []byte, _ uint64) {
 		if number != 3 {
@@ -156,7 +156,8 @@ func routes(listener []byte) (names []string) {
 	return names
 }
 
-// leavesHosts tells of a RouteConfiguration whether virtual hosts come by themselves: RouteConfiguration.vhds (9).
+// leavesHosts reports whether the virtual hosts of a RouteConfiguration come by themselves: RouteConfiguration.vhds
+// (9).
 func (r resource) leavesHosts() bool { return field(r.body, 9) != nil }
 
 // field is the last value of a field that holds bytes, or nil.
@@ -214,7 +215,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(b)}, err
 }
 
-// Unmarshal lends the message in one piece; who receives it gives the buffer back.
+// Unmarshal lends the message in one piece; the receiver frees the buffer.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	to, ok := v.(*mem.Buffer)
 	if !ok {

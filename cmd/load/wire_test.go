@@ -20,7 +20,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestScan: the scanner reads of encoded responses what a full decoding gives.
+// TestScan: the scanner reads from encoded responses what a full decoding does.
 func TestScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := Type(rapid.IntRange(0, int(types)-1).Draw(t, "type"))
@@ -65,7 +65,7 @@ func TestScan(t *testing.T) {
 	})
 }
 
-// someResource makes a resource and says what it names, nil for nothing.
+// someResource returns a resource and what it names, nil for nothing.
 func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) {
 	switch kind {
 	case Clusters:

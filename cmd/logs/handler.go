@@ -42,14 +42,15 @@ func New(o Options) (*slog.Logger, *Log) {
 	return slog.New(h), l
 }
 
-// Panics gives how many panics were logged, by the name of what panicked.
+// Panics returns how many panics were logged, by the name of what panicked.
 func (l *Log) Panics() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.panics)
 }
 
-// handler writes for one scope. The text layout is Istio's: time, level, scope and message between tabs, then the attributes.
+// handler writes for one scope. The text layout is Istio's: time, level, scope and message between tabs, then the
+// attributes.
 type handler struct {
 	log    *Log
 	levels *Levels

@@ -29,14 +29,14 @@ type scope struct {
 // defaultScope is the level of every scope that has none of its own.
 const defaultScope = "default"
 
-// NewLevels gives every scope the level info.
+// NewLevels returns levels that are info for every scope.
 func NewLevels() *Levels {
 	l := &Levels{scopes: map[string]*scope{}}
 	l.scope(defaultScope)
 	return l
 }
 
-// scope gives the scope of that name and makes it when it is new. A logger without one has the default's.
+// scope returns the scope of that name and makes it when it is new. A logger without one has the default's.
 func (l *Levels) scope(name string) *scope {
 	if name == "" {
 		name = defaultScope
@@ -58,8 +58,8 @@ func (l *Levels) locked(name string) *scope {
 	return s
 }
 
-// Set changes levels as --log_output_level says them: "default:info,ads:debug"; "debug" alone is default:debug, and "all" is every scope. Nothing is
-// changed when a part of it is wrong.
+// Set changes levels in the form of --log_output_level: "default:info,ads:debug"; "debug" alone is default:debug, and
+// "all" is every scope. Nothing is changed when a part of it is wrong.
 func (l *Levels) Set(spec string) error {
 	type change struct {
 		name  string
@@ -95,7 +95,7 @@ func (l *Levels) Set(spec string) error {
 	return nil
 }
 
-// All gives the level of every scope known so far, by name.
+// All returns the level of every scope known so far, by name.
 func (l *Levels) All() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

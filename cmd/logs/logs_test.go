@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-func TestText(t *testing.T) {
+func TestTextLines(t *testing.T) {
 	var out bytes.Buffer
 	log, _ := New(Options{Writer: &out, Levels: NewLevels()})
 	log.Info("no attributes")
@@ -30,7 +30,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestJSON(t *testing.T) {
+func TestJSONLines(t *testing.T) {
 	var out bytes.Buffer
 	log, _ := New(Options{Writer: &out, JSON: true, Levels: NewLevels()})
 	log.With("scope", "ads").Info("pushed", "type", "CDS", "dur", 1500*time.Millisecond)

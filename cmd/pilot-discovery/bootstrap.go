@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/bootstrap"
 )
 
-// proxyFlags say who an Envoy is, and what it starts with.
+// proxyFlags are who an Envoy is, and what it starts with.
 type proxyFlags struct {
 	o                                             bootstrap.Options
 	name, kind, interception, ip, domain, cluster string
@@ -110,7 +110,7 @@ func splitName(text string) (name, namespace string, err error) {
 	return text[:i], text[i+1:], nil
 }
 
-// extend adds what the user says to the metadata of a node.
+// extend adds the user's entries to the metadata of a node.
 func extend(metadata *structpb.Struct, entries []string) error {
 	for _, entry := range entries {
 		key, text, ok := strings.Cut(entry, "=")

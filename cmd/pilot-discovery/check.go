@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// checks say of a flag's value what is wrong with it, and what to write instead. The parser has seen to it that it is of the flag's type.
+// checks return what is wrong with a flag's value, and what to write instead. The parser has seen to it that it is
+// of the flag's type.
 type checks map[string]func(value string) error
 
 // run checks every flag of the set that has a check, given or not: defaults come from the environment.
@@ -99,7 +100,7 @@ func checkRevision(v string) error {
 	return nil
 }
 
-// checkClusterID keeps out what cannot be told from no cluster, or breaks the text that IDs are put into.
+// checkClusterID refuses what looks like no cluster, or breaks the text that IDs are put into.
 func checkClusterID(v string) error {
 	if v == "" || len(v) > 253 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' || r == '~' }) {
 		return errors.New("write the name of the cluster as proxies have it in CLUSTER_ID, without spaces, for example Kubernetes")

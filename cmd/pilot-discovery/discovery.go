@@ -22,8 +22,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 )
 
-// discoveryFlags are those of Istio's command, by the same names. Some are for parts that this server does not have; they are taken, so that charts and
-// scripts need no change, and say so in their usage.
+// discoveryFlags are those of Istio's command, by the same names. Some are for parts that this server does not have;
+// they are taken, so that charts and scripts need no change, and say so in their usage.
 type discoveryFlags struct {
 	worldFlags
 	kube       kubeFlags
@@ -90,7 +90,8 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		defer stop()
 		ctx, cancel := context.WithCancel(context.WithoutCancel(signaled))
 		defer cancel()
-		// The default handling is back before the server learns of the first signal: the second ends the process at once.
+		// The default handling is back before the server learns of the first signal: the second ends the process at
+		// once.
 		defer context.AfterFunc(signaled, func() { stop(); cancel() })()
 		return server.Run(ctx)
 	}
@@ -106,7 +107,7 @@ func process() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// warn tells what was given and has no effect. A flag that is almost one of ours is an error: it was meant to have one.
+// warn logs what was given and has no effect. A flag that is almost one of ours is an error: it was meant to have one.
 func (f *discoveryFlags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) error {
 	for _, name := range unknownFlags(flags, args) {
 		if near := nearest(flags, name); near != "" {
@@ -186,7 +187,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	text("log_stacktrace_level", "default:none")
 }
 
-// worldFlags say where the mesh is described; the commands that work on a directory share them.
+// worldFlags are where the mesh is described; the commands that work on a directory share them.
 type worldFlags struct {
 	configDir, domain, meshConfig, networks, clusterID, namespace string
 }
@@ -208,7 +209,7 @@ func (f *worldFlags) options(o *bootstrap.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.configDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.namespace
 }
 
-// unknownFlags gives the names of flags in args that the set does not have.
+// unknownFlags returns the names of flags in args that the set does not have.
 func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 	var unknown []string
 	for i := 0; i < len(args); i++ {
@@ -237,7 +238,7 @@ func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 	return unknown
 }
 
-// nearest gives the flag that name was most likely meant to be, or empty.
+// nearest returns the flag that name was most likely meant to be, or empty.
 func nearest(flags *pflag.FlagSet, name string) string {
 	best, least := "", len(name)/3+2
 	flags.VisitAll(func(f *pflag.Flag) {

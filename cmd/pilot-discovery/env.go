@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// env gives defaults of flags from the environment. What it cannot read it warns of and leaves out.
+// env holds the environment's defaults of flags. A value that cannot be read is left out, with a warning.
 type env struct {
 	getenv   func(string) string
 	names    []string // of all variables that are set
@@ -16,7 +16,7 @@ type env struct {
 	warnings []string
 }
 
-// newEnv takes the environment as os.Environ gives it.
+// newEnv takes the environment in the form of os.Environ.
 func newEnv(environ []string) env {
 	e, values := env{}, map[string]string{}
 	for _, s := range environ {
@@ -27,7 +27,8 @@ func newEnv(environ []string) env {
 	return e
 }
 
-// foreign names what is set for an istiod and does nothing here. What Kubernetes sets for a Service of that name is not meant.
+// foreign names what is set for an istiod and does nothing here. What Kubernetes sets for a Service of that name is not
+// meant.
 func (e *env) foreign() []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(e.names)), func(name string) bool {
 		return !strings.HasPrefix(name, "PILOT_") || slices.Contains(e.read, name) || strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
@@ -48,7 +49,7 @@ func (e *env) duration(key string, otherwise time.Duration) time.Duration {
 	})
 }
 
-// enabled tells what is on unless it says otherwise.
+// enabled reports whether something is on, which it is by default.
 func (e *env) enabled(key string) bool {
 	return parsed(e, key, true, strconv.ParseBool)
 }

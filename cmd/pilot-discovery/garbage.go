@@ -8,9 +8,11 @@ import (
 
 // How much garbage there may be.
 const (
-	// A heap up to this size is left alone: while a server starts it grows through every size, and to collect at each would cost a fifth of the start.
+	// A heap up to this size is left alone: while a server starts it grows through every size, and to collect at each
+	// would cost a fifth of the start.
 	gcFloor = 36 << 20
-	// What a larger heap may have, in percent of what lives: that is large here, and what is made of it small, so that more room would bring little.
+	// What a larger heap may have, in percent of what lives: that is large here, and what is made of it small, so that
+	// more room would bring little.
 	gcPercent = 40
 )
 
@@ -23,7 +25,8 @@ func (e *env) paceCollector() {
 
 func (e *env) setsPace() bool { return e.getenv("GOGC") != "" || e.getenv("GOMEMLIMIT") != "" }
 
-// pace gives room to a heap of which that much lives, and looks again after the next collection, until the heap is larger than the floor.
+// pace lets a heap grow of which that much lives, and looks again after the next collection, until the heap is
+// larger than the floor.
 func pace(live uint64) {
 	percent, large := room(live)
 	if !large {

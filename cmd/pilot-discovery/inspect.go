@@ -148,7 +148,8 @@ func nodeOf(i *bootstrap.Inspection, file, pod string) (*corev3.Node, error) {
 	return nil, fmt.Errorf("--pod=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
 }
 
-// inspect reads configuration once, from the directory of the flags or from the texts of the options. What it logs besides its findings is not shown.
+// inspect reads configuration once, from the directory of the flags or from the texts of the options. What it logs
+// besides its findings is not shown.
 func inspect(c *cobra.Command, f worldFlags, o bootstrap.Options) (*bootstrap.Inspection, error) {
 	if err := meshChecks().run(c.Flags()); err != nil {
 		return nil, err
@@ -225,7 +226,8 @@ func readNode(path string) (*corev3.Node, error) {
 	return n, nil
 }
 
-// printResources writes one JSON object: for each type, by its short name, the resources by name. The same resources give the same bytes.
+// printResources writes one JSON object: for each type, by its short name, the resources by name. The same resources
+// give the same bytes.
 func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 	short := map[string]string{
 		envoy.ClusterType: "clusters", envoy.EndpointType: "endpoints", envoy.ListenerType: "listeners", envoy.RouteType: "routes", envoy.VirtualHostType: "virtualHosts",
@@ -242,7 +244,8 @@ func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 		}
 		out[cmp.Or(short[typeURL], typeURL)] = byName
 	}
-	// Marshalling sorts the keys of maps and compacts what is raw: the spaces that protojson puts in at random are gone.
+	// Marshalling sorts the keys of maps and compacts what is raw: the spaces that protojson puts in at random are
+	// gone.
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return err

@@ -15,11 +15,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
-// kubeFlags say which API server to read, and how.
+// kubeFlags are which API server to read, and how.
 type kubeFlags struct {
 	registries string
 	kubeconfig string
-	atHome     string // the kubeconfig that kubectl would take, for a server that is told of no other source
+	atHome     string // the kubeconfig that kubectl would take, for a server without another source
 	client     crd.ClientOptions
 	qps        float64
 	timeout    time.Duration
@@ -73,8 +73,8 @@ func (f *kubeFlags) options(o *bootstrap.Options) error {
 	return err
 }
 
-// connect returns the API server to read, or nil. Where there are other sources, a directory or what the mesh configuration names, they are the whole world unless a
-// cluster is named too, or the server runs in one.
+// connect returns the API server to read, or nil. Where there are other sources, a directory or what the mesh
+// configuration names, they are the whole world unless a cluster is named too, or the server runs in one.
 func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
 	inPod := f.client.Host != "" && f.client.Port != ""
 	if others && (noServices || f.kubeconfig == "" && !inPod) {
@@ -88,7 +88,7 @@ func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
 			return err == nil
 		}
 		if !slices.ContainsFunc(filepath.SplitList(f.atHome), exists) {
-			return nil, nil // no source at all, which New tells
+			return nil, nil // no source at all: New returns that error
 		}
 		own.Kubeconfig = f.atHome
 	}

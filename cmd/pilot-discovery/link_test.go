@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever links html/template makes the linker keep every exported method there is, a third of the binary more: the Makefile's tag keeps it out.
+// Whatever links html/template makes the linker keep every exported method there is, a third of the binary more: the
+// Makefile's tag keeps it out.
 func TestNoTemplatesAreLinked(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -156,7 +156,7 @@ func (f *loadFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// because says why the last stream ended, if one did.
+// because returns why the last stream ended, if one did.
 func because(fleet *load.Fleet) string {
 	if err := fleet.Failure(); err != nil {
 		return ", the last: " + err.Error()
@@ -164,7 +164,7 @@ func because(fleet *load.Fleet) string {
 	return ""
 }
 
-// reason says why proxies do not have everything, as far as one can tell from here.
+// reason returns why proxies do not have everything, as far as can be known here.
 func reason(fleet *load.Fleet) error {
 	err := fleet.Failure()
 	switch {

@@ -84,7 +84,8 @@ func authority(t *testing.T) (certificate, key string) {
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
 }
 
-// TestLoadIsAuthenticated: with TLS proxies trust what --ca says, present a certificate, and present the token as it is when a stream is opened.
+// TestLoadIsAuthenticated: with TLS proxies trust the CA of --ca, present a certificate, and present the token as it is
+// when a stream is opened.
 func TestLoadIsAuthenticated(t *testing.T) {
 	certificate, key := authority(t)
 	pair, err := tls.LoadX509KeyPair(certificate, key)

@@ -18,7 +18,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// failed is an error that has been told already: only the exit code is left to give.
+// failed is an error that has been printed already: only the exit code is left.
 type failed struct{}
 
 func (failed) Error() string { return "failed" }
@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	return 0
 }
 
-// tag is the version of this binary. One that was built without the Makefile says what the Go tool knew.
+// tag is the version of this binary. Without the Makefile it is what the Go tool recorded.
 func tag() string {
 	if version != "" {
 		return version

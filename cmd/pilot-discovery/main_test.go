@@ -47,7 +47,7 @@ func address(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("no address of %s in %s", args[1], args[0])
 }
 
-// unready ADDRESS waits for a server to say that it is not ready any more.
+// unready ADDRESS waits until a server is not ready any more.
 func unready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: unready ADDRESS")
@@ -140,8 +140,9 @@ func TestUnknownFlags(t *testing.T) {
 	}
 }
 
-// Values that are of their flag's type and yet nonsense are refused, by the flag's name, with the value and with what to write.
-func TestNonsense(t *testing.T) {
+// Values that are of their flag's type and yet nonsense are refused, by the flag's name, with the value and with what
+// to write.
+func TestInvalidFlagValues(t *testing.T) {
 	for _, x := range []struct{ flag, value, write string }{
 		{"kubernetesApiQPS", "NaN", "a number of requests a second"},
 		{"kubernetesApiQPS", "+Inf", "a number of requests a second"},

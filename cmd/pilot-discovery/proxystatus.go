@@ -90,7 +90,7 @@ func stateOf(p debug.ProxyStatus, name string, now time.Time) string {
 	return "-"
 }
 
-// printTrouble says what the proxy rejected and what it waits for.
+// printTrouble prints what the proxy rejected and what it waits for.
 func printTrouble(w io.Writer, p debug.ProxyStatus, now time.Time) {
 	for _, t := range types(p) {
 		if t.LastError != "" {
@@ -144,7 +144,7 @@ func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time
 // age is the time since then, in whole seconds.
 func age(now, then time.Time) string { return max(0, now.Sub(then)).Truncate(time.Second).String() }
 
-// nearNames says which of all names are like the one that is not among them; without any, the first few.
+// nearNames returns which of all names are like the one that is not among them; without any, the first few.
 func nearNames(name string, all []string) string {
 	const few = 5
 	all = slices.Compact(slices.Sorted(slices.Values(all)))
