@@ -49,7 +49,7 @@ func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
 	return proxies.KeepInbound(before)
 }
 
-func (t translator) Audience(c xds.Cohort) any {
+func (t translator) Shared(c xds.Cohort) any {
 	proxies, ok := c.(cohort.Key)
 	if !ok {
 		return nil

@@ -26,8 +26,8 @@ func benchResource(i int, content string) *envoy.Resource {
 	return envoy.NewResource(fmt.Sprint("outbound|80||", i), wrapperspb.String(strings.Repeat(content, 1000)))
 }
 
-// BenchmarkDiff: what brings a client from one Set to another that differs in one resource: made of the first one, as changes make them, and made by itself, as of what
-// a client brings along.
+// BenchmarkDiff: what brings a client from one Set to another that differs in one resource: made of the first one, as
+// changes make them, and made by itself, as of what a client brings along.
 func BenchmarkDiff(b *testing.B) {
 	for _, n := range benchSizes() {
 		var d differences

@@ -35,9 +35,9 @@ type conn struct {
 	version string // the label under which it is counted
 
 	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
-	standing standing // with an audience, or zero
+	groupKey groupKey // of its subscriber group, or zero
 	cohort   Cohort   // of the session
-	told     span     // the newest snapshots in a row of which the stream was told for itself
+	notified span     // the newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader
 	sent     chan error    // the outcome of the one Send, where it is not the owner's
@@ -51,7 +51,7 @@ type conn struct {
 	stuck   string           // the type of the response whose Send is under way
 	began   time.Time        // it
 
-	complaints tokens // its share of server.complaints
+	warnings tokens // its share of server.warnings
 
 	// The owner's alone.
 	session  *session
@@ -79,21 +79,23 @@ type pass struct {
 // firstRequest bounds how long a stream may say nothing at all.
 const firstRequest = 30 * time.Second
 
-// resumed is how long a client that resumes an earlier stream has to be quiet before clusters that are gone are removed.
-const resumed = time.Second
+// resumeQuiet is how long a client that resumes an earlier stream has to be quiet before clusters that are gone are
+// removed.
+const resumeQuiet = time.Second
 
-// resumedAtMost bounds how long clusters that are gone wait for a client that resumes and asks for something all the time, as it does where services come and go.
-const resumedAtMost = 15 * time.Second
+// resumeMax bounds how long the removal of clusters waits for a client that resumes and keeps asking, as it does where
+// services come and go.
+const resumeMax = 15 * time.Second
 
 func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 	c := &conn{
 		server: s, stream: stream, delta: delta, connected: time.Now(),
-		requests:   make(chan incoming),
-		sent:       make(chan error, 1),
-		wake:       make(chan struct{}, 1),
-		stop:       make(chan error, 1),
-		complaints: tokens{rate: 1, burst: 32},
-		done:       make(chan struct{}),
+		requests: make(chan incoming),
+		sent:     make(chan error, 1),
+		wake:     make(chan struct{}, 1),
+		stop:     make(chan error, 1),
+		warnings: tokens{rate: 1, burst: 32},
+		done:     make(chan struct{}),
 	}
 	c.remote, c.local = addresses(stream.Context())
 	return c
@@ -138,10 +140,10 @@ func (c *conn) end(err error) {
 	}
 }
 
-// ask has the owner run fn, and tells whether it did before ctx ended. If not it may do so later.
+// ask has the owner run fn, and reports whether it did before ctx ended. If not, fn may still run later.
 func (c *conn) ask(ctx context.Context, fn func(*session)) bool { return c.await(ctx, c.put(fn)) }
 
-// put has the owner run fn. What it gives is closed when that is done.
+// put has the owner run fn. The channel is closed when fn has returned.
 func (c *conn) put(fn func(*session)) <-chan struct{} {
 	ran := make(chan struct{})
 	c.mu.Lock()
@@ -151,7 +153,7 @@ func (c *conn) put(fn func(*session)) <-chan struct{} {
 	return ran
 }
 
-// await waits for what was put, and tells whether it was done before ctx ended.
+// await waits for what was put, and reports whether it was done before ctx ended.
 func (c *conn) await(ctx context.Context, ran <-chan struct{}) bool {
 	select {
 	case <-ran:
@@ -187,7 +189,7 @@ func (c *conn) read() {
 		names = &recent{}
 	}
 	for {
-		r := &request{delta: c.delta, lists: c.server.lists, limits: l, recent: names}
+		r := &request{delta: c.delta, interner: c.server.interner, limits: l, recent: names}
 		if err := c.stream.RecvMsg(r); err != nil {
 			select {
 			case c.requests <- incoming{err: err}:
@@ -241,8 +243,8 @@ func (c *conn) serve(first *request, log *slog.Logger) error {
 	return c.loop(log)
 }
 
-// greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the request's node is kept but that. It gives nil if
-// the client leaves instead.
+// greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the
+// request's node is kept but that. It returns nil if the client leaves instead.
 func (c *conn) greet() (*request, error) {
 	s := c.server
 	timer := time.NewTimer(firstRequest)
@@ -260,7 +262,7 @@ func (c *conn) greet() (*request, error) {
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		proxy.Capabilities |= r.extends
+		proxy.Capabilities |= r.capabilities
 		r.node = nil
 		if err := s.admit(proxy, c.remote); err != nil {
 			return nil, err
@@ -268,9 +270,9 @@ func (c *conn) greet() (*request, error) {
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = &session{
-			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, lists: s.lists,
+			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, interner: s.interner,
 			delta: c.delta, divided: c.delta && !s.noHosts && proxy.Capabilities.Has(node.VHDS), proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
-			unique: rand.Uint32(),
+			firstGeneration: rand.Uint32(),
 		}
 		c.session.snapshot, err = s.add(c)
 		return r, err
@@ -281,17 +283,17 @@ func (c *conn) greet() (*request, error) {
 	}
 }
 
-// loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to translate in; for few channels, since each
-// costs each wait.
+// loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to
+// translate in. Each further channel makes each wait more expensive.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
 	c.watchdog = time.AfterFunc(time.Hour, func() { safe.Run(log, "xds watchdog", func() { c.cut(log) }) })
 	defer c.watchdog.Stop()
 	var quiet <-chan time.Time
 	if c.session.resuming {
-		quiet = time.After(resumed)
+		quiet = time.After(resumeQuiet)
 	}
-	stranger := c.stranger()
+	unknownWorkload := c.workloadTimer()
 	var departure, warming <-chan time.Time
 	for {
 		select {
@@ -306,11 +308,12 @@ func (c *conn) loop(log *slog.Logger) error {
 			departure = time.After(s.limits.Departure)
 		}
 		var slot, express chan struct{}
-		if stranger == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
+		if unknownWorkload == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
 			if slot = s.slots; c.urgent() {
 				express = s.express
 			}
-			if taken := free(express, slot); taken != nil { // most often one is: to wait for many channels costs more than all else
+			// most often one is: to wait for many channels costs more than all else
+			if taken := free(express, slot); taken != nil {
 				if err := c.step(taken); err != nil {
 					return ending(err)
 				}
@@ -341,9 +344,9 @@ func (c *conn) loop(log *slog.Logger) error {
 			if err := c.request(in.request, log); err != nil {
 				return err
 			}
-			c.attend()
-			if c.session.resuming && in.request.asks() && (quiet == nil || time.Since(c.connected) < resumedAtMost) {
-				quiet = time.After(resumed)
+			c.joinGroup()
+			if c.session.resuming && in.request.asks() && (quiet == nil || time.Since(c.connected) < resumeMax) {
+				quiet = time.After(resumeQuiet)
 			}
 			switch {
 			case !c.warming():
@@ -357,27 +360,27 @@ func (c *conn) loop(log *slog.Logger) error {
 			c.markWaiting(log)
 		case <-quiet:
 			quiet = nil
-			c.session.rest()
+			c.session.quiet()
 		case <-departure:
 			c.session.depart()
 			c.offer(everything(s.newest()))
-		case <-stranger:
-			if c.patient() {
-				stranger = time.After(workloadWait)
+		case <-unknownWorkload:
+			if c.waitsForCluster() {
+				unknownWorkload = time.After(workloadWait)
 				break
 			}
-			stranger = nil
+			unknownWorkload = nil
 			s.metrics.waitsInVain.Inc()
 		case <-c.wake:
-			if stranger != nil && c.recognized() {
-				stranger = nil
+			if unknownWorkload != nil && c.workloadKnown() {
+				unknownWorkload = nil
 				s.metrics.waits.Inc()
 			}
 		}
 	}
 }
 
-// free takes a slot that is free, and nobody waits for, and tells which. nil: there is none.
+// free takes a slot that is free, and nobody waits for, and reports which. nil: there is none.
 func free(slots ...chan struct{}) chan struct{} {
 	for _, slot := range slots {
 		if slot == nil {
@@ -392,10 +395,11 @@ func free(slots ...chan struct{}) chan struct{} {
 	return nil
 }
 
-// newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no configuration to go on with.
+// newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no configuration
+// to go on with.
 const newcomer = 10 * time.Second
 
-// urgent tells streams that do not wait behind all the others: gateways, through which others wait, and new ones.
+// urgent reports whether the stream goes before others: gateways, through which others wait, and new streams.
 func (c *conn) urgent() bool {
 	return c.proxy.Type == node.Router || !c.joined || time.Since(c.connected) < c.server.newcomer
 }
@@ -418,7 +422,7 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		v, err = c.session.stateOfTheWorld(r)
 	}
 	if err != nil {
-		s.complaints.log(log.Warn, &c.complaints, "the proxy sent a request that is not allowed: ending its stream", "err", err)
+		s.warnings.log(log.Warn, &c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	w := c.session.find(v.typeURL)
@@ -432,12 +436,12 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
 		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
 		w.status.LastErrorAt = time.Now()
-		s.complaints.log(log.Warn, &c.complaints, "the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
+		s.warnings.log(log.Warn, &c.warnings, "the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
 	}
 	return nil
 }
 
-// shorten gives a copy of at most n bytes: a slice of the message would keep all of it.
+// shorten returns a copy of at most n bytes: a slice of the message would keep all of it.
 func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -6,20 +6,23 @@ import (
 	"time"
 )
 
-// Connections is told of streams, and what proxies report over them of their own health. It is told of a stream's end if and only if it took the stream.
+// Connections is notified of streams, and of what proxies report over them about their own health. It is notified of a
+// stream's end if and only if it accepted the stream.
 type Connections interface {
-	// Connected is called once for a stream, before its first answer. It may take its time, which no other stream waits for, but must return when ctx ends. An
-	// error, best one with a gRPC code, ends the stream.
+	// Connected is called once for a stream, before its first answer. It may take its time, which no other stream waits
+	// for, but must return when ctx ends. An error, best one with a gRPC code, ends the stream.
 	Connected(ctx context.Context, c Client) error
 
 	// Disconnected is called when the stream has ended. It must not block.
 	Disconnected(c Client)
 
-	// Health is called between the two, in the order of the reports. It must not block. The message says what an unhealthy application suffers from.
+	// Health is called between the two, in the order of the reports. It must not block. The message says what an
+	// unhealthy application suffers from.
 	Health(c Client, healthy bool, message string)
 }
 
-// workloadWait bounds how long a stream waits for a snapshot that knows its workload: the proxy of a new pod may come before the news of the pod.
+// workloadWait bounds how long a stream waits for a snapshot that knows its workload: the proxy of a new pod may come
+// before the news of the pod.
 const workloadWait = time.Second
 
 // client is the stream as others see it.
@@ -81,19 +84,23 @@ func (c *conn) report(r *request) bool {
 	return true
 }
 
-// stranger gives nil if the stream may be answered, else what ends its wait for a snapshot that knows its workload.
-func (c *conn) stranger() <-chan time.Time {
-	if known := c.server.known; known == nil || c.session.ofObjects() || known(c.session.snapshot, c.proxy) || c.recognized() { // news may have come while it was introduced
+// workloadTimer returns nil if the stream may be answered, else a timer that ends its wait for a snapshot that knows
+// its workload.
+func (c *conn) workloadTimer() <-chan time.Time {
+	// news may have come while it was introduced
+	if known := c.server.known; known == nil || c.session.ofObjects() || known(c.session.snapshot, c.proxy) || c.workloadKnown() {
 		return nil
 	}
 	return time.After(workloadWait)
 }
 
-// readWait is how long a stream waits for its workload after its cluster has been read: what was read has to become a snapshot.
+// readWait is how long a stream waits for its workload after its cluster has been read: what was read has to become a
+// snapshot.
 const readWait = 10 * time.Second
 
-// patient reports whether the proxy goes on waiting for its workload: it has what it was sent before, and its cluster is yet to be read, or has just been.
-func (c *conn) patient() bool {
+// waitsForCluster reports whether the proxy goes on waiting for its workload: it has what it was sent before, and its
+// cluster is yet to be read, or has just been.
+func (c *conn) waitsForCluster() bool {
 	if !c.session.resumed || c.server.late == nil {
 		return false
 	}
@@ -103,8 +110,9 @@ func (c *conn) patient() bool {
 	return time.Since(c.lateAt) < readWait
 }
 
-// recognized tells whether the newest snapshot knows the workload. Nothing was sent yet, so the snapshots before it need not be looked at.
-func (c *conn) recognized() bool {
+// workloadKnown reports whether the newest snapshot knows the workload. Nothing was sent yet, so earlier snapshots need
+// not be looked at.
+func (c *conn) workloadKnown() bool {
 	p := c.take()
 	if p == nil {
 		return false

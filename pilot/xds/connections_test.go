@@ -19,7 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// witness writes down what it is told.
+// witness records its notifications.
 type witness struct {
 	mu      sync.Mutex
 	seen    []string
@@ -137,7 +137,7 @@ func TestConnectingBlocksNobodyElseAndEndsWithItsStream(t *testing.T) {
 				if c.Proxy.ID == "slow.a" {
 					<-ctx.Done()
 				}
-				return nil // though too late: it has to be told of the end
+				return nil // though too late: it has to be notified of the end
 			}
 			r := newRig(t, func(o *Options) { o.Connections = w })
 			r.publish(true, "cds a=1")
@@ -194,7 +194,8 @@ func TestFirstAnswerWaitsForTheWorkload(t *testing.T) {
 	}
 }
 
-// While the cluster of a proxy is yet to be read, and then until there is a snapshot of it, the proxy keeps what it brings; one that brings nothing is answered.
+// While the cluster of a proxy is yet to be read, and then until there is a snapshot of it, the proxy keeps what it
+// brings; one that brings nothing is answered.
 func TestWhoResumesWaitsForItsCluster(t *testing.T) {
 	var late, asked atomic.Int64
 	late.Store(1)
@@ -220,7 +221,8 @@ func TestWhoResumesWaitsForItsCluster(t *testing.T) {
 	old.expect("cds a=3")
 }
 
-// TestNewsWhileConnecting: news of the workload that came while the stream was being introduced is not waited for again.
+// TestNewsWhileConnecting: news of the workload that came while the stream was being introduced is not waited for
+// again.
 func TestNewsWhileConnecting(t *testing.T) {
 	w := newWitness()
 	release := make(chan struct{})

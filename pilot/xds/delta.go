@@ -8,8 +8,9 @@ import (
 
 // incremental takes a request of a delta stream. An error ends the stream: the client broke a limit.
 //
-// Requests add to and take from the subscription whatever nonce they carry; the nonce only says which response is acknowledged or rejected. The first
-// request for a type may name the versions that the client has from an earlier stream.
+// Requests add to and take from the subscription whatever nonce they carry; the nonce only says which response is
+// acknowledged or rejected. The first request for a type may name the versions that the client has from an earlier
+// stream.
 func (s *session) incremental(r *request) (verdict, error) {
 	v := verdict{typeURL: r.typeURL}
 	if err := s.check(r); err != nil {
@@ -23,26 +24,27 @@ func (s *session) incremental(r *request) (verdict, error) {
 	switch {
 	case r.detail != nil:
 		v.kind, v.code, v.message = rejected, codes.Code(r.detail.GetCode()), r.detail.GetMessage()
-		if d, ok := w.settle(r.nonce); ok {
-			s.refuse(w, d)
-			s.departed(w, d)
+		if d, ok := w.acknowledge(r.nonce); ok {
+			s.rejectDelivery(w, d)
+			s.compareEndpointsOf(w, d)
 		}
 	case r.nonce != "":
-		if d, ok := w.settle(r.nonce); ok {
+		if d, ok := w.acknowledge(r.nonce); ok {
 			v.kind = acked
 			w.status.Acked = r.nonce
-			s.departed(w, d)
+			s.compareEndpointsOf(w, d)
 		}
 	}
 	if first {
 		return v, s.begin(w, r)
 	}
-	return v, s.alter(w, r.names, r.leaves)
+	return v, s.alter(w, r.names, r.unsubscribed)
 }
 
 // begin takes the first request for a type on the stream.
 func (s *session) begin(w *watch, r *request) error {
-	resumes := !r.versions.empty() && (s.ofObjects() || kindOf(w.typeURL).short != "unknown") // of a type that nobody knows there is nothing to remove
+	// of a type that nobody knows there is nothing to remove
+	resumes := !r.versions.empty() && (s.ofObjects() || kindOf(w.typeURL).short != "unknown")
 	w.explicit = r.names.star
 	s.resumed = s.resumed || resumes
 	w.wildcard = w.explicit || r.names.empty() && (w.complete || !kindOf(w.typeURL).named)
@@ -50,24 +52,24 @@ func (s *session) begin(w *watch, r *request) error {
 		return err
 	}
 	if resumes {
-		s.bring(w, r.versions)
+		s.takeInitial(w, r.versions)
 	}
 	if w.whole() {
 		for _, name := range w.names.All() {
 			if w.held.Get(name) == nil {
-				w.repeat(name)
+				w.markResend(name)
 			}
 		}
-		w.narrow()
+		w.keepNamed()
 	}
 	switch w.typeURL {
 	case envoy.ClusterType:
 		s.resuming = resumes
 		if s.resuming && s.find(envoy.EndpointType) == nil {
-			s.changed = map[string]struct{}{}
+			s.changedClusters = map[string]struct{}{}
 		}
 	case envoy.EndpointType:
-		s.changed = nil
+		s.changedClusters = nil
 	}
 	w.compare = !w.idle()
 	w.answer = w.compare && w.complete
@@ -75,9 +77,9 @@ func (s *session) begin(w *watch, r *request) error {
 }
 
 // alter adds to and takes from a subscription.
-func (s *session) alter(w *watch, add, remove named) error {
-	whole, before, leaving := w.whole(), w.names, len(w.gone)
-	if err := s.want(w, s.lists.edited(w.names, remove.names, add.names)); err != nil {
+func (s *session) alter(w *watch, add, remove requestNames) error {
+	whole, before, leaving := w.whole(), w.names, len(w.pendingRemoval)
+	if err := s.want(w, s.interner.edited(w.names, remove.names, add.names)); err != nil {
 		return err
 	}
 	if remove.star {
@@ -86,12 +88,12 @@ func (s *session) alter(w *watch, add, remove named) error {
 	for _, name := range remove.names.All() {
 		if before.Has(name) {
 			if w.wildcard || add.star {
-				w.repeat(name) // the client cannot tell whether the wildcard has it too
+				w.markResend(name) // the client cannot tell whether the wildcard has it too
 				continue
 			}
-			delete(w.again, name)
-			delete(w.behind, name)
-			delete(w.gone, name)
+			delete(w.resend, name)
+			delete(w.diverged, name)
+			delete(w.pendingRemoval, name)
 			// A client may ask for ever other names.
 			delete(w.rejected, name)
 			w.compare = w.compare || w.typeURL == envoy.RouteType && w.hosts != nil // its virtual hosts go with it
@@ -102,14 +104,14 @@ func (s *session) alter(w *watch, add, remove named) error {
 	}
 	w.explicit = w.explicit || add.star
 	for _, name := range add.names.All() {
-		w.repeat(name)
+		w.markResend(name)
 	}
 	switch {
 	case whole != w.whole():
 		w.reset()
 	case whole:
-		w.narrow()
+		w.keepNamed()
 	}
-	s.stay(w, leaving)
+	s.compareStayingEndpoints(w, leaving)
 	return nil
 }

@@ -16,20 +16,20 @@ import (
 
 // difference is what brings a client from one Union to another.
 type difference struct {
-	changed []*envoy.Resource // added ones as well, by name
-	removed []*envoy.Resource // as the client has them, by name
-	wording *wording          // of changed, where others are sent that very list; else nil
+	changed      []*envoy.Resource // added ones as well, by name
+	removed      []*envoy.Resource // as the client has them, by name
+	versionCache *versionCache     // of changed, if the list is cached; else nil
 }
 
-// differences compares Unions. What differs between two Sets is kept by their pointers, for the streams of a cohort all ask the same; the lists are dropped
-// when a new snapshot comes, and with the Set that somebody was brought to. Safe for concurrent use.
+// differences compares Unions. The difference of two Sets is cached by their pointers, for all streams of a cohort need
+// the same. An entry is dropped when a new snapshot comes, or when its target Set is garbage. Safe for concurrent use.
 type differences struct {
 	mu   sync.Mutex
-	made map[pair]made
+	made map[pair]cachedDifference
 }
 
-// made is a difference that is kept until a Set goes.
-type made struct {
+// cachedDifference is a difference that is cached until a Set is garbage.
+type cachedDifference struct {
 	difference
 	drop runtime.Cleanup
 }
@@ -37,10 +37,11 @@ type made struct {
 // pair are two Sets, held by those that have them.
 type pair struct{ from, to weak.Pointer[envoy.Set] }
 
-// maxMade bounds what is kept of what streams ask alike until a new snapshot comes: slow streams may each ask something else.
-const maxMade = 1024
+// maxCached bounds the entries between two snapshots: slow streams may each need a different one.
+const maxCached = 1024
 
-// between compares two Unions. With keep, the result for their Sets is remembered. The lists may be shared: nobody changes them.
+// between returns the difference of two Unions. With keep, the differences of their Sets are cached. The lists may be
+// shared: nobody changes them.
 func (d *differences) between(from, to envoy.Union, keep bool) difference {
 	if from == to {
 		return difference{}
@@ -94,7 +95,7 @@ func (d *differences) between(from, to envoy.Union, keep bool) difference {
 	return diff
 }
 
-// sets gives the difference of two Sets.
+// sets returns the difference of two Sets.
 func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 	if a == b {
 		return difference{}
@@ -111,25 +112,26 @@ func (d *differences) sets(a, b *envoy.Set, keep bool) difference {
 	}
 	kept.difference = compareSets(a, b)
 	if len(kept.changed) > 1 {
-		kept.wording = &wording{list: kept.changed}
+		kept.versionCache = &versionCache{list: kept.changed}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.made) >= maxMade {
+	if len(d.made) >= maxCached {
 		d.clear()
 	}
 	if other, ok := d.made[k]; ok { // somebody else was quicker
 		return other.difference
 	}
 	if d.made == nil {
-		d.made = map[pair]made{}
+		d.made = map[pair]cachedDifference{}
 	}
 	kept.drop = runtime.AddCleanup(cmp.Or(b, a), drop, dropping{weak.Make(d), k})
 	d.made[k] = kept
 	return kept.difference
 }
 
-// dropping is a pair to be dropped. It does not hold the differences: a Set would hold those of every client that was brought to it.
+// dropping is a pair to be dropped. It refers to the cache weakly: otherwise a Set would keep alive the cache of every
+// client that was once compared with it.
 type dropping struct {
 	of weak.Pointer[differences]
 	pair
@@ -171,23 +173,24 @@ func compareSets(from, to *envoy.Set) difference {
 	return d
 }
 
-// wording is what responses say of a list of resources, for all streams that are sent it. Safe for concurrent use.
-type wording struct {
+// versionCache holds the versions that responses state for one list of resources, for all streams that are sent this
+// list. Safe for concurrent use.
+type versionCache struct {
 	list []*envoy.Resource
 
 	mu       sync.Mutex
 	version  string
 	clusters weak.Pointer[envoy.Set]
-	versions []string // with those clusters, see warmed
+	versions []string // with those clusters, see withClusters
 }
 
-// of tells whether it is of that very list.
-func (t *wording) of(list []*envoy.Resource) bool {
+// of reports whether the cache is of this very list.
+func (t *versionCache) of(list []*envoy.Resource) bool {
 	return t != nil && len(list) == len(t.list) && &list[0] == &t.list[0]
 }
 
-// versionOf is the package's versionOf.
-func (t *wording) versionOf(list []*envoy.Resource) string {
+// versionOf returns the package's versionOf of list, cached if the cache is of this list.
+func (t *versionCache) versionOf(list []*envoy.Resource) string {
 	if !t.of(list) {
 		return versionOf(list)
 	}
@@ -199,20 +202,20 @@ func (t *wording) versionOf(list []*envoy.Resource) string {
 	return t.version
 }
 
-// warmed is the package's warmed. Nobody changes what it gives.
-func (t *wording) warmed(list []*envoy.Resource, clusters envoy.Union) []string {
-	if !t.of(list) || !outbound(clusters, func(name string) bool { return holds(list, name) }) {
-		return warmed(list, clusters)
+// withClusters returns the package's withClusters, cached if the cache is of this list. Nobody changes the result.
+func (t *versionCache) withClusters(list []*envoy.Resource, clusters envoy.Union) []string {
+	if !t.of(list) || !onlyOutbound(clusters, func(name string) bool { return holds(list, name) }) {
+		return withClusters(list, clusters)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k := weak.Make(clusters.Outbound); t.versions == nil || t.clusters != k {
-		t.clusters, t.versions = k, warmed(list, clusters)
+		t.clusters, t.versions = k, withClusters(list, clusters)
 	}
 	return t.versions
 }
 
-// holds tells whether a list in order has a resource of that name.
+// holds reports whether a sorted list has a resource of that name.
 func holds(list []*envoy.Resource, name string) bool {
 	_, ok := slices.BinarySearchFunc(list, name, func(r *envoy.Resource, n string) int { return strings.Compare(r.Name, n) })
 	return ok

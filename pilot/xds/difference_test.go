@@ -11,8 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// What differs between two Unions is what looking at every name would find, whichever half has it and whatever is left out.
-func TestDifference(t *testing.T) {
+// What differs between two Unions is what looking at every name would find, whichever half has it and whatever is left
+// out.
+func TestDifferenceEqualsNameByNameComparison(t *testing.T) {
 	const names = 5
 	rapid.Check(t, func(t *rapid.T) {
 		set := func(label string) *envoy.Set {
@@ -61,8 +62,8 @@ func TestDifference(t *testing.T) {
 	})
 }
 
-// What is told of a list is the same whether or not it was told others before, and whatever clusters they had.
-func TestWording(t *testing.T) {
+// The versions of a list are the same whether or not they were computed before, and for whatever clusters.
+func TestVersionCache(t *testing.T) {
 	resources := func(versions ...string) []*envoy.Resource {
 		var list []*envoy.Resource
 		for i, v := range versions {
@@ -72,7 +73,7 @@ func TestWording(t *testing.T) {
 	}
 	list := resources("a", "b", "c")
 	one, two := envoy.NewSet(resources("1", "2")), envoy.NewSet(resources("3", "4", "5"))
-	by := &wording{list: list}
+	by := &versionCache{list: list}
 	for _, x := range []struct {
 		list     []*envoy.Resource
 		clusters envoy.Union
@@ -89,21 +90,21 @@ func TestWording(t *testing.T) {
 		{nil, envoy.Union{Outbound: one}, false},
 		{list, envoy.Union{Outbound: one}, true},
 	} {
-		got, again := by.warmed(x.list, x.clusters), by.warmed(x.list, x.clusters)
-		if want := warmed(x.list, x.clusters); !slices.Equal(got, want) || by.versionOf(x.list) != versionOf(x.list) {
+		got, again := by.withClusters(x.list, x.clusters), by.withClusters(x.list, x.clusters)
+		if want := withClusters(x.list, x.clusters); !slices.Equal(got, want) || by.versionOf(x.list) != versionOf(x.list) {
 			t.Errorf("%v: told %v, want %v", x, got, want)
 		}
 		if len(got) > 0 && (&got[0] == &again[0]) != x.shared {
 			t.Errorf("%v: shared: %v, want %v", x, !x.shared, x.shared)
 		}
 	}
-	if (*wording)(nil).versionOf(list) != versionOf(list) {
+	if (*versionCache)(nil).versionOf(list) != versionOf(list) {
 		t.Error("a list that nobody else is sent has another version")
 	}
 }
 
 // TestCleanupsAreBounded: a Set that stays is not burdened with each snapshot.
-func TestCleanupsAreBounded(t *testing.T) {
+func TestCleanupsOfALastingSetAreBounded(t *testing.T) {
 	var d differences
 	b := envoy.NewSet([]*envoy.Resource{fakeResource("a", "1"), fakeResource("b", "1")})
 	d.sets(nil, b, true)

@@ -21,7 +21,7 @@ type Response struct {
 	Version   string // a hash of the resources; only delta resources have versions of their own
 	Nonce     string
 	Resources []*envoy.Resource
-	Versions  []string // delta: of each resource, as the client is told; nil: its own
+	Versions  []string // delta: the version stated for each resource; nil: its own
 	Removed   []string // delta only
 }
 
@@ -37,8 +37,8 @@ func (r *Response) Size() int {
 	return n
 }
 
-// Codec is gRPC's codec for protobuf, except that it takes responses as they are, spliced from what is encoded already, and requests as sessions take them. A gRPC
-// server that this package serves on needs it.
+// Codec is gRPC's codec for protobuf, except that it takes responses as they are, spliced from what is encoded already,
+// and requests as sessions take them. A gRPC server that this package serves on needs it.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
@@ -72,8 +72,9 @@ const (
 	resourceName    = 3
 )
 
-// encoder splices responses. Neighbours that many streams are sent together, and one stream again and again, are put together once: a list of resources falls
-// into blocks by their names alone, so that one that differs spoils its own block only. Safe for concurrent use.
+// encoder splices responses. Neighbours that many streams are sent together, and one stream again and again, are put
+// together once: a list of resources falls into blocks by their names alone, so that one that differs spoils its own
+// block only. Safe for concurrent use.
 type encoder struct {
 	controlPlane []byte // encoded
 	seed         maphash.Seed
@@ -95,7 +96,8 @@ type blockKey struct {
 	delta bool
 }
 
-// block is some resources of a response as they go on the wire. Bodies of blockWhole and more are not copied, but for those that Bytes puts together.
+// block is some consecutive resources of a response as they go on the wire. Bodies of blockWhole bytes and more are not
+// copied, except those that Bytes puts together.
 type block struct {
 	resources []*envoy.Resource
 	versions  []string
@@ -105,11 +107,12 @@ type block struct {
 
 func newEncoder(controlPlane []byte) *encoder {
 	e := &encoder{controlPlane: controlPlane, seed: maphash.MakeSeed()}
-	e.made, _ = simplelru.NewLRU(1<<20, func(_ blockKey, b *block) { e.bytes -= b.cost }) // fails only for sizes below 1
+	// fails only for sizes below 1
+	e.made, _ = simplelru.NewLRU(1<<20, func(_ blockKey, b *block) { e.bytes -= b.cost })
 	return e
 }
 
-// encode gives what SendMsg takes.
+// encode returns what SendMsg takes.
 func (e *encoder) encode(r *Response) mem.BufferSlice {
 	size := len(r.Version) + len(r.TypeURL) + len(r.Nonce) + len(e.controlPlane) + 32
 	for _, name := range r.Removed {
@@ -150,7 +153,7 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// block gives a part of a response, whose content has that hash.
+// block returns a part of a response, whose content has that hash.
 func (e *encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice {
 	resources, versions := r.Resources[from:to], []string(nil)
 	if r.Versions != nil {

@@ -45,7 +45,7 @@ func built(r *Response) proto.Message {
 }
 
 // A spliced response is what protobuf would make of it, whatever its size, the first time and again.
-func TestEncode(t *testing.T) {
+func TestResponseEqualsProtobufs(t *testing.T) {
 	e := newEncoder(appendText(nil, 1, "me"))
 	for seed := range uint64(300) {
 		f := rand.New(rand.NewPCG(seed, 3))
@@ -80,7 +80,7 @@ func TestEncode(t *testing.T) {
 }
 
 // What one stream was sent is not put together again for the next, though each has something of its own.
-func TestEncodeShares(t *testing.T) {
+func TestBlocksAreShared(t *testing.T) {
 	e := newEncoder(nil)
 	var shared []*envoy.Resource
 	for i := range 2000 {

@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// fakeTranslator gives what a test wrote down for each revision. An assignment has the name of its service's host.
+// fakeTranslator returns what a test wrote down for each revision. An assignment has the name of its service's host.
 type fakeTranslator struct {
 	mu     sync.Mutex
 	worlds map[uint64]*fakeWorld
@@ -37,10 +37,12 @@ func newFakeTranslator() *fakeTranslator {
 }
 
 func fakeResource(name, version string) *envoy.Resource {
-	return &envoy.Resource{Name: name, Version: version, Body: appendText(nil, 2, name+"="+version)} // an Any of no type
+	// an Any of no type
+	return &envoy.Resource{Name: name, Version: version, Body: appendText(nil, 2, name+"="+version)}
 }
 
-// publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or "<type> !<name>" (poisoned).
+// publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or
+// "<type> !<name>" (poisoned).
 func (f *fakeTranslator) publish(full bool, edits ...string) *snapshot.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +129,7 @@ func (f *fakeTranslator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) Coho
 
 func (f *fakeTranslator) Departed(now, _ Cohort) (Cohort, bool) { return now, false }
 
-func (f *fakeTranslator) Audience(c Cohort) any { return c }
+func (f *fakeTranslator) Shared(c Cohort) any { return c }
 
 func (f *fakeTranslator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, Cohort, uint64) bool {
 	return !f.still.Load()
@@ -186,7 +188,7 @@ func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resourc
 	return whole
 }
 
-// same gives an equal Set that was given before, if there is one, as a translator should.
+// same returns an equal Set that was given before, if there is one, as a translator should.
 func (f *fakeTranslator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) envoy.Union {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// FuzzDiscoveryRequest has two requests of whatever bytes reach a session of either protocol, with snapshots between: it may refuse them, and always comes
-// to rest with its books in order.
+// FuzzDiscoveryRequest has two requests of whatever bytes reach a session of either protocol, with snapshots between:
+// it may refuse them, and always comes to rest with its books in order.
 func FuzzDiscoveryRequest(f *testing.F) {
 	seed := func(a, b proto.Message) {
 		x, err := proto.Marshal(a)
@@ -45,8 +45,8 @@ func FuzzDiscoveryRequest(f *testing.F) {
 				}
 			}
 			for i, b := range [][]byte{first, second, first} {
-				r := &request{delta: delta, lists: s.lists, limits: s.limits, recent: names}
-				if r.decode(&wire{}, b) != nil {
+				r := &request{delta: delta, interner: s.interner, limits: s.limits, recent: names}
+				if r.decode(&rawRequest{}, b) != nil {
 					return
 				}
 				_, _ = node.Parse(r.node) // an error is an answer
@@ -63,7 +63,7 @@ func FuzzDiscoveryRequest(f *testing.F) {
 					drain()
 				}
 				s.adopt(newPush(fake.publish(i == 1, "cds a", "cds b=2", "eds a=2", "rds r=2"), time.Unix(0, 0)))
-				s.rest()
+				s.quiet()
 				drain()
 				n := 0
 				for _, w := range s.watches {

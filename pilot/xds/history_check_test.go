@@ -8,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// mend gives a good version to all that is bad.
+// mend returns a good version to all that is bad.
 func (h *history) mend() {
 	var edits []string
 	for _, short := range slices.Sorted(maps.Keys(h.versions)) {
@@ -64,8 +64,9 @@ func (c *modelClient) check() {
 		}
 	}
 	for name := range c.warming {
-		// A cluster that changed and changed back, with a stream that broke before its assignment came, cannot be told from one that never changed: then the
-		// one that serves is what should, and its twin that warms does no harm. A strict client may have been sent the assignment of a cluster that it did not take.
+		// A cluster that changed and changed back, with a stream that broke before its assignment came, cannot be told
+		// from one that never changed: then the one that serves is what should, and its twin that warms does no harm. A
+		// strict client may have been sent the assignment of a cluster that it did not take.
 		if c.h.strict {
 			break
 		}

@@ -15,20 +15,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Three clients, one of each protocol and one that takes virtual hosts by themselves, live through the same random history: worlds that change, subscriptions,
-// slow and lost streams, rejections. In the end all have what the translator says. On the way no route that they have names a cluster that they have not, and no
-// changed cluster is left warming, and what a delta client rejected by itself does not come again.
+// Three clients, one of each protocol and one that takes virtual hosts by themselves, live through the same random
+// history: worlds that change, subscriptions, slow and lost streams, rejections. In the end all have what the
+// translator says. On the way no route that they have names a cluster that they have not, and no changed cluster is
+// left warming, and what a delta client rejected by itself does not come again.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, lists: newLists(), fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
+		h := &history{t: t, interner: newNameInterner(), fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
 		h.strict = h.nacks && rapid.Bool().Draw(t, "strict")
-		h.vacancies = rapid.SampledFrom([]int{1, 4096}).Draw(t, "vacancies")
+		h.tombstones = rapid.SampledFrom([]int{1, 4096}).Draw(t, "vacancies")
 		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1")
 		clients := []*modelClient{newModelClient(h, false, false), newModelClient(h, true, false), newModelClient(h, true, true)}
 		for _, c := range clients {
 			c.finish()
 		}
-		h.lists.few = 1
+		h.interner.few = 1
 		for range rapid.IntRange(10, 100).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0, 1:
@@ -81,19 +82,19 @@ func TestHistories(t *testing.T) {
 }
 
 type history struct {
-	t         *rapid.T
-	streams   uint32
-	fake      *fakeTranslator
-	lists     *lists // of all streams, so that each finds what those before it brought
-	nacks     bool
-	vacancies int  // after which clients get their route configurations whole
-	strict    bool // delta clients take nothing of a response of clusters or listeners that they reject
-	pushes    []*push
-	versions  map[string]map[string]string
-	counter   int
+	t          *rapid.T
+	streams    uint32
+	fake       *fakeTranslator
+	interner   *nameInterner // of all streams, so that each finds what those before it shared
+	nacks      bool
+	tombstones int  // after which clients get their route configurations whole
+	strict     bool // delta clients take nothing of a response of clusters or listeners that they reject
+	pushes     []*push
+	versions   map[string]map[string]string
+	counter    int
 }
 
-// version gives one that was not used before, a bad one, or one of few that come again and again.
+// version returns one that was not used before, a bad one, or one of few that come again and again.
 func (h *history) version(prefix string) string {
 	h.counter++
 	switch k := rapid.IntRange(0, 5).Draw(h.t, "version"); {
@@ -191,18 +192,20 @@ func (h *history) publish(full bool, edits ...string) {
 	}
 	h.t.Logf("publish %v %v", full, edits)
 	if len(h.pushes)%4 == 3 {
-		h.lists.forget()
+		h.interner.forget()
 	}
 	h.pushes = append(h.pushes, newPush(h.fake.publish(full, edits...), time.Unix(0, 0)))
 }
 
-// modelClient does as Envoy does: it subscribes to all clusters and listeners, to the endpoints of the clusters that it has, and to some routes.
+// modelClient does as Envoy does: it subscribes to all clusters and listeners, to the endpoints of the clusters that it
+// has, and to some routes.
 type modelClient struct {
-	h       *history
-	delta   bool
-	hosts   bool                         // it takes virtual hosts by themselves
-	wants   bool                         // it has asked for them
-	live    map[string]map[string]string // virtual hosts by their route configuration: those that were taken, not dropped
+	h     *history
+	delta bool
+	hosts bool // it takes virtual hosts by themselves
+	wants bool // it has asked for them
+	// virtual hosts by their route configuration: those that were taken, not dropped
+	live    map[string]map[string]string
 	session *session
 	names   *recent
 	seen    int // pushes offered
@@ -215,7 +218,8 @@ type modelClient struct {
 	warming map[string]bool
 	active  map[string]string // by cluster: the version that serves, which warming does not end
 	opened  map[string]bool
-	// retaken are the routes that it let go of and took back, of which the server may not have seen it yet: it cannot keep order for them.
+	// retaken are the routes that it unsubscribed from and subscribed to again, which the server may not have seen yet:
+	// it cannot keep order for them.
 	retaken map[string]bool
 	refused map[refusal]bool // delta: those that the server has heard of
 }
@@ -247,7 +251,7 @@ var modelTypes = []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerT
 func show(r *Response) []string {
 	var list []string
 	for i, x := range r.Resources {
-		list = append(list, x.Name+"="+told(r, i))
+		list = append(list, x.Name+"="+sentVersion(r, i))
 	}
 	return list
 }
@@ -256,8 +260,8 @@ func show(r *Response) []string {
 func (c *modelClient) connect() {
 	c.session = newTestSession(c.h.fake, c, c.delta)
 	c.h.streams++
-	c.session.limits.Vacancies = c.h.vacancies
-	c.session.divided, c.session.unique, c.session.lists, c.names = c.hosts, 1000*c.h.streams, c.h.lists, &recent{}
+	c.session.limits.Vacancies = c.h.tombstones
+	c.session.divided, c.session.firstGeneration, c.session.interner, c.names = c.hosts, 1000*c.h.streams, c.h.interner, &recent{}
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil
 	c.h.t.Logf("%v connects", c)
@@ -279,7 +283,7 @@ func (c *modelClient) offer() {
 // serve makes the server send one response.
 func (c *modelClient) serve() bool {
 	if len(c.out) == 0 { // the client is quiet
-		c.session.rest()
+		c.session.quiet()
 	}
 	r := c.session.next()
 	if r == nil && c.waiting != nil {
@@ -370,16 +374,17 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 	})
 }
 
-// isBad tells a version that is bad, or of a route configuration with a bad virtual host.
+// isBad reports a version that is bad, or of a route configuration with a bad virtual host.
 func isBad(version string) bool { return strings.Contains(version, "bad") }
 
-// takes tells whether the client takes a resource: route configurations can only be bad for their virtual hosts, and then a client takes them that has these apart.
+// takes reports whether the client takes a resource: route configurations can only be bad for their virtual hosts, and
+// then a client takes them that has these apart.
 func (c *modelClient) takes(typeURL string, r *envoy.Resource) bool {
 	return !isBad(r.Version) || c.hosts && typeURL == envoy.RouteType
 }
 
-// receive takes one response. Of clusters and listeners what is bad is not applied, and the response rejected; the rest is applied. Of what is asked for by name
-// nothing is applied, or what came before the bad one.
+// receive takes one response. Of clusters and listeners what is bad is not applied, and the response rejected; the rest
+// is applied. Of what is asked for by name nothing is applied, or what came before the bad one.
 func (c *modelClient) receive() bool {
 	if len(c.in) == 0 {
 		return false
@@ -428,9 +433,10 @@ func (c *modelClient) receive() bool {
 			delete(c.warming, x.Name)
 			c.active[x.Name] = c.have[envoy.ClusterType][x.Name]
 		}
-		have[x.Name] = told(r, i)
+		have[x.Name] = sentVersion(r, i)
 		if r.TypeURL == envoy.RouteType && own(have[x.Name]) != "head" {
-			delete(c.live, x.Name) // as an Envoy does, which would else have hosts twice when they are in the route configuration again
+			// as an Envoy does, which would else have hosts twice when they are in the route configuration again
+			delete(c.live, x.Name)
 		}
 		if own(have[x.Name]) == "head" && !c.wants {
 			c.wants = true

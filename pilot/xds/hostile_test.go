@@ -12,8 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestOwnerDoesNotWait: a client that reads nothing and says nothing is not waited for by its stream's owner, however small its responses.
-func TestOwnerDoesNotWait(t *testing.T) {
+// TestOwnerAnswersWhileClientReadsNothing: the owner of a stream does not wait for a client that reads nothing and says
+// nothing, however small its responses.
+func TestOwnerAnswersWhileClientReadsNothing(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "eds a=1")
 	c := r.delta("a.a")
@@ -22,7 +23,7 @@ func TestOwnerDoesNotWait(t *testing.T) {
 	c.expect("eds a=1")
 	other := r.delta("b.a")
 	other.expect("cds a=1")
-	r.attended("a")
+	r.grouped("a")
 	for i := range 400 {
 		r.publish(false, fmt.Sprintf("eds a=%d%s", i, strings.Repeat("x", 2<<10)))
 		time.Sleep(2 * time.Millisecond)
@@ -34,8 +35,8 @@ func TestOwnerDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestOneDoesNotAnswer: a stream that does not answer hides none of the others.
-func TestOneDoesNotAnswer(t *testing.T) {
+// TestBlockedStreamHidesNoOther: a stream that does not answer hides none of the others.
+func TestBlockedStreamHidesNoOther(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Translations = 2 })
 	r.publish(true, "cds a=1")
 	held := make(chan struct{})
@@ -51,15 +52,15 @@ func TestOneDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestRejectedIsBounded: a client that asks for ever other names, and rejects them, is not remembered ever more of.
-func TestRejectedIsBounded(t *testing.T) {
+// TestRejectedNamesAreBounded: the memory of a client that asks for ever other names, and rejects them, is bounded.
+func TestRejectedNamesAreBounded(t *testing.T) {
 	f := newFakeTranslator()
 	snap := f.publish(true, "eds a=1")
 	s := newTestSession(f, quiet{}, true)
 	s.start(snap)
 	for i := range 10000 {
-		n := named{names: s.lists.table.Of([]string{fmt.Sprintf("n%d", i)})}
-		q := &request{delta: true, lists: s.lists, limits: s.limits, typeURL: envoy.EndpointType, names: n}
+		n := requestNames{names: s.interner.table.Of([]string{fmt.Sprintf("n%d", i)})}
+		q := &request{delta: true, interner: s.interner, limits: s.limits, typeURL: envoy.EndpointType, names: n}
 		if _, err := s.incremental(q); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,7 @@ func TestRejectedIsBounded(t *testing.T) {
 		for x := s.next(); x != nil; x = s.next() {
 			nonce = x.Nonce
 		}
-		q = &request{delta: true, lists: s.lists, limits: s.limits, typeURL: envoy.EndpointType, leaves: n, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
+		q = &request{delta: true, interner: s.interner, limits: s.limits, typeURL: envoy.EndpointType, unsubscribed: n, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
 		if _, err := s.incremental(q); err != nil {
 			t.Fatal(err)
 		}
@@ -77,13 +78,14 @@ func TestRejectedIsBounded(t *testing.T) {
 	}
 }
 
-// TestHostsBeforeRoutes: a client that resumes with virtual hosts before the route configuration has them, though that was sent again before its stream broke.
-func TestHostsBeforeRoutes(t *testing.T) {
+// TestHostsRequestedBeforeRoutesAreResent: a client that resumes with virtual hosts before the route configuration has
+// them, though that was sent again before its stream broke.
+func TestHostsRequestedBeforeRoutesAreResent(t *testing.T) {
 	f := newFakeTranslator()
 	snap := f.publish(true, "cds c0=1", "rds r0=c0.1", "vhds r0/h0=c0.1")
 	open := func() *session {
 		s := newTestSession(f, quiet{}, true)
-		s.divided, s.unique = true, 77
+		s.divided, s.firstGeneration = true, 77
 		s.start(snap)
 		return s
 	}
@@ -113,8 +115,9 @@ func TestHostsBeforeRoutes(t *testing.T) {
 	}
 }
 
-// TestClusterLetGoOfWhileItLeaves: assignments wait for the removal of their cluster only as long as it is to be removed.
-func TestClusterLetGoOfWhileItLeaves(t *testing.T) {
+// TestEndpointsOfUnsubscribedClusterAreSent: assignments wait for the removal of their cluster only as long as it is to
+// be removed.
+func TestEndpointsOfUnsubscribedClusterAreSent(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		f := newFakeTranslator()
 		s := newTestSession(f, quiet{}, delta)
@@ -142,7 +145,7 @@ func TestClusterLetGoOfWhileItLeaves(t *testing.T) {
 				return false
 			}
 			for i := range x.Resources {
-				got[ShortType(x.TypeURL)+" "+x.Resources[i].Name], _, _ = strings.Cut(told(x, i), ".")
+				got[ShortType(x.TypeURL)+" "+x.Resources[i].Name], _, _ = strings.Cut(sentVersion(x, i), ".")
 			}
 			return true
 		}
@@ -174,8 +177,9 @@ func TestClusterLetGoOfWhileItLeaves(t *testing.T) {
 	}
 }
 
-// TestStarBesideNames: of a type that there is no whole of, "*" is nothing: it takes nothing from the names beside it.
-func TestStarBesideNames(t *testing.T) {
+// TestWildcardBesideNamesIsIgnored: for a type that has no whole, "*" is nothing: it takes nothing from the names
+// beside it.
+func TestWildcardBesideNamesIsIgnored(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		f := newFakeTranslator()
 		s := newTestSession(f, quiet{}, delta)
@@ -205,8 +209,9 @@ func TestStarBesideNames(t *testing.T) {
 	}
 }
 
-// TestNameForStar: a client that takes a name's place by the wildcard in one request is sent it again, as with names.
-func TestNameForStar(t *testing.T) {
+// TestWildcardInPlaceOfNameResends: a client that replaces a name by the wildcard in one request is sent it again, as
+// with names.
+func TestWildcardInPlaceOfNameResends(t *testing.T) {
 	f := newFakeTranslator()
 	s := newTestSession(f, quiet{}, true)
 	s.start(f.publish(true, "cds a=1", "cds b=1"))

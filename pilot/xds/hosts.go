@@ -9,31 +9,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Virtual hosts by themselves. A client that takes them subscribes to route configurations by name and, once one says that its virtual hosts come that way, to
-// all virtual hosts. It drops, without a word, a virtual host whose route configuration it has not, and all of a route configuration that it lets go of. So a
-// virtual host follows its route configuration on the stream, each time that one is sent.
+// Virtual hosts by themselves (VHDS). A client that takes them subscribes to route configurations by name and, once one
+// states that its virtual hosts come by VHDS, to all virtual hosts. It drops, silently, a virtual host without a route
+// configuration, and all virtual hosts of a route configuration that it unsubscribes from. So a virtual host follows
+// its route configuration on the stream, each time that the latter is sent.
 
-// divide gives route configurations as this client takes them, and has the virtual hosts looked at where theirs are others now.
+// divide returns route configurations as this client takes them, and marks the virtual hosts for comparison if they
+// changed.
 //
-// A client that comes from a server which sent it route configurations whole goes on with those: taking virtual hosts out of a route configuration and
-// sending them by themselves cannot be one step, and requests in between would find none.
+// A client that resumes with whole route configurations, from a server that sent those, is sent whole ones again: to
+// take virtual hosts out of a route configuration and to send them by themselves cannot be one step, and requests in
+// between would find none.
 //
-// Nor does one that keeps too much of what was removed: route configurations in one piece free it of that, in one step.
+// So is a client that keeps too many tombstones: a whole route configuration frees it of them, in one step.
 func (s *session) divide(w *watch, whole envoy.Union) envoy.Union {
-	if w.declared && s.hasWhole(w.held, whole) || s.vacancies > s.limits.Vacancies {
+	if w.initial && s.hasWhole(w.held, whole) || s.tombstones > s.limits.Vacancies {
 		s.divided, w.hosts = false, nil
-		s.lookAtHosts() // and find that there is nothing more to say of them
+		s.compareHosts() // and find that there is nothing more to say of them
 		return whole
 	}
 	heads, hosts := whole.Outbound.Divided()
 	if v := s.find(envoy.VirtualHostType); v != nil {
-		v.compare = v.compare || !v.idle() && (hosts != w.hosts || v.declared)
+		v.compare = v.compare || !v.idle() && (hosts != w.hosts || v.initial)
 	}
 	w.hosts = hosts
 	return envoy.Union{Outbound: heads, Inbound: whole.Inbound, Omit: whole.Omit}
 }
 
-// hasWhole tells that among what a client brought is a route configuration with virtual hosts in it.
+// hasWhole reports whether the client resumed with a route configuration that contains its virtual hosts.
 func (s *session) hasWhole(had, whole envoy.Union) bool {
 	for r := range had.All {
 		if is := whole.Get(r.Name); is != nil && is.Head != nil && r.Version != is.Head.Version && r.Version != is.Header.Version {
@@ -43,139 +46,146 @@ func (s *session) hasWhole(had, whole envoy.Union) bool {
 	return false
 }
 
-// A client that lets go of a route configuration and takes it back drops its virtual hosts, and still names their versions when it resumes. So versions tell how often the
-// client was sent the route configuration before: a virtual host that tells otherwise than its route configuration is not there any more.
+// Generations. A client that unsubscribes from a route configuration and subscribes to it again drops its virtual
+// hosts, and yet names their versions when it resumes. So a version carries a generation: how often the client was sent
+// the route configuration before. A virtual host of another generation than its route configuration is not there any
+// more.
 
-const repeated = "~" // stands before that number in a version
+const generationMark = "~" // precedes the generation in a version
 
-// version is that of a route configuration, or of a virtual host, as the client is told.
-func (s *session) version(w *watch, r *envoy.Resource) string {
+// versionWithGeneration returns the version that the client is sent for a route configuration or a virtual host.
+func (s *session) versionWithGeneration(w *watch, r *envoy.Resource) string {
 	route := r.Name
 	if w.typeURL == envoy.VirtualHostType {
 		route, _ = routeOf(r.Name)
 	}
-	if n := s.repeats[route]; n > 0 {
-		return r.Version + repeated + strconv.FormatUint(uint64(n), 36)
+	if n := s.generations[route]; n > 0 {
+		return r.Version + generationMark + strconv.FormatUint(uint64(n), 36)
 	}
 	return r.Version
 }
 
-// plain takes apart a version that a client was told.
-func plain(version string) (own string, repeats uint32) {
-	own, count, _ := strings.Cut(version, repeated)
+// splitGeneration splits a version that a client was sent.
+func splitGeneration(version string) (own string, repeats uint32) {
+	own, count, _ := strings.Cut(version, generationMark)
 	n, err := strconv.ParseUint(count, 36, 32)
-	if err != nil { // nonsense is nothing that the client was told
+	if err != nil { // the client was sent no such version
 		n = 0
 	}
 	return own, uint32(n)
 }
 
-// bringHeads notes the route configurations that a client brings, and gives them by the versions that are their own.
-func (s *session) bringHeads(v versions) versions {
-	s.repeats = map[string]uint32{}
+// initialHeads records the generations of the route configurations that a client resumes with, and returns their
+// versions without.
+func (s *session) initialHeads(v initialVersions) initialVersions {
+	s.generations = map[string]uint32{}
 	var made []*envoy.Resource
 	for r := range v.union().All {
-		own, n := plain(r.Version)
-		s.repeats[r.Name] = n
-		if s.repeated = s.repeated || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
-			s.due(r.Name) // a client that brought its virtual hosts first was taken at its word
+		own, n := splitGeneration(r.Version)
+		s.generations[r.Name] = n
+		if s.hasGenerations = s.hasGenerations || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
+			s.resendHosts(r.Name) // the client named its virtual hosts first, and they counted
 		}
 		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
 	}
-	if !s.repeated {
+	if !s.hasGenerations {
 		return v
 	}
-	return versions{own: made}
+	return initialVersions{own: made}
 }
 
-// bringHosts gives the virtual hosts that a client brings by the versions that are their own, where their route configuration has them still.
-func (s *session) bringHosts(v versions) versions {
-	if !s.repeated && !v.repeated() {
+// initialHosts returns the virtual hosts that a client resumes with, by versions without generation. One of another
+// generation than its route configuration does not count.
+func (s *session) initialHosts(v initialVersions) initialVersions {
+	if !s.hasGenerations && !v.hasGenerations() {
 		return v
 	}
 	var made []*envoy.Resource
 	for r := range v.union().All {
 		route, _ := routeOf(r.Name)
-		own, n := plain(r.Version)
-		if n != s.repeats[route] {
-			own = r.Version + repeated
+		own, n := splitGeneration(r.Version)
+		if n != s.generations[route] {
+			own = r.Version + generationMark
 		}
 		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
 	}
-	return versions{own: made}
+	return initialVersions{own: made}
 }
 
-// repeat counts that a route configuration is sent. What a client that resumes does not name it may have had all the same, any number of times.
-func (s *session) repeat(route string) {
-	n, again := s.repeats[route]
+// nextGeneration counts that a route configuration is sent. A route configuration that a resuming client does not name
+// may have had any number of generations.
+func (s *session) nextGeneration(route string) {
+	n, resend := s.generations[route]
 	switch {
-	case again:
+	case resend:
 		n++
 	case s.resumed:
-		n = s.unique
+		n = s.firstGeneration
 	}
-	if s.repeats == nil {
-		s.repeats = map[string]uint32{}
+	if s.generations == nil {
+		s.generations = map[string]uint32{}
 	}
-	s.repeats[route] = n
-	s.repeated = s.repeated || n > 0
+	s.generations[route] = n
+	s.hasGenerations = s.hasGenerations || n > 0
 }
 
-// routeOf is the route configuration that a virtual host's name says.
+// routeOf returns the route configuration in a virtual host's name.
 func routeOf(host string) (route string, ok bool) {
 	i := strings.LastIndexByte(host, '/')
 	return host[:max(i, 0)], i >= 0
 }
 
-// renew notes that a route configuration is sent without its virtual hosts: they are to follow, even if the client had them before.
-func (s *session) renew(route string) {
-	s.repeat(route)
-	s.due(route)
+// sentHead records that a route configuration is sent without its virtual hosts: they follow, even if the client had
+// them before.
+func (s *session) sentHead(route string) {
+	s.nextGeneration(route)
+	s.resendHosts(route)
 }
 
-// due has the virtual hosts of a route configuration sent, whatever the client had.
-func (s *session) due(route string) {
-	if s.renewed == nil {
-		s.renewed = map[string]struct{}{}
+// resendHosts marks the virtual hosts of a route configuration to be sent, whatever the client has.
+func (s *session) resendHosts(route string) {
+	if s.withoutHosts == nil {
+		s.withoutHosts = map[string]struct{}{}
 	}
-	s.renewed[route] = struct{}{}
-	s.lookAtHosts()
+	s.withoutHosts[route] = struct{}{}
+	s.compareHosts()
 }
 
-// bare forgets the virtual hosts of a client that has no route configuration any more.
-func (s *session) bare(routes *watch) {
+// dropHosts forgets the virtual hosts of a client that has no route configuration any more.
+func (s *session) dropHosts(routes *watch) {
 	routes.hosts = nil
-	s.lookAtHosts()
+	s.compareHosts()
 }
 
-// lookAtHosts has the virtual hosts compared, if the client wants any.
-func (s *session) lookAtHosts() {
+// compareHosts marks the virtual hosts for comparison, if the client subscribes to any.
+func (s *session) compareHosts() {
 	if v := s.find(envoy.VirtualHostType); v != nil {
 		v.compare = v.compare || !v.idle()
 	}
 }
 
-// anew adds to what is to be sent again the virtual hosts of the route configurations that were sent.
-func (s *session) anew(target, held envoy.Union, again map[string]struct{}) map[string]struct{} {
-	renewed := s.renewed
-	s.renewed = nil
+// hostsToResend adds to resend the virtual hosts of the route configurations that were sent.
+func (s *session) hostsToResend(target, held envoy.Union, resend map[string]struct{}) map[string]struct{} {
+	withoutHosts := s.withoutHosts
+	s.withoutHosts = nil
 	if held.Outbound.Len()+held.Inbound.Len() == 0 {
-		return again // all are new
+		return resend // all are new
 	}
-	for route := range renewed {
+	for route := range withoutHosts {
 		for r := range target.Outbound.Below(route) {
-			if again == nil {
-				again = map[string]struct{}{}
+			if resend == nil {
+				resend = map[string]struct{}{}
 			}
-			again[r.Name] = struct{}{}
+			resend[r.Name] = struct{}{}
 		}
 	}
-	return again
+	return resend
 }
 
-// vacate gives what takes the place of virtual hosts before they are removed, where the client has their route configuration, and perhaps took it back since they were marked: in
-// one step with what else changes, for a domain may move from one to the other.
-func (s *session) vacate(gone map[string]*envoy.Resource) []*envoy.Resource {
+// entomb returns tombstones for virtual hosts that are to be removed, if the client has their route configuration and
+// no tombstone yet. They go out together with the additions, for a domain may move from a removed virtual host to an
+// added one.
+func (s *session) entomb(gone map[string]*envoy.Resource) []*envoy.Resource {
 	routes := s.find(envoy.RouteType)
 	var list []*envoy.Resource
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
@@ -183,13 +193,13 @@ func (s *session) vacate(gone map[string]*envoy.Resource) []*envoy.Resource {
 		if routes == nil || !ok || gone[name] == nil { // a client may say that it has anything
 			continue
 		}
-		vacancy := envoy.Vacancy(name)
-		if head := routes.current(route); head != nil && head.Divided && gone[name].Version != vacancy.Version {
-			list = append(list, vacancy)
+		tombstone := envoy.Vacancy(name)
+		if head := routes.current(route); head != nil && head.Divided && gone[name].Version != tombstone.Version {
+			list = append(list, tombstone)
 		}
 	}
-	s.vacancies += len(list)
-	if s.vacancies > s.limits.Vacancies {
+	s.tombstones += len(list)
+	if s.tombstones > s.limits.Vacancies {
 		routes.compare = true
 	}
 	return list

@@ -14,8 +14,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Only an Envoy that can is sent virtual hosts by themselves, and none where they are turned off; the debug view has them in their route configurations.
-func TestVirtualHosts(t *testing.T) {
+// Only an Envoy that can is sent virtual hosts by themselves, and none where they are turned off; the debug view has
+// them in their route configurations.
+func TestVirtualHostsAloneForEnvoysThatCan(t *testing.T) {
 	for _, c := range []struct {
 		minor   uint32
 		off     bool
@@ -60,7 +61,8 @@ func TestVirtualHosts(t *testing.T) {
 	}
 }
 
-// takeHosts takes virtual hosts by themselves: all of a response or nothing. Those whose route configuration is not there are dropped, and still count as had.
+// takeHosts takes virtual hosts by themselves: all of a response or nothing. Those whose route configuration is not
+// there are dropped, and still count as had.
 func (c *modelClient) takeHosts(r *Response) {
 	c.nonce[r.TypeURL] = r.Nonce
 	if slices.ContainsFunc(r.Resources, func(x *envoy.Resource) bool { return x.Version == "bad" }) {
@@ -79,8 +81,8 @@ func (c *modelClient) takeHosts(r *Response) {
 	}
 	for i, x := range r.Resources {
 		c.isDivided(x.Name)
-		c.have[r.TypeURL][x.Name] = told(r, i)
-		if own(told(r, i)) == vacant {
+		c.have[r.TypeURL][x.Name] = sentVersion(r, i)
+		if own(sentVersion(r, i)) == vacant {
 			delete(c.live[folder(x.Name)], x.Name)
 			continue
 		}
@@ -88,14 +90,15 @@ func (c *modelClient) takeHosts(r *Response) {
 			if c.live[route] == nil {
 				c.live[route] = map[string]string{}
 			}
-			c.live[route][x.Name] = own(told(r, i))
+			c.live[route][x.Name] = own(sentVersion(r, i))
 		}
 	}
 	c.send(r.TypeURL, nil, nil, r.Nonce, "")
 	c.references()
 }
 
-// isDivided fails the test for a virtual host of a route configuration that the client has in one piece: an Envoy would fall back to the virtual hosts that came by themselves.
+// isDivided fails the test for a virtual host of a route configuration that the client has in one piece: an Envoy would
+// fall back to the virtual hosts that came by themselves.
 func (c *modelClient) isDivided(host string) {
 	if route := folder(host); strings.Contains(own(c.have[envoy.RouteType][route]), "+") {
 		c.h.t.Fatalf("%v is told of virtual host %s, and has %s as a whole", c, host, route)
@@ -104,7 +107,7 @@ func (c *modelClient) isDivided(host string) {
 
 func folder(name string) string { return name[:strings.LastIndexByte(name, '/')] }
 
-// checkHosts looks at the virtual hosts of a route configuration, and gives the version that it should have.
+// checkHosts looks at the virtual hosts of a route configuration, and returns the version that it should have.
 func (c *modelClient) checkHosts(route, version string) string {
 	want := map[string]string{}
 	for name, v := range c.h.versions["vhds"] {

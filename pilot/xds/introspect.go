@@ -23,7 +23,7 @@ type Client struct {
 // inspection bounds how long introspection waits for streams that are being translated for.
 const inspection = 5 * time.Second
 
-// Clients gives the connected streams by ID. A stream that does not answer in time comes without its types.
+// Clients returns the connected streams by ID. A stream that does not answer in time comes without its types.
 func (s *Server) Clients() []Client {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
@@ -53,7 +53,8 @@ func (s *session) status() map[string]TypeStatus {
 	return types
 }
 
-// Dump gives what a proxy, by its id or that of one of its streams, has been sent of a type, by name. false: it is not connected or never asked for that type.
+// Dump returns what a proxy, by its id or that of one of its streams, has been sent of a type, by name. It returns
+// false if the proxy is not connected or never asked for that type.
 func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
@@ -85,7 +86,8 @@ func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 
 type watchDump struct{ resources []*envoy.Resource }
 
-// Disconnect ends the streams of a proxy, or the one of that id, because the server stops. It reports whether there was one.
+// Disconnect ends the streams of a proxy, or the one of that id, because the server stops. It reports whether there was
+// one.
 func (s *Server) Disconnect(id string) bool {
 	found := false
 	for _, c := range s.streams() {

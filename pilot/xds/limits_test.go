@@ -233,13 +233,14 @@ func TestClientLeavesAtOnce(t *testing.T) {
 	}
 }
 
-// TestQuietComesThoughEndpointsMove: a client that resumes is told which clusters are gone, though it is sent something and acknowledges it all the time.
-func TestQuietComesThoughEndpointsMove(t *testing.T) {
+// TestGoneClustersAreRemovedWhileEndpointsChange: a client that resumes has the clusters removed that are gone, though
+// it is sent something and acknowledges it all the time.
+func TestGoneClustersAreRemovedWhileEndpointsChange(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "eds a=1")
 	c := r.resumed("web.a", map[string]string{"a": "1", "gone": "1"})
 	c.subscribe("eds", "a")
-	deadline := time.Now().Add(resumedAtMost - 2*time.Second)
+	deadline := time.Now().Add(resumeMax - 2*time.Second)
 	for i := 2; time.Now().Before(deadline); i++ {
 		m, err := c.stream.Recv()
 		if err != nil {
@@ -249,14 +250,15 @@ func TestQuietComesThoughEndpointsMove(t *testing.T) {
 			return
 		}
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
-		time.Sleep(resumed / 4)
+		time.Sleep(resumeQuiet / 4)
 		r.publish(false, fmt.Sprintf("eds a=%d", i))
 	}
 	t.Error("the client still has a cluster that is gone")
 }
 
-// TestComplaintsAreBounded: clients that do nothing but wrong, on one stream or on ever new ones, are in the log, and do not fill it.
-func TestComplaintsAreBounded(t *testing.T) {
+// TestLogOfClientFaultsIsBounded: clients that do nothing but wrong, on one stream or on ever new ones, are in the log,
+// and do not fill it.
+func TestLogOfClientFaultsIsBounded(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1")
 	c := r.delta("web.a")
@@ -269,7 +271,7 @@ func TestComplaintsAreBounded(t *testing.T) {
 	if lines := strings.Count(r.log.String(), "rejected a response"); lines == 0 || lines > n/4 {
 		t.Errorf("%d of %d rejections are in the log", lines, n)
 	}
-	all := &r.server.complaints
+	all := &r.server.warnings
 	all.mu.Lock()
 	for all.try(time.Now()) { // what others may say
 	}
@@ -277,7 +279,7 @@ func TestComplaintsAreBounded(t *testing.T) {
 	fresh := newConn(r.server, r.server.streams()[0].stream, true)
 	logged := 0
 	write := func(string, ...any) { logged++ }
-	if all.log(write, &fresh.complaints, "another"); logged > 0 {
+	if all.log(write, &fresh.warnings, "another"); logged > 0 {
 		t.Error("a line of a new stream is logged, though there were too many of others")
 	}
 	all.mu.Lock()
@@ -295,15 +297,15 @@ func TestComplaintsAreBounded(t *testing.T) {
 	all.log(write, nil, "another")
 }
 
-// TestPartsAreBounded: a client that rejects everything, and asks for it again each time, is not remembered ever more of.
-func TestPartsAreBounded(t *testing.T) {
+// TestBisectionIsBounded: the memory of a client that rejects everything, and asks for it again each time, is bounded.
+func TestBisectionIsBounded(t *testing.T) {
 	f := newFakeTranslator()
 	snap := f.publish(true, "eds a=1", "eds b=1", "eds c=1")
 	s := newTestSession(f, quiet{}, true)
 	s.start(snap)
-	all, nonce := named{names: s.lists.table.Of([]string{"a", "b", "c"})}, ""
+	all, nonce := requestNames{names: s.interner.table.Of([]string{"a", "b", "c"})}, ""
 	for range 100 {
-		q := &request{delta: true, lists: s.lists, limits: s.limits, typeURL: envoy.EndpointType, names: all, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
+		q := &request{delta: true, interner: s.interner, limits: s.limits, typeURL: envoy.EndpointType, names: all, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
 		if _, err := s.incremental(q); err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +313,7 @@ func TestPartsAreBounded(t *testing.T) {
 			nonce = x.Nonce
 		}
 	}
-	if n := len(s.find(envoy.EndpointType).parts); n > 10 {
+	if n := len(s.find(envoy.EndpointType).bisection); n > 10 {
 		t.Errorf("%d parts of three assignments", n)
 	}
 }

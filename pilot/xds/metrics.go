@@ -134,7 +134,7 @@ func (m *metrics) request(size int) {
 	}
 }
 
-// connect counts a stream and gives the label that disconnect has to be called with.
+// connect counts a stream and returns the label that disconnect has to be called with.
 func (m *metrics) connect(version string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,10 +9,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
-// objectGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not what a proxy makes of them.
+// objectGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not
+// what a proxy makes of them.
 const objectGenerator = "api"
 
-// OfObjects tells a client that is sent objects of configuration, of every type that it asks for.
+// OfObjects reports whether a client is sent objects of configuration, of every type that it asks for.
 func OfObjects(p *node.Proxy) bool { return p != nil && p.Generator == objectGenerator }
 
 func (s *session) ofObjects() bool { return OfObjects(s.proxy) }
@@ -22,7 +23,8 @@ func Loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }
 
-// admit keeps the objects from those who may not read them. The configuration of the whole mesh is no business of a proxy's.
+// admit returns an error to a client that asks for objects and may not read them. The configuration of the whole mesh
+// is no business of a proxy's.
 func (s *Server) admit(p *node.Proxy, remote string) error {
 	if !OfObjects(p) {
 		return nil

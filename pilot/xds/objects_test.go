@@ -18,11 +18,11 @@ type quiet struct{}
 func (quiet) panicked(string, error) {}
 func (quiet) suppressed(string)      {}
 
-// objectsOf gives a session of a client that wants objects, at a snapshot that has two of one type.
+// objectsOf returns a session of a client that wants objects, at a snapshot that has two of one type.
 func objectsOf(t *testing.T, f *fakeTranslator, delta bool) *session {
 	t.Helper()
 	l := limits.Default()
-	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, lists: newLists(), delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
+	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, interner: newNameInterner(), delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
 	if !s.start(f.publish(true, "nds a=1", "nds b=1")) {
 		t.Fatal("not started")
 	}
@@ -48,8 +48,9 @@ func equalInts(t *testing.T, what string, got []int, want ...int) {
 	}
 }
 
-// TestObjectsStateOfTheWorld: every type is answered, with nothing too; a response is the whole; objects that concern no proxy are sent as well.
-func TestObjectsStateOfTheWorld(t *testing.T) {
+// TestObjectsOverStateOfTheWorld: every type is answered, with nothing too; a response is the whole; objects that
+// concern no proxy are sent as well.
+func TestObjectsOverStateOfTheWorld(t *testing.T) {
 	f := newFakeTranslator()
 	s := objectsOf(t, f, false)
 	ask := func(url, nonce string) {
@@ -72,7 +73,7 @@ func TestObjectsStateOfTheWorld(t *testing.T) {
 	equalInts(t, "the last is gone", sizes(s), 0, 0)
 }
 
-func TestObjectsDelta(t *testing.T) {
+func TestObjectsOverDelta(t *testing.T) {
 	f := newFakeTranslator()
 	s := objectsOf(t, f, true)
 	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: nameTableType}); err != nil {
@@ -90,8 +91,9 @@ func TestObjectsDelta(t *testing.T) {
 	equalInts(t, "one changed and one is gone", sizes(s), 1, 0, 0, 1)
 }
 
-// TestAdmit: objects are for those addresses only that the options name, and by default for this host.
-func TestAdmit(t *testing.T) {
+// TestObjectsAreServedToAPIClientsOnly: objects are served only to the addresses that the options name, and by default
+// to this host.
+func TestObjectsAreServedToAPIClientsOnly(t *testing.T) {
 	reader, proxy := &node.Proxy{Generator: "api"}, &node.Proxy{}
 	for _, c := range []struct {
 		clients []netip.Prefix

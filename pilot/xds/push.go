@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// push is why a stream has to compare what it has with a snapshot. Several that wait become one, for the newest snapshot. Never changed once made: one push
-// waits at many streams.
+// push is why a stream has to compare what it has with a snapshot. Several that wait become one, for the newest
+// snapshot. Never changed once made: one push waits at many streams.
 type push struct {
 	snapshot  *snapshot.Snapshot
 	first     uint64 // revision of the earliest snapshot that it is for
@@ -38,7 +38,7 @@ func everything(s *snapshot.Snapshot) *push {
 	return &push{snapshot: s, first: s.Revision, full: true, queued: time.Now()}
 }
 
-// merge gives the one push that does for p, which was waiting, and for a newer one.
+// merge returns one push that stands for p, which was waiting, and for a newer one.
 func (p *push) merge(newer *push) *push {
 	if p == nil {
 		return newer
@@ -72,8 +72,8 @@ func (p *push) merge(newer *push) *push {
 	return m
 }
 
-// concerns tells that a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod is known by the proxy's id; of other workloads
-// only the namespace is.
+// concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod
+// is identified by the proxy's id, other workloads by namespace alone.
 func (p *push) concerns(proxy *node.Proxy) bool {
 	return slices.ContainsFunc(p.workloads, func(k registry.WorkloadKey) bool {
 		return proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == proxy.Namespace

@@ -12,13 +12,13 @@ type tokens struct {
 	last        time.Time
 }
 
-// fill brings back what came in since the last time.
+// fill returns the tokens that accrued since the last call.
 func (b *tokens) fill(now time.Time) {
 	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate)
 	b.last = now
 }
 
-// take takes tokens and says how long to wait for them.
+// take takes tokens and returns how long to wait for them.
 func (b *tokens) take(now time.Time, n int) time.Duration {
 	b.fill(now)
 	b.used += float64(n)
@@ -45,8 +45,8 @@ type logLimiter struct {
 	omitted int // lines since the last that was logged
 }
 
-// log writes a line by one of the methods of a slog.Logger, unless there were too many of all clients or, if own is not nil, of this one. Then a later line says
-// how many were left out.
+// log writes a line by one of the methods of a slog.Logger, unless there were too many of all clients or, if own is not
+// nil, of this one. The next line states how many were left out.
 func (l *logLimiter) log(write func(string, ...any), own *tokens, message string, args ...any) {
 	now := time.Now()
 	l.mu.Lock()

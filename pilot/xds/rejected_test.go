@@ -11,8 +11,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestOneBadCluster: what a client that rejects one cluster of many is sent when others change, one after the other, costs what changed.
-func TestOneBadCluster(t *testing.T) {
+// TestOneBadClusterHoldsUpNoOther: what a client that rejects one cluster of many is sent when others change, one after
+// the other, costs what changed.
+func TestOneBadClusterHoldsUpNoOther(t *testing.T) {
 	const n, changes = 200, 50
 	f := newFakeTranslator()
 	edits := []string{"cds bad=1", "lds l=1"}

@@ -24,61 +24,61 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// request is a DiscoveryRequest or DeltaDiscoveryRequest as a session takes it. It is decoded by hand, for most of what clients say is what others said before: lists of
-// names and of versions are found in lists without making a string of any. What one says rarely, and what holds other messages, is left to the generated code. Bytes are
-// refused where the generated types would refuse them.
+// request is a DiscoveryRequest or DeltaDiscoveryRequest. It is decoded by hand: most lists of names and versions
+// repeat what other clients sent, and are looked up without making a string of any name. Rare fields and nested
+// messages are left to the generated code. Bytes are refused exactly where the generated types refuse them.
 type request struct {
-	delta  bool
-	lists  *lists
-	limits *limits.Limits
-	recent *recent // nil: nothing is remembered of the requests before
+	delta    bool
+	interner *nameInterner
+	limits   *limits.Limits
+	recent   *recent // nil: nothing is remembered of the requests before
 
-	size     int
-	node     *corev3.Node      // without its extensions
-	extends  node.Capabilities // by its extensions
-	typeURL  string
-	nonce    string
-	resumes  bool // state of the world: it names a version
-	detail   *rpcstatus.Status
-	names    named // subscribed to
-	leaves   named // delta: unsubscribed from
-	versions versions
-	fault    error // a limit that the client broke
+	size         int
+	node         *corev3.Node      // without its extensions
+	capabilities node.Capabilities // by its extensions
+	typeURL      string
+	nonce        string
+	resumes      bool // state of the world: it names a version
+	detail       *rpcstatus.Status
+	names        requestNames // subscribed to
+	unsubscribed requestNames // delta: unsubscribed from
+	versions     initialVersions
+	fault        error // a limit that the client broke
 }
 
-// asks tells that a request does more than acknowledge or reject a response.
+// asks reports whether a request does more than acknowledge or reject a response.
 func (r *request) asks() bool {
-	return r.nonce == "" || !r.names.empty() || !r.leaves.empty()
+	return r.nonce == "" || !r.names.empty() || !r.unsubscribed.empty()
 }
 
-// named are names in a request.
-type named struct {
-	names *envoy.Names // without star
+// requestNames are the names in a request.
+type requestNames struct {
+	names *envoy.Names // without the wildcard
 	star  bool
 }
 
-// empty tells that there is none, not even star.
-func (n named) empty() bool { return n.names == nil && !n.star }
+// empty reports whether there are none, not even star.
+func (n requestNames) empty() bool { return n.names == nil && !n.star }
 
 // Field numbers of the two requests that are not those of the responses, and of Node.
 const (
-	requestVersion  = 1
-	requestNode     = 2
-	requestNames    = 3
-	requestTypeURL  = 4
-	requestNonce    = 5
-	requestDetail   = 6
-	requestLocators = 7
+	requestVersion       = 1
+	requestNode          = 2
+	requestResourceNames = 3
+	requestTypeURL       = 4
+	requestNonce         = 5
+	requestDetail        = 6
+	requestLocators      = 7
 
-	deltaNode         = 1
-	deltaTypeURL      = 2
-	deltaSubscribe    = 3
-	deltaUnsubscribe  = 4
-	deltaVersions     = 5
-	deltaNonce        = 6
-	deltaDetail       = 7
-	deltaLocators     = 8
-	deltaLeftLocators = 9
+	deltaNode                 = 1
+	deltaTypeURL              = 2
+	deltaSubscribe            = 3
+	deltaUnsubscribe          = 4
+	deltaVersions             = 5
+	deltaNonce                = 6
+	deltaDetail               = 7
+	deltaLocators             = 8
+	deltaUnsubscribedLocators = 9
 
 	mapKey   = 1
 	mapValue = 2
@@ -88,19 +88,19 @@ const (
 
 var errMalformed = errors.New("malformed message")
 
-// wire is a request as it came: slices of the bytes, in use until it is decoded.
-type wire struct {
-	bytes                   []byte // room for those of a request that came in parts
-	typeURL, nonce, version []byte
-	names, leaves, versions []entry
-	span                    [2]int // of names, where they follow one another
-	apart                   bool   // they do not
+// rawRequest is the fields of a request as slices of its bytes, valid until it is decoded.
+type rawRequest struct {
+	bytes                         []byte // buffer for a request that came in several slices
+	typeURL, nonce, version       []byte
+	names, unsubscribed, versions []entry
+	span                          [2]int // from the first name to the last, if they are contiguous
+	apart                         bool   // the names are not contiguous
 }
 
 // unmarshal reads a message. An error says that it is none; what breaks a limit is a fault.
 func (r *request) unmarshal(data mem.BufferSlice) error {
-	w := r.lists.scratch()
-	defer r.lists.release(w)
+	w := r.interner.scratch()
+	defer r.interner.release(w)
 	if len(data) == 1 {
 		return r.decode(w, data[0].ReadOnlyData())
 	}
@@ -109,7 +109,7 @@ func (r *request) unmarshal(data mem.BufferSlice) error {
 	return r.decode(w, w.bytes)
 }
 
-func (r *request) decode(w *wire, b []byte) error {
+func (r *request) decode(w *rawRequest, b []byte) error {
 	r.size = len(b)
 	if err := eachField(b, func(f protowire.Number, at int, v []byte, end int) error { return r.field(w, f, at, v, end) }); err != nil {
 		return err
@@ -122,15 +122,15 @@ func (r *request) decode(w *wire, b []byte) error {
 		return err
 	}
 	var err error
-	if r.leaves, err = r.lists.named(w.leaves, r.check); err != nil {
+	if r.unsubscribed, err = r.interner.intern(w.unsubscribed, r.check); err != nil {
 		return err
 	}
-	r.versions, err = r.lists.declared(r.typeURL, w.versions)
+	r.versions, err = r.interner.initialVersions(r.typeURL, w.versions)
 	return err
 }
 
-// recent are the newest lists of names of one stream, by a hash of how they were written: clients that list all again with each request do so in the same way. It is the
-// client's own loss if it finds two that are not told apart.
+// recent is a stream's most recent lists of names, by a hash of their bytes: clients that repeat all names in each
+// request write them alike. A collision harms only the client that causes it.
 type recent struct {
 	next  int
 	lists [4]recentNames
@@ -143,22 +143,22 @@ type recentNames struct {
 	star  bool
 }
 
-func (r *request) subscribed(w *wire, b []byte) (err error) {
-	if r.recent == nil || w.apart || len(w.names) < r.lists.few {
-		r.names, err = r.lists.named(w.names, r.check)
+func (r *request) subscribed(w *rawRequest, b []byte) (err error) {
+	if r.recent == nil || w.apart || len(w.names) < r.interner.few {
+		r.names, err = r.interner.intern(w.names, r.check)
 		return err
 	}
 	span := b[w.span[0]:w.span[1]]
-	is := recentNames{hash: maphash.Bytes(r.lists.seed, span), size: len(span)}
+	is := recentNames{hash: maphash.Bytes(r.interner.seed, span), size: len(span)}
 	for _, was := range r.recent.lists {
 		if was.hash == is.hash && was.size == is.size {
 			if n := was.names.Value(); n != nil {
-				r.names = named{n, was.star}
+				r.names = requestNames{n, was.star}
 				return nil
 			}
 		}
 	}
-	if r.names, err = r.lists.named(w.names, r.check); err == nil && r.names.names != nil {
+	if r.names, err = r.interner.intern(w.names, r.check); err == nil && r.names.names != nil {
 		is.names, is.star = weak.Make(r.names.names), r.names.star
 		r.recent.lists[r.recent.next] = is
 		r.recent.next = (r.recent.next + 1) % len(r.recent.lists)
@@ -166,11 +166,11 @@ func (r *request) subscribed(w *wire, b []byte) (err error) {
 	return err
 }
 
-// room tells whether the client may say more. Nothing is kept of what is beyond.
-func (r *request) room(w *wire) bool {
+// room reports whether the request is still within the limits. Nothing beyond them is kept.
+func (r *request) room(w *rawRequest) bool {
 	switch {
 	case r.fault != nil:
-	case len(w.names)+len(w.leaves) > r.limits.NamesPerRequest:
+	case len(w.names)+len(w.unsubscribed) > r.limits.NamesPerRequest:
 		r.fault = fmt.Errorf("more than %d resource names in one request", r.limits.NamesPerRequest)
 	case len(w.versions) > r.limits.NamesPerStream:
 		r.fault = fmt.Errorf("versions of more than %d resources in one request", r.limits.NamesPerStream)
@@ -178,7 +178,7 @@ func (r *request) room(w *wire) bool {
 	return r.fault == nil
 }
 
-// check holds a name that nobody asked for before to the limits. false: the client broke one.
+// check checks a name that is in no known list against the limits.
 func (r *request) check(name []byte) bool {
 	if len(name) > r.limits.NameLength {
 		r.fault = fmt.Errorf("resource name %.64q… has %d bytes, more than %d", name, len(name), r.limits.NameLength)
@@ -188,15 +188,15 @@ func (r *request) check(name []byte) bool {
 	return r.fault == nil
 }
 
-// field takes one field of the wire type of bytes. Those that the request does not have are read over.
-func (r *request) field(w *wire, f protowire.Number, at int, v []byte, end int) error {
+// field takes one length-delimited field. Unknown fields are skipped.
+func (r *request) field(w *rawRequest, f protowire.Number, at int, v []byte, end int) error {
 	if !r.delta {
 		switch f {
 		case requestVersion:
 			return text(&w.version, v)
 		case requestNode:
 			return r.mergeNode(v)
-		case requestNames:
+		case requestResourceNames:
 			if r.room(w) {
 				w.add(at, v, end)
 			}
@@ -222,7 +222,7 @@ func (r *request) field(w *wire, f protowire.Number, at int, v []byte, end int) 
 		}
 	case deltaUnsubscribe:
 		if r.room(w) {
-			w.leaves = append(w.leaves, entry{name: v})
+			w.unsubscribed = append(w.unsubscribed, entry{name: v})
 		}
 	case deltaVersions:
 		e, err := mapEntry(v)
@@ -234,7 +234,7 @@ func (r *request) field(w *wire, f protowire.Number, at int, v []byte, end int) 
 		return text(&w.nonce, v)
 	case deltaDetail:
 		return r.mergeDetail(v)
-	case deltaLocators, deltaLeftLocators:
+	case deltaLocators, deltaUnsubscribedLocators:
 		return merge(v, &discoveryv3.ResourceLocator{})
 	}
 	return nil
@@ -250,7 +250,7 @@ func text(to *[]byte, v []byte) error {
 }
 
 // add takes a name that is subscribed to.
-func (w *wire) add(at int, name []byte, end int) {
+func (w *rawRequest) add(at int, name []byte, end int) {
 	switch {
 	case len(w.names) == 0:
 		w.span[0] = at
@@ -287,7 +287,8 @@ func (r *request) mergeDetail(b []byte) error {
 	return merge(b, r.detail)
 }
 
-// mergeNode reads of the extensions, half of a node's bytes and the same for all Envoys of a build, only what they are capable of, and that once.
+// mergeNode decodes the node. Its extensions, half of its bytes and the same for all Envoys of a build, are reduced to
+// capabilities, once for each distinct list.
 func (r *request) mergeNode(b []byte) error {
 	if r.node == nil {
 		r.node = &corev3.Node{}
@@ -307,16 +308,16 @@ func (r *request) mergeNode(b []byte) error {
 	}
 	if kept > 0 {
 		sum := [sha256.Size]byte(h.Sum(nil))
-		known, ok := r.lists.extensions(sum)
+		known, ok := r.interner.capabilities(sum)
 		if !ok {
 			var whole corev3.Node
 			if err := merge(b, &whole); err != nil {
 				return err
 			}
 			known = node.Extensions(whole.GetExtensions())
-			r.lists.extend(sum, known)
+			r.interner.rememberCapabilities(sum, known)
 		}
-		r.extends |= known
+		r.capabilities |= known
 	}
 	return merge(append(rest, b[kept:]...), r.node)
 }
@@ -326,10 +327,11 @@ func merge(b []byte, m proto.Message) error {
 	return proto.UnmarshalOptions{Merge: true, AllowPartial: true, RecursionLimit: protowire.DefaultRecursionLimit - 1}.Unmarshal(b, m)
 }
 
-// eachField calls visit for each field of bytes, with where it begins and ends. Fields of other kinds are read over.
+// eachField calls visit for each length-delimited field with its begin and end. Other fields are skipped.
 func eachField(b []byte, visit func(f protowire.Number, at int, v []byte, end int) error) error {
 	for at := 0; at < len(b); {
-		if tag := b[at]; tag&0x87 == byte(protowire.BytesType) && tag > 7 && at+1 < len(b) && b[at+1] < 0x80 { // most are short
+		// most are short
+		if tag := b[at]; tag&0x87 == byte(protowire.BytesType) && tag > 7 && at+1 < len(b) && b[at+1] < 0x80 {
 			end := at + 2 + int(b[at+1])
 			if end > len(b) {
 				return errMalformed

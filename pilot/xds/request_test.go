@@ -23,12 +23,12 @@ import (
 // ask has a session take a request as it would come.
 func ask(s *session, m proto.Message, names ...*recent) (verdict, error) {
 	_, delta := m.(*discoveryv3.DeltaDiscoveryRequest)
-	r := &request{delta: delta, lists: s.lists, limits: s.limits, recent: slices.Concat(names, []*recent{{}})[0]}
+	r := &request{delta: delta, interner: s.interner, limits: s.limits, recent: slices.Concat(names, []*recent{{}})[0]}
 	b, err := proto.Marshal(m)
 	if err != nil {
 		return verdict{}, err
 	}
-	if err := r.decode(&wire{}, b); err != nil {
+	if err := r.decode(&rawRequest{}, b); err != nil {
 		return verdict{}, err
 	}
 	if delta {
@@ -48,7 +48,7 @@ func (r *request) same(m proto.Message, l *limits.Limits) error {
 		version = m.GetVersionInfo()
 		d.Node, d.TypeUrl, d.ResourceNamesSubscribe, d.ResponseNonce, d.ErrorDetail = m.GetNode(), m.GetTypeUrl(), m.GetResourceNames(), m.GetResponseNonce(), m.GetErrorDetail()
 	}
-	names := func(what string, got named, list []string) error {
+	names := func(what string, got requestNames, list []string) error {
 		want := slices.Compact(slices.Sorted(slices.Values(list)))
 		i, starred := slices.BinarySearch(want, star)
 		if starred {
@@ -71,14 +71,14 @@ func (r *request) same(m proto.Message, l *limits.Limits) error {
 	}
 	versions := map[string]string{}
 	had := r.versions.own
-	if r.versions.core != nil {
-		had = slices.Concat(had, r.versions.core.list)
+	if r.versions.shared != nil {
+		had = slices.Concat(had, r.versions.shared.list)
 	}
 	for _, x := range slices.Backward(had) { // of two with one name the first counts
 		versions[x.Name] = x.Version
 	}
 	who := proto.Clone(d.GetNode()).(*corev3.Node)
-	extends := node.Extensions(who.GetExtensions())
+	capabilities := node.Extensions(who.GetExtensions())
 	if who != nil {
 		who.Extensions = nil
 	}
@@ -89,12 +89,12 @@ func (r *request) same(m proto.Message, l *limits.Limits) error {
 		return fmt.Errorf("detail %v, want %v", r.detail, d.GetErrorDetail())
 	case (r.node == nil) != (d.GetNode() == nil) || who != nil && !proto.Equal(r.node, who):
 		return fmt.Errorf("node %v, want %v", r.node, who)
-	case r.extends != extends:
-		return fmt.Errorf("extensions %b, want %b", r.extends, extends)
+	case r.capabilities != capabilities:
+		return fmt.Errorf("extensions %b, want %b", r.capabilities, capabilities)
 	case !maps.Equal(versions, d.GetInitialResourceVersions()):
 		return fmt.Errorf("versions %q, want %q", versions, d.GetInitialResourceVersions())
 	}
-	if err := names("leaves", r.leaves, d.GetResourceNamesUnsubscribe()); err != nil {
+	if err := names("leaves", r.unsubscribed, d.GetResourceNamesUnsubscribe()); err != nil {
 		return err
 	}
 	return names("names", r.names, d.GetResourceNamesSubscribe())
@@ -107,7 +107,8 @@ func generated(delta bool) proto.Message {
 	return &discoveryv3.DiscoveryRequest{}
 }
 
-// FuzzRequest reads bytes as requests of either protocol, and again when they are known: they are refused where the generated types refuse them, and say the same.
+// FuzzRequest reads bytes as requests of either protocol, and again when they are known: they are refused where the
+// generated types refuse them, and say the same.
 func FuzzRequest(f *testing.F) {
 	l := limits.Default()
 	l.NamesPerRequest, l.NamesPerStream, l.NameLength = 40, 60, 50
@@ -143,14 +144,14 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte{0x0a, 2, 0x4a, 0})    // one with an empty one
 	f.Add([]byte{0xf8, 0xff, 0xff, 1}) // a field beyond all
 	f.Fuzz(func(t *testing.T, b []byte) {
-		lists := newLists()
+		interner := newNameInterner()
 		for _, delta := range []bool{true, false} {
 			m := generated(delta)
 			want := proto.Unmarshal(b, m)
 			re := &recent{}
 			for i := range 3 {
-				r := &request{delta: delta, lists: lists, limits: &l, recent: re}
-				err := r.decode(&wire{}, b)
+				r := &request{delta: delta, interner: interner, limits: &l, recent: re}
+				err := r.decode(&rawRequest{}, b)
 				if r.fault != nil {
 					err = want // the stream ends either way
 				}
@@ -167,9 +168,10 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// Clients that say nearly the same, in whatever order, are understood each on its own, and share what they have in common.
-func TestRequestsShare(t *testing.T) {
-	lists, l := newLists(), limits.Default()
+// Clients that say nearly the same, in whatever order, are understood each on its own, and share what they have in
+// common.
+func TestRequestsShareNamesAndVersions(t *testing.T) {
+	interner, l := newNameInterner(), limits.Default()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	shuffled := func(list []string) []string {
 		list = slices.Clone(list)
@@ -178,7 +180,7 @@ func TestRequestsShare(t *testing.T) {
 	}
 	all := manyNames(400)
 	var names *envoy.Names
-	cores := map[*core]int{}
+	shared := map[*sharedVersions]int{}
 	for i := range 60 {
 		d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, ResourceNamesSubscribe: shuffled(all), InitialResourceVersions: map[string]string{}}
 		for _, n := range all {
@@ -196,8 +198,8 @@ func TestRequestsShare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &request{delta: true, lists: lists, limits: &l}
-		if err := r.decode(&wire{}, b); err != nil {
+		r := &request{delta: true, interner: interner, limits: &l}
+		if err := r.decode(&rawRequest{}, b); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.same(d, &l); err != nil {
@@ -209,19 +211,19 @@ func TestRequestsShare(t *testing.T) {
 		if i%20 != 19 && r.names.names != names {
 			t.Errorf("request %d has a list of names of its own", i)
 		}
-		cores[r.versions.core]++
+		shared[r.versions.shared]++
 		if i%10 == 5 {
-			lists.forget()
+			interner.forget()
 		}
 	}
-	if len(cores) > 16 {
-		t.Errorf("60 requests have %d cores", len(cores))
+	if len(shared) > 16 {
+		t.Errorf("60 requests have %d shared lists of versions", len(shared))
 	}
 }
 
 // Of what clients made up nothing is kept for long, however much it was.
 func TestRequestsAreForgotten(t *testing.T) {
-	lists, l := newLists(), limits.Default()
+	interner, l := newNameInterner(), limits.Default()
 	for i := range 40 {
 		d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
 		for j := range 5000 {
@@ -233,27 +235,27 @@ func TestRequestsAreForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&request{delta: true, lists: lists, limits: &l}).decode(&wire{}, b); err != nil {
+		if err := (&request{delta: true, interner: interner, limits: &l}).decode(&rawRequest{}, b); err != nil {
 			t.Fatal(err)
 		}
-		if lists.cost > mostBrought || lists.places > mostPlaces {
-			t.Fatalf("%d bytes and %d places are kept", lists.cost, lists.places)
+		if interner.cost > maxSharedBytes || interner.slots > maxSlots {
+			t.Fatalf("%d bytes and %d slots are kept", interner.cost, interner.slots)
 		}
 	}
 	heap() // collects what nobody holds
-	lists.forget()
+	interner.forget()
 	heap()
-	lists.forget()
-	if len(lists.brought) != 0 || lists.cost != 0 {
-		t.Errorf("%d cores of %d bytes are kept", len(lists.brought), lists.cost)
+	interner.forget()
+	if len(interner.shared) != 0 || interner.cost != 0 {
+		t.Errorf("%d shared lists of %d bytes are kept", len(interner.shared), interner.cost)
 	}
-	if len(lists.known) != 0 || lists.places != 0 {
-		t.Errorf("%d lists of %d places are known", len(lists.known), lists.places)
+	if len(interner.known) != 0 || interner.slots != 0 {
+		t.Errorf("%d lists of %d slots are known", len(interner.known), interner.slots)
 	}
 }
 
 func BenchmarkRequest(b *testing.B) {
-	lists, l := newLists(), limits.Default()
+	interner, l := newNameInterner(), limits.Default()
 	d := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
 	s := &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType}
 	for i := range 1000 {
@@ -271,7 +273,7 @@ func BenchmarkRequest(b *testing.B) {
 			re := &recent{}
 			var keep *envoy.Names
 			for b.Loop() {
-				r := &request{delta: m == d, lists: lists, limits: &l, recent: re}
+				r := &request{delta: m == d, interner: interner, limits: &l, recent: re}
 				if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}); err != nil {
 					b.Fatal(err)
 				}

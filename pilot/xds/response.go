@@ -10,49 +10,49 @@ import (
 
 // byName brings a client from what it has of a type that it asks for by name to what it should have.
 func (s *session) byName(w *watch) *Response {
-	again, behind, before := w.again, w.behind, w.held
-	w.compare, w.again, w.answer = false, nil, false
+	resend, diverged, before := w.resend, w.diverged, w.held
+	w.compare, w.resend, w.answer = false, nil, false
 	target, ok := s.subscribed(w.typeURL, w.names)
 	if !ok {
-		for name := range again {
-			w.lag(name, nil)
+		for name := range resend {
+			w.diverge(name, nil)
 		}
 		return nil
 	}
 	if w.typeURL == envoy.RouteType && s.divided {
 		target = s.divide(w, target)
 	}
-	diff := s.lead(w, target, true)
-	w.held, w.declared, w.behind = target, false, nil
+	diff := s.diff(w, target, true)
+	w.held, w.initial, w.diverged = target, false, nil
 	out := diff.changed
-	if len(diff.removed)+len(again)+len(behind) > 0 || w.typeURL == envoy.EndpointType && s.leavingAny() {
-		out = s.visit(w, before, diff, again, behind)
+	if len(diff.removed)+len(resend)+len(diverged) > 0 || w.typeURL == envoy.EndpointType && s.leavingAny() {
+		out = s.visit(w, before, diff, resend, diverged)
 	}
 	if out = s.acceptable(w, out); len(out) == 0 {
 		return nil
 	}
-	return s.deliverNamed(w, out, diff.wording)
+	return s.deliverNamed(w, out, diff.versionCache)
 }
 
 // deliverNamed sends what a client asks for by name.
-func (s *session) deliverNamed(w *watch, list []*envoy.Resource, by *wording) *Response {
+func (s *session) deliverNamed(w *watch, list []*envoy.Resource, by *versionCache) *Response {
 	for _, r := range list {
-		delete(w.gone, r.Name)
+		delete(w.pendingRemoval, r.Name)
 		if r.Divided {
-			s.renew(r.Name)
+			s.sentHead(r.Name)
 		}
 	}
 	return s.deliver(w, list, nil, by)
 }
 
-// part sends the next part of what was rejected together, as far as it still holds.
+// part sends the next part of a bisection, as far as it still holds.
 func (s *session) part(w *watch) *Response {
-	for len(w.parts) > 0 {
-		list := slices.DeleteFunc(slices.Clone(w.parts[0]), func(r *envoy.Resource) bool {
-			vacancy := w.typeURL == envoy.VirtualHostType && w.gone[r.Name] != nil && w.gone[r.Name].Version == r.Version
-			return !vacancy && !w.has(r) || w.isRejected(r)
+	for len(w.bisection) > 0 {
+		list := slices.DeleteFunc(slices.Clone(w.bisection[0]), func(r *envoy.Resource) bool {
+			tombstone := w.typeURL == envoy.VirtualHostType && w.pendingRemoval[r.Name] != nil && w.pendingRemoval[r.Name].Version == r.Version
+			return !tombstone && !w.has(r) || w.isRejected(r)
 		})
-		switch w.parts = w.parts[1:]; {
+		switch w.bisection = w.bisection[1:]; {
 		case len(list) == 0:
 		case w.whole():
 			if w.typeURL == envoy.ClusterType {
@@ -66,38 +66,40 @@ func (s *session) part(w *watch) *Response {
 	return nil
 }
 
-// visit looks at names one by one: those that differ between what the stream was sent and what it should have, and those of which the client has, or must be
-// sent, something else than held said.
-func (s *session) visit(w *watch, before envoy.Union, diff difference, again map[string]struct{}, behind map[string]*envoy.Resource) []*envoy.Resource {
+// visit compares names one by one: those that differ between what the stream was sent and what it should have, those
+// that diverged, and those to be resent.
+func (s *session) visit(w *watch, before envoy.Union, diff difference, resend map[string]struct{}, diverged map[string]*envoy.Resource) []*envoy.Resource {
 	var names []string
 	for _, list := range [][]*envoy.Resource{diff.changed, diff.removed} {
 		for _, r := range list {
 			names = append(names, r.Name)
 		}
 	}
-	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(again)), maps.Keys(behind))
+	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(resend)), maps.Keys(diverged))
 	slices.Sort(names)
 	var out []*envoy.Resource
 	for _, name := range slices.Compact(names) {
 		if !w.names.Has(name) {
 			continue
 		}
-		had, other := behind[name]
+		had, other := diverged[name]
 		if !other {
 			had = before.Get(name)
 		}
-		if _, ok := again[name]; ok {
+		if _, ok := resend[name]; ok {
 			had = nil
 		}
 		has := w.held.Get(name)
 		switch {
-		case w.typeURL == envoy.EndpointType && s.leaving(name): // its cluster still takes traffic: removals brings it back
-			w.lag(name, had)
-		case has == nil && (w.typeURL == envoy.EndpointType || w.typeURL == envoy.RouteType): // it could not be translated
-			w.lag(name, had)
+		case w.typeURL == envoy.EndpointType && s.leaving(name):
+			// its cluster still takes traffic: removals brings it back
+			w.diverge(name, had)
+		case has == nil && (w.typeURL == envoy.EndpointType || w.typeURL == envoy.RouteType):
+			// it could not be translated
+			w.diverge(name, had)
 		case has == nil:
 			if had != nil && s.delta {
-				w.mark(name, had)
+				w.markRemoval(name, had)
 			}
 		case had == nil || had.Version != has.Version:
 			out = append(out, has)
@@ -120,23 +122,24 @@ func (s *session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource
 	})
 }
 
-// leavingAny tells that clusters are to be removed at the end of this pass.
+// leavingAny reports whether clusters are to be removed at the end of this pass.
 func (s *session) leavingAny() bool {
 	w := s.find(envoy.ClusterType)
-	return w != nil && len(w.gone) > 0
+	return w != nil && len(w.pendingRemoval) > 0
 }
 
-// leaving tells that a cluster is to be removed at the end of this pass: until then its endpoints stay.
+// leaving reports whether a cluster is to be removed at the end of this pass: until then its endpoints stay.
 func (s *session) leaving(cluster string) bool {
 	w := s.find(envoy.ClusterType)
 	if w == nil {
 		return false
 	}
-	_, ok := w.gone[cluster]
+	_, ok := w.pendingRemoval[cluster]
 	return ok
 }
 
-// rewarm has the assignments of changed clusters sent again: Envoy warms a changed cluster until its assignment arrives, even when it had it before.
+// rewarm resends the assignments of changed clusters: Envoy warms a changed cluster until its assignment arrives, even
+// when it had it before.
 func (s *session) rewarm(clusters []*envoy.Resource) {
 	w := s.find(envoy.EndpointType)
 	if w != nil && w.whole() {
@@ -144,47 +147,47 @@ func (s *session) rewarm(clusters []*envoy.Resource) {
 	}
 	for _, c := range clusters {
 		if w == nil {
-			if s.changed != nil {
-				s.changed[c.Name] = struct{}{}
+			if s.changedClusters != nil {
+				s.changedClusters[c.Name] = struct{}{}
 			}
 			continue
 		}
 		if w.current(c.Name) != nil {
-			w.repeat(c.Name)
+			w.markResend(c.Name)
 		}
 	}
 }
 
 // wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
 func (s *session) wholeDelta(w *watch) *Response {
-	again, answer, before := w.again, w.answer, w.held
-	w.compare, w.answer, w.again = false, false, nil
+	resend, answer, before := w.resend, w.answer, w.held
+	w.compare, w.answer, w.resend = false, false, nil
 	target, ok := s.target(w)
 	if !ok {
 		return nil
 	}
 	if w.typeURL == envoy.VirtualHostType {
-		again = s.anew(target, w.held, again)
+		resend = s.hostsToResend(target, w.held, resend)
 	}
-	diff := s.lead(w, target, w.wildcard)
+	diff := s.diff(w, target, w.wildcard)
 	out := diff.changed
-	for _, name := range slices.Sorted(maps.Keys(again)) {
+	for _, name := range slices.Sorted(maps.Keys(resend)) {
 		if r := target.Get(name); r == nil {
-			w.mark(name, nil)
+			w.markRemoval(name, nil)
 		} else if !holds(diff.changed, name) {
 			out = append(out, r) // diff.changed has no room: it is copied
 		}
 	}
 	for _, r := range diff.removed {
-		w.mark(r.Name, r)
+		w.markRemoval(r.Name, r)
 	}
 	for _, r := range out {
-		delete(w.gone, r.Name)
+		delete(w.pendingRemoval, r.Name)
 	}
-	w.held, w.declared = target, false
+	w.held, w.initial = target, false
 	if w.typeURL == envoy.VirtualHostType {
-		for _, r := range s.vacate(w.gone) {
-			w.mark(r.Name, r)
+		for _, r := range s.entomb(w.pendingRemoval) {
+			w.markRemoval(r.Name, r)
 			out = append(out, r)
 		}
 	}
@@ -196,26 +199,27 @@ func (s *session) wholeDelta(w *watch) *Response {
 		s.rewarm(out)
 		s.ahead(before, out)
 	}
-	return s.deliver(w, out, nil, diff.wording)
+	return s.deliver(w, out, nil, diff.versionCache)
 }
 
-// ahead notes the clusters that a client gets to know now. Their assignments follow at once, before it asks for them: routes that name a cluster come next on the
-// stream, and Envoy answers 503 to what they send to one that has no assignment yet.
+// ahead records the clusters that are new to the client. Their assignments follow at once, before it asks for them:
+// routes that name a cluster come next on the stream, and Envoy answers 503 to requests for a cluster without
+// assignment.
 func (s *session) ahead(before envoy.Union, clusters []*envoy.Resource) {
 	if eds := s.find(envoy.EndpointType); eds == nil || eds.whole() || !s.routes() {
 		return // it starts: what it asks for comes in Envoy's order
 	}
 	for _, c := range clusters {
 		if before.Get(c.Name) == nil {
-			s.unasked = append(s.unasked, c.Name)
+			s.unrequested = append(s.unrequested, c.Name)
 		}
 	}
 }
 
 // early sends the assignments of new clusters that have endpoints. They are sent again when the client asks for them.
 func (s *session) early(w *watch) *Response {
-	names := s.lists.table.Of(s.unasked)
-	s.unasked = nil
+	names := s.interner.table.Of(s.unrequested)
+	s.unrequested = nil
 	u, _ := s.subscribed(w.typeURL, names) // of what fails there is none
 	var out []*envoy.Resource
 	for _, name := range names.All() {
@@ -229,10 +233,11 @@ func (s *session) early(w *watch) *Response {
 	return s.deliver(w, out, nil, nil)
 }
 
-// wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name them; removals drops them.
+// wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name
+// them; removals drops them.
 func (s *session) wholeState(w *watch) *Response {
 	answer := w.answer
-	w.compare, w.answer, w.again = false, false, nil
+	w.compare, w.answer, w.resend = false, false, nil
 	target, ok := s.target(w)
 	if !ok {
 		return nil
@@ -245,10 +250,10 @@ func (s *session) wholeState(w *watch) *Response {
 	}
 	if w.typeURL == envoy.ClusterType && s.routes() {
 		for _, r := range diff.removed {
-			w.mark(r.Name, r)
+			w.markRemoval(r.Name, r)
 		}
 		for _, r := range diff.changed {
-			delete(w.gone, r.Name)
+			delete(w.pendingRemoval, r.Name)
 		}
 		if len(diff.changed) == 0 && !answer {
 			return nil // removals says it all
@@ -265,7 +270,7 @@ func (s *session) wholeState(w *watch) *Response {
 	return r
 }
 
-// routes tells that the client takes listeners or routes, which name clusters.
+// routes reports whether the client takes listeners or routes, which name clusters.
 func (s *session) routes() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
 		return (w.typeURL == envoy.ListenerType || w.typeURL == envoy.RouteType) && !w.idle()
@@ -278,8 +283,8 @@ func (s *session) deliverState(w *watch) *Response {
 	for r := range w.held.All {
 		all = append(all, r)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.gone)) {
-		all = append(all, w.gone[name])
+	for _, name := range slices.Sorted(maps.Keys(w.pendingRemoval)) {
+		all = append(all, w.pendingRemoval[name])
 	}
 	if w.refused != "" && versionOf(all) == w.refused {
 		s.observer.suppressed(w.typeURL)
@@ -291,33 +296,35 @@ func (s *session) deliverState(w *watch) *Response {
 
 // removals ends the pass for one type.
 func (s *session) removals(w *watch) *Response {
-	gone := slices.Sorted(maps.Keys(w.gone))
-	w.gone = nil
+	gone := slices.Sorted(maps.Keys(w.pendingRemoval))
+	w.pendingRemoval = nil
 	if s.delta {
 		return s.deliver(w, nil, gone, nil)
 	}
 	r := s.deliverState(w)
-	s.departed(w, delivery{removed: gone})
+	s.compareEndpointsOf(w, delivery{removed: gone})
 	return r
 }
 
-// departed has the assignments of clusters looked at that a response removed, if the client wants them still. A delta client has had time to say that it does not, for it does so
-// before it acknowledges the removal; to one of the state of the world they belong to the same step.
-func (s *session) departed(w *watch, d delivery) {
+// compareEndpointsOf marks the assignments of removed clusters for comparison, if the client still subscribes to them.
+// A delta client has had time to unsubscribe: it does so before it acknowledges the removal. For state of the world
+// they belong to the same step.
+func (s *session) compareEndpointsOf(w *watch, d delivery) {
 	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || slices.ContainsFunc(d.removed, eds.names.Has)
 	}
 }
 
-// stay has assignments looked at that wait for the removal of clusters, where some of these will not be removed: the client does not ask for them any more.
-func (s *session) stay(w *watch, leaving int) {
-	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && len(w.gone) < leaving && eds != nil && !eds.whole() {
+// compareStayingEndpoints marks assignments for comparison that waited for the removal of clusters which will not be
+// removed, because the client unsubscribed from them.
+func (s *session) compareStayingEndpoints(w *watch, leaving int) {
+	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && len(w.pendingRemoval) < leaving && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || !eds.idle()
 	}
 }
 
-// deliver makes a response. What it says of the resources is told by others too, if those are the list that by is of.
-func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *wording) *Response {
+// deliver makes a response. Versions of the resources are taken from cache, if it is of this list.
+func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *versionCache) *Response {
 	s.nonces++
 	r := &Response{
 		Delta:     s.delta,
@@ -334,11 +341,11 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		if c := s.find(envoy.ClusterType); c != nil {
 			clusters = c.held
 		}
-		r.Versions = by.warmed(resources, clusters)
-	case s.repeated && (w.typeURL == envoy.RouteType || w.typeURL == envoy.VirtualHostType):
+		r.Versions = by.withClusters(resources, clusters)
+	case s.hasGenerations && (w.typeURL == envoy.RouteType || w.typeURL == envoy.VirtualHostType):
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {
-			r.Versions[i] = s.version(w, x)
+			r.Versions[i] = s.versionWithGeneration(w, x)
 		}
 	}
 	size := r.Size()
@@ -350,7 +357,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	}
 	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size})
 	if len(w.sent) > maxDeliveries {
-		s.departed(w, w.sent[0])
+		s.compareEndpointsOf(w, w.sent[0])
 		w.sent[1].size += w.sent[0].size // which is no more read for being forgotten
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}
@@ -358,18 +365,19 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	return r
 }
 
-// warmed gives the versions of assignments as a client is told them.
-func warmed(assignments []*envoy.Resource, clusters envoy.Union) []string {
+// withClusters returns the versions of assignments as a client is sent them.
+func withClusters(assignments []*envoy.Resource, clusters envoy.Union) []string {
 	versions := make([]string, len(assignments))
 	for i, r := range assignments {
-		versions[i] = r.Version + warmedBy(clusters, r.Name)
+		versions[i] = r.Version + clusterSuffix(clusters, r.Name)
 	}
 	return versions
 }
 
-// warmedBy is what the version of an assignment says of its cluster, so that a client whose stream broke between a changed cluster and its assignment shows
-// it when it resumes: the assignment that it names was sent with another cluster.
-func warmedBy(clusters envoy.Union, name string) string {
+// clusterSuffix returns what the version of an assignment states about its cluster. A client whose stream broke between
+// a changed cluster and its assignment shows it so when it resumes: it names an assignment that was sent with another
+// version of the cluster.
+func clusterSuffix(clusters envoy.Union, name string) string {
 	c := clusters.Get(name)
 	if c == nil {
 		return ""

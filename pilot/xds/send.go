@@ -13,19 +13,20 @@ var errSending = errors.New("sending failed") // by a panic
 
 // step makes the next response, in the slot that was taken, and starts to send it.
 func (c *conn) step(slot chan struct{}) error {
-	unread := c.session.unread()
+	unacknowledged := c.session.unacknowledged()
 	r, err := c.translate(slot)
 	switch {
 	case err != nil:
 		return err
 	case r == nil:
-		c.settle()
+		c.endPass()
 		return nil
 	}
-	return c.send(r, unread)
+	return c.send(r, unacknowledged)
 }
 
-// translate makes the next response, in the slot that was taken and gives it back. nil: the client has everything.
+// translate makes the next response, and gives back the slot that was taken. It returns nil if the client has
+// everything.
 func (c *conn) translate(slot chan struct{}) (*Response, error) {
 	defer func() { <-slot }()
 	start := time.Now()
@@ -34,7 +35,7 @@ func (c *conn) translate(slot chan struct{}) (*Response, error) {
 			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
 		}
 		c.joined = true
-		c.attend()
+		c.joinGroup()
 	}
 	var r *Response
 	if c.session.snapshot != nil {
@@ -46,7 +47,9 @@ func (c *conn) translate(slot chan struct{}) (*Response, error) {
 			newest := c.server.newest()
 			if p = c.take(); p == nil && newest.Revision == c.session.revision {
 				c.session.snapshot = newest
-			} else if p == nil { // whether it has something for it may not be known yet: what is asked for must not be of another world than the rest
+			} else if p == nil {
+				// whether it has something for it may not be known yet: what is asked for must not be of another world
+				// than the rest
 				p = everything(newest)
 			}
 		}
@@ -67,11 +70,11 @@ func (c *conn) adopt(p *push, now time.Time) {
 	}
 	c.pass = pass{received: p.received}
 	c.session.adopt(p)
-	c.attend()
+	c.joinGroup()
 }
 
 // settle ends a pass: the client was sent all of it.
-func (c *conn) settle() {
+func (c *conn) endPass() {
 	if c.pass.responses > 0 && !c.pass.received.IsZero() {
 		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
 	}
@@ -79,12 +82,13 @@ func (c *conn) settle() {
 	c.session.snapshot = nil
 }
 
-// room is how much a stream takes that nobody reads, in bytes: gRPC queues 64 KiB.
+// room is how many unacknowledged bytes a stream takes without blocking: gRPC queues 64 KiB.
 const room = 32 << 10
 
-// send starts the Send of one response and its watchdog, when so many bytes of those before were unread. A client that has acknowledged all before, or all but a little, has room for this one, so that Send takes it at once
-// and needs no goroutine to wait in; if it lies, the watchdog barks all the same.
-func (c *conn) send(r *Response, unread int) error {
+// send starts the Send of one response and its watchdog. unacknowledged is the bytes of the responses before. A client
+// that has acknowledged them, or almost, has room for this one: Send returns at once and needs no goroutine. If the
+// client lies, the watchdog ends the stream all the same.
+func (c *conn) send(r *Response, unacknowledged int) error {
 	s, now := c.server, time.Now()
 	c.sending = r
 	c.pass.responses++
@@ -95,7 +99,7 @@ func (c *conn) send(r *Response, unread int) error {
 	c.stuck, c.began = r.TypeURL, now
 	c.mu.Unlock()
 	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
-	if unread == 0 || unread+r.Size() <= room {
+	if unacknowledged == 0 || unacknowledged+r.Size() <= room {
 		return c.delivered(c.stream.SendMsg(s.encoder.encode(r)))
 	}
 	if !s.spawn("xds sender", func() {
@@ -126,7 +130,7 @@ func (c *conn) delivered(err error) error {
 		}
 	}
 	if !c.session.pending() {
-		c.settle()
+		c.endPass()
 	}
 	return nil
 }

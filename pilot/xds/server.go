@@ -35,15 +35,17 @@ type Options struct {
 	Identifier   string        // control_plane.identifier of every response
 	Translations int           // how many translations run at a time; 0: one for each CPU
 	Streams      int           // how many streams are served at a time, more wait; 0: no bound
-	Connections  Connections   // nil: nobody is told
-	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by themselves.
+	Connections  Connections   // nil: nobody is notified
+	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by
+	// themselves.
 	NoVirtualHosts bool
 	APIClients     []netip.Prefix // whom objects of configuration are served; nil: peers on this host
 
-	// Known tells whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second for one that does. nil: no wait.
+	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
+	// for one that does. nil: no wait.
 	Known func(*snapshot.Snapshot, *node.Proxy) bool
-	// Late tells that news of the proxy's workload is still to come, for its cluster is known by name and has not been read. A proxy that brings what it was
-	// sent before is not answered as long as that is so, and keeps it. nil: never.
+	// Late reports whether the proxy's cluster is known by name and has not been read yet. A proxy that resumes is not
+	// answered while that is so, and keeps what it has. nil: never.
 	Late func(*node.Proxy) bool
 }
 
@@ -61,28 +63,29 @@ type Server struct {
 	late        func(*node.Proxy) bool
 	apiClients  []netip.Prefix
 	differences differences
-	lists       *lists
-	complaints  logLimiter // of what clients do wrong
-	arrivals    logLimiter // of their coming and going
+	interner    *nameInterner
+	warnings    logLimiter // for faults of clients
+	arrivals    logLimiter // for streams that begin and end
 	noHosts     bool
 	newcomer    time.Duration
 	warmTime    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
-	express     chan struct{} // one more, for streams that do not wait behind all the others
+	express     chan struct{} // one more, for urgent streams
 	admission   chan struct{} // one taken by each stream; nil: no bound
 	listeners   accepted
 	numbers     atomic.Uint64
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
 
-	mu        sync.Mutex             // before conn.mu; after audience.mu
-	latest    *snapshot.Snapshot     // nil before the first Publish
-	partial   bool                   // latest is not for proxies
-	conns     map[string]*conn       // by id
-	audiences map[standing]*audience // with members
-	count     map[string]int         // streams by the proxy's id
-	waiting   map[*conn]string       // those that cannot start without certificates, with a cluster that wants them
-	closed    bool
+	mu      sync.Mutex                    // taken before conn.mu and after subscriberGroup.mu
+	latest  *snapshot.Snapshot            // nil before the first Publish
+	partial bool                          // latest is not for proxies
+	conns   map[string]*conn              // by id
+	groups  map[groupKey]*subscriberGroup // with members
+	count   map[string]int                // streams by the proxy's id
+	// those that cannot start without certificates, with a cluster that wants them
+	waiting map[*conn]string
+	closed  bool
 }
 
 // New makes a Server that answers Unavailable until the first Publish.
@@ -97,14 +100,14 @@ func New(o Options) *Server {
 		known:       o.Known,
 		late:        o.Late,
 		apiClients:  o.APIClients,
-		lists:       newLists(),
-		complaints:  logLimiter{tokens: tokens{rate: 20, burst: 500}},
+		interner:    newNameInterner(),
+		warnings:    logLimiter{tokens: tokens{rate: 20, burst: 500}},
 		arrivals:    logLimiter{tokens: tokens{rate: 20, burst: 500}},
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		warmTime:    warmTime,
 		conns:       map[string]*conn{},
-		audiences:   map[standing]*audience{},
+		groups:      map[groupKey]*subscriberGroup{},
 		count:       map[string]int{},
 		waiting:     map[*conn]string{},
 		closing:     make(chan struct{}),
@@ -128,26 +131,28 @@ func New(o Options) *Server {
 	return s
 }
 
-// Register offers the service. The gRPC server should be made with MaxRecvMsgSize of the limits, and serve listeners from Listen.
+// Register offers the service. The gRPC server should be made with MaxRecvMsgSize of the limits, and serve listeners
+// from Listen.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(r, s)
 }
 
-// Listen keeps the connections that l accepts, so that one whose peer does not read can be closed: ending the stream alone would queue its trailers behind
-// the blocked data and free nothing.
+// Listen tracks the connections that l accepts, so that one whose peer does not read can be closed: ending the stream
+// alone would queue its trailers behind the blocked data and free nothing.
 func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l) }
 
-// Publish makes a snapshot the newest and lets every stream know. It never waits for one. Snapshots are published in order.
+// Publish makes a snapshot the newest and lets every stream know. It never waits for one. Snapshots are published in
+// order.
 func (s *Server) Publish(snap *snapshot.Snapshot) { s.publish(snap, false) }
 
-// PublishObjects is Publish for those who want objects of configuration, before the first one for all: of a snapshot that has the server's own objects and lacks
-// others. Proxies are told to come again.
+// PublishObjects is Publish for API clients alone, before the first Publish: the snapshot has the server's own objects
+// and lacks those of other sources. Proxies get Unavailable.
 func (s *Server) PublishObjects(snap *snapshot.Snapshot) { s.publish(snap, true) }
 
 func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 	p := newPush(snap, time.Now())
 	s.differences.forget()
-	s.lists.forget()
+	s.interner.forget()
 	s.mu.Lock()
 	since := snap.Revision
 	if s.latest != nil {
@@ -155,16 +160,17 @@ func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 	}
 	s.latest, s.partial = snap, partial
 	s.wake(p, func(c *conn) bool {
-		return c.standing == standing{} || s.concerns(p, c, since) && c.told.add(since, snap.Revision)
+		return c.groupKey == groupKey{} || s.concerns(p, c, since) && c.notified.add(since, snap.Revision)
 	})
-	audiences := slices.Collect(maps.Values(s.audiences))
+	groups := slices.Collect(maps.Values(s.groups))
 	s.mu.Unlock()
-	for _, a := range audiences {
+	for _, a := range groups {
 		a.offer(p)
 	}
 }
 
-// concerns tells that a push may have something for a stream that it has not for others of its audience. mu is held.
+// concerns reports whether a push may have something for a stream that it has not for the rest of its group. mu is
+// held.
 func (s *Server) concerns(p *push, c *conn, since uint64) (yes bool) {
 	if !p.full {
 		return p.concerns(c.proxy)
@@ -269,7 +275,7 @@ func (s *Server) newest() *snapshot.Snapshot {
 
 func errNotSynced() error { return status.Error(codes.Unavailable, "the server has not synced yet") }
 
-// add registers a stream and gives the snapshot that it starts from; whatever is published later is offered to it.
+// add registers a stream and returns the snapshot that it starts from; later ones are offered to it.
 func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +299,7 @@ func (s *Server) remove(c *conn) {
 	}
 	delete(s.conns, c.id)
 	delete(s.waiting, c)
-	s.dismiss(c)
+	s.leaveGroup(c)
 	s.count[c.proxy.ID]--
 	last := s.count[c.proxy.ID] == 0
 	if last {
@@ -317,7 +323,7 @@ func (s *Server) spawn(name string, fn func()) bool {
 	return true
 }
 
-// streams gives all streams, by id.
+// streams returns all streams, by id.
 func (s *Server) streams() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -345,13 +345,14 @@ func TestEndpointsGoToSubscribers(t *testing.T) {
 		c.subscribe("eds", name)
 		c.expect("eds " + name + "=1")
 	}
-	r.attended("a", "b") // a stream that belongs to no audience yet looks at everything, and one whose audience looks at two pushes in one
+	// a stream without a group checks everything, and so does one whose group checks two pushes in one
+	r.grouped("a", "b")
 	wildcards, joins := r.fake.count("wildcard cds"), r.fake.count("join")
 	for i := range 10 {
 		v := fmt.Sprint("a=", i+2)
 		r.publish(false, "eds "+v)
 		one.expect("eds " + v)
-		r.looked()
+		r.checked()
 	}
 	r.publish(false, "eds b=2")
 	two.expect("eds b=2") // and none of those before
@@ -408,7 +409,7 @@ func TestTheLatestWins(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergedPushes(t *testing.T) {
 	f := newFakeTranslator()
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	a := &push{snapshot: f.publish(false, "eds a=1"), triggers: map[string]int{"endpoint": 1}, received: late, queued: early}

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// observer is told what happens inside a session.
+// observer is notified of what happens inside a session.
 type observer interface {
 	// panicked: a translation for one type failed; what was sent before stands.
 	panicked(typeURL string, err error)
@@ -22,48 +22,52 @@ type observer interface {
 	suppressed(typeURL string)
 }
 
-// session is the protocol of one stream. Requests and snapshots go in through stateOfTheWorld, incremental and adopt; next gives the responses. It knows no
-// clock, socket or goroutine, and is used by one goroutine at a time.
+// session is the protocol of one stream. Requests and snapshots go in through stateOfTheWorld, incremental and adopt;
+// next returns the responses. It has no clock, socket or goroutine, and is used by one goroutine at a time.
 type session struct {
 	translator  Translator
 	observer    observer
 	limits      *limits.Limits
 	differences *differences
-	lists       *lists
+	interner    *nameInterner
 	delta       bool
 	divided     bool   // delta: the client takes virtual hosts by themselves
 	prefix      string // of nonces
 
-	proxy                *node.Proxy
-	snapshot             *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
-	revision             uint64             // of the last one that everything was compared with
-	cohort               Cohort
-	audience, audienceOf any // what Translator.Audience gives, and for what
-	// departing: the workload has gone from the snapshot. Until depart the proxy keeps the inbound half of known, its cohort before: others send it requests until
-	// they too have learned that it is no endpoint any more.
+	proxy            *node.Proxy
+	snapshot         *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
+	revision         uint64             // of the last one that everything was compared with
+	cohort           Cohort
+	shared, sharedOf any // what Translator.Shared returned, and for which cohort
+	// departing: the workload has gone from the snapshot. Until depart the proxy keeps the inbound half of known, its
+	// cohort before: callers send it requests until they learn that it is no endpoint any more.
 	departing bool
 	known     Cohort // nil: the workload was never known, or has departed for good
 
-	unjoined bool // joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
+	// joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
+	joinFailed bool
 
-	// changed are the clusters that a resuming client was sent before it asked for endpoints: what it brings of their assignments is out of date, though a
-	// cluster may have changed back meanwhile. nil unless it resumes.
-	changed map[string]struct{}
+	// changedClusters are the clusters that a resuming client was sent before it asked for endpoints: the assignments
+	// that it names are out of date, though a cluster may have changed back meanwhile. nil unless it resumes.
+	changedClusters map[string]struct{}
 
-	unasked []string // clusters that the client was sent for the first time, whose assignments are to follow
+	unrequested []string // new clusters, whose assignments are to follow
 
-	// resuming: the client brought clusters from an earlier stream, and what it asks for on this one may still name them. None is removed before rest.
+	// resuming: the client named clusters of an earlier stream, and what it asks for may still refer to them. None is
+	// removed before quiet.
 	resuming bool
-	resumed  bool // the client brought something from an earlier stream
+	resumed  bool // the client named versions of an earlier stream
 
-	// renewed are the route configurations that the client was sent without their virtual hosts: of those it has none, whatever it had before.
-	renewed map[string]struct{}
-	// repeats are how often the client was sent a route configuration before the last time, and repeated tells that one was.
-	repeats  map[string]uint32
-	repeated bool
-	unique   uint32 // no earlier stream had it
+	// withoutHosts are the route configurations that the client was sent without their virtual hosts: it has none of
+	// those.
+	withoutHosts map[string]struct{}
+	// generations are how often the client was sent a route configuration before the last time; hasGenerations: one is
+	// not zero.
+	generations     map[string]uint32
+	hasGenerations  bool
+	firstGeneration uint32 // differs from those of earlier streams
 
-	vacancies int // virtual hosts that were removed, of which Envoy keeps something
+	tombstones int // that the client was sent
 
 	watches []*watch // in the order of sending
 	nonces  uint64
@@ -94,7 +98,7 @@ type verdict struct {
 	message string     // of a rejection
 }
 
-// find gives the watch of a type, or nil.
+// find returns the watch of a type, or nil.
 func (s *session) find(typeURL string) *watch {
 	for _, w := range s.watches {
 		if w.typeURL == typeURL {
@@ -119,8 +123,9 @@ func (s *session) check(r *request) error {
 	if len(s.watches) >= maxTypes && s.find(r.typeURL) == nil {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
-	if kindOf(r.typeURL).named && !s.ofObjects() { // there is no whole of it: that would be nothing, and hide what the client names beside it
-		r.names.star, r.leaves.star = false, false
+	// there is no whole of it: that would be nothing, and hide what the client names beside it
+	if kindOf(r.typeURL).named && !s.ofObjects() {
+		r.names.star, r.unsubscribed.star = false, false
 	}
 	return r.fault
 }
@@ -141,10 +146,10 @@ func (s *session) start(snap *snapshot.Snapshot) bool {
 	return s.join(snap)
 }
 
-// adopt takes a newer snapshot. To be called when next gives nothing, so that a pass belongs to one state of the world.
+// adopt takes a newer snapshot. To be called when next returns nil, so that a pass belongs to one snapshot.
 func (s *session) adopt(p *push) {
-	if p.full || s.unjoined || p.objects && s.ofObjects() || p.concerns(s.proxy) {
-		if s.unjoined = !s.rejoin(p); s.unjoined {
+	if p.full || s.joinFailed || p.objects && s.ofObjects() || p.concerns(s.proxy) {
+		if s.joinFailed = !s.rejoin(p); s.joinFailed {
 			if s.snapshot == nil { // what is asked for has to come from somewhere
 				s.take(p.snapshot)
 			}
@@ -164,15 +169,15 @@ func (s *session) adopt(p *push) {
 
 func (s *session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
 
-// pending tells that next may have something.
+// pending reports whether next may return a response.
 func (s *session) pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
-		return w.pending() || s.removable(w) || w.typeURL == envoy.EndpointType && len(s.unasked) > 0
+		return w.pending() || s.removable(w) || w.typeURL == envoy.EndpointType && len(s.unrequested) > 0
 	})
 }
 
-// unread is the size of the responses that the client has not said it has read, in bytes.
-func (s *session) unread() int {
+// unacknowledged returns the bytes of the responses that the client has not acknowledged.
+func (s *session) unacknowledged() int {
 	n := 0
 	for _, w := range s.watches {
 		for _, d := range w.sent {
@@ -184,20 +189,20 @@ func (s *session) unread() int {
 
 func (s *session) removable(w *watch) bool {
 	switch {
-	case len(w.gone) == 0:
+	case len(w.pendingRemoval) == 0:
 		return false
 	case w.typeURL == envoy.ClusterType:
 		return !s.resuming
 	case w.typeURL == envoy.VirtualHostType:
-		return len(w.sent) == 0 && len(w.parts) == 0 // what takes their place was taken
+		return len(w.sent) == 0 && len(w.bisection) == 0 // what takes their place was taken
 	}
 	return true
 }
 
-// rest says that the client has asked for all that it had on its earlier stream: it has been quiet for a while.
-func (s *session) rest() { s.resuming = false }
+// quiet ends resuming: the client has asked for all that it had on its earlier stream.
+func (s *session) quiet() { s.resuming = false }
 
-// next gives the next response of the pass, or nil when the client has everything. What it gives counts as sent.
+// next returns the next response of the pass, which counts as sent, or nil when the client has everything.
 func (s *session) next() *Response {
 	for _, w := range s.watches {
 		for w.pending() {
@@ -205,7 +210,7 @@ func (s *session) next() *Response {
 				return r
 			}
 		}
-		if w.typeURL == envoy.EndpointType && len(s.unasked) > 0 {
+		if w.typeURL == envoy.EndpointType && len(s.unrequested) > 0 {
 			if r := s.early(w); r != nil {
 				return r
 			}
@@ -223,18 +228,19 @@ func (s *session) next() *Response {
 
 func (s *session) additions(w *watch) *Response {
 	switch {
-	case w.typeURL == envoy.VirtualHostType && !s.divided && !s.ofObjects(): // Envoy would go back from a whole route configuration to what it is told of its virtual hosts
-		w.compare, w.answer, w.again, w.parts, w.gone = false, false, nil, nil, nil
+	case w.typeURL == envoy.VirtualHostType && !s.divided && !s.ofObjects():
+		// Envoy would fall back from a whole route configuration to VHDS
+		w.compare, w.answer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
 	case w.idle():
-		w.compare, w.answer, w.again, w.parts = false, false, nil, nil
+		w.compare, w.answer, w.resend, w.bisection = false, false, nil, nil
 		if w.hosts != nil {
-			s.bare(w)
+			s.dropHosts(w)
 		}
 		return nil
 	case w.whole() && !s.delta:
 		return s.wholeState(w)
-	case !w.compare && !w.answer && len(w.again) == 0 && len(w.parts) > 0:
+	case !w.compare && !w.answer && len(w.resend) == 0 && len(w.bisection) > 0:
 		return s.part(w)
 	case !w.whole():
 		return s.byName(w)
@@ -275,8 +281,9 @@ func (s *session) subscribed(typeURL string, names *envoy.Names) (envoy.Union, b
 // rejoin is join, unless nothing that came since can have changed the proxy's cohort.
 func (s *session) rejoin(p *push) bool {
 	moves := true
-	if !s.unjoined && !p.concerns(s.proxy) {
-		_ = safe.Do("translate join", func() { moves = s.translator.NeedsReassign(p.snapshot, s.proxy, s.cohort, s.revision) }) // join tells what is wrong
+	if !s.joinFailed && !p.concerns(s.proxy) {
+		// join reports what is wrong
+		_ = safe.Do("translate join", func() { moves = s.translator.NeedsReassign(p.snapshot, s.proxy, s.cohort, s.revision) })
 	}
 	return !moves || s.join(p.snapshot)
 }

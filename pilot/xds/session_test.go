@@ -24,19 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// TestSession runs the transcripts in testdata. A line that begins with "> " is a command, those after it what it gives; comments begin with #.
-//
-//	publish EDIT; EDIT …     a snapshot in which more than endpoints changed; an edit is "cds a=1", "cds a" (gone), "eds !a" (its translation panics)
-//	endpoints EDIT; …        a snapshot in which only endpoints changed
-//	workload KIND NS NAME    a snapshot in which only that workload changed
-//	connect sotw|delta|vhds  a new stream at the newest snapshot
-//	TYPE NAME… [nonce=N] [error=TEXT] [+NAME -NAME init=NAME:VERSION]
-//	                         a request; nonce "last" is that of the type's last response; delta requests subscribe with + and unsubscribe with -
-//	manual, next, auto       send one response at a time
-//	rest                     the client has been quiet for a while
-//	has TYPE                 what the session thinks that the client has
-//
-// A response is printed as "<type> <nonce>: <name>=<version> … -<removed>".
+// TestSession runs the transcripts in testdata. A line that begins with "> " is a command, the lines after it are its
+// output; comments begin with #.
 func TestSession(t *testing.T) {
 	files, err := filepath.Glob("testdata/session/*.txt")
 	if err != nil || len(files) == 0 {
@@ -96,7 +85,7 @@ func newTestSession(f *fakeTranslator, o observer, delta bool) *session {
 	l := limits.Default()
 	l.NamesPerRequest, l.NamesPerStream = 20, 30
 	return &session{
-		translator: f, observer: o, limits: &l, differences: &differences{}, lists: newLists(), delta: delta,
+		translator: f, observer: o, limits: &l, differences: &differences{}, interner: newNameInterner(), delta: delta,
 		proxy: &node.Proxy{ID: "web.a", Name: "web", Namespace: "a", Type: node.Sidecar},
 	}
 }
@@ -132,7 +121,7 @@ func (x *transcript) run(line string) {
 			fmt.Fprintln(x.out, "idle")
 		}
 	case "rest":
-		x.session.rest()
+		x.session.quiet()
 		x.drain()
 	case "has":
 		if w := x.session.find(longType(rest)); w != nil {
@@ -183,7 +172,7 @@ func (x *transcript) step() *Response {
 	x.last[r.TypeURL] = r.Nonce
 	fmt.Fprintf(x.out, "%s %s:", ShortType(r.TypeURL), r.Nonce)
 	for i, res := range r.Resources {
-		fmt.Fprintf(x.out, " %s=%s", res.Name, told(r, i))
+		fmt.Fprintf(x.out, " %s=%s", res.Name, sentVersion(r, i))
 	}
 	for _, name := range r.Removed {
 		fmt.Fprintf(x.out, " -%s", name)
@@ -252,8 +241,8 @@ func (x *transcript) request(short string, args []string) {
 	}
 }
 
-// told is the version of a resource as the client is told.
-func told(r *Response, i int) string {
+// sentVersion returns the version of a resource as the client is sent it.
+func sentVersion(r *Response, i int) string {
 	x, version := r.Resources[i], r.Resources[i].Version
 	if r.Versions != nil {
 		version = r.Versions[i]
@@ -264,7 +253,7 @@ func told(r *Response, i int) string {
 	return version
 }
 
-// own is a version without how often it was told.
-func own(version string) string { v, _ := plain(version); return v }
+// own returns a version without its generation.
+func own(version string) string { v, _ := splitGeneration(version); return v }
 
 const vacant = "vacant"

@@ -8,9 +8,10 @@ import (
 
 // stateOfTheWorld takes a request of a state-of-the-world stream. An error ends the stream: the client broke a limit.
 //
-// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without a nonce, is answered in full; one
-// with the newest nonce is answered with the names that are new; any other answers a response that was overtaken and is not answered. That holds for rejections
-// too: what a rejecting request asks for anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
+// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
+// a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
+// response that was overtaken and is not answered. That holds for rejections too: what a rejecting request asks for
+// anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
 func (s *session) stateOfTheWorld(r *request) (verdict, error) {
 	v := verdict{typeURL: r.typeURL}
 	if err := s.check(r); err != nil {
@@ -27,11 +28,11 @@ func (s *session) stateOfTheWorld(r *request) (verdict, error) {
 	switch {
 	case r.detail != nil:
 		v.kind, v.code, v.message = rejected, codes.Code(r.detail.GetCode()), r.detail.GetMessage()
-		if d, ok := w.settle(nonce); ok {
-			s.refuse(w, d)
+		if d, ok := w.acknowledge(nonce); ok {
+			s.rejectDelivery(w, d)
 		}
 	case current:
-		if _, ok := w.settle(nonce); ok {
+		if _, ok := w.acknowledge(nonce); ok {
 			v.kind = acked
 			w.status.Acked = nonce
 		}
@@ -46,19 +47,21 @@ func (s *session) stateOfTheWorld(r *request) (verdict, error) {
 	return v, s.replace(w, r.names, first, first || !current && v.kind != rejected)
 }
 
-// release drops the names that a request which is not answered has no more: a client that lets go of a name and wants it back before it sees the newest
-// response has lost what it had of it, and no later request would tell.
+// release drops the names that a request without an answer does not list any more: a client that unsubscribes from a
+// name and subscribes again before it sees the newest response has lost the resource, and no later request would show
+// it.
 func (s *session) release(w *watch, asked *envoy.Names) {
 	if w.whole() || w.names == asked {
 		return
 	}
-	left := s.lists.common(w.names, asked)
+	left := s.interner.common(w.names, asked)
 	w.names, s.names = left, s.names-w.names.Len()+left.Len()
-	w.drop()
+	w.forgetUnnamed()
 }
 
-// replace sets what the client wants of a type. With anew, all of it is to be sent, else only what was not asked for before.
-func (s *session) replace(w *watch, names named, first, anew bool) error {
+// replace sets what the client wants of a type. With anew, all of it is to be sent, else only what was not asked for
+// before.
+func (s *session) replace(w *watch, names requestNames, first, anew bool) error {
 	was := w.wildcard
 	switch {
 	case !names.empty():
@@ -68,7 +71,7 @@ func (s *session) replace(w *watch, names named, first, anew bool) error {
 	case w.explicit || !w.wildcard:
 		w.wildcard, w.explicit = false, false
 	}
-	before, leaving := w.names, len(w.gone)
+	before, leaving := w.names, len(w.pendingRemoval)
 	if err := s.want(w, names.names); err != nil {
 		return err
 	}
@@ -84,16 +87,16 @@ func (s *session) replace(w *watch, names named, first, anew bool) error {
 	case w.idle(), !w.complete && (anew || was != w.wildcard):
 		w.reset()
 	case w.whole():
-		w.narrow()
+		w.keepNamed()
 		if anew || len(added) > 0 || was != w.wildcard {
 			w.compare, w.answer = true, w.complete
 		}
 	default:
-		w.drop()
+		w.forgetUnnamed()
 		for _, name := range added {
-			w.repeat(name)
+			w.markResend(name)
 		}
 	}
-	s.stay(w, leaving)
+	s.compareStayingEndpoints(w, leaving)
 	return nil
 }

@@ -35,8 +35,8 @@ func (c *conn) logArrival(event string, more ...any) {
 	c.server.arrivals.log(c.server.logger.Info, nil, who+event, append(args, more...)...)
 }
 
-// warmTime is how long the clusters of an Envoy may take to warm before the server looks for the reason. Envoy asks for listeners when they are warm: clusters that
-// look up names or check health may take seconds.
+// warmTime is how long the clusters of an Envoy may take to warm before the server looks for the reason. Envoy asks for
+// listeners when they are warm: clusters that look up names or check health may take seconds.
 const warmTime = 5 * time.Second
 
 // starting reports whether the client is an Envoy that has not asked for listeners yet.
@@ -89,7 +89,7 @@ func (c *conn) markWaiting(log *slog.Logger) {
 	s.mu.Unlock()
 	if !c.marked {
 		c.marked = true
-		s.complaints.log(log.Warn, &c.complaints, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
+		s.warnings.log(log.Warn, &c.warnings, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
 	}
 }
 

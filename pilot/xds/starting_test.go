@@ -44,7 +44,8 @@ func (r *rig) waits(pod string) string {
 	return ""
 }
 
-// TestWaitsForCertificates: an Envoy that has its clusters and does not ask for listeners, because a cluster wants certificates, is a finding until it does.
+// TestWaitsForCertificates: an Envoy that has its clusters and does not ask for listeners, because a cluster wants
+// certificates, is a finding until it does.
 func TestWaitsForCertificates(t *testing.T) {
 	r := newRig(t)
 	r.server.warmTime = time.Millisecond
@@ -115,7 +116,8 @@ func TestComingsAndGoingsAreLogged(t *testing.T) {
 	}
 }
 
-// TestDebugTypesAreRefused: a tool that asks for a debug page learns that it gets none. A proxy that asks for a type that nobody serves goes on.
+// TestDebugTypesAreRefused: a tool that asks for a debug page learns that it gets none. A proxy that asks for a type
+// that nobody serves goes on.
 func TestDebugTypesAreRefused(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1")
@@ -125,7 +127,8 @@ func TestDebugTypesAreRefused(t *testing.T) {
 			c = r.delta("p.a")
 			c.expect("cds a=1")
 		}
-		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}) // istioctl's node is none that a proxy could have
+		// istioctl's node is none that a proxy could have
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
 		_, err := c.stream.Recv()
 		if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "istio.io/debug/syncz is not served over xDS yet") {
 			t.Errorf("the stream ends with %v", err)

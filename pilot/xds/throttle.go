@@ -16,7 +16,8 @@ import (
 
 // ThrottleOptions are those of a Throttle. Zero durations stand for the defaults.
 type ThrottleOptions struct {
-	// Commit takes a batch, whose first change came in at received. Called from one goroutine; changes that come meanwhile wait for it to return.
+	// Commit takes a batch, whose first change came in at received. Called from one goroutine; changes that come
+	// meanwhile wait for it to return.
 	Commit func(batch []kinds.Change, received time.Time)
 
 	Logger  *slog.Logger
@@ -27,10 +28,12 @@ type ThrottleOptions struct {
 	Gather  time.Duration // how long it waits for neighbours altogether, 50 ms
 }
 
-// Throttle gathers changes from all sources into commits. It is a throttle by namespace and not a quiet time: the first change of a namespace waits for
-// its neighbours only, so that applying a directory is one commit, and those that follow come at intervals. Endpoints do not wait at all.
+// Throttle gathers changes from all sources into commits. It is a throttle by namespace and not a quiet time: the first
+// change of a namespace waits for its neighbours only, so that applying a directory is one commit, and those that
+// follow come at intervals. Endpoints do not wait at all.
 //
-// Changes that were added together are committed together. Of the changes of one object the last counts, and none overtakes a later one.
+// Changes that were added together are committed together. Of the changes of one object the last counts, and none
+// overtakes a later one.
 type Throttle struct {
 	commit func([]kinds.Change, time.Time)
 	logger *slog.Logger
@@ -141,7 +144,7 @@ func inboundType(c *kinds.Change) string {
 	return "config"
 }
 
-// immediate tells the kinds that say where endpoints are.
+// immediate reports the kinds that say where endpoints are.
 func immediate(k *kinds.Kind) bool {
 	return k == kinds.EndpointSlice || k == kinds.Pod || k == kinds.WorkloadEntry || k == kinds.Node
 }
@@ -200,7 +203,8 @@ func (g *gather) add(now time.Time, changes []kinds.Change) {
 	merged.put(now, changes)
 }
 
-// step gives what is to be committed now, and when to ask again if nothing is added before; the zero time stands for never.
+// step returns what is to be committed now, and when to ask again if nothing is added before; the zero time stands for
+// never.
 func (g *gather) step(now time.Time) (batch []kinds.Change, received, wake time.Time) {
 	take := func(t *group) {
 		if len(t.changes) == 0 {
@@ -318,7 +322,8 @@ func (t *group) shares(o *group) bool {
 	return false
 }
 
-// namespaceOf is the namespace that a change makes push. A Namespace is its own; other objects of the cluster share one.
+// namespaceOf is the namespace that a change makes push. A Namespace is its own; other objects of the cluster share
+// one.
 func namespaceOf(k kinds.Key) string {
 	if k.Kind == kinds.Namespace {
 		return k.Name

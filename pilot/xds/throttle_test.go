@@ -56,8 +56,8 @@ func defaultGather() gather {
 	return gather{after: 100 * time.Millisecond, max: 10 * time.Second, quiet: 10 * time.Millisecond, gather: 50 * time.Millisecond}
 }
 
-// TestThrottleRules runs the transcripts in testdata. "> TIME KIND/NS/NAME=VERSION …" adds changes at a time, "> TIME" lets time pass, "> set FIELD TIME"
-// sets an option. A commit is printed as "TIME, first came in at TIME: changes".
+// TestThrottleRules runs the transcripts in testdata. "> TIME KIND/NS/NAME=VERSION …" adds changes at a time, "> TIME"
+// lets time pass, "> set FIELD TIME" sets an option. A commit is printed as "TIME, first came in at TIME: changes".
 func TestThrottleRules(t *testing.T) {
 	files, err := filepath.Glob("testdata/throttle/*.txt")
 	if err != nil || len(files) == 0 {
@@ -125,7 +125,8 @@ func TestThrottleRules(t *testing.T) {
 	}
 }
 
-// Whatever comes and whenever, the last change of each object is committed last, nothing waits beyond its bound, and what came together goes together.
+// Whatever comes and whenever, the last change of each object is committed last, nothing waits beyond its bound, and
+// what came together goes together.
 func TestThrottleHistories(t *testing.T) {
 	all := []string{"vs", "svc", "es", "pod"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -148,7 +149,8 @@ func TestThrottleHistories(t *testing.T) {
 					t.Fatalf("%d of %d changes that came together were committed: %s", count, want, printChanges(batch))
 				}
 			}
-			// 100 ms after the last push of each of the three namespaces, which changes for several of them may have tied together one by one.
+			// 100 ms after the last push of each of the three namespaces, which changes for several of them may have
+			// tied together one by one.
 			if len(batch) > 0 && at.Sub(received) > 300*time.Millisecond {
 				t.Fatalf("a change waited %v", at.Sub(received))
 			}
@@ -244,7 +246,8 @@ func TestThrottle(t *testing.T) {
 	})
 }
 
-// sample gives the value of a counter or gauge, or the number of observations of a histogram, with those labels (pairs).
+// sample returns the value of a counter or gauge, or the number of observations of a histogram, with those labels
+// (pairs).
 func sample(t testing.TB, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := reg.Gather()

@@ -12,7 +12,7 @@ import (
 // Types that proxies subscribe to beside those of package envoy.
 const (
 	secretType    = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
-	extensionType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+	extensionType = "type.googleapis.com/envoy.config.shared.v3.TypedExtensionConfig"
 	nameTableType = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 	proxyConfType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 	healthType    = "type.googleapis.com/istio.v1.HealthInformation" // only ever comes in
@@ -21,7 +21,8 @@ const (
 // debugType begins the types by which istioctl asks for debug pages.
 const debugType = "istio.io/debug"
 
-// unserved refuses a request for a type that a tool would wait for in vain. Of any other type that nobody serves, a proxy may ask: it gets no answer, and all else.
+// unserved refuses a request for a type that a tool would wait for in vain. Of any other type that nobody serves, a
+// proxy may ask: it gets no answer, and all else.
 func unserved(typeURL string) error {
 	if !strings.HasPrefix(typeURL, debugType) {
 		return nil
@@ -36,11 +37,12 @@ const star = "*"
 type kind struct {
 	short string // in metrics and logs; types that are not known share one
 
-	// rank orders types on the wire: what is referred to comes before what refers to it. removal orders the pass of removals: who refers to others goes first, clusters last.
+	// rank orders types on the wire: referents come before what refers to them. removal orders the pass of removals:
+	// what refers goes first, clusters last.
 	rank, removal int
 
-	// complete: state-of-the-world responses have to hold every subscribed resource, for absence means removal. The first response is due even when it is empty, for Envoy
-	// waits for it.
+	// complete: state-of-the-world responses have to hold every subscribed resource, for absence means removal. The
+	// first response is due even when it is empty, for Envoy waits for it.
 	complete bool
 	named    bool // always asked for by name: a first request without names asks for nothing
 }
@@ -72,7 +74,7 @@ func kindOf(typeURL string) kind {
 // ShortType is the name of a type in metrics and logs: cds, eds, lds, rds …; types that are not known share one name.
 func ShortType(typeURL string) string { return kindOf(typeURL).short }
 
-// typeOf gives a type's URL, without making one that is known.
+// typeOf returns a type's URL, without an allocation if it is known.
 func typeOf(b []byte) string {
 	for _, known := range [...]string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, secretType} {
 		if known == string(b) {

@@ -8,11 +8,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// watch is one type on one stream: what the client asked for, what it was sent, and what is still to be looked at.
+// watch is one type on one stream: what the client subscribes to, what it was sent, and what is still to be compared.
 //
-// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by wildcard): what is absent is removed. By name (all
-// else): what is not there is no concern of the client's. Both compare Sets, which the streams of a cohort share: held is the last one, and only what this client
-// has otherwise is kept for it alone.
+// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by wildcard):
+// absence means removal. By name (all else): what is not there is no concern of the client's. Both compare Sets, which
+// the streams of a cohort share: held is the last one, and only what diverges is kept for this client alone.
 type watch struct {
 	typeURL  string
 	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
@@ -20,19 +20,20 @@ type watch struct {
 	explicit bool // the wildcard was asked for by "*", not by naming nothing
 
 	names *envoy.Names // those subscribed to
-	held  envoy.Union  // what the client has, as far as behind does not say otherwise
-	// declared: held is what the client named on reconnecting, resources without bodies.
-	declared bool
-	core     *core                      // held.Outbound comes of it, and others compare the same; nil: it is this client's own
-	behind   map[string]*envoy.Resource // by name: what the client has in place of what held says
-	hosts    *envoy.Set                 // of route configurations, delta: the virtual hosts of those held that come by themselves
+	held  envoy.Union  // what the client has, unless it diverged
+	// initial: held is what a resuming client named, resources without bodies.
+	initial  bool
+	shared   *sharedVersions            // held.Outbound comes of it; nil: held is this client's own
+	diverged map[string]*envoy.Resource // by name: what the client has instead of what is in held
+	// of route configurations, delta: the virtual hosts of those held that come by themselves
+	hosts *envoy.Set
 
 	// What is to be looked at before the stream is idle.
-	compare bool                       // everything
-	again   map[string]struct{}        // to be sent whatever the client has, or, as a whole, declared absent
-	answer  bool                       // as a whole: a response is due even when there is nothing new
-	gone    map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
-	parts   [][]*envoy.Resource        // to be sent one after the other, for the client rejected them together
+	compare        bool                       // everything
+	resend         map[string]struct{}        // to be sent whatever the client has, or, as a whole, removed if absent
+	answer         bool                       // as a whole: a response is due even when there is nothing new
+	pendingRemoval map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
+	bisection      [][]*envoy.Resource        // parts to be sent one after the other: the client rejected them together
 
 	sent     []delivery          // not acknowledged yet, oldest first
 	rejected map[string][]string // versions that the client rejected by themselves
@@ -50,7 +51,8 @@ type delivery struct {
 	size      int      // in bytes
 }
 
-// maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is counted, but suppresses nothing.
+// maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is
+// counted, but suppresses nothing.
 const maxDeliveries = 8
 
 // maxRejections bounds the versions that are remembered of one name.
@@ -69,64 +71,64 @@ type TypeStatus struct {
 	Names       int // subscribed to by name
 }
 
-// whole tells which way the watch works.
+// whole reports in which way the watch works.
 func (w *watch) whole() bool {
 	return w.wildcard || w.complete || w.typeURL == envoy.VirtualHostType
 }
 
-// idle tells that the client wants nothing of the type at present.
+// idle reports whether the client subscribes to nothing of the type at present.
 func (w *watch) idle() bool { return !w.wildcard && w.names == nil }
 
-// pending tells that something is to be looked at, not counting removals.
+// pending reports whether something is to be compared or sent, not counting removals.
 func (w *watch) pending() bool {
-	return w.compare || w.answer || len(w.again) > 0 || len(w.parts) > 0 && len(w.sent) == 0
+	return w.compare || w.answer || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
 }
 
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
-	w.held, w.declared, w.core, w.behind, w.gone, w.again, w.parts = envoy.Union{}, false, nil, nil, nil, nil, nil
+	w.held, w.initial, w.shared, w.diverged, w.pendingRemoval, w.resend, w.bisection = envoy.Union{}, false, nil, nil, nil, nil, nil
 	w.compare = !w.idle()
 	w.answer = w.compare && w.complete
 }
 
-// repeat marks a name to be sent, or, as a whole, declared absent.
-func (w *watch) repeat(name string) {
-	if w.again == nil {
-		w.again = map[string]struct{}{}
+// markResend marks a name to be sent or, as a whole, removed if absent.
+func (w *watch) markResend(name string) {
+	if w.resend == nil {
+		w.resend = map[string]struct{}{}
 	}
-	w.again[name] = struct{}{}
+	w.resend[name] = struct{}{}
 }
 
-// lag notes that the client has another resource than held says.
-func (w *watch) lag(name string, has *envoy.Resource) {
-	if w.behind == nil {
-		w.behind = map[string]*envoy.Resource{}
+// diverge records that the client has another resource than held has.
+func (w *watch) diverge(name string, has *envoy.Resource) {
+	if w.diverged == nil {
+		w.diverged = map[string]*envoy.Resource{}
 	}
-	w.behind[name] = has
+	w.diverged[name] = has
 }
 
-// mark notes what is to be removed at the end of the pass.
-func (w *watch) mark(name string, had *envoy.Resource) {
-	if w.gone == nil {
-		w.gone = map[string]*envoy.Resource{}
+// markRemoval marks a resource, as the client has it, to be removed at the end of the pass.
+func (w *watch) markRemoval(name string, had *envoy.Resource) {
+	if w.pendingRemoval == nil {
+		w.pendingRemoval = map[string]*envoy.Resource{}
 	}
-	w.gone[name] = had
+	w.pendingRemoval[name] = had
 }
 
-// drop forgets what is kept of names that are not subscribed to any more. By name only.
-func (w *watch) drop() {
-	maps.DeleteFunc(w.again, func(name string, _ struct{}) bool { return !w.names.Has(name) })
-	maps.DeleteFunc(w.behind, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
+// forgetUnnamed forgets what is kept of names that are not subscribed to any more. By name only.
+func (w *watch) forgetUnnamed() {
+	maps.DeleteFunc(w.resend, func(name string, _ struct{}) bool { return !w.names.Has(name) })
+	maps.DeleteFunc(w.diverged, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
 	maps.DeleteFunc(w.rejected, func(name string, _ []string) bool { return !w.names.Has(name) })
 }
 
-// narrow forgets what the client had by wildcard and did not name, or named and does not any more. As a whole only.
-func (w *watch) narrow() {
+// keepNamed forgets what the client had by wildcard and did not name, or does not name any more. As a whole only.
+func (w *watch) keepNamed() {
 	if w.wildcard {
 		return
 	}
-	w.held, w.core = subset(w.held, w.names), nil
-	maps.DeleteFunc(w.gone, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
+	w.held, w.shared = subset(w.held, w.names), nil
+	maps.DeleteFunc(w.pendingRemoval, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
 }
 
 func subset(u envoy.Union, names *envoy.Names) envoy.Union {
@@ -142,8 +144,8 @@ func subset(u envoy.Union, names *envoy.Names) envoy.Union {
 	return envoy.Union{Outbound: envoy.NewSet(list)}
 }
 
-// settle closes the book on the response of that nonce and those before it, and gives the response.
-func (w *watch) settle(nonce string) (delivery, bool) {
+// acknowledge removes the response of that nonce and those before it from sent, and returns the response.
+func (w *watch) acknowledge(nonce string) (delivery, bool) {
 	i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == nonce })
 	if i < 0 {
 		return delivery{}, false
@@ -156,23 +158,24 @@ func (w *watch) settle(nonce string) (delivery, bool) {
 	return d, true
 }
 
-// refuse takes a rejection. Of several resources only one may be bad: they are sent again in parts, until it is alone. A client that took the others finds nothing new in them.
-func (s *session) refuse(w *watch, d delivery) {
+// rejectDelivery takes a rejection. Of several resources only one may be bad: they are bisected until it is alone. A
+// client that took the others finds nothing new in them.
+func (s *session) rejectDelivery(w *watch, d delivery) {
 	switch {
 	case w.whole() && !s.delta:
 		w.refused = d.version
 	case len(d.resources) > 1:
-		w.halve(d.resources)
+		w.bisect(d.resources)
 	case len(d.resources) == 1:
-		w.reject(d.resources[0])
+		w.rememberRejected(d.resources[0])
 	}
 }
 
-// halve has what was rejected together sent again in two parts. A client that asks for names again as often as it rejects them would have ever more parts with the same:
-// then they are taken from the older ones.
-func (w *watch) halve(list []*envoy.Resource) {
+// bisect sends what was rejected together again in two parts. A client that rejects names and asks for them again each
+// time would have ever more parts with the same names: then these are taken out of the older parts.
+func (w *watch) bisect(list []*envoy.Resource) {
 	n := len(list)
-	for _, p := range w.parts {
+	for _, p := range w.bisection {
 		n += len(p)
 	}
 	if n > 2*(w.names.Len()+w.held.Outbound.Len()+w.held.Inbound.Len()+1) {
@@ -181,19 +184,19 @@ func (w *watch) halve(list []*envoy.Resource) {
 			anew[r.Name] = struct{}{}
 		}
 		var left [][]*envoy.Resource
-		for _, p := range w.parts {
+		for _, p := range w.bisection {
 			if p = slices.DeleteFunc(slices.Clone(p), func(r *envoy.Resource) bool { _, ok := anew[r.Name]; return ok }); len(p) > 0 {
 				left = append(left, p)
 			}
 		}
-		w.parts = left
+		w.bisection = left
 	}
 	half := len(list) / 2
-	w.parts = append(w.parts, list[:half], list[half:])
+	w.bisection = append(w.bisection, list[:half], list[half:])
 }
 
-// reject remembers what the client would not take.
-func (w *watch) reject(r *envoy.Resource) {
+// rememberRejected records a version that the client rejected by itself.
+func (w *watch) rememberRejected(r *envoy.Resource) {
 	if w.rejected == nil {
 		w.rejected = map[string][]string{}
 	}
@@ -201,7 +204,7 @@ func (w *watch) reject(r *envoy.Resource) {
 	w.rejected[r.Name] = all[max(0, len(all)-maxRejections):]
 }
 
-// has tells whether the client was last sent this very version.
+// has reports whether the client was last sent this very version.
 func (w *watch) has(r *envoy.Resource) bool {
 	is := w.current(r.Name)
 	return is != nil && is.Version == r.Version
@@ -209,7 +212,7 @@ func (w *watch) has(r *envoy.Resource) bool {
 
 // current is what the client was last sent of that name, or nil.
 func (w *watch) current(name string) *envoy.Resource {
-	if r, ok := w.behind[name]; ok {
+	if r, ok := w.diverged[name]; ok {
 		return r
 	}
 	if !w.whole() && !w.names.Has(name) {
@@ -218,20 +221,21 @@ func (w *watch) current(name string) *envoy.Resource {
 	return w.held.Get(name)
 }
 
-// isRejected tells that the client would not take this very version.
+// isRejected reports whether the client rejected this very version.
 func (w *watch) isRejected(r *envoy.Resource) bool {
 	return slices.Contains(w.rejected[r.Name], r.Version)
 }
 
-// resources gives what the client has, by name; route configurations with their virtual hosts, also those that came by themselves.
+// resources returns what the client has, by name; route configurations with their virtual hosts, also those that came
+// by themselves.
 func (w *watch) resources() []*envoy.Resource {
 	var list []*envoy.Resource
 	for r := range w.held.All {
-		if _, other := w.behind[r.Name]; !other && (w.whole() || w.names.Has(r.Name)) {
+		if _, other := w.diverged[r.Name]; !other && (w.whole() || w.names.Has(r.Name)) {
 			list = append(list, r)
 		}
 	}
-	for _, r := range w.behind {
+	for _, r := range w.diverged {
 		if r != nil {
 			list = append(list, r)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Generator gives the objects of a kind as resources.
+// Generator returns the objects of a kind as resources.
 type Generator struct {
 	resources *envoy.Table[*kinds.Object]
 	relay     bool
@@ -39,7 +39,8 @@ func New(relay bool) *Generator {
 	return &Generator{resources: envoy.NewTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
 }
 
-// Set gives the objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds it.
+// Set returns the objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds
+// it.
 func (g *Generator) Set(s *snapshot.Snapshot, typeURL string) *envoy.Set {
 	kind := kindOf(typeURL)
 	if kind == nil {
@@ -71,7 +72,7 @@ func (g *Generator) Set(s *snapshot.Snapshot, typeURL string) *envoy.Set {
 	return set
 }
 
-// kindOf gives the Istio kind that <group>/<version>/<Kind> names, or nil.
+// kindOf returns the Istio kind that <group>/<version>/<Kind> names, or nil.
 func kindOf(typeURL string) *kinds.Kind {
 	i := strings.LastIndexByte(typeURL, '/')
 	if i < 0 {
@@ -84,7 +85,8 @@ func kindOf(typeURL string) *kinds.Kind {
 	return k
 }
 
-// resource encodes one object. An object of unknown age says so as real istiods do, by the year 1: without a time clients would read 1970.
+// resource encodes one object. An object of unknown age says so as real istiods do, by the year 1: without a time
+// clients would read 1970.
 func resource(o *kinds.Object) *envoy.Resource {
 	created := o.Created
 	if created.IsZero() {

@@ -79,7 +79,8 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// TestVersions: what has not changed keeps its bytes and its pointer, on every server; what has changed has another version, in its metadata too.
+// TestVersions: what has not changed keeps its bytes and its pointer, on every server; what has changed has another
+// version, in its metadata too.
 func TestVersions(t *testing.T) {
 	const url = "networking.istio.io/v1/ServiceEntry"
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})

@@ -13,15 +13,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestBroughtLeavesNothing: what a client brings goes with its stream, though the Set that it was compared with stays.
-func TestBroughtLeavesNothing(t *testing.T) {
+// TestInitialVersionsAreFreed: what a client resumes with is freed with its stream, though the Set that it was compared
+// with stays.
+func TestInitialVersionsAreFreed(t *testing.T) {
 	f := newFakeTranslator()
 	snap := f.publish(true, "cds a=1", "cds b=1")
 	l := limits.Default()
-	d, made := &differences{}, newLists()
+	d, made := &differences{}, newNameInterner()
 	connect := func(n int) {
 		s := newTestSession(f, quiet{}, true)
-		s.limits, s.differences, s.lists = &l, d, made
+		s.limits, s.differences, s.interner = &l, d, made
 		s.start(snap)
 		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, InitialResourceVersions: map[string]string{}}
 		for i := range 20000 {
@@ -47,30 +48,30 @@ func TestBroughtLeavesNothing(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// TestTooLargeACoreSparesOthers: what is too large to be kept takes no other's place.
-func TestTooLargeACoreSparesOthers(t *testing.T) {
-	made := newLists()
+// TestOversizedVersionsEvictNothing: versions that are too large to be kept evict no others.
+func TestOversizedVersionsEvictNothing(t *testing.T) {
+	made := newNameInterner()
 	bring := func(n int, prefix string) {
 		var list []entry
 		for i := range n {
 			list = append(list, entry{name: fmt.Appendf(nil, "%s%d", prefix, i), version: []byte("1")})
 		}
-		if _, err := made.declared(envoy.ClusterType, list); err != nil {
+		if _, err := made.initialVersions(envoy.ClusterType, list); err != nil {
 			t.Fatal(err)
 		}
 	}
 	bring(100, "a")
-	if len(made.brought) != 1 {
+	if len(made.shared) != 1 {
 		t.Fatal("nothing is kept")
 	}
 	bring(20000, "b")
-	if len(made.brought) != 1 {
-		t.Errorf("%d cores are left", len(made.brought))
+	if len(made.shared) != 1 {
+		t.Errorf("%d shared lists are left", len(made.shared))
 	}
 }
 
-// TestManyTypes: what one stream keeps of types that nobody knows.
-func TestManyTypes(t *testing.T) {
+// TestUnknownTypesAreBounded: what one stream keeps of types that nobody knows.
+func TestUnknownTypesAreBounded(t *testing.T) {
 	f := newFakeTranslator()
 	snap := f.publish(true, "cds a=1")
 	l := limits.Default()
@@ -98,8 +99,9 @@ func TestManyTypes(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestResumesLate: a client that brings clusters long after it connected is told which are gone.
-func TestResumesLate(t *testing.T) {
+// TestGoneClustersAreRemovedFromLateResumer: a client that resumes long after it connected has the clusters removed
+// that are gone.
+func TestGoneClustersAreRemovedFromLateResumer(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "nds n=1")
 	c := r.silent()
@@ -124,7 +126,7 @@ func TestResumesLate(t *testing.T) {
 	}()
 	select {
 	case <-removed:
-	case <-time.After(resumedAtMost - 3*time.Second):
+	case <-time.After(resumeMax - 3*time.Second):
 		t.Error("the client still has a cluster that is gone")
 	}
 	_ = c.stream.CloseSend()

@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Edits that look alike when their names are written one after the other are told apart.
-func TestListsTellNamesApart(t *testing.T) {
-	l := newLists()
+// Edits whose names look alike when they are concatenated differ.
+func TestEditsOfSimilarNamesDiffer(t *testing.T) {
+	l := newNameInterner()
 	of := func(names []string) *envoy.Names { return l.table.Of(slices.Clone(names)) }
 	from := of([]string{"x", "a"})
 	for _, c := range []struct{ remove, add, want []string }{
@@ -41,7 +41,7 @@ func TestListsTellNamesApart(t *testing.T) {
 }
 
 // A name with a control character in it ends the stream, whichever way it comes.
-func TestControlCharacters(t *testing.T) {
+func TestControlCharactersEndTheStream(t *testing.T) {
 	f := newFakeTranslator()
 	for _, name := range []string{"a\nb", "\x00", "é\u0085"} {
 		s := newTestSession(f, quiet{}, true)
@@ -59,16 +59,16 @@ func TestControlCharacters(t *testing.T) {
 }
 
 // Of streams that are closed nothing stays: neither the names that they asked for, nor what was made of them.
-func TestClosedStreamsLeaveNothing(t *testing.T) {
+func TestClosedStreamsAreFreed(t *testing.T) {
 	const streams, requests, names = 20, 3, 2000
 	f := newFakeTranslator()
 	f.publish(true, "cds a=1")
 	l := limits.Default()
-	d, made := &differences{}, newLists()
+	d, made := &differences{}, newNameInterner()
 	before := heap()
 	var peak uint64
 	stream := func(n int) {
-		s := &session{translator: forgetful{f}, observer: quiet{}, limits: &l, differences: d, lists: made, delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+		s := &session{translator: forgetful{f}, observer: quiet{}, limits: &l, differences: d, interner: made, delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
 		s.start(newPush(f.publish(true), time.Unix(0, 0)).snapshot)
 		for i := range requests {
 			r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType}

@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Streams whose audience a push has nothing for sleep on, and have the newest when they ask for more.
-func TestAudience(t *testing.T) {
+// Streams whose group a push has nothing for sleep, and have the newest when they ask for more.
+func TestGroupSleepsThroughPushesWithNothingForIt(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "eds a=1", "eds b=1", "rds x=1")
 	left, right := r.delta("left.a"), r.delta("right.a")
@@ -32,19 +32,20 @@ func TestAudience(t *testing.T) {
 		}
 		return revision
 	}
-	r.attended("a", "b")
-	// A new audience looks at one push before it knows what its streams have, and each seventh of the fake's Sets is another.
+	r.grouped("a", "b")
+	// A new group checks one push before it knows what its streams have, and each seventh of the fake's Sets is
+	// another.
 	for _, full := range []bool{true, false} {
 		for _, nobody := range []string{"eds nobody=1", "eds nobody=2"} {
 			r.publish(full, nobody)
-			r.looked()
+			r.checked()
 		}
 		r.publish(full, "eds a=2")
 		left.expect("eds a=2")
-		r.looked() // of two pushes in one it is told
+		r.checked() // two pushes in one notify it
 		r.publish(full, "eds a=1")
 		left.expect("eds a=1")
-		r.looked()
+		r.checked()
 		if is, newest := at("right.a"), r.server.newest().Revision; is > newest-2 {
 			t.Errorf("full %t: the stream that nothing concerns is at revision %d of %d", full, is, newest)
 		}
@@ -62,15 +63,15 @@ func TestAudience(t *testing.T) {
 	right.expect("rds x=3")
 }
 
-// looked waits until all audiences have looked at what was published.
-func (r *rig) looked() {
+// checked waits until all groups have checked what was published.
+func (r *rig) checked() {
 	r.t.Helper()
-	eventually(r.t, "all audiences have looked", func() bool {
+	eventually(r.t, "all groups have looked", func() bool {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		for _, a := range r.server.audiences {
+		for _, a := range r.server.groups {
 			a.mu.Lock()
-			busy := a.looking
+			busy := a.checking
 			a.mu.Unlock()
 			if busy {
 				return false
@@ -80,14 +81,14 @@ func (r *rig) looked() {
 	})
 }
 
-// attended waits until whoever asked for the endpoints of each of some names alone is of an audience.
-func (r *rig) attended(names ...string) {
+// grouped waits until each of the names is the list of endpoints of a group.
+func (r *rig) grouped(names ...string) {
 	r.t.Helper()
 	eventually(r.t, "they have an audience", func() bool {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
 		return !slices.ContainsFunc(names, func(name string) bool {
-			for is := range r.server.audiences {
+			for is := range r.server.groups {
 				if is.endpoints.Has(name) {
 					return false
 				}
@@ -97,16 +98,16 @@ func (r *rig) attended(names ...string) {
 	})
 }
 
-// gated is a fakeTranslator of which some calls wait.
+// gated is a fakeTranslator some of whose calls wait.
 type gated struct {
 	*fakeTranslator
 	endpoints, clusters chan struct{} // at revision 2 and 3
-	looking             chan string
+	checking            chan string
 }
 
 func (g *gated) Subscribed(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	if s.Revision == 2 {
-		g.looking <- "endpoints"
+		g.checking <- "endpoints"
 		<-g.endpoints
 	}
 	return g.fakeTranslator.Subscribed(s, c, typeURL, names)
@@ -115,7 +116,7 @@ func (g *gated) Subscribed(s *snapshot.Snapshot, c Cohort, typeURL string, names
 func (g *gated) Wildcard(s *snapshot.Snapshot, c Cohort, typeURL string) envoy.Union {
 	if s.Revision == 3 {
 		select {
-		case g.looking <- "clusters":
+		case g.checking <- "clusters":
 			<-g.clusters
 		default:
 		}
@@ -123,9 +124,10 @@ func (g *gated) Wildcard(s *snapshot.Snapshot, c Cohort, typeURL string) envoy.U
 	return g.fakeTranslator.Wildcard(s, c, typeURL)
 }
 
-// TestToldLateAndGoesOn: a stream that is told late, of endpoints alone, when there is a newer snapshot already, and then goes to another audience, has all of the newer one.
-func TestToldLateAndGoesOn(t *testing.T) {
-	g := &gated{endpoints: make(chan struct{}), clusters: make(chan struct{}), looking: make(chan string, 1)}
+// TestNotifiedLateThenChangesGroup: a stream that is notified late, of endpoints alone, when there is a newer snapshot
+// already, and then changes its group, has all of the newer one.
+func TestNotifiedLateThenChangesGroup(t *testing.T) {
+	g := &gated{endpoints: make(chan struct{}), clusters: make(chan struct{}), checking: make(chan string, 1)}
 	r := newRig(t, func(o *Options) {
 		g.fakeTranslator = o.Translator.(*fakeTranslator)
 		o.Translator = g
@@ -137,9 +139,9 @@ func TestToldLateAndGoesOn(t *testing.T) {
 	c.expect("cds a=1")
 	c.subscribe("eds", "a")
 	c.expect("eds a=1")
-	r.attended("a")
+	r.grouped("a")
 	r.publish(false, "eds a=2")
-	<-g.looking                // the audience is at it
+	<-g.checking               // the group is checking
 	r.publish(true, "cds a=2") // the newest
 	got := make(chan string, 10)
 	go func() {
@@ -154,8 +156,8 @@ func TestToldLateAndGoesOn(t *testing.T) {
 			}
 		}
 	}()
-	close(g.endpoints) // tells of endpoints
-	<-g.looking        // somebody is at the newest
+	close(g.endpoints) // the group notifies of endpoints
+	<-g.checking       // somebody is at the newest
 	c.subscribe("eds", "b")
 	has := map[string]bool{}
 	for open := false; len(has) < 3; {
@@ -172,9 +174,9 @@ func TestToldLateAndGoesOn(t *testing.T) {
 	}
 }
 
-// TestLeavesBeforeItIsTold: a stream that leaves its audience, for one of its own, before that has looked at the newest snapshot looks at it by itself; how long a push waited is not how old
-// the stream is.
-func TestLeavesBeforeItIsTold(t *testing.T) {
+// TestLeavesItsGroupBeforeThatHasChecked: a stream that leaves its group before that has checked the newest snapshot
+// checks it by itself; how long a push waited is not how old the stream is.
+func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 	r := newRig(t)
 	r.fake.still.Store(true)
 	r.publish(true, "cds a=1", "eds a=1")
@@ -185,7 +187,7 @@ func TestLeavesBeforeItIsTold(t *testing.T) {
 		of = r.server.streams()[0]
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		return of.standing != standing{}
+		return of.groupKey != groupKey{}
 	})
 	for range cap(r.server.slots) { // nobody looks
 		r.server.slots <- struct{}{}
@@ -194,7 +196,7 @@ func TestLeavesBeforeItIsTold(t *testing.T) {
 	if !of.ask(t.Context(), func(s *session) {
 		of.connected = of.connected.Add(-time.Hour)
 		s.open(nameTableType).wildcard = true
-		of.attend()
+		of.joinGroup()
 	}) {
 		t.Fatal("the stream is gone")
 	}
