@@ -167,7 +167,7 @@ func (w *world) applyMesh() (rebuild bool) {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", from)
 	}
-	w.found("unread", translate.UnreadMesh(w.mesh))
+	w.found("unsupported", translate.UnsupportedMesh(w.mesh))
 	return rebuild
 }
 

@@ -131,7 +131,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() [
 	})
 	reads := prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil)
 	reg.MustRegister(&memoCollector{reads, t.Stats})
-	for _, p := range translate.Problems() {
+	for _, p := range translate.Conflicts() {
 		gauge(string(p), "Configuration that is not sent as it was meant, in the last push.", func(*snapshot.Snapshot) float64 { return float64(t.Count(p)) })
 	}
 }

@@ -40,13 +40,13 @@ type world struct {
 	answers   map[string][]string // addresses by host name
 	entrances map[kinds.Key]*kinds.Object
 
-	mu       sync.Mutex // guards what others read
-	last     *snapshot.Snapshot
-	objects  map[kinds.Key]*kinds.Object
-	unread   map[kinds.Key]diag.Diagnostic // what of objects has no effect
-	findings map[string][]diag.Diagnostic  // by key of the ConfigMap, or what else they are of
-	written  []hostName                    // where gateways are known by name
-	counts   counts
+	mu          sync.Mutex // guards what others read
+	last        *snapshot.Snapshot
+	objects     map[kinds.Key]*kinds.Object
+	unsupported map[kinds.Key]diag.Diagnostic // what of objects has no effect
+	findings    map[string][]diag.Diagnostic  // by key of the ConfigMap, or what else they are of
+	written     []hostName                    // where gateways are known by name
+	counts      counts
 }
 
 // counts are the registries' own, as of the last commit.
@@ -55,7 +55,7 @@ type counts struct{ pending, withoutIP, notReady int }
 func newWorld(o Options, events func(*kinds.Kind, string), n names) *world {
 	w := &world{
 		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
-		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unread: map[kinds.Key]diag.Diagnostic{}, names: n, answers: map[string][]string{},
+		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unsupported: map[kinds.Key]diag.Diagnostic{}, names: n, answers: map[string][]string{},
 		entrances: map[kinds.Key]*kinds.Object{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
@@ -92,21 +92,21 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.objects = make(map[kinds.Key]*kinds.Object, len(batch)) // the first load
 	}
 	for _, c := range batch {
-		delete(w.unread, c.Key)
+		delete(w.unsupported, c.Key)
 		if c.Object == nil {
 			delete(w.objects, c.Key)
 			continue
 		}
 		w.objects[c.Key] = c.Object
-		if d, ok := translate.Unread(c.Object); ok {
-			w.unread[c.Key] = d.At(c.Object.Position)
+		if d, ok := translate.Unsupported(c.Object); ok {
+			w.unsupported[c.Key] = d.At(c.Object.Position)
 		}
 	}
 	w.mu.Unlock()
 	rebuild := remesh && w.applyMesh()
 	batch = w.visible(batch)
 	for _, c := range batch {
-		if d, ok := w.unread[c.Key]; ok && c.Object != nil {
+		if d, ok := w.unsupported[c.Key]; ok && c.Object != nil {
 			w.logger.Warn("finding", "finding", d.String())
 		}
 	}
@@ -252,7 +252,7 @@ func (w *world) Findings() []diag.Diagnostic {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var objects []diag.Diagnostic
-	for key, d := range w.unread {
+	for key, d := range w.unsupported {
 		if w.filter.shows(w.objects[key]) {
 			objects = append(objects, d)
 		}
@@ -260,7 +260,7 @@ func (w *world) Findings() []diag.Diagnostic {
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
 	})
-	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unread"], w.findings["gateways"], unresolved, objects)
+	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], unresolved, objects)
 }
 
 func (w *world) registryCounts() counts {

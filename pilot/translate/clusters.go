@@ -47,7 +47,7 @@ type clusterKey struct {
 	identities   string
 	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
 	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as is the next: those of the port, whatever their network
-	policies     frozen.List[peer]
+	policies     frozen.List[endpointPolicies]
 	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
 }
 
@@ -58,35 +58,35 @@ func (k clusterKey) name() string {
 	return names.Cluster(names.Outbound, k.port, k.subset, k.service.Host)
 }
 
-// clusterRecipe makes the clusters of every service in scope, each host's by itself, and the sentinels.
-func clusterRecipe(c cohort.Scope) recipe[string] {
-	return recipe[string]{
-		whole: func(v *view) []*envoy.Resource {
-			out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false, false})}
+// clusterGenerator makes the clusters of every service in scope, each host's by itself, and the sentinels.
+func clusterGenerator(c cohort.Scope) generator[string] {
+	return generator[string]{
+		all: func(v *view) []*envoy.Resource {
+			out := []*envoy.Resource{v.t.fixedClusters.Get(fixedClusterKey{names.BlackHoleCluster, v.Mesh, c.Capabilities, false, false})}
 			if c.Type != node.Router {
-				out = append(out, v.t.sentinels.Get(sentinelKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
+				out = append(out, v.t.fixedClusters.Get(fixedClusterKey{names.PassthroughCluster, v.Mesh, c.Capabilities, false, false}))
 			}
 			for s := range v.Index.ScopeOf(c.Namespace, c.Sidecar).Services {
-				out = append(out, v.clustersOf(c, s)...)
+				out = append(out, v.serviceClusters(c, s)...)
 			}
 			return out
 		},
-		touched: func(c *scope.Dirty) []string { return c.Hosts },
-		units: eachUnit(func(v *view, host string) []*envoy.Resource {
+		affected: func(c *scope.Dirty) []string { return c.Hosts },
+		partitions: eachPartition(func(v *view, host string) []*envoy.Resource {
 			if s, ok := v.Index.ScopeOf(c.Namespace, c.Sidecar).Service(host); ok {
-				return v.clustersOf(c, s)
+				return v.serviceClusters(c, s)
 			}
 			return nil
 		}),
-		of: func(host string) unitOf {
-			return func(r *envoy.Resource) int { return strings.Compare(tail(r.Name), host) }
+		locate: func(host string) locator {
+			return func(r *envoy.Resource) int { return strings.Compare(hostKeyOf(r.Name), host) }
 		},
-		byTail: true,
+		byHostKey: true,
 	}
 }
 
-// clustersOf makes the clusters of one service, by name.
-func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
+// serviceClusters makes the clusters of one service, by name.
+func (v *view) serviceClusters(c cohort.Scope, s scope.Service) []*envoy.Resource {
 	if s.Resolution == registry.Alias {
 		return nil
 	}
@@ -98,12 +98,12 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 	if s.Resolution == registry.Passthrough {
 		k.headlessTLS = eps.TLS
 	}
-	if v.notes != nil {
-		v.notes.unit = s.Host
+	if v.conflicts != nil {
+		v.conflicts.partition = s.Host
 	}
 	rules := v.rules(c, s.Service)
 	for _, name := range rules.Repeated {
-		v.problem(DuplicateSubset, s.Host+"/"+name)
+		v.recordConflict(DuplicateSubset, s.Host+"/"+name)
 	}
 	var out []*envoy.Resource
 	for p := range s.ImportedPorts {
@@ -113,13 +113,13 @@ func (v *view) clustersOf(c cohort.Scope, s scope.Service) []*envoy.Resource {
 		k.port = p.Number
 		if s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin {
 			inline := eps.ByPort(s.Port(p.Number).Name)
-			k.inline, k.policies = frozen.ListOf(inline...), v.peers(inline)
+			k.inline, k.policies = frozen.ListOf(inline...), v.endpointPolicies(inline)
 		}
 		for subset := range subsets(rules) {
 			k.subset, k.sni = subset, false
 			k.rule, _ = rules.Rule(subset)
 			out = append(out, v.t.clusters.Get(k))
-			if k.sni = true; passesThrough(c) && !s.MeshExternal {
+			if k.sni = true; hasAutoPassthrough(c) && !s.MeshExternal {
 				out = append(out, v.t.clusters.Get(k))
 			}
 		}
@@ -149,7 +149,7 @@ func (v *view) noTLS(namespace string) bool {
 
 // rules returns the DestinationRules in force for a cohort's calls to a service, with as many subsets as a service of its ports may have.
 func (v *view) rules(c cohort.Scope, s *registry.Service) *destinationrule.Merged {
-	return v.merged.of(v.Index.Rules(c.Namespace, s, c.Rules)).First(limits.Subsets(v.HostClusters, len(s.Ports)))
+	return v.mergedRules.of(v.Index.Rules(c.Namespace, s, c.Rules)).First(limits.Subsets(v.HostClusters, len(s.Ports)))
 }
 
 // serviceRule returns what they say of the service itself.
@@ -158,18 +158,18 @@ func (v *view) serviceRule(c cohort.Scope, s *registry.Service) destinationrule.
 	return rule
 }
 
-// merged keeps rules that are many, or have many subsets: of each subset's cluster they are asked again. Safe for concurrent use.
-type merged struct {
-	mu   sync.RWMutex
-	made map[destinationrule.Rules]*destinationrule.Merged
+// mergedRules keeps rules that are many, or have many subsets: of each subset's cluster they are asked again. Safe for concurrent use.
+type mergedRules struct {
+	mu      sync.RWMutex
+	byRules map[destinationrule.Rules]*destinationrule.Merged
 }
 
-func (m *merged) of(rules destinationrule.Rules) *destinationrule.Merged {
+func (m *mergedRules) of(rules destinationrule.Rules) *destinationrule.Merged {
 	if rules.Empty() {
 		return &destinationrule.Merged{}
 	}
 	m.mu.RLock()
-	r := m.made[rules]
+	r := m.byRules[rules]
 	m.mu.RUnlock()
 	if r != nil {
 		return r
@@ -179,10 +179,10 @@ func (m *merged) of(rules destinationrule.Rules) *destinationrule.Merged {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.made == nil {
-		m.made = map[destinationrule.Rules]*destinationrule.Merged{}
+	if m.byRules == nil {
+		m.byRules = map[destinationrule.Rules]*destinationrule.Merged{}
 	}
-	m.made[rules] = r
+	m.byRules[rules] = r
 	return r
 }
 
@@ -213,7 +213,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	}
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	destinationrule.Apply(c, options, policy, destinationrule.Target{Sniffed: port.Protocol.Sniffed()})
-	if distributes(k.service, policy) {
+	if prefersClose(k.service, policy) {
 		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
 		}
@@ -296,7 +296,7 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 
 func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
 	a := assignmentKey{
-		service: k.service, rule: k.rule, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, peers: k.policies, sni: k.sni,
+		service: k.service, rule: k.rule, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, policies: k.policies, sni: k.sni,
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(k.inline.All, func(address string) bool { return address != "" })}
 }
@@ -306,13 +306,13 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 	if k.sni {
 		return
 	}
-	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peers()
+	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peerIDs()
 	if t := policy.TLS; t != nil {
 		if t.Sni != "" {
 			sni = t.Sni
 		}
 		if len(t.SubjectAltNames) > 0 {
-			ids = k.everywhere(t.SubjectAltNames)
+			ids = k.withTrustDomainAliases(t.SubjectAltNames)
 		}
 		destinationrule.SetTLS(c, options, t, destinationrule.TLSOptions{
 			Router: k.router, HTTP2: http2, MTLS: mtls.Upstream(sni, ids, http2, k.capabilities.Has(node.NetworkMetadataExchange)),
@@ -343,13 +343,13 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 	}
 }
 
-// peers are the SPIFFE IDs that may answer for the service, sorted.
-func (k clusterKey) peers() []string {
-	return k.everywhere(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
+// peerIDs are the SPIFFE IDs that may answer for the service, sorted.
+func (k clusterKey) peerIDs() []string {
+	return k.withTrustDomainAliases(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
 }
 
-// everywhere gives identities with those that they have in the trust domains that the mesh's goes by as well, sorted.
-func (k clusterKey) everywhere(ids []string) []string {
+// withTrustDomainAliases gives identities with those that they have in the trust domains that the mesh's goes by as well, sorted.
+func (k clusterKey) withTrustDomainAliases(ids []string) []string {
 	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
 	ids = slices.Clip(ids)
 	for _, id := range ids {
@@ -418,15 +418,15 @@ func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
 	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(o)}
 }
 
-// sentinelKey is all that a cluster without service depends on.
-type sentinelKey struct {
+// fixedClusterKey is all that a cluster without service depends on.
+type fixedClusterKey struct {
 	name         string
 	mesh         *mesh.Config
 	capabilities node.Capabilities
 	ipv4, ipv6   bool
 }
 
-func buildSentinel(k sentinelKey) *envoy.Resource {
+func buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 	c := &clusterv3.Cluster{Name: k.name, ConnectTimeout: k.mesh.GetConnectTimeout()}
 	if k.name == names.BlackHoleCluster {
 		c.AltStatName = k.name + ";"

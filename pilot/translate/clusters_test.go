@@ -20,8 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// of gives changes as they come from a remote cluster.
-func of(cluster string, changes []kinds.Change) []kinds.Change {
+// inCluster gives changes as they come from a remote cluster.
+func inCluster(cluster string, changes []kinds.Change) []kinds.Change {
 	out := slices.Clone(changes)
 	for i := range out {
 		o := *out[i].Object
@@ -31,7 +31,7 @@ func of(cluster string, changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-func gone(changes []kinds.Change) []kinds.Change {
+func deletions(changes []kinds.Change) []kinds.Change {
 	out := slices.Clone(changes)
 	for i := range out {
 		out[i].Object = nil
@@ -39,8 +39,8 @@ func gone(changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// twoClusters are proxies of a mesh of two clusters. Of the last two, one names a cluster that nobody knows, and one has the address of a pod of another cluster.
-func twoClusters() map[string]*node.Proxy {
+// twoClusterProxies are proxies of a mesh of two clusters. Of the last two, one names a cluster that nobody knows, and one has the address of a pod of another cluster.
+func twoClusterProxies() map[string]*node.Proxy {
 	sidecar := func(name, ip, cluster, on string, locality ...string) *node.Proxy {
 		p := &node.Proxy{
 			Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip}, Cluster: cluster, NodeName: on,
@@ -66,10 +66,10 @@ serviceSettings:
 
 // The facts are what a real istiod with two API servers sent these proxies, first as it is and then with some services local to their cluster.
 func TestTwoClusters(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	w := newWorld(t, mesh.Default())
 	s := w.apply(slices.Concat(own, remote)...)
-	tr, people := translate.New(translate.Options{}), twoClusters()
+	tr, people := translate.New(translate.Options{}), twoClusterProxies()
 	var got []string
 	for _, name := range []string{"own", "remote", "afar", "nowhere", "liar", "sub", "far"} {
 		got = append(got, facts(t, "plain "+name+" ", sent(t, tr, s, people[name]))...)
@@ -90,12 +90,12 @@ func TestTwoClusters(t *testing.T) {
 }
 
 // A proxy of no known cluster, and one with an address of another cluster's pod, serve nothing: whoever they say they are.
-func TestForeignProxiesServeNothing(t *testing.T) {
+func TestUnknownProxiesServeNothing(t *testing.T) {
 	w := newWorld(t, mesh.Default())
-	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
+	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
 	tr := translate.New(translate.Options{})
 	for name, served := range map[string]bool{"own": true, "remote": true, "nowhere": false, "liar": false} {
-		if targets := tr.ResolveCohort(s, twoClusters()[name]).Inbound.Value().Targets; targets.Empty() == served {
+		if targets := tr.ResolveCohort(s, twoClusterProxies()[name]).Inbound.Value().Targets; targets.Empty() == served {
 			t.Errorf("%s serves %v", name, targets)
 		}
 	}
@@ -103,17 +103,17 @@ func TestForeignProxiesServeNothing(t *testing.T) {
 
 // A cluster that came and went leaves every proxy with the same bytes, and so does one that came object by object.
 func TestClusterComesAndGoes(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	memo := &references{seen: map[string][]string{}}
 	tr, w := translate.New(translate.Options{}), newWorld(t, mesh.Default())
-	pictures := func() map[string]picture {
-		s, out := w.apply(), map[string]picture{}
-		for name, p := range twoClusters() {
-			out[name] = memo.picture(t, tr, s, p)
+	pictures := func() map[string]config {
+		s, out := w.apply(), map[string]config{}
+		for name, p := range twoClusterProxies() {
+			out[name] = memo.config(t, tr, s, p)
 		}
 		return out
 	}
-	compare := func(what string, a, b map[string]picture) {
+	compare := func(what string, a, b map[string]config) {
 		t.Helper()
 		for name := range a {
 			if d := differences(a[name], b[name]); len(d) > 0 {
@@ -128,7 +128,7 @@ func TestClusterComesAndGoes(t *testing.T) {
 	if len(differences(before["own"], both["own"])) == 0 {
 		t.Fatal("the cluster changed nothing")
 	}
-	w.apply(gone(remote)...)
+	w.apply(deletions(remote)...)
 	compare("after the cluster went", before, pictures())
 	for _, c := range remote {
 		w.apply(c)
@@ -139,7 +139,7 @@ func TestClusterComesAndGoes(t *testing.T) {
 var exact = regexp.MustCompile(`"exact": *"([^"]+)"`)
 
 // facts tells what matters of a proxy's configuration in a mesh of several clusters, a line each.
-func facts(t *testing.T, head string, c config) []string {
+func facts(t *testing.T, head string, c configByType) []string {
 	t.Helper()
 	var out []string
 	add := func(format string, args ...any) { out = append(out, head+fmt.Sprintf(format, args...)) }
@@ -204,17 +204,17 @@ func TestHeadlessInOneCluster(t *testing.T) {
 		return objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: half, namespace: a}, spec: {clusterIP: "+ip+", ports: [{name: tcp, port: 93}]}}"))
 	}
 	slice := func(addresses string) []kinds.Change {
-		return of("remote", objects(t, "slice.yaml", []byte("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: half-x, namespace: a, labels: {kubernetes.io/service-name: half}}, "+
+		return inCluster("remote", objects(t, "slice.yaml", []byte("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: half-x, namespace: a, labels: {kubernetes.io/service-name: half}}, "+
 			"addressType: IPv4, ports: [{name: tcp, port: 93}], endpoints: [{addresses: ["+addresses+"]}]}")))
 	}
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
-	w.apply(slices.Concat(service("10.64.0.9"), of("remote", service("None")), slice("10.2.0.7"))...)
+	w.apply(slices.Concat(service("10.64.0.9"), inCluster("remote", service("None")), slice("10.2.0.7"))...)
 	s := w.apply(slice("10.2.0.7, 10.2.0.8")...)
 	if !s.Diff.Full || s.Diff.Triggers["headlessendpoint"] != 1 {
 		t.Errorf("the delta does not tell the proxies of that cluster: %+v", s.Diff)
 	}
 	for name, want := range map[string]string{"own": "10.64.0.9_93", "remote": "10.2.0.7_93 10.2.0.8_93"} {
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(sent(t, tr, s, twoClusters()[name])["lds"])), func(n string) bool { return strings.HasPrefix(n, "virtual") })
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(sent(t, tr, s, twoClusterProxies()[name])["lds"])), func(n string) bool { return strings.HasPrefix(n, "virtual") })
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s listens on %s, want %s", name, got, want)
 		}

@@ -29,15 +29,15 @@ func TestConcurrent(t *testing.T) {
 		}
 	}
 	tr := translate.New(translate.Options{Idle: 50 << 10})
-	proxies := people()
+	proxies := testProxies()
 	for i := 1; i < len(snapshots); i++ {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
-		got := map[string]picture{}
+		got := map[string]config{}
 		for name, who := range proxies {
 			for j, s := range snapshots[i-1 : i+1] {
 				wg.Go(func() {
-					pic := refs.picture(t, tr, s, who)
+					pic := refs.config(t, tr, s, who)
 					mu.Lock()
 					defer mu.Unlock()
 					got[fmt.Sprint(name, j)] = pic
@@ -47,7 +47,7 @@ func TestConcurrent(t *testing.T) {
 		wg.Wait()
 		for name, who := range proxies {
 			for j, s := range snapshots[i-1 : i+1] {
-				if d := differences(refs.picture(t, translate.New(translate.Options{}), s, who), got[fmt.Sprint(name, j)]); d != nil {
+				if d := differences(refs.config(t, translate.New(translate.Options{}), s, who), got[fmt.Sprint(name, j)]); d != nil {
 					t.Fatalf("snapshot %d, %s: %v", i-1+j, name, d)
 				}
 			}
@@ -106,7 +106,7 @@ func BenchmarkTranslate(b *testing.B) {
 // benchSets asks for all Sets of a sidecar: with names for those assignments, else for the names.
 func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Names) []string {
 	tr.Prepare(s)
-	p := people()["web"]
+	p := testProxies()["web"]
 	p.Name, p.Namespace, p.Domain, p.ID, p.IPs = "s0-0", "n0", "n0.svc.cluster.local", "s0-0.n0", []string{"10.0.0.2"}
 	c := tr.ResolveCohort(s, p)
 	clusters := tr.Wildcard(s, c, envoy.ClusterType)

@@ -31,22 +31,22 @@ type assignmentKey struct {
 	rule      destinationrule.Rule
 	subset    string
 	number    uint32
-	peers     frozen.List[peer]
+	policies  frozen.List[endpointPolicies]
 	sni       bool
 	node      string // of a service whose endpoints are called from their own node alone: the proxy's
 	cluster   string // of a service whose endpoints are called from their own cluster, or node, alone: the ID of the proxy's
-	near      nearness
-	crossings frozen.List[crossing]
+	topology  topology
+	paths     frozen.List[networkPath]
 }
 
-// peer is the policies in force for the workload at one address of a network.
-type peer struct {
+// endpointPolicies is the policies in force for the workload at one address of a network.
+type endpointPolicies struct {
 	endpoint *registry.Endpoint
 	policies frozen.List[*kinds.Object]
 }
 
-// placed tells that the assignment depends on where the client runs.
-func (k assignmentKey) placed() bool { return k.node != "" || k.near != nearness{} }
+// located tells that the assignment depends on where the client runs.
+func (k assignmentKey) located() bool { return k.node != "" || k.topology != topology{} }
 
 // assignmentKey says of what the endpoints of one cluster are made as a cohort sees them: of nothing where there is no such cluster.
 func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
@@ -65,7 +65,7 @@ func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	}
 	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
-	k.peers, k.crossings = v.peers(k.endpoints.ByPort(k.port)), v.crossings(c.Scope, k.endpoints.NetworkClusters)
+	k.policies, k.paths = v.endpointPolicies(k.endpoints.ByPort(k.port)), v.networkPaths(c.Scope, k.endpoints.NetworkClusters)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
 	}
@@ -73,18 +73,18 @@ func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	if s.NodeLocal || v.Index.ClusterLocal(s.Host) {
 		k.cluster = cluster
 	}
-	if distributes(s, rule.Policy(n.Port)) {
-		k.near = nearTo(s.TrafficDist, c, cluster)
+	if prefersClose(s, rule.Policy(n.Port)) {
+		k.topology = topologyOf(s.TrafficDist, c, cluster)
 	}
 	return k
 }
 
-// peers finds the policies for those endpoints that take mTLS. Without any PeerAuthentication, as in most meshes, the list is empty.
-func (v *view) peers(endpoints []*registry.Endpoint) frozen.List[peer] {
+// endpointPolicies finds the policies for those endpoints that take mTLS. Without any PeerAuthentication, as in most meshes, the list is empty.
+func (v *view) endpointPolicies(endpoints []*registry.Endpoint) frozen.List[endpointPolicies] {
 	if !v.hasPeerAuthentication {
-		return frozen.List[peer]{}
+		return frozen.List[endpointPolicies]{}
 	}
-	var list []peer
+	var list []endpointPolicies
 	in := map[string]func(labels map[string]string) frozen.List[*kinds.Object]{}
 	for _, e := range endpoints {
 		if e.TLSMode != "" {
@@ -92,7 +92,7 @@ func (v *view) peers(endpoints []*registry.Endpoint) frozen.List[peer] {
 				in[e.Namespace] = cohort.PeerAuthenticationsInNamespace(v.Index, e.Namespace)
 			}
 			if p := in[e.Namespace](e.Labels); !p.Empty() {
-				list = append(list, peer{e, p})
+				list = append(list, endpointPolicies{e, p})
 			}
 		}
 	}
@@ -110,21 +110,21 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 
 // localities shares the endpoints of the port out by where they are. take tells an address that the cluster can have. A locality whose endpoints the client may not call stays
 // there, empty.
-func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take func(address string) bool) []*endpointv3.LocalityLbEndpoints {
+func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
 	policies := map[*registry.Endpoint]frozen.List[*kinds.Object]{}
-	for p := range k.peers.All {
+	for p := range k.policies.All {
 		policies[p.endpoint] = p.policies
 	}
 	labels, tls := k.rule.Labels(), k.rule.Policy(k.number).TLS
-	groups, bounds := map[group]*gathered{}, map[int]bound{}
-	var order []group
-	b := newBorder(k.crossings)
+	groups, sums := map[priorityGroup]*groupEndpoints{}, map[int]weightSum{}
+	var order []priorityGroup
+	horizon := newSplitHorizon(k.paths)
 	for e := range endpoints {
 		if !kinds.Selects(labels, e.Labels) {
 			continue
 		}
-		gateways, crosses := b.way(e)
-		if crosses && len(gateways) == 0 || !crosses && !take(e.Address) {
+		gateways, crosses := horizon.path(e)
+		if crosses && len(gateways) == 0 || !crosses && !accept(e.Address) {
 			continue
 		}
 		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
@@ -137,33 +137,33 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], take f
 		if tls != nil {
 			secure = e.TLSMode != "" && destinationrule.Mutual(tls)
 		}
-		at := group{e.Locality, k.near.distance(e, crosses)}
+		at := priorityGroup{e.Locality, k.topology.distance(e, crosses)}
 		g := groups[at]
 		if g == nil {
-			g = &gathered{}
+			g = &groupEndpoints{}
 			groups[at] = g
 			order = append(order, at)
 		}
 		switch {
 		case !secure && (k.sni || crosses): // gateways find their way by what mTLS says
 		case crosses && e.Health == registry.Healthy: // of the others the gateway knows better
-			g.addBehind(gateways, b.weight(e))
+			g.addGateways(gateways, horizon.weight(e))
 		case !crosses:
-			g.members = append(g.members, member{e, b.weight(e), secure})
+			g.direct = append(g.direct, directEndpoint{e, horizon.weight(e), secure})
 		}
 	}
 	for at, g := range groups {
-		bounds[at.distance] = bounds[at.distance].with(g)
+		sums[at.distance] = sums[at.distance].with(g)
 	}
-	if k.near.any {
-		order = slices.DeleteFunc(order, func(at group) bool { return groups[at].empty() }) // none is preferred
+	if k.topology.enabled {
+		order = slices.DeleteFunc(order, func(at priorityGroup) bool { return groups[at].empty() }) // none is preferred
 	}
 	slices.SortFunc(order, compareGroups)
 	priority := priorities(order)
 	var out []*endpointv3.LocalityLbEndpoints
 	for _, at := range order {
 		l := &endpointv3.LocalityLbEndpoints{Locality: locality(at.Locality), Priority: priority[at.distance]}
-		groups[at].write(l, bounds[at.distance])
+		groups[at].write(l, sums[at.distance])
 		out = append(out, l)
 	}
 	return out

@@ -15,7 +15,7 @@ import (
 )
 
 // Changes gives what the newest Snapshot changed, as everything that is kept will learn of it: a test may hide some.
-func (t *Translator) Changes() *scope.Dirty { return t.history.list[len(t.history.list)-1].Dirty }
+func (t *Translator) Changes() *scope.Dirty { return t.history.changes[len(t.history.changes)-1].Dirty }
 
 // Assignments names the assignments in which a cohort sees the endpoints of a service.
 func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {
@@ -26,7 +26,7 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 		return nil
 	}
 	var list []string
-	passes := passesThrough(c.Scope)
+	passes := hasAutoPassthrough(c.Scope)
 	for _, p := range svc.Ports {
 		for subset := range subsets(v.rules(c.Scope, svc)) {
 			list = append(list, names.Cluster(names.Outbound, p.Number, subset, svc.Host))
@@ -38,9 +38,9 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 	return list
 }
 
-// Apart says which resource of a cohort two units of its recipe claim, or none: a unit that is made again would take it from the other. routes are the names of
+// CheckPartitions says which resource of a cohort two units of its recipe claim, or none: a unit that is made again would take it from the other. routes are the names of
 // its route configurations.
-func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
+func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
 	c := k.Inputs()
 	v := t.view(s)
 	var hosts []string
@@ -52,27 +52,27 @@ func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) 
 			hosts = append(hosts, vs.Hosts...)
 		}
 	}
-	if d := apart(v, clusterRecipe(c.Scope), hosts); d != "" {
+	if d := checkPartitions(v, clusterGenerator(c.Scope), hosts); d != "" {
 		return d
 	}
 	if c.Scope.Type == node.Router {
 		for _, name := range routes {
-			if d := apart(v, gatewayRecipe(v, c.Scope, name), v.gatewayRouting(c.Scope, name).all()); d != "" {
+			if d := checkPartitions(v, gatewayHostGenerator(v, c.Scope, name), v.gatewayRouteBuilder(c.Scope, name).allHosts()); d != "" {
 				return d
 			}
 		}
 		return ""
 	}
-	l := v.newListeners(c)
+	l := v.newOutboundBuilder(c)
 	for i := range l.scope.Egress {
-		l.open(l.opening(&l.scope.Egress[i]), l.scope.Egress[i].Services)
+		l.addEgress(l.egressBuilder(&l.scope.Egress[i]), l.scope.Egress[i].Services)
 	}
-	if d := apart(v, listenerRecipe(c), append(slices.Collect(maps.Keys(l.slots)), touchedPlaces(c, &v.Dirty)...)); d != "" {
+	if d := checkPartitions(v, listenerGenerator(c), append(slices.Collect(maps.Keys(l.builders)), affectedBindKeys(c, &v.Dirty)...)); d != "" {
 		return d
 	}
 	for _, name := range routes {
-		if _, ok := v.routing(c.Scope, name); ok {
-			if d := apart(v, hostRecipe(c.Scope, name), hosts); d != "" {
+		if _, ok := v.sidecarRouteBuilder(c.Scope, name); ok {
+			if d := checkPartitions(v, virtualHostGenerator(c.Scope, name), hosts); d != "" {
 				return d
 			}
 		}
@@ -80,16 +80,16 @@ func (t *Translator) Apart(s *snapshot.Snapshot, k cohort.Key, routes []string) 
 	return ""
 }
 
-func apart[U comparable](v *view, r recipe[U], units []U) string {
-	whole, owner := r.anew(v), map[string]U{}
-	together := r.units(v, units)
+func checkPartitions[U comparable](v *view, r generator[U], units []U) string {
+	whole, owner := r.generateAll(v), map[string]U{}
+	together := r.partitions(v, units)
 	done := map[U]bool{}
 	for _, u := range units {
 		if done[u] {
 			continue
 		}
 		done[u] = true
-		made := r.units(v, []U{u})(u)
+		made := r.partitions(v, []U{u})(u)
 		if !slices.EqualFunc(together(u), made, func(a, b *envoy.Resource) bool { return a.Name == b.Name && a.Version == b.Version }) {
 			return fmt.Sprintf("%v is made otherwise by itself than with others", u)
 		}
@@ -99,7 +99,7 @@ func apart[U comparable](v *view, r recipe[U], units []U) string {
 			}
 			owner[m.Name] = u
 		}
-		if has := slices.Collect(whole.units.Where(r.of(u))); !slices.EqualFunc(has, made, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
+		if has := slices.Collect(whole.byPartition.Where(r.locate(u))); !slices.EqualFunc(has, made, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
 			return fmt.Sprintf("%v has %d resources, and %d are made of it", u, len(has), len(made))
 		}
 	}

@@ -29,10 +29,12 @@ type server struct {
 }
 
 // servers lists the servers of a gateway. They are shared, and not to be changed.
-func (v *view) servers(c cohort.Scope) []server { return v.opened.of(c).all }
+func (v *view) servers(c cohort.Scope) []server { return v.serverTables.of(c).all }
 
 // serversOf lists those whose routes have a name.
-func (v *view) serversOf(c cohort.Scope, route string) []server { return v.opened.of(c).byRoute[route] }
+func (v *view) serversOf(c cohort.Scope, route string) []server {
+	return v.serverTables.of(c).byRoute[route]
+}
 
 // serverTable is the servers of a gateway.
 type serverTable struct {
@@ -72,12 +74,12 @@ func (s *serverTables) of(c cohort.Scope) *serverTable {
 // want one host at one place, the second is as if it were not there.
 func servers(c cohort.Scope) []server {
 	var all []server
-	type opening struct {
-		place
+	type boundHost struct {
+		bindKey
 		host string
 	}
-	var taken map[opening]struct{}
-	byPort := targets(c)
+	var taken map[boundHost]struct{}
+	byPort := targetsByPort(c)
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			hosts := serverHosts(s, o.Namespace)
@@ -87,16 +89,16 @@ func servers(c cohort.Scope) []server {
 				bound = []uint32{port} // a port that no service has is bound as it is
 			}
 			for _, target := range bound {
-				at := place{s.Bind, target}
+				at := bindKey{s.Bind, target}
 				if s.Tls != nil {
-					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := taken[opening{at, h}]; return ok }) {
+					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := taken[boundHost{at, h}]; return ok }) {
 						continue
 					}
 					if taken == nil {
-						taken = map[opening]struct{}{}
+						taken = map[boundHost]struct{}{}
 					}
 					for _, h := range hosts {
-						taken[opening{at, h}] = struct{}{}
+						taken[boundHost{at, h}] = struct{}{}
 					}
 				}
 				all = append(all, server{s, o, target, s.Bind, hosts})
@@ -124,8 +126,8 @@ func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 	return list
 }
 
-// targets returns the workload's ports behind each port of the gateway's services.
-func targets(c cohort.Scope) map[uint32][]uint32 {
+// targetsByPort returns the workload's ports behind each port of the gateway's services.
+func targetsByPort(c cohort.Scope) map[uint32][]uint32 {
 	all := map[uint32][]uint32{}
 	for t := range c.Targets.All {
 		if !slices.Contains(all[t.Port], t.TargetPort) {
@@ -137,8 +139,8 @@ func targets(c cohort.Scope) map[uint32][]uint32 {
 
 func (s server) route() string { return names.GatewayRoute(s.target, s.bind) }
 
-// reach takes the hosts of the server apart: the namespace whose VirtualServices may use it ("*" for any), and the host.
-func (s server) reach(yield func(namespace, host string) bool) {
+// eachHost takes the hosts of the server apart: the namespace whose VirtualServices may use it ("*" for any), and the host.
+func (s server) eachHost(yield func(namespace, host string) bool) {
 	for _, h := range s.hosts {
 		ns, host, ok := strings.Cut(h, "/")
 		if !ok {
@@ -152,7 +154,7 @@ func (s server) reach(yield func(namespace, host string) bool) {
 
 // gatewayKey is all that a gateway's listener depends on.
 type gatewayKey struct {
-	surroundings
+	proxyContext
 	bind  string
 	port  uint32
 	route string              // of the chain that takes HTTP; empty without one
@@ -161,42 +163,42 @@ type gatewayKey struct {
 	dual  bool
 }
 
-// passes tells a server that hands mTLS on, as it is, to the cluster that its server name is.
-func passes(s *networkingv1alpha3.Server) bool {
+// autoPassthrough tells a server that hands mTLS on, as it is, to the cluster that its server name is.
+func autoPassthrough(s *networkingv1alpha3.Server) bool {
 	return s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH && !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP()
 }
 
-// passesThrough tells a gateway with such a server: it has SNI-DNAT clusters.
-func passesThrough(c cohort.Scope) bool {
+// hasAutoPassthrough tells a gateway with such a server: it has SNI-DNAT clusters.
+func hasAutoPassthrough(c cohort.Scope) bool {
 	for o := range c.Gateways.All {
-		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, passes) {
+		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, autoPassthrough) {
 			return true
 		}
 	}
 	return false
 }
 
-// opened is what the servers of one place open.
-type opened struct {
+// gatewayListenerBuilder is what the servers of one place open.
+type gatewayListenerBuilder struct {
 	gatewayKey
-	sni   []string
-	named map[string]struct{} // in sni
-	plain bool                // the first server takes HTTP: the place is not shared with TLS
+	sni       []string
+	seen      map[string]struct{} // in sni
+	plaintext bool                // the first server takes HTTP: the place is not shared with TLS
 }
 
 // gatewayListeners makes the listeners of a gateway: none while no Gateway selects it.
 func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
-	places, order := map[place]*opened{}, []*opened{}
-	open := func(s server, plain bool) *opened {
+	places, order := map[bindKey]*gatewayListenerBuilder{}, []*gatewayListenerBuilder{}
+	open := func(s server, plain bool) *gatewayListenerBuilder {
 		bind, dual := s.bind, false
 		if bind == "" {
 			bind, dual = wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
 		}
-		at := place{bind, s.target}
+		at := bindKey{bind, s.target}
 		if places[at] == nil {
-			k := gatewayKey{surroundings: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
-			k.guarded, k.internal = c.Outbound.DenyAll, v.internal()
-			places[at] = &opened{gatewayKey: k, named: map[string]struct{}{}, plain: plain}
+			k := gatewayKey{proxyContext: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
+			k.denyAll, k.internalRanges = c.Outbound.DenyAll, v.internalRanges()
+			places[at] = &gatewayListenerBuilder{gatewayKey: k, seen: map[string]struct{}{}, plaintext: plain}
 			order = append(order, places[at])
 		}
 		return places[at]
@@ -210,15 +212,15 @@ func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 			if o := open(s, true); o.route == "" {
 				o.route, o.http = s.route(), p
 			}
-		case passes(s.Server):
+		case autoPassthrough(s.Server):
 			o := open(s, false)
-			if o.plain {
-				v.conflict(place{o.bind, o.port})
+			if o.plaintext {
+				v.recordListenerConflict(bindKey{o.bind, o.port})
 				continue
 			}
-			for _, name := range v.handedOn(c.Scope, s) {
-				if _, ok := o.named[name]; !ok {
-					o.named[name] = struct{}{}
+			for _, name := range v.sniClusters(c.Scope, s) {
+				if _, ok := o.seen[name]; !ok {
+					o.seen[name] = struct{}{}
 					o.sni = append(o.sni, name)
 				}
 			}
@@ -234,8 +236,8 @@ func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 	return out
 }
 
-// handedOn names the SNI-DNAT clusters that are reached by a server: of the services that its hosts cover, whatever namespace they name.
-func (v *view) handedOn(c cohort.Scope, s server) []string {
+// sniClusters names the SNI-DNAT clusters that are reached by a server: of the services that its hosts cover, whatever namespace they name.
+func (v *view) sniClusters(c cohort.Scope, s server) []string {
 	var list []string
 	for svc := range v.Index.ScopeOf(c.Namespace, c.Sidecar).Services {
 		if svc.MeshExternal || svc.Resolution == registry.Alias || !s.covers(svc.Host) {
@@ -254,7 +256,7 @@ func (v *view) handedOn(c cohort.Scope, s server) []string {
 }
 
 func (s server) covers(host string) bool {
-	for _, h := range s.reach {
+	for _, h := range s.eachHost {
 		if names.Covers(h, host) {
 			return true
 		}
@@ -262,8 +264,8 @@ func (s server) covers(host string) bool {
 	return false
 }
 
-// internal gives the ranges of addresses inside the mesh; requests from there may be believed.
-func (v *view) internal() frozen.List[string] {
+// internalRanges gives the ranges of addresses inside the mesh; requests from there may be believed.
+func (v *view) internalRanges() frozen.List[string] {
 	if v.Networks == nil {
 		return frozen.List[string]{}
 	}
@@ -275,7 +277,7 @@ func buildGateway(k gatewayKey) *envoy.Resource {
 	l := &listenerv3.Listener{
 		Name:                                 name,
 		Address:                              envoy.Address(k.bind, k.port),
-		AdditionalAddresses:                  alsoIPv6(k.dual, k.port),
+		AdditionalAddresses:                  additionalIPv6(k.dual, k.port),
 		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
 		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
 	}

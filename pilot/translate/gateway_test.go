@@ -60,7 +60,7 @@ spec:
 `
 
 // Servers that hand mTLS on by its server name: to what their hosts cover, once each, beside plain HTTP where that comes second.
-func TestServersThatHandOn(t *testing.T) {
+func TestAutoPassthrough(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(passthroughWorld))...)
 	tr := translate.New(translate.Options{})
@@ -101,7 +101,7 @@ func TestServersThatHandOn(t *testing.T) {
 			t.Errorf("no %s of what is handed on", kind)
 		}
 	}
-	if d, ok := translate.Unread(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); ok {
+	if d, ok := translate.Unsupported(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); ok {
 		t.Error(fmt.Sprint("a finding: ", d))
 	}
 }

@@ -17,27 +17,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// gatewayRecipe makes the virtual hosts of a gateway's route configuration. Its units are hosts. Those that are routed alike share one virtual host, which is the
+// gatewayHostGenerator makes the virtual hosts of a gateway's route configuration. Its units are hosts. Those that are routed alike share one virtual host, which is the
 // most specific one's; the others have none.
-func gatewayRecipe(v *view, c cohort.Scope, name string) recipe[string] {
-	b := sync.OnceValue(func() *gatewayRouting { return v.gatewayRouting(c, name) })
-	return recipe[string]{
-		whole:   func(*view) []*envoy.Resource { return b().makeAll() },
-		touched: func(changes *scope.Dirty) []string { return changes.Hosts },
-		spread:  func(_ *view, hosts []string) []string { return b().spread(hosts) },
-		units:   eachUnit(func(_ *view, host string) []*envoy.Resource { return b().made(host) }),
-		of:      hostOfRoute(name),
-		content: true,
+func gatewayHostGenerator(v *view, c cohort.Scope, name string) generator[string] {
+	b := sync.OnceValue(func() *gatewayRouteBuilder { return v.gatewayRouteBuilder(c, name) })
+	return generator[string]{
+		all:        func(*view) []*envoy.Resource { return b().buildAll() },
+		affected:   func(changes *scope.Dirty) []string { return changes.Hosts },
+		closure:    func(_ *view, hosts []string) []string { return b().closure(hosts) },
+		partitions: eachPartition(func(_ *view, host string) []*envoy.Resource { return b().virtualHosts(host) }),
+		locate:     virtualHostLocator(name),
+		content:    true,
 	}
 }
 
-// gatewayRouting is one route configuration of a gateway at work.
-type gatewayRouting struct {
-	hosts
+// gatewayRouteBuilder is one route configuration of a gateway at work.
+type gatewayRouteBuilder struct {
+	routeBuilder
 	servers    []gatewayServer   // whose routes these are, by precedence
 	redirected map[string]uint32 // the hosts that servers redirect to https, whether or not they are routed, with the server's port
 	routed     map[string]*routedHost
-	alike      map[alike]*mates
+	merged     map[mergeKey]*mergedHosts
 }
 
 // gatewayServer is a server with its hosts by name, and the namespaces whose VirtualServices may have each: "*" stands for any.
@@ -50,42 +50,42 @@ type gatewayServer struct {
 
 // routedHost is what requests to one host meet.
 type routedHost struct {
-	alike
+	mergeKey
 	tls bool // those in plaintext are redirected to https
 }
 
-// alike is what hosts have in common that share a virtual host.
-type alike struct {
-	virtual frozen.List[binding]
-	port    uint32
+// mergeKey is what hosts have in common that share a virtual host.
+type mergeKey struct {
+	bindings frozen.List[binding]
+	port     uint32
 }
 
-// mates are the hosts that are routed alike, the most specific first.
-type mates struct {
+// mergedHosts are the hosts that are routed alike, the most specific first.
+type mergedHosts struct {
 	hosts []string
 	mixed bool // plaintext requests to some of them, not to all, are redirected to https
 }
 
-// mates makes them of a list.
-func (b *gatewayRouting) mates(hosts []string) *mates {
-	slices.SortFunc(hosts, specificFirst)
-	return &mates{hosts, slices.ContainsFunc(hosts, func(h string) bool { return b.at(h).tls != b.at(hosts[0]).tls })}
+// newMergedHosts makes them of a list.
+func (b *gatewayRouteBuilder) newMergedHosts(hosts []string) *mergedHosts {
+	slices.SortFunc(hosts, compareSpecificity)
+	return &mergedHosts{hosts, slices.ContainsFunc(hosts, func(h string) bool { return b.routedHost(h).tls != b.routedHost(hosts[0]).tls })}
 }
 
 // blackhole is the host of the virtual host that a route configuration has in the place of none.
 const blackhole = "blackhole"
 
-func (v *view) gatewayRouting(c cohort.Scope, name string) *gatewayRouting {
-	b := &gatewayRouting{
-		hosts:      hosts{view: v, cohort: c, scope: v.Index.ScopeOf(c.Namespace, nil), route: name},
-		redirected: map[string]uint32{}, routed: map[string]*routedHost{}, alike: map[alike]*mates{},
+func (v *view) gatewayRouteBuilder(c cohort.Scope, name string) *gatewayRouteBuilder {
+	b := &gatewayRouteBuilder{
+		routeBuilder: routeBuilder{view: v, cohort: c, scope: v.Index.ScopeOf(c.Namespace, nil), route: name},
+		redirected:   map[string]uint32{}, routed: map[string]*routedHost{}, merged: map[mergeKey]*mergedHosts{},
 	}
 	for _, s := range v.serversOf(c, name) {
 		if !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
 			continue
 		}
 		g := gatewayServer{server: s, name: s.gateway.Namespace + "/" + s.gateway.Name, hosts: map[string][]string{}}
-		for ns, h := range s.reach {
+		for ns, h := range s.eachHost {
 			g.hosts[h] = append(g.hosts[h], ns)
 			if scope.IsPartial(h) {
 				g.partial = append(g.partial, h)
@@ -123,8 +123,8 @@ func (s *gatewayServer) admits(x *scope.Index, vs *scope.VirtualService, host st
 	return slices.ContainsFunc(s.partial, func(h string) bool { return open(h) && names.Covers(h, host) })
 }
 
-// at says what requests to a host meet; nil: nothing.
-func (b *gatewayRouting) at(host string) *routedHost {
+// routedHost says what requests to a host meet; nil: nothing.
+func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	if r, ok := b.routed[host]; ok {
 		return r
 	}
@@ -138,7 +138,7 @@ func (b *gatewayRouting) at(host string) *routedHost {
 				continue
 			}
 			x := b.binding(s.name, vs)
-			if port := cmp.Or(r.port, s.Port.Number); b.key("", "", port).takes(x) {
+			if port := cmp.Or(r.port, s.Port.Number); b.virtualHostKey("", "", port).routedBy(x) {
 				virtual, r.port = append(virtual, x), port
 				r.tls = r.tls || s.GetTls().GetHttpsRedirect()
 			}
@@ -146,27 +146,27 @@ func (b *gatewayRouting) at(host string) *routedHost {
 	}
 	b.routed[host] = nil
 	if len(virtual) > 0 || r.tls {
-		r.virtual = frozen.ListOf(virtual...)
+		r.bindings = frozen.ListOf(virtual...)
 		b.routed[host] = &r
 	}
 	return b.routed[host]
 }
 
-// matesOf finds the hosts that are routed like one.
-func (b *gatewayRouting) matesOf(k alike) *mates {
-	if m, ok := b.alike[k]; ok {
+// mergedWith finds the hosts that are routed like one.
+func (b *gatewayRouteBuilder) mergedWith(k mergeKey) *mergedHosts {
+	if m, ok := b.merged[k]; ok {
 		return m
 	}
 	var list []string
 	candidates := map[string]struct{}{}
 	var fewest *binding // they have all in common
-	for x := range k.virtual.All {
+	for x := range k.bindings.All {
 		if fewest == nil || len(virtualSpec(x.object).Hosts) < len(virtualSpec(fewest.object).Hosts) {
 			fewest = &x
 		}
 	}
 	if fewest != nil {
-		for h := range b.named(slices.Values(virtualHosts(*fewest, b.view.Domain))) {
+		for h := range b.coveredHosts(slices.Values(virtualServiceHosts(*fewest, b.view.Domain))) {
 			candidates[h] = struct{}{}
 		}
 	} else {
@@ -175,15 +175,15 @@ func (b *gatewayRouting) matesOf(k alike) *mates {
 		}
 	}
 	for h := range candidates {
-		if r := b.at(h); r != nil && r.alike == k {
+		if r := b.routedHost(h); r != nil && r.mergeKey == k {
 			list = append(list, h)
 		}
 	}
-	b.alike[k] = b.mates(list)
-	return b.alike[k]
+	b.merged[k] = b.newMergedHosts(list)
+	return b.merged[k]
 }
 
-func virtualHosts(x binding, domain string) []string {
+func virtualServiceHosts(x binding, domain string) []string {
 	list := slices.Clone(virtualSpec(x.object).Hosts)
 	for i, h := range list {
 		list[i] = names.FQDN(h, x.object.Namespace, domain)
@@ -191,8 +191,8 @@ func virtualHosts(x binding, domain string) []string {
 	return list
 }
 
-// named gives each host that VirtualServices with some hosts may have.
-func (b *gatewayRouting) named(hosts iter.Seq[string]) iter.Seq[string] {
+// coveredHosts gives each host that VirtualServices with some hosts may have.
+func (b *gatewayRouteBuilder) coveredHosts(hosts iter.Seq[string]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for h := range hosts {
 			if !yield(h) {
@@ -212,8 +212,8 @@ func (b *gatewayRouting) named(hosts iter.Seq[string]) iter.Seq[string] {
 	}
 }
 
-// all gives the hosts that may have a virtual host.
-func (b *gatewayRouting) all() []string {
+// allHosts gives the hosts that may have a virtual host.
+func (b *gatewayRouteBuilder) allHosts() []string {
 	all := map[string]struct{}{blackhole: {}}
 	for h := range b.redirected {
 		all[h] = struct{}{}
@@ -229,32 +229,32 @@ func (b *gatewayRouting) all() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func (b *gatewayRouting) makeAll() []*envoy.Resource {
-	hosts := b.all()
+func (b *gatewayRouteBuilder) buildAll() []*envoy.Resource {
+	hosts := b.allHosts()
 	// With all hosts at hand it need not be asked of each which others are like it.
-	together := map[alike][]string{}
+	together := map[mergeKey][]string{}
 	for _, h := range hosts {
-		if r := b.at(h); r != nil {
-			together[r.alike] = append(together[r.alike], h)
+		if r := b.routedHost(h); r != nil {
+			together[r.mergeKey] = append(together[r.mergeKey], h)
 		}
 	}
 	for k, list := range together {
-		b.alike[k] = b.mates(list)
+		b.merged[k] = b.newMergedHosts(list)
 	}
 	var made []*envoy.Resource
 	for _, h := range hosts {
-		made = append(made, b.made(h)...)
+		made = append(made, b.virtualHosts(h)...)
 	}
 	return made
 }
 
-// spread gives, for hosts whose VirtualServices or services are different, those whose virtual hosts may be. Before the change a host was like others by a
+// closure gives, for hosts whose VirtualServices or services are different, those whose virtual hosts may be. Before the change a host was like others by a
 // VirtualService that it had in common with them: if that is a different one now, its hosts are among those given; if not, they still have it in common. Hosts that
 // nothing routes are alike without one.
-func (b *gatewayRouting) spread(hosts []string) []string {
+func (b *gatewayRouteBuilder) closure(hosts []string) []string {
 	all := map[string]struct{}{blackhole: {}}
 	add := func(hosts []string) {
-		for h := range b.named(slices.Values(hosts)) {
+		for h := range b.coveredHosts(slices.Values(hosts)) {
 			all[h] = struct{}{}
 		}
 	}
@@ -271,18 +271,18 @@ func (b *gatewayRouting) spread(hosts []string) []string {
 	redirected, added := false, map[*kinds.Object]struct{}{}
 	for _, h := range slices.Collect(maps.Keys(all)) {
 		redirected = redirected || b.redirected[h] != 0
-		if r := b.at(h); r != nil {
-			for x := range r.virtual.All {
+		if r := b.routedHost(h); r != nil {
+			for x := range r.bindings.All {
 				if _, ok := added[x.object]; !ok {
 					added[x.object] = struct{}{}
-					add(virtualHosts(x, b.view.Domain))
+					add(virtualServiceHosts(x, b.view.Domain))
 				}
 			}
 		}
 	}
 	if redirected { // it may be routed now, or no more
 		for h := range b.redirected {
-			if b.at(h).virtual.Empty() {
+			if b.routedHost(h).bindings.Empty() {
 				all[h] = struct{}{}
 			}
 		}
@@ -290,20 +290,20 @@ func (b *gatewayRouting) spread(hosts []string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// made makes the virtual host that is a host's, if there is one.
-func (b *gatewayRouting) made(host string) []*envoy.Resource {
-	r := b.at(host)
+// virtualHosts makes the virtual host that is a host's, if there is one.
+func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
+	r := b.routedHost(host)
 	if r == nil {
-		if host == blackhole && b.empty() {
+		if host == blackhole && b.noHosts() {
 			n, _ := names.ParseRoute(b.route)
 			if len(b.servers) > 0 {
 				n.Port = b.servers[0].Port.Number
 			}
-			return []*envoy.Resource{b.nowhere(n.Port)}
+			return []*envoy.Resource{b.blackholeHost(n.Port)}
 		}
 		return nil
 	}
-	m := b.matesOf(r.alike)
+	m := b.mergedWith(r.mergeKey)
 	domains := m.hosts
 	if m.mixed {
 		domains = []string{host}
@@ -315,17 +315,17 @@ func (b *gatewayRouting) made(host string) []*envoy.Resource {
 	for i, h := range domains {
 		written[i] = names.Domain(h)
 	}
-	k := b.key(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
-	k.gateway, k.tls, k.virtual = true, r.tls, r.virtual
-	k.reached = b.reach(k, nil)
-	return []*envoy.Resource{b.view.host(k)}
+	k := b.virtualHostKey(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
+	k.gateway, k.tls, k.bindings = true, r.tls, r.bindings
+	k.destinations = b.destinations(k, nil)
+	return []*envoy.Resource{b.view.virtualHost(k)}
 }
 
-// empty tells that there are servers, and that no host has a virtual host.
-func (b *gatewayRouting) empty() bool {
+// noHosts tells that there are servers, and that no host has a virtual host.
+func (b *gatewayRouteBuilder) noHosts() bool {
 	for i := range b.servers {
-		for h := range b.named(b.view.Index.HostsOfGateway(b.servers[i].name, b.cohort.Namespace)) {
-			if b.at(h) != nil {
+		for h := range b.coveredHosts(b.view.Index.HostsOfGateway(b.servers[i].name, b.cohort.Namespace)) {
+			if b.routedHost(h) != nil {
 				return false
 			}
 		}
@@ -333,8 +333,8 @@ func (b *gatewayRouting) empty() bool {
 	return len(b.redirected) == 0
 }
 
-// specificFirst orders hosts: those that are exact before patterns, longer ones before shorter ones, then by name.
-func specificFirst(a, b string) int {
+// compareSpecificity orders hosts: those that are exact before patterns, longer ones before shorter ones, then by name.
+func compareSpecificity(a, b string) int {
 	if x, y := strings.HasPrefix(a, "*"), strings.HasPrefix(b, "*"); x != y {
 		if x {
 			return 1

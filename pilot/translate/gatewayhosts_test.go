@@ -19,34 +19,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// crossings draws histories of gateways alone: their servers get in each other's way, and so do VirtualServices.
-func crossings() *rapid.Generator[[]tangleStep] {
-	objects := slices.DeleteFunc(slices.Clone(tangleKeys), func(k kinds.Key) bool {
+// generatedGatewayWorlds draws histories of gateways alone: their servers get in each other's way, and so do VirtualServices.
+func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
+	objects := slices.DeleteFunc(slices.Clone(generatedKeys), func(k kinds.Key) bool {
 		return k.Kind != kinds.VirtualService && k.Kind != kinds.DestinationRule || k.Namespace == "istio-system"
 	})
-	gateways := slices.DeleteFunc(slices.Clone(tangleKeys), func(k kinds.Key) bool { return k.Kind != kinds.Gateway })
-	return rapid.Custom(func(t *rapid.T) []tangleStep {
-		var steps []tangleStep
+	gateways := slices.DeleteFunc(slices.Clone(generatedKeys), func(k kinds.Key) bool { return k.Kind != kinds.Gateway })
+	return rapid.Custom(func(t *rapid.T) []generatedStep {
+		var steps []generatedStep
 		for i := range rapid.IntRange(3, 10).Draw(t, "steps") {
-			s := tangleStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
+			s := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
 			n := 1
 			if i == 0 {
 				n = rapid.IntRange(1, 12).Draw(t, "world")
 				for _, k := range gateways {
-					s.objects[k] = tangleObject(t, k)
+					s.objects[k] = generatedObject(t, k)
 				}
 			}
 			for range n {
 				switch {
 				case chance(t, 3):
-					k := registry.ServiceKey{Namespace: "a", Host: one(t, tangleHosts)}
+					k := registry.ServiceKey{Namespace: "a", Host: one(t, generatedHosts)}
 					if s.services[k] = nil; !chance(t, 4) {
-						s.services[k] = tangleService(t, k)
+						s.services[k] = generatedService(t, k)
 					}
 				default:
 					k := one(t, objects)
 					if s.objects[k] = nil; !chance(t, 4) {
-						s.objects[k] = tangleObject(t, k)
+						s.objects[k] = generatedObject(t, k)
 					}
 				}
 			}
@@ -56,21 +56,21 @@ func crossings() *rapid.Generator[[]tangleStep] {
 	})
 }
 
-// TestGatewaysKept is TestKept for gateways, whose virtual hosts depend on one another in ways of their own.
-func TestGatewaysKept(t *testing.T) {
-	refs, gen := &references{seen: map[string][]string{}}, crossings()
-	who := slices.Index(slices.Sorted(maps.Keys(tanglePeople())), "gateway")
+// TestIncrementalGatewaySetsMatchFreshOnes is TestKept for gateways, whose virtual hosts depend on one another in ways of their own.
+func TestIncrementalGatewaySetsMatchFreshOnes(t *testing.T) {
+	refs, gen := &references{seen: map[string][]string{}}, generatedGatewayWorlds()
+	who := slices.Index(slices.Sorted(maps.Keys(generatedProxies())), "gateway")
 	rapid.Check(t, func(t *rapid.T) {
 		skips := rapid.Uint16().Draw(t, "skips")
-		if d := unravel(t, refs, gen.Draw(t, "steps"), func(step, w int) bool { return w == who && skips>>step&1 == 0 }, nil); d != "" {
+		if d := checkHistory(t, refs, gen.Draw(t, "steps"), func(step, w int) bool { return w == who && skips>>step&1 == 0 }, nil); d != "" {
 			t.Fatal(d)
 		}
 	})
 }
 
-// crossroads are gateways on ports of their own: servers, each "redirect" or not with its hosts, and VirtualServices, each with its hosts; those in namespace b begin
+// gatewayHostCases are gateways on ports of their own: servers, each "redirect" or not with its hosts, and VirtualServices, each with its hosts; those in namespace b begin
 // with "b:". The virtual hosts are what the real istiod made of them, but for catch-all routes behind others.
-var crossroads = []struct {
+var gatewayHostCases = []struct {
 	name     string
 	servers  []string
 	virtual  []string
@@ -113,8 +113,8 @@ var crossroads = []struct {
 	{name: "by way of different Gateways", servers: []string{"a.com", "b.com"}, virtual: []string{"*"}, gateways: 2, want: []string{"a.com: a.com; v0", "b.com: b.com; v0"}},
 }
 
-func TestCrossroads(t *testing.T) {
-	for _, c := range crossroads {
+func TestGatewayVirtualHosts(t *testing.T) {
+	for _, c := range gatewayHostCases {
 		t.Run(c.name, func(t *testing.T) {
 			var y strings.Builder
 			gateways := max(1, c.gateways)
@@ -197,7 +197,7 @@ spec: {selector: {istio: ingress}, servers: [{port: {number: 7000, name: http, p
 
 // hostsOf gives the virtual hosts of a gateway's route configuration.
 func hostsOf(t *testing.T, s *snapshot.Snapshot, tr *translate.Translator, route string) []*routev3.VirtualHost {
-	gw := *people()["gateway"]
+	gw := *testProxies()["gateway"]
 	gw.Labels = map[string]string{"istio": "ingress"}
 	return decode(t, tr.Named(s, tr.ResolveCohort(s, &gw), envoy.RouteType, route)).(*routev3.RouteConfiguration).VirtualHosts
 }

@@ -11,9 +11,9 @@ import (
 // history holds what Snapshots changed, each of the last ones by itself and those before them together, for whoever makes something of what it made of an earlier one.
 // It begins with the last Snapshot that changed everything. Safe for concurrent use.
 type history struct {
-	mu     sync.Mutex
-	list   []change                   // by revision, without gaps
-	merged map[[2]uint64]*scope.Dirty // what since gave after the newest note
+	mu      sync.Mutex
+	changes []change                   // by revision, without gaps
+	merged  map[[2]uint64]*scope.Dirty // what since gave after the newest note
 }
 
 // change is in what Snapshots differ from those before, from one revision to another.
@@ -24,33 +24,33 @@ type change struct {
 
 // Bounds of a history.
 const (
-	keptChanges = 256     // by themselves
-	keptNames   = 1 << 14 // of hosts and places, of those together: beyond, nothing is known of them
+	maxChanges = 256     // by themselves
+	maxNames   = 1 << 14 // of hosts and places, of those together: beyond, nothing is known of them
 )
 
-// note enters what the newest Snapshot changed.
-func (h *history) note(revision uint64, c *scope.Dirty) {
+// record enters what the newest Snapshot changed.
+func (h *history) record(revision uint64, c *scope.Dirty) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := len(h.list); c.All || n > 0 && h.list[n-1].to+1 != revision {
-		h.list = nil
+	if n := len(h.changes); c.All || n > 0 && h.changes[n-1].to+1 != revision {
+		h.changes = nil
 	}
-	if n := keptChanges / 2; len(h.list) >= keptChanges {
-		first := h.list[:n]
+	if n := maxChanges / 2; len(h.changes) >= maxChanges {
+		first := h.changes[:n]
 		if first[0].All { // with which all that came after would be everything
 			first = first[1:]
 		}
-		old := change{first[0].from, first[len(first)-1].to, together(first)}
-		if h.list = slices.Delete(h.list, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Listeners) <= keptNames {
-			h.list = slices.Insert(h.list, 0, old)
+		old := change{first[0].from, first[len(first)-1].to, mergeChanges(first)}
+		if h.changes = slices.Delete(h.changes, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Listeners) <= maxNames {
+			h.changes = slices.Insert(h.changes, 0, old)
 		}
 	}
 	own := *c // c is a part of its Index, which would be kept as long, and its Snapshot
-	h.list, h.merged = append(h.list, change{revision, revision, &own}), map[[2]uint64]*scope.Dirty{}
+	h.changes, h.merged = append(h.changes, change{revision, revision, &own}), map[[2]uint64]*scope.Dirty{}
 }
 
-// moves tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
-func (h *history) moves(from, to uint64, namespace string) bool {
+// mayReassign tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
+func (h *history) mayReassign(from, to uint64, namespace string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list, ok := h.between(from, to)
@@ -59,14 +59,14 @@ func (h *history) moves(from, to uint64, namespace string) bool {
 
 // between gives the changes after one revision, up to another, and perhaps some before or after them. false: they are not known.
 func (h *history) between(from, to uint64) ([]change, bool) {
-	if len(h.list) == 0 || from >= to || from+1 < h.list[0].from || to > h.list[len(h.list)-1].to {
+	if len(h.changes) == 0 || from >= to || from+1 < h.changes[0].from || to > h.changes[len(h.changes)-1].to {
 		return nil, false
 	}
 	at := func(revision uint64) int {
-		i, _ := slices.BinarySearchFunc(h.list, revision, func(c change, r uint64) int { return cmp.Compare(c.to, r) })
+		i, _ := slices.BinarySearchFunc(h.changes, revision, func(c change, r uint64) int { return cmp.Compare(c.to, r) })
 		return i
 	}
-	return h.list[at(from+1) : at(to)+1], true
+	return h.changes[at(from+1) : at(to)+1], true
 }
 
 // since gives all that changed after one revision, up to another. false: that is not known.
@@ -82,12 +82,12 @@ func (h *history) since(from, to uint64) (*scope.Dirty, bool) {
 	}
 	k := [2]uint64{from, to}
 	if h.merged[k] == nil {
-		h.merged[k] = together(list)
+		h.merged[k] = mergeChanges(list)
 	}
 	return h.merged[k], true
 }
 
-func together(list []change) *scope.Dirty {
+func mergeChanges(list []change) *scope.Dirty {
 	var all []*scope.Dirty
 	for _, c := range list {
 		all = append(all, c.Dirty)

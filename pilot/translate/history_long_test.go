@@ -8,25 +8,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// TestHistoryIsLong: many small changes, of endpoints say, do not make what was before them unknown: what is told of long ago holds too much, and never too little, and not that
+// TestHistoryMergesOldChanges: many small changes, of endpoints say, do not make what was before them unknown: what is told of long ago holds too much, and never too little, and not that
 // everything is different, as at the first. What is too much to tell is not known.
-func TestHistoryIsLong(t *testing.T) {
-	for _, hosts := range []int{1, 10 * keptNames / 1000} {
+func TestHistoryMergesOldChanges(t *testing.T) {
+	for _, hosts := range []int{1, 10 * maxNames / 1000} {
 		var h history
-		h.note(1, &scope.Dirty{All: true})
+		h.record(1, &scope.Dirty{All: true})
 		for i := uint64(2); i <= 1000; i++ {
 			c := &scope.Dirty{Endpoints: []string{"e"}}
 			for n := range hosts {
 				c.Hosts = append(c.Hosts, fmt.Sprintf("h%06d-%d", i, n))
 			}
-			h.note(i, c)
+			h.record(i, c)
 		}
-		if len(h.list) > keptChanges {
-			t.Errorf("%d changes are kept", len(h.list))
+		if len(h.changes) > maxChanges {
+			t.Errorf("%d changes are kept", len(h.changes))
 		}
 		for from := uint64(1); from < 1000; from++ {
 			c, ok := h.since(from, 1000)
-			near := 1000-from <= keptChanges/2
+			near := 1000-from <= maxChanges/2
 			switch {
 			case !ok && (near || hosts == 1):
 				t.Fatalf("what came after %d is not known", from)

@@ -28,8 +28,8 @@ import (
 
 const everything = node.HTTPPeerMetadata | node.NetworkMetadataExchange | node.ALPNFilter | node.HTTPStats | node.NetworkStats
 
-// people are proxies of every sort, each beside something of the pool.
-func people() map[string]*node.Proxy {
+// testProxies are proxies of every sort, each beside something of the pool.
+func testProxies() map[string]*node.Proxy {
 	sidecar := func(ns, name, ip string) *node.Proxy {
 		return &node.Proxy{
 			Type: node.Sidecar, ID: name + "." + ns, Name: name, Namespace: ns, Domain: ns + ".svc.cluster.local", IPs: []string{ip}, Cluster: "Kubernetes",
@@ -63,7 +63,7 @@ type references struct {
 	held  []*envoy.Names
 }
 
-func (m *references) of(t tb, typeURL string, r *envoy.Resource) []string {
+func (m *references) referencesOf(t tb, typeURL string, r *envoy.Resource) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := typeURL + r.Version
@@ -83,20 +83,20 @@ func (m *references) of(t tb, typeURL string, r *envoy.Resource) []string {
 	return list
 }
 
-// picture is all that one proxy is sent, by "type name".
-type picture map[string]*envoy.Resource
+// config is all that one proxy is sent, by "type name".
+type config map[string]*envoy.Resource
 
 var (
 	clusters, listeners   = "cds ", "lds "
 	assignments, routings = "eds ", "rds "
 )
 
-// picture asks for everything, what is asked for by name all at once, as streams do.
-func (m *references) picture(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
-	c, out := tr.ResolveCohort(s, p), picture{}
+// config asks for everything, what is asked for by name all at once, as streams do.
+func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
+	c, out := tr.ResolveCohort(s, p), config{}
 	names := m.wildcards(t, tr, s, p, out)
 	for typeURL, short := range subscribed {
-		u, err := tr.Subscribed(s, c, typeURL, m.list(names[typeURL]))
+		u, err := tr.Subscribed(s, c, typeURL, m.intern(names[typeURL]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,15 +104,15 @@ func (m *references) picture(t tb, tr *translate.Translator, s *snapshot.Snapsho
 			out[short+r.Name] = r
 		}
 		if typeURL == envoy.RouteType {
-			divided(t, u.Outbound)
+			checkDivided(t, u.Outbound)
 		}
 	}
 	return out
 }
 
-// oneByOne asks for everything, what is asked for by name one after the other.
-func (m *references) oneByOne(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) picture {
-	c, out := tr.ResolveCohort(s, p), picture{}
+// configByName asks for everything, what is asked for by name one after the other.
+func (m *references) configByName(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
+	c, out := tr.ResolveCohort(s, p), config{}
 	for typeURL, names := range m.wildcards(t, tr, s, p, out) {
 		for _, name := range names {
 			out[subscribed[typeURL]+name] = tr.Named(s, c, typeURL, name)
@@ -124,27 +124,27 @@ func (m *references) oneByOne(t tb, tr *translate.Translator, s *snapshot.Snapsh
 var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteType: routings}
 
 // wildcards puts clusters and listeners into a picture, and gives the names to which they refer, by type.
-func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out picture) map[string][]string {
+func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out config) map[string][]string {
 	c, names := tr.ResolveCohort(s, p), map[string][]string{}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 		out[clusters+r.Name] = r
-		names[envoy.EndpointType] = append(names[envoy.EndpointType], m.of(t, envoy.ClusterType, r)...)
+		names[envoy.EndpointType] = append(names[envoy.EndpointType], m.referencesOf(t, envoy.ClusterType, r)...)
 	}
 	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
 		out[listeners+r.Name] = r
-		names[envoy.RouteType] = append(names[envoy.RouteType], m.of(t, envoy.ListenerType, r)...)
+		names[envoy.RouteType] = append(names[envoy.RouteType], m.referencesOf(t, envoy.ListenerType, r)...)
 	}
 	return names
 }
 
-// joined are the cohorts of proxies as streams hold them: joined anew only where the Translator says so.
-type joined map[string]struct {
+// cohortsOfProxies are the cohorts of proxies as streams hold them: joined anew only where the Translator says so.
+type cohortsOfProxies map[string]struct {
 	cohort   cohort.Key
 	revision uint64
 }
 
 // differ says whether the proxy should have been joined anew and was not.
-func (j joined) differ(tr *translate.Translator, s *snapshot.Snapshot, who string, p *node.Proxy) string {
+func (j cohortsOfProxies) differ(tr *translate.Translator, s *snapshot.Snapshot, who string, p *node.Proxy) string {
 	has, known := j[who]
 	now := tr.ResolveCohort(s, p)
 	if known && !tr.NeedsReassign(s, p, has.cohort, has.revision) && has.cohort != now {
@@ -155,8 +155,8 @@ func (j joined) differ(tr *translate.Translator, s *snapshot.Snapshot, who strin
 	return ""
 }
 
-// list interns names, and keeps them, as the streams do that ask for them.
-func (m *references) list(names []string) *envoy.Names {
+// intern interns names, and keeps them, as the streams do that ask for them.
+func (m *references) intern(names []string) *envoy.Names {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.names.Of(slices.Clone(names))
@@ -164,8 +164,8 @@ func (m *references) list(names []string) *envoy.Names {
 	return n
 }
 
-// divided looks at route configurations as clients take them that take virtual hosts by themselves: put together they are the same virtual hosts.
-func divided(t tb, routes *envoy.Set) {
+// checkDivided looks at route configurations as clients take them that take virtual hosts by themselves: put together they are the same virtual hosts.
+func checkDivided(t tb, routes *envoy.Set) {
 	heads, hosts := routes.Divided()
 	n := 0
 	for r := range routes.All {
@@ -193,7 +193,7 @@ func divided(t tb, routes *envoy.Set) {
 }
 
 // differences lists the resources in which two pictures differ.
-func differences(a, b picture) []string {
+func differences(a, b config) []string {
 	var list []string
 	for k, r := range a {
 		if o := b[k]; o == nil {
@@ -211,8 +211,8 @@ func differences(a, b picture) []string {
 	return list
 }
 
-// concerned tells, as a stream does, that a proxy has to be looked at anew.
-func concerned(s *snapshot.Snapshot, p *node.Proxy) bool {
+// affectedByDelta tells, as a stream does, that a proxy has to be looked at anew.
+func affectedByDelta(s *snapshot.Snapshot, p *node.Proxy) bool {
 	d := &s.Diff
 	return d.Full || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
 		return p.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == p.Namespace
@@ -234,7 +234,7 @@ func readPool(t tb) *pool {
 	p := &pool{versions: map[kinds.Key][]*kinds.Object{}}
 	all := objects(t, "pool.yaml", read(t, "testdata", "pool.yaml"))
 	// Another cluster holds the same names, in versions of its own.
-	for _, c := range of("remote", all) {
+	for _, c := range inCluster("remote", all) {
 		switch c.Kind {
 		case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.Namespace, kinds.WorkloadEntry:
 			all = append(all, c)
@@ -301,14 +301,14 @@ func moving(k kinds.Key) bool {
 // TestHistories applies random changes commit by commit. After each, what a long-lived Translator gives with its memo and without must be, byte for byte, what a
 // fresh one gives of a fresh world that got all objects in one batch; and what the Diff says must be enough for a stream to know what to send.
 func TestHistories(t *testing.T) {
-	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, people()
+	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {
 		m := p.meshes[0]
 		w, present := newWorld(t, m), map[kinds.Key]*kinds.Object{}
 		on, off := translate.New(translate.Options{Idle: 100 << 10}), translate.New(translate.Options{})
-		before := map[string]picture{}
+		before := map[string]config{}
 		sets := map[string][4]*envoy.Set{}
-		members := joined{}
+		members := cohortsOfProxies{}
 
 		some := rapid.Permutation(slices.Sorted(maps.Keys(proxies))).Draw(t, "proxies")[:3]
 		step := rapid.OneOf(rapid.SliceOfN(p.draw(p.moving), 1, 3), rapid.SliceOfN(p.draw(p.routing), 1, 3), rapid.SliceOfN(p.draw(p.keys), 1, 4))
@@ -338,13 +338,13 @@ func TestHistories(t *testing.T) {
 
 			for which, name := range some {
 				proxy := proxies[name]
-				want := refs.oneByOne(t, fresh, once, proxy)
-				got := refs.picture(t, on, s, proxy)
+				want := refs.configByName(t, fresh, once, proxy)
+				got := refs.config(t, on, s, proxy)
 				if d := differences(want, got); d != nil {
 					t.Fatalf("step %d, %s: with memo, one batch (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
 				}
 				if which == 0 {
-					if d := differences(want, refs.picture(t, off, s, proxy)); d != nil {
+					if d := differences(want, refs.config(t, off, s, proxy)); d != nil {
 						t.Fatalf("step %d, %s: without memo, one batch (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
 					}
 				}
@@ -356,7 +356,7 @@ func TestHistories(t *testing.T) {
 				c := on.ResolveCohort(s, proxy)
 				cds, lds := on.Wildcard(s, c, envoy.ClusterType), on.Wildcard(s, c, envoy.ListenerType)
 				now := [4]*envoy.Set{cds.Outbound, cds.Inbound, lds.Outbound, lds.Inbound}
-				if i > 0 && !concerned(s, proxy) {
+				if i > 0 && !affectedByDelta(s, proxy) {
 					shown := map[string]bool{}
 					for _, k := range s.Diff.Endpoints {
 						for _, a := range on.Assignments(s, c, k) {

@@ -37,18 +37,18 @@ const (
 	ingress                   // calls to a gateway
 )
 
-// surroundings is what every listener of a proxy depends on.
-type surroundings struct {
-	mesh         *mesh.Config
-	capabilities node.Capabilities
-	tags         cohort.Tags
-	http10       bool
-	guarded      bool                // nothing is to pass
-	internal     frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
+// proxyContext is what every listener of a proxy depends on.
+type proxyContext struct {
+	mesh           *mesh.Config
+	capabilities   node.Capabilities
+	tags           cohort.Tags
+	http10         bool
+	denyAll        bool                // nothing is to pass
+	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
 // connectionManager makes the HTTP connection manager of one chain. Its routes come by RDS (route is their name) or with it (inline).
-func (e surroundings) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) *listenerv3.Filter {
+func (c proxyContext) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) *listenerv3.Filter {
 	m := &hcmv3.HttpConnectionManager{
 		StatPrefix:                   statPrefix,
 		Proxy_100Continue:            true,
@@ -58,12 +58,12 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		UseRemoteAddress:             envoy.Bool(d == ingress),
 		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
-		HttpFilters:                  e.httpFilters(d, p),
+		HttpFilters:                  c.httpFilters(d, p),
 	}
-	if e.mesh.GetEnableTracing() {
-		m.Tracing = telemetry.Tracing(e.mesh, e.tags)
+	if c.mesh.GetEnableTracing() {
+		m.Tracing = telemetry.Tracing(c.mesh, c.tags)
 	}
-	e.normalizePath(m)
+	c.normalizePath(m)
 	if inline != nil {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: inline}
 	} else {
@@ -82,12 +82,12 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
-		m.InternalAddressConfig = e.internalAddresses()
+		m.InternalAddressConfig = c.internalAddresses()
 	}
 	if d == outbound && route == names.HTTPProxyRoute {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
 	}
-	if e.http10 {
+	if c.http10 {
 		if m.HttpProtocolOptions == nil {
 			m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
 		}
@@ -99,8 +99,8 @@ func (e surroundings) connectionManager(d direction, statPrefix, route string, i
 // serverName is what responses of inbound and gateway listeners say in their header server.
 const serverName = "istio-envoy"
 
-func (e surroundings) normalizePath(m *hcmv3.HttpConnectionManager) {
-	switch e.mesh.GetPathNormalization().GetNormalization() {
+func (c proxyContext) normalizePath(m *hcmv3.HttpConnectionManager) {
+	switch c.mesh.GetPathNormalization().GetNormalization() {
 	case meshv1alpha1.MeshConfig_ProxyPathNormalization_NONE:
 		m.NormalizePath = envoy.Bool(false)
 	case meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES:
@@ -112,9 +112,9 @@ func (e surroundings) normalizePath(m *hcmv3.HttpConnectionManager) {
 }
 
 // internalAddresses is nil where nobody says which they are: Envoy then has its own idea.
-func (e surroundings) internalAddresses() *hcmv3.HttpConnectionManager_InternalAddressConfig {
+func (c proxyContext) internalAddresses() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	var ranges []*corev3.CidrRange
-	for r := range e.internal.All {
+	for r := range c.internalRanges.All {
 		p := netip.MustParsePrefix(r)
 		ranges = append(ranges, &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))})
 	}
@@ -125,12 +125,12 @@ func (e surroundings) internalAddresses() *hcmv3.HttpConnectionManager_InternalA
 }
 
 // httpFilters is the one list of HTTP filters: its order is the order on the wire. A filter of Istio's own build goes only to proxies that list it.
-func (e surroundings) httpFilters(d direction, p registry.Protocol) []*hcmv3.HttpFilter {
+func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.HttpFilter {
 	var f []*hcmv3.HttpFilter
-	if e.capabilities.Has(node.HTTPPeerMetadata) {
+	if c.capabilities.Has(node.HTTPPeerMetadata) {
 		f = append(f, envoy.HTTPFilter("istio.metadata_exchange", peerMetadata(d)))
 	}
-	if e.guarded && d != outbound {
+	if c.denyAll && d != outbound {
 		f = append(f, authz.RefuseHTTP())
 	}
 	if p == registry.GRPCWeb {
@@ -140,11 +140,11 @@ func (e surroundings) httpFilters(d direction, p registry.Protocol) []*hcmv3.Htt
 		EmitFilterState:        true,
 		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: envoy.Bool(false)},
 	})))
-	if d != inbound && e.capabilities.Has(node.ALPNFilter) {
+	if d != inbound && c.capabilities.Has(node.ALPNFilter) {
 		f = append(f, envoy.HTTPFilter("istio.alpn", envoy.Any(meshALPN())))
 	}
 	f = append(f, envoy.HTTPFilter("envoy.filters.http.fault", envoy.Any(&faultv3.HTTPFault{})), envoy.HTTPFilter("envoy.filters.http.cors", envoy.Any(&corsv3.Cors{})))
-	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.HTTPStats) {
+	if telemetry.Stats(c.mesh) && c.capabilities.Has(node.HTTPStats) {
 		f = append(f, envoy.HTTPFilter("istio.stats", statsConfig()))
 	}
 	return append(f, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))

@@ -33,30 +33,30 @@ type workloadPort struct {
 	services frozen.List[*registry.Service] // that have this target, oldest first
 	rule     destinationrule.Rule           // of the first service
 
-	ingress  *kinds.Object // the Sidecar whose ingress it is, or nil
-	bind     string        // of an ingress: what its listener or chain is named by
-	real     bool          // it binds a listener of its own
-	endpoint string        // of an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
+	ingress   *kinds.Object // the Sidecar whose ingress it is, or nil
+	bind      string        // of an ingress: what its listener or chain is named by
+	bindsPort bool          // it binds a listener of its own
+	endpoint  string        // of an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
 }
 
 // workloadPorts lists the ports of an inbound cohort by target. Of several services with one target the oldest says what it speaks.
 func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	var served []workloadPort
-	places := map[uint32]int{} // in served, by target
+	byTarget := map[uint32]int{} // in served, by target
 	for t := range c.Targets.All {
 		if t.TargetPort == uint32(v.Mesh.GetProxyInboundListenPort()) {
 			continue
 		}
-		if i, ok := places[t.TargetPort]; ok {
+		if i, ok := byTarget[t.TargetPort]; ok {
 			if served[i].protocol != t.Service.Port(t.Port).Protocol {
-				v.problem(ConflictInbound, t.Service.Host+":"+strconv.FormatUint(uint64(t.Port), 10))
+				v.recordConflict(ConflictInbound, t.Service.Host+":"+strconv.FormatUint(uint64(t.Port), 10))
 			}
 			if !slices.Contains(slices.Collect(served[i].services.All), t.Service) {
 				served[i].services = frozen.ListOf(append(slices.Collect(served[i].services.All), t.Service)...)
 			}
 			continue
 		}
-		places[t.TargetPort] = len(served)
+		byTarget[t.TargetPort] = len(served)
 		served = append(served, workloadPort{
 			target: t.TargetPort, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.ListOf(t.Service), rule: destinationrule.ServiceRule(t.Rules),
 			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.TargetPort),
@@ -89,7 +89,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 		n := l.GetPort().GetNumber()
 		p := workloadPort{
 			target: n, port: n, host: c.Ingress.Name + "." + c.Ingress.Namespace, protocol: portProtocol(l.GetPort().GetProtocol(), registry.TCP),
-			ingress: c.Ingress, bind: l.Bind, real: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
+			ingress: c.Ingress, bind: l.Bind, bindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
 			endpoint: defaultEndpoint(l.DefaultEndpoint, c),
 		}
 		if p.bind == "" {
@@ -134,15 +134,15 @@ func (v *view) inboundClusters(c cohort.Inbound) []*envoy.Resource {
 	if !c.Sidecar {
 		return nil
 	}
-	out := []*envoy.Resource{v.t.sentinels.Get(sentinelKey{names.InboundPassthroughCluster, v.Mesh, c.Capabilities, c.IPv4, c.IPv6})}
+	out := []*envoy.Resource{v.t.fixedClusters.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh, c.Capabilities, c.IPv4, c.IPv6})}
 	for _, p := range v.workloadPorts(c) {
 		out = append(out, v.t.inboundClusters.Get(inboundClusterKey{p, v.Mesh, c.IPv4, c.IPv6, c.Ingress}))
 	}
 	return out
 }
 
-// forever keeps idle connections to the workload for as long as they live; it is the longest that Envoy takes.
-const forever = 9223372035
+// maxCleanupInterval keeps idle connections to the workload for as long as they live; it is the longest that Envoy takes.
+const maxCleanupInterval = 9223372035
 
 func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	name := names.Cluster(names.Inbound, k.target, "", "")
@@ -154,7 +154,7 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 		CircuitBreakers:      unlimited(),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
 		LbPolicy:             clusterv3.Cluster_CLUSTER_PROVIDED,
-		CleanupInterval:      &durationpb.Duration{Seconds: forever},
+		CleanupInterval:      &durationpb.Duration{Seconds: maxCleanupInterval},
 		UpstreamBindConfig:   inboundSource(k.ipv4, k.ipv6),
 
 		UpstreamConnectionOptions: keepalive(k.mesh),

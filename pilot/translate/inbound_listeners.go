@@ -25,9 +25,9 @@ import (
 
 // inboundKey is all that a listener for a workload's incoming traffic depends on: virtualInbound, or one that a Sidecar's ingress binds.
 type inboundKey struct {
-	surroundings
+	proxyContext
 	ports       frozen.List[workloadPort]
-	peer        frozen.List[*kinds.Object]
+	policies    frozen.List[*kinds.Object]
 	virtual     bool
 	bind        string
 	port        uint32
@@ -40,12 +40,12 @@ func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 	if !c.Sidecar {
 		return nil
 	}
-	k := inboundKey{surroundings: v.surroundings(c.Capabilities, c.Tags, c.HTTP10), peer: c.Peer}
-	k.guarded = c.DenyAll
+	k := inboundKey{proxyContext: v.proxyContext(c.Capabilities, c.Tags, c.HTTP10), policies: c.Peer}
+	k.denyAll = c.DenyAll
 	var out []*envoy.Resource
 	var captured []workloadPort
 	for _, p := range v.workloadPorts(c) {
-		if !p.real {
+		if !p.bindsPort {
 			captured = append(captured, p)
 			continue
 		}
@@ -70,7 +70,7 @@ func buildInbound(k inboundKey) *envoy.Resource {
 		ContinueOnListenerFiltersTimeout:     true,
 		ListenerFiltersTimeout:               k.mesh.GetProtocolDetectionTimeout(),
 		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
-		AdditionalAddresses:                  alsoIPv6(k.dual, k.port),
+		AdditionalAddresses:                  additionalIPv6(k.dual, k.port),
 	}
 	if k.transparent {
 		l.Transparent = envoy.Bool(true)
@@ -88,7 +88,7 @@ func buildInbound(k inboundKey) *envoy.Resource {
 		for p := range k.ports.All {
 			targets[p.target] = true
 		}
-		for _, port := range mtls.Ports(k.peer) {
+		for _, port := range mtls.Ports(k.policies) {
 			if !targets[port] {
 				sets = append(sets, k.catchAll(port))
 			}
@@ -106,17 +106,17 @@ func buildInbound(k inboundKey) *envoy.Resource {
 			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{}, nil))
 		}
 	}
-	if disabled, needed := k.inspected(sets, chainSet.tls); needed {
+	if disabled, needed := k.inspectorPorts(sets, chainSet.tls); needed {
 		l.ListenerFilters = append(l.ListenerFilters, tlsInspector(disabled))
 	}
-	if disabled, needed := k.inspected(sets, chainSet.sniffed); needed {
+	if disabled, needed := k.inspectorPorts(sets, chainSet.sniffed); needed {
 		l.ListenerFilters = append(l.ListenerFilters, httpInspector(disabled))
 	}
 	return envoy.NewResource(l.Name, l)
 }
 
-// inspected says on which ports an inspector has nothing to find out, and whether it is needed at all.
-func (k inboundKey) inspected(sets []chainSet, needs func(chainSet) bool) (*listenerv3.ListenerFilterChainMatchPredicate, bool) {
+// inspectorPorts says on which ports an inspector has nothing to find out, and whether it is needed at all.
+func (k inboundKey) inspectorPorts(sets []chainSet, needs func(chainSet) bool) (*listenerv3.ListenerFilterChainMatchPredicate, bool) {
 	var with, without []uint32
 	any, everywhere := false, false
 	for _, s := range sets {
@@ -209,7 +209,7 @@ func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tc
 			c.FilterChainMatch.DestinationPort = envoy.UInt32(port)
 		}
 		if isHTTP {
-			c.Name, c.Filters = httpName, append(k.exchange(nil), http())
+			c.Name, c.Filters = httpName, append(k.addMetadataExchange(nil), http())
 		} else {
 			c.Filters = tcp()
 		}
@@ -219,13 +219,13 @@ func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tc
 		set.chains = append(set.chains, c)
 	}
 	plain := plainHTTP(k.http10).ApplicationProtocols
-	mode := mtls.ModeOf(k.peer, port)
+	mode := mtls.ModeOf(k.policies, port)
 	switch {
 	case protocol.IsHTTP() && mode == mtls.Permissive:
 		add(true, true, tlsWire, mtls.Mesh...)
 		add(true, false, rawBuffer)
 	case protocol.IsHTTP():
-		secured(mode, func() { add(true, true, tlsWire) }, func() { add(true, false, rawBuffer) })
+		byMode(mode, func() { add(true, true, tlsWire) }, func() { add(true, false, rawBuffer) })
 	case protocol.Sniffed() && mode == mtls.Permissive:
 		add(true, true, tlsWire, mtls.MeshHTTP...)
 		add(true, false, rawBuffer, plain...)
@@ -233,7 +233,7 @@ func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tc
 		add(false, false, rawBuffer)
 		add(false, false, tlsWire)
 	case protocol.Sniffed():
-		secured(mode, func() {
+		byMode(mode, func() {
 			add(true, true, tlsWire, mtls.MeshHTTP...)
 			add(false, true, tlsWire)
 		}, func() {
@@ -245,12 +245,12 @@ func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tc
 		add(false, false, tlsWire)
 		add(false, false, rawBuffer)
 	default:
-		secured(mode, func() { add(false, true, tlsWire) }, func() { add(false, false, rawBuffer) })
+		byMode(mode, func() { add(false, true, tlsWire) }, func() { add(false, false, rawBuffer) })
 	}
 	return set
 }
 
-func secured(mode mtls.Mode, strict, disable func()) {
+func byMode(mode mtls.Mode, strict, disable func()) {
 	if mode == mtls.Strict {
 		strict()
 	} else {

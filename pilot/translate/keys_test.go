@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// TestKeys: a memo key that held a whole Snapshot would be equal to none of the next, and would keep the world alive.
-func TestKeys(t *testing.T) {
+// TestMemoKeysHoldNoSnapshot: a memo key that held a whole Snapshot would be equal to none of the next, and would keep the world alive.
+func TestMemoKeysHoldNoSnapshot(t *testing.T) {
 	worlds := map[reflect.Type]bool{}
 	for _, v := range []any{snapshot.Snapshot{}, scope.Index{}, scope.Scope{}, view{}, Translator{}} {
 		worlds[reflect.TypeOf(v)] = true
@@ -72,12 +72,12 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func keepOne(v *view, key setKey, r recipe[struct{}]) *version {
-	return keep(v, key, func() recipe[struct{}] { return r })
+func cachedSetOf(v *view, key setKey, r generator[struct{}]) *version {
+	return cachedSet(v, key, func() generator[struct{}] { return r })
 }
 
-// TestSetThatPanics: nobody takes a Set that could not be made for one without resources.
-func TestSetThatPanics(t *testing.T) {
+// TestPanicIsNotCached: nobody takes a Set that could not be made for one without resources.
+func TestPanicIsNotCached(t *testing.T) {
 	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: 1}}, t: New(Options{})}
 	for range 2 {
 		func() {
@@ -86,24 +86,24 @@ func TestSetThatPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { panic("broken") }, anything))
+			cachedSetOf(v, setKey{typeURL: envoy.ClusterType}, singlePartition(func(*view) []*envoy.Resource { panic("broken") }, anyChange))
 		}()
 	}
-	if set := keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anything)); set.set.Len() != 1 {
+	if set := cachedSetOf(v, setKey{typeURL: envoy.ClusterType}, singlePartition(func(*view) []*envoy.Resource { return []*envoy.Resource{{Name: "a"}} }, anyChange)); set.set.Len() != 1 {
 		t.Error("it stays broken")
 	}
 }
 
-func TestSetIsMadeOnce(t *testing.T) {
+func TestSetIsGeneratedOnce(t *testing.T) {
 	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: 1}}, t: New(Options{})}
 	made := 0
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(*view) []*envoy.Resource {
+			cachedSetOf(v, setKey{typeURL: envoy.ClusterType}, singlePartition(func(*view) []*envoy.Resource {
 				made++
 				return nil
-			}, anything))
+			}, anyChange))
 			v.t.Count(DuplicateDomain)
 		})
 	}
@@ -113,38 +113,38 @@ func TestSetIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestSetThatCameBack: a Set that is at last what it was at first need not have been so in between.
-func TestSetThatCameBack(t *testing.T) {
+// TestRevertedSetKeepsItsHistory: a Set that is at last what it was at first need not have been so in between.
+func TestRevertedSetKeepsItsHistory(t *testing.T) {
 	a, b := &envoy.Resource{Name: "a", Version: "1"}, &envoy.Resource{Name: "a", Version: "2"}
 	tr, is := New(Options{}), []*envoy.Resource{1: a, 2: b, 3: a}
 	for i := range uint64(len(is)) {
-		tr.history.note(i, &scope.Dirty{Hosts: []string{"a"}})
+		tr.history.record(i, &scope.Dirty{Hosts: []string{"a"}})
 	}
 	for _, revision := range []uint64{1, 3, 2} {
 		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: revision}}, t: tr}
-		set := keepOne(v, setKey{typeURL: envoy.ClusterType}, coarse(func(v *view) []*envoy.Resource { return is[v.Revision : v.Revision+1] }, anything)).set
+		set := cachedSetOf(v, setKey{typeURL: envoy.ClusterType}, singlePartition(func(v *view) []*envoy.Resource { return is[v.Revision : v.Revision+1] }, anyChange)).set
 		if got := set.Get("a"); got != is[revision] {
 			t.Errorf("at revision %d it is %+v, want %+v", revision, got, is[revision])
 		}
 	}
 }
 
-// TestUnusedSetsAreForgotten: a Set stays while somebody asks for it at every change, and not for long after.
-func TestUnusedSetsAreForgotten(t *testing.T) {
+// TestUnusedSetsAreEvicted: a Set stays while somebody asks for it at every change, and not for long after.
+func TestUnusedSetsAreEvicted(t *testing.T) {
 	tr := New(Options{})
-	some := coarse(func(*view) []*envoy.Resource { return nil }, anything)
+	some := singlePartition(func(*view) []*envoy.Resource { return nil }, anyChange)
 	used, unused := setKey{typeURL: envoy.ClusterType}, setKey{typeURL: envoy.ListenerType}
-	for i := uint64(1); i < 4*keptUnused; i++ {
+	for i := uint64(1); i < 4*maxUnused; i++ {
 		v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: i}}, t: tr}
 		changes := &scope.Dirty{Hosts: []string{"a"}}
-		tr.history.note(i, changes)
-		tr.kept.note(i)
-		keepOne(v, used, some)
+		tr.history.record(i, changes)
+		tr.sets.advance(i)
+		cachedSetOf(v, used, some)
 		if i == 1 {
-			keepOne(v, unused, some)
+			cachedSetOf(v, unused, some)
 		}
 	}
-	if _, ok := tr.kept.made[used]; !ok || len(tr.kept.made) != 1 || len(tr.history.list) > keptChanges {
-		t.Errorf("%d Sets are kept, %d changes", len(tr.kept.made), len(tr.history.list))
+	if _, ok := tr.sets.entries[used]; !ok || len(tr.sets.entries) != 1 || len(tr.history.changes) > maxChanges {
+		t.Errorf("%d Sets are kept, %d changes", len(tr.sets.entries), len(tr.history.changes))
 	}
 }

@@ -95,15 +95,15 @@ metadata: {name: gw, namespace: istio-system}
 spec: {servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}
 `
 
-// follow has a sidecar, one with a Sidecar, and a gateway ask for everything that they are sent.
-func follow(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.NameTable) {
+// translateAll has a sidecar, one with a Sidecar, and a gateway ask for everything that they are sent.
+func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.NameTable) {
 	tr.Prepare(s)
 	in := func(ns string) *node.Proxy {
-		p := *people()["web"]
+		p := *testProxies()["web"]
 		p.Name, p.Namespace, p.Domain, p.IPs = "s"+ns[1:]+"-0", ns, ns+".svc.cluster.local", []string{"10.0." + ns[1:] + ".2"}
 		return &p
 	}
-	for _, p := range []*node.Proxy{in("n0"), in("n1"), people()["gateway"]} {
+	for _, p := range []*node.Proxy{in("n0"), in("n1"), testProxies()["gateway"]} {
 		c := tr.ResolveCohort(s, p)
 		var clusters []string
 		for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
@@ -133,7 +133,7 @@ func TestLinear(t *testing.T) {
 		if _, err := fmt.Sscan(work, &name, &n); err != nil {
 			t.Fatal(err)
 		}
-		handle(t, func(state int) string { return largeObjects()[name](n, state) })
+		runLargeObject(t, func(state int) string { return largeObjects()[name](n, state) })
 		return
 	}
 	program := filepath.Join(t.TempDir(), "linear.test")
@@ -185,11 +185,11 @@ func statements(t *testing.T, program, name string, n int) map[string]int {
 	return blocks
 }
 
-// handle adds, changes and removes large objects in a small mesh, and translates it each time. write returns the objects of a state.
-func handle(t *testing.T, write func(state int) string) {
+// runLargeObject adds, changes and removes large objects in a small mesh, and translates it each time. write returns the objects of a state.
+func runLargeObject(t *testing.T, write func(state int) string) {
 	var table envoy.NameTable
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
-	follow(t, tr, w.apply(append(services(t, 12), objects(t, "world.yaml", []byte(smallWorld))...)...), &table)
+	translateAll(t, tr, w.apply(append(services(t, 12), objects(t, "world.yaml", []byte(smallWorld))...)...), &table)
 	large := func(state int) (list []kinds.Change) {
 		for doc := range strings.SplitSeq(write(state), "---\n") {
 			if doc != "" {
@@ -207,8 +207,8 @@ func handle(t *testing.T, write func(state int) string) {
 	}
 	beside := services(t, 1)[:1]
 	for _, changes := range [][]kinds.Change{large(0), large(1), gone(beside), beside} {
-		follow(t, tr, w.apply(changes...), &table)
+		translateAll(t, tr, w.apply(changes...), &table)
 	}
-	follow(t, translate.New(translate.Options{Idle: 64 << 20}), w.apply(), &table)
-	follow(t, tr, w.apply(gone(large(1))...), &table)
+	translateAll(t, translate.New(translate.Options{Idle: 64 << 20}), w.apply(), &table)
+	translateAll(t, tr, w.apply(gone(large(1))...), &table)
 }

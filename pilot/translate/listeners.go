@@ -17,47 +17,47 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// listenerRecipe makes the listeners for a sidecar's outgoing traffic, each place's by itself, virtualOutbound included.
-func listenerRecipe(c cohort.Inputs) recipe[place] {
-	return recipe[place]{
-		whole: func(v *view) []*envoy.Resource {
-			l := v.newListeners(c)
+// listenerGenerator makes the listeners for a sidecar's outgoing traffic, each place's by itself, virtualOutbound included.
+func listenerGenerator(c cohort.Inputs) generator[bindKey] {
+	return generator[bindKey]{
+		all: func(v *view) []*envoy.Resource {
+			l := v.newOutboundBuilder(c)
 			for i := range l.scope.Egress {
 				e := &l.scope.Egress[i]
-				l.open(l.opening(e), e.Services)
+				l.addEgress(l.egressBuilder(e), e.Services)
 			}
 			var out []*envoy.Resource
-			for _, s := range l.slots {
-				out = append(out, l.make(s))
+			for _, s := range l.builders {
+				out = append(out, l.build(s))
 			}
 			return append(out, v.fixedListeners(c)...)
 		},
-		touched: func(changes *scope.Dirty) []place { return touchedPlaces(c, changes) },
-		units: func(v *view, all []place) func(place) []*envoy.Resource {
-			l := v.newListeners(c)
-			l.keepTo(all)
+		affected: func(changes *scope.Dirty) []bindKey { return affectedBindKeys(c, changes) },
+		partitions: func(v *view, all []bindKey) func(bindKey) []*envoy.Resource {
+			l := v.newOutboundBuilder(c)
+			l.restrictTo(all)
 			for i := range l.scope.Egress {
-				o := l.opening(&l.scope.Egress[i])
-				l.open(o, o.concerned())
+				o := l.egressBuilder(&l.scope.Egress[i])
+				l.addEgress(o, o.relevantServices())
 			}
 			fixed := v.fixedListeners(c)
-			return func(at place) []*envoy.Resource {
-				if s := l.slots[at]; s != nil {
-					return []*envoy.Resource{l.make(s)}
+			return func(at bindKey) []*envoy.Resource {
+				if s := l.builders[at]; s != nil {
+					return []*envoy.Resource{l.build(s)}
 				}
 				name := names.Listener(at.bind, at.port)
 				return slices.DeleteFunc(slices.Clone(fixed), func(r *envoy.Resource) bool { return r.Name != name })
 			}
 		},
-		of: func(at place) unitOf {
+		locate: func(at bindKey) locator {
 			name := names.Listener(at.bind, at.port)
 			return func(r *envoy.Resource) int { return strings.Compare(r.Name, name) }
 		},
 	}
 }
 
-// touchedPlaces are those at which changes may make a difference. A Sidecar's listeners stand where it says, on the ports of the services.
-func touchedPlaces(c cohort.Inputs, changes *scope.Dirty) []place {
+// affectedBindKeys are those at which changes may make a difference. A Sidecar's listeners stand where it says, on the ports of the services.
+func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []bindKey {
 	if len(changes.Listeners) == 0 {
 		return nil
 	}
@@ -80,9 +80,9 @@ func touchedPlaces(c cohort.Inputs, changes *scope.Dirty) []place {
 			}
 		}
 	}
-	var list []place
-	seen := make(map[place]struct{}, len(changes.Listeners))
-	add := func(p place) {
+	var list []bindKey
+	seen := make(map[bindKey]struct{}, len(changes.Listeners))
+	add := func(p bindKey) {
 		if _, ok := seen[p]; !ok {
 			seen[p] = struct{}{}
 			list = append(list, p)
@@ -90,38 +90,38 @@ func touchedPlaces(c cohort.Inputs, changes *scope.Dirty) []place {
 	}
 	for _, port := range proxies {
 		for _, bind := range binds {
-			add(placeOf(bind, port))
+			add(bindKeyOf(bind, port))
 		}
 	}
 	for _, p := range changes.Listeners {
 		switch {
 		case p.Address != "":
-			add(placeOf(p.Address, p.Port))
+			add(bindKeyOf(p.Address, p.Port))
 		case p.Wildcard:
-			add(place{wildcard(c.Scope.IPv4), p.Port})
+			add(bindKey{wildcard(c.Scope.IPv4), p.Port})
 		}
 		if p.Address == "" {
 			for _, bind := range binds {
-				add(placeOf(bind, p.Port))
+				add(bindKeyOf(bind, p.Port))
 			}
 		}
 	}
 	return list
 }
 
-func (v *view) newListeners(c cohort.Inputs) *listeners {
+func (v *view) newOutboundBuilder(c cohort.Inputs) *outboundBuilder {
 	sc := v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)
-	return &listeners{
-		view: v, scope: sc, cohort: c, slots: map[place]*slot{}, locked: map[uint32]bool{},
-		env: v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), fallback: v.fallback(sc),
+	return &outboundBuilder{
+		view: v, scope: sc, cohort: c, builders: map[bindKey]*listenerBuilder{}, reservedPorts: map[uint32]bool{},
+		context: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), fallback: v.fallback(sc),
 	}
 }
 
-// make makes the listener of a slot.
-func (l *listeners) make(s *slot) *envoy.Resource {
-	k := outboundKey{surroundings: l.env, bind: s.bind, port: s.port, real: s.real, route: s.route, chains: frozen.ListOf(s.chains...)}
-	captured := !s.real
-	if s.web {
+// build makes the listener of a slot.
+func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
+	k := outboundKey{proxyContext: l.context, bind: s.bind, port: s.port, bindsPort: s.bindsPort, route: s.route, chains: frozen.ListOf(s.chains...)}
+	captured := !s.bindsPort
+	if s.grpcWeb {
 		k.http = registry.GRPCWeb
 	}
 	k.dual = s.bind == "0.0.0.0" && l.cohort.Scope.IPv6
@@ -134,14 +134,14 @@ func (l *listeners) make(s *slot) *envoy.Resource {
 
 // fixedListeners are those that no service asks for.
 func (v *view) fixedListeners(c cohort.Inputs) []*envoy.Resource {
-	env := v.surroundings(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
+	env := v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
 	var out []*envoy.Resource
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh.GetProxyHttpPort())); p != 0 {
-		out = append(out, v.t.outbound.Get(outboundKey{surroundings: env, bind: loopback(c.Scope.IPv4), port: p, real: true, route: names.HTTPProxyRoute}))
+		out = append(out, v.t.outbound.Get(outboundKey{proxyContext: env, bind: loopback(c.Scope.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))
 	}
 	if c.Outbound.Interception != node.None {
 		out = append(out, v.t.virtualOutbound.Get(virtualOutboundKey{
-			surroundings: env, bind: wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Scope.IPv4 && c.Scope.IPv6,
+			proxyContext: env, bind: wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Scope.IPv4 && c.Scope.IPv6,
 			fallback: v.fallback(v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)),
 		}))
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // A Translator keeps what Snapshots changed, but none of them except the newest.
-func TestOldSnapshotsAreForgotten(t *testing.T) {
+func TestOldSnapshotsAreCollected(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	var old []weak.Pointer[snapshot.Snapshot]
 	s := w.apply(services(t, 3)...)
 	for i := range 40 {
 		tr.Prepare(s)
-		tr.Wildcard(s, tr.ResolveCohort(s, people()["web"]), envoy.ClusterType)
+		tr.Wildcard(s, tr.ResolveCohort(s, testProxies()["web"]), envoy.ClusterType)
 		old = append(old, weak.Make(s))
 		s = w.apply(objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: elsewhere}\nspec: {hosts: [v%d.example.com], http: [{route: [{destination: {host: v.example.com}}]}]}\n", i))...)
 	}

@@ -26,10 +26,10 @@ import (
 
 // outboundKey is all that one listener for a sidecar's outgoing traffic depends on.
 type outboundKey struct {
-	surroundings
+	proxyContext
 	bind      string
 	port      uint32
-	real      bool              // it binds its port; else virtualOutbound hands it connections
+	bindsPort bool              // it binds its port; else virtualOutbound hands it connections
 	route     string            // its routes where it takes HTTP, else empty
 	http      registry.Protocol // GRPCWeb where its filter is needed
 	matchHTTP bool              // HTTP is told from the rest by sniffing
@@ -40,57 +40,57 @@ type outboundKey struct {
 
 // tcpChain is one chain that forwards bytes.
 type tcpChain struct {
-	cluster string
-	servers frozen.List[string] // the TLS server names it takes, empty for any
-	prefix  netip.Prefix
-	mongo   bool
-	longest time.Duration
+	cluster     string
+	servers     frozen.List[string] // the TLS server names it takes, empty for any
+	prefix      netip.Prefix
+	mongo       bool
+	maxDuration time.Duration
 }
 
-// place is what an outbound listener binds. Each has a name of its own.
-type place struct {
+// bindKey is what an outbound listener binds. Each has a name of its own.
+type bindKey struct {
 	bind string
 	port uint32 // 0 on a socket
 }
 
-func placeOf(bind string, port uint32) place {
+func bindKeyOf(bind string, port uint32) bindKey {
 	if isSocket(bind) {
-		return place{bind: bind}
+		return bindKey{bind: bind}
 	}
-	return place{bind, port}
+	return bindKey{bind, port}
 }
 
 func isSocket(bind string) bool { return strings.HasPrefix(bind, "unix://") }
 
-// slot gathers what services want of one place.
-type slot struct {
-	place
-	protocol registry.Protocol // of whoever came first; Unsupported once it is sniffed
-	route    string
-	chains   []tcpChain
-	taken    map[taken]struct{} // by chains, once there are several
-	web      bool               // some service speaks gRPC-Web
-	real     bool
-	explicit bool // a Sidecar's own listener
-	wildcard bool
+// listenerBuilder gathers what services want of one place.
+type listenerBuilder struct {
+	bindKey
+	protocol  registry.Protocol // of whoever came first; Unsupported once it is sniffed
+	route     string
+	chains    []tcpChain
+	matches   map[chainMatch]struct{} // by chains, once there are several
+	grpcWeb   bool                    // some service speaks gRPC-Web
+	bindsPort bool
+	explicit  bool // a Sidecar's own listener
+	wildcard  bool
 }
 
-// listeners gathers the slots of one scope.
-type listeners struct {
-	view   *view
-	scope  *scope.Scope
-	cohort cohort.Inputs
-	slots  map[place]*slot
-	locked map[uint32]bool // ports that the Sidecar names itself: the catch-all keeps off them
+// outboundBuilder gathers the slots of one scope.
+type outboundBuilder struct {
+	view          *view
+	scope         *scope.Scope
+	cohort        cohort.Inputs
+	builders      map[bindKey]*listenerBuilder
+	reservedPorts map[uint32]bool // ports that the Sidecar names itself: the catch-all keeps off them
 
-	only     map[place]struct{}  // nothing is put elsewhere; nil: everywhere
-	ports    map[uint32]struct{} // of only
-	env      surroundings
-	fallback string // where traffic goes that no service asked for
+	only      map[bindKey]struct{} // nothing is put elsewhere; nil: everywhere
+	onlyPorts map[uint32]struct{}  // of only
+	context   proxyContext
+	fallback  string // where traffic goes that no service asked for
 }
 
-func (v *view) surroundings(c node.Capabilities, t cohort.Tags, http10 bool) surroundings {
-	return surroundings{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
+func (v *view) proxyContext(c node.Capabilities, t cohort.Tags, http10 bool) proxyContext {
+	return proxyContext{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
 }
 
 // fallback is where traffic goes that no service asked for.
@@ -124,34 +124,34 @@ func loopback(ipv4 bool) string {
 	return "127.0.0.1"
 }
 
-// keepTo has nothing put but at some places.
-func (l *listeners) keepTo(places []place) {
-	l.only, l.ports = make(map[place]struct{}, len(places)), make(map[uint32]struct{}, len(places))
-	for _, p := range places {
-		l.only[p], l.ports[p.port] = struct{}{}, struct{}{}
+// restrictTo has nothing put but at some places.
+func (l *outboundBuilder) restrictTo(keys []bindKey) {
+	l.only, l.onlyPorts = make(map[bindKey]struct{}, len(keys)), make(map[uint32]struct{}, len(keys))
+	for _, p := range keys {
+		l.only[p], l.onlyPorts[p.port] = struct{}{}, struct{}{}
 	}
 }
 
-// opening says how one egress listener opens places.
-func (l *listeners) opening(e *scope.Egress) opening {
+// egressBuilder says how one egress listener opens places.
+func (l *outboundBuilder) egressBuilder(e *scope.Egress) egressBuilder {
 	spec := e.Listener
-	o := opening{listeners: l, egress: e, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
-	o.real = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
-	if o.bind == "" && o.real {
+	o := egressBuilder{outboundBuilder: l, egress: e, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
+	o.bindsPort = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
+	if o.bind == "" && o.bindsPort {
 		o.bind = loopback(l.cohort.Scope.IPv4)
 	}
 	return o
 }
 
-// concerned returns the services that can make a difference to the places that are kept to.
-func (o opening) concerned() iter.Seq[scope.Service] {
+// relevantServices returns the services that can make a difference to the places that are kept to.
+func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
 	number := o.egress.Listener.GetPort().GetNumber()
 	seen := map[scope.ListenerKey]struct{}{}
 	for p := range o.only {
 		at := scope.ListenerKey{Address: p.bind, Port: p.port}
 		switch {
 		case o.egress.HTTPProxy:
-			if p == placeOf(cmp.Or(o.bind, wildcard(o.cohort.Scope.IPv4)), number) {
+			if p == bindKeyOf(cmp.Or(o.bind, wildcard(o.cohort.Scope.IPv4)), number) {
 				return o.egress.Services
 			}
 			continue
@@ -169,29 +169,29 @@ func (o opening) concerned() iter.Seq[scope.Service] {
 	return slices.Values(o.egress.ListeningOn(slices.Collect(maps.Keys(seen))))
 }
 
-// open adds what one egress listener wants for some of its services.
-func (l *listeners) open(o opening, services iter.Seq[scope.Service]) {
+// addEgress adds what one egress listener wants for some of its services.
+func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Service]) {
 	spec, proxy := o.egress.Listener, o.egress.HTTPProxy
 	port := spec.GetPort().GetNumber()
 	if o.explicit && (!proxy || o.bind == "") { // the catch-all is not in the way of a proxy with a bind of its own
-		defer func() { l.locked[port] = true }()
+		defer func() { l.reservedPorts[port] = true }()
 	}
 	for s := range services {
 		if s.Resolution == registry.Alias {
 			continue
 		}
-		for p := range o.portsOf(s) {
+		for p := range o.ports(s) {
 			q := *p
 			if proxy {
 				q.Number = port
 			}
 			if o.explicit {
 				q.Protocol = portProtocol(spec.Port.Protocol, p.Protocol)
-			} else if l.locked[p.Number] {
+			} else if l.reservedPorts[p.Number] {
 				continue
 			}
 			if q.Protocol != registry.UDP {
-				o.add(s.Service, q)
+				o.addPort(s.Service, q)
 			}
 			if proxy { // one service is as good as another
 				return
@@ -200,13 +200,13 @@ func (l *listeners) open(o opening, services iter.Seq[scope.Service]) {
 	}
 }
 
-// portsOf returns the imported ports of a service: not all of many, where few are kept to.
-func (o opening) portsOf(s scope.Service) iter.Seq[*registry.Port] {
-	if o.ports == nil || len(o.ports) >= len(s.Ports) || o.egress.HTTPProxy || isSocket(o.bind) { // of which the place does not say the port
+// ports returns the imported ports of a service: not all of many, where few are kept to.
+func (o egressBuilder) ports(s scope.Service) iter.Seq[*registry.Port] {
+	if o.onlyPorts == nil || len(o.onlyPorts) >= len(s.Ports) || o.egress.HTTPProxy || isSocket(o.bind) { // of which the place does not say the port
 		return s.ImportedPorts
 	}
 	return func(yield func(*registry.Port) bool) {
-		for number := range o.ports {
+		for number := range o.onlyPorts {
 			for p := range s.ImportedPortsByNumber(number) {
 				if !yield(p) {
 					return
@@ -224,17 +224,17 @@ func portProtocol(declared string, otherwise registry.Protocol) registry.Protoco
 	return otherwise
 }
 
-// opening is one egress listener at work.
-type opening struct {
-	*listeners
-	egress   *scope.Egress
-	bind     string // empty: by protocol and service
-	real     bool
-	explicit bool
+// egressBuilder is one egress listener at work.
+type egressBuilder struct {
+	*outboundBuilder
+	egress    *scope.Egress
+	bind      string // empty: by protocol and service
+	bindsPort bool
+	explicit  bool
 }
 
-// add finds the places for one service port and puts it there.
-func (o opening) add(s *registry.Service, p registry.Port) {
+// addPort finds the places for one service port and puts it there.
+func (o egressBuilder) addPort(s *registry.Service, p registry.Port) {
 	at := s.VersionFor(o.cohort.Scope.Cluster)
 	if scope.ReachedPerEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
 		o.addHeadless(s, p)
@@ -245,11 +245,11 @@ func (o opening) add(s *registry.Service, p registry.Port) {
 		if bind == "" {
 			bind = wildcard(o.cohort.Scope.IPv4)
 		}
-		o.put(bind, s, p, netip.Prefix{})
+		o.addTo(bind, s, p, netip.Prefix{})
 		return
 	}
 	if o.bind != "" {
-		o.put(o.bind, s, p, netip.Prefix{})
+		o.addTo(o.bind, s, p, netip.Prefix{})
 		return
 	}
 	addresses := at.Addresses
@@ -258,17 +258,17 @@ func (o opening) add(s *registry.Service, p registry.Port) {
 	}
 	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {
-			o.put(wildcard(o.cohort.Scope.IPv4), s, p, prefix.Masked())
+			o.addTo(wildcard(o.cohort.Scope.IPv4), s, p, prefix.Masked())
 		} else if ip, err := netip.ParseAddr(a); err == nil && o.family(ip) {
-			o.put(a, s, p, netip.Prefix{})
+			o.addTo(a, s, p, netip.Prefix{})
 		}
 	}
 	if len(addresses) == 0 {
-		o.put(wildcard(o.cohort.Scope.IPv4), s, p, netip.Prefix{})
+		o.addTo(wildcard(o.cohort.Scope.IPv4), s, p, netip.Prefix{})
 	}
 }
 
-func (o opening) family(ip netip.Addr) bool {
+func (o egressBuilder) family(ip netip.Addr) bool {
 	if ip.Unmap().Is4() {
 		return o.cohort.Scope.IPv4
 	}
@@ -276,7 +276,7 @@ func (o opening) family(ip netip.Addr) bool {
 }
 
 // addHeadless opens a listener for each address: nothing else tells whom a connection is for.
-func (o opening) addHeadless(s *registry.Service, p registry.Port) {
+func (o egressBuilder) addHeadless(s *registry.Service, p registry.Port) {
 	last := ""
 	for _, e := range o.view.Endpoints(s.Key()).ByPort(p.Name) {
 		if e.Address == last {
@@ -284,86 +284,86 @@ func (o opening) addHeadless(s *registry.Service, p registry.Port) {
 		}
 		last = e.Address
 		if ip, err := netip.ParseAddr(e.Address); err == nil && o.family(ip) {
-			o.put(e.Address, s, p, netip.Prefix{})
+			o.addTo(e.Address, s, p, netip.Prefix{})
 		}
 	}
 }
 
-// put makes a service port part of the listener at a place, by Istio's rules for ports that several services share.
-func (o opening) put(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
-	wild := bind == wildcard(o.cohort.Scope.IPv4)
-	if m := o.view.Mesh; wild && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
+// addTo makes a service port part of the listener at a place, by Istio's rules for ports that several services share.
+func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
+	onWildcard := bind == wildcard(o.cohort.Scope.IPv4)
+	if m := o.view.Mesh; onWildcard && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
 		return // captured traffic arrives there
 	}
-	at := placeOf(bind, p.Number)
-	if _, ok := o.only[at]; !ok && o.only != nil {
+	key := bindKeyOf(bind, p.Number)
+	if _, ok := o.only[key]; !ok && o.only != nil {
 		return
 	}
-	have := o.slots[at]
+	have := o.builders[key]
 	route := ""
 	switch {
 	case p.Protocol.IsHTTP() && isSocket(bind):
 		route = names.UnixRoute(bind)
-	case p.Protocol.IsHTTP(), p.Protocol.Sniffed() && wild: // on the wildcard address the port's routes tell services apart
+	case p.Protocol.IsHTTP(), p.Protocol.Sniffed() && onWildcard: // on the wildcard address the port's routes tell services apart
 		route = names.Route(p.Number)
 	case p.Protocol.Sniffed():
 		route = names.SniffedRoute(s.Host, p.Number)
 	}
-	next := &slot{place: at, protocol: p.Protocol, route: route, real: o.real, explicit: o.explicit, wildcard: wild && (o.bind == "" || !o.explicit) && p.Protocol != registry.HTTPProxy}
-	next.web = p.Protocol == registry.GRPCWeb || have != nil && have.web
+	next := &listenerBuilder{bindKey: key, protocol: p.Protocol, route: route, bindsPort: o.bindsPort, explicit: o.explicit, wildcard: onWildcard && (o.bind == "" || !o.explicit) && p.Protocol != registry.HTTPProxy}
+	next.grpcWeb = p.Protocol == registry.GRPCWeb || have != nil && have.grpcWeb
 	if have != nil {
-		have.web = next.web
+		have.grpcWeb = next.grpcWeb
 	}
 	if !p.Protocol.IsHTTP() {
-		next.chains = []tcpChain{o.chain(s, p, wild, prefix)}
+		next.chains = []tcpChain{o.tcpChain(s, p, onWildcard, prefix)}
 	}
 	switch {
 	case have == nil:
-		o.slots[at] = next
+		o.builders[key] = next
 	case exclusive(p.Protocol) || exclusive(have.protocol):
-		o.conflict(have, next)
+		o.resolveConflict(have, next)
 	case p.Protocol.IsHTTP():
-		if have.protocol.IsTCP() && wild {
+		if have.protocol.IsTCP() && onWildcard {
 			have.route, have.protocol = route, registry.Unsupported
 		}
 	case p.Protocol.Sniffed():
 		switch {
-		case have.protocol.IsHTTP() && wild: // the port's routes have it already, and other traffic is not its alone
+		case have.protocol.IsHTTP() && onWildcard: // the port's routes have it already, and other traffic is not its alone
 		case have.protocol.IsHTTP():
-			o.slots[at] = next
+			o.builders[key] = next
 		case have.protocol.IsTCP():
 			have.route, have.protocol = route, registry.Unsupported
-			o.merge(have, next.chains[0])
+			o.addChain(have, next.chains[0])
 		default:
-			o.merge(have, next.chains[0])
+			o.addChain(have, next.chains[0])
 		}
 	default:
 		if have.protocol.IsHTTP() {
-			if !wild {
-				o.view.conflict(at)
+			if !onWildcard {
+				o.view.recordListenerConflict(key)
 				return
 			}
 			have.protocol = registry.Unsupported
 		}
-		o.merge(have, next.chains[0])
+		o.addChain(have, next.chains[0])
 	}
 }
 
 // exclusive tells protocols whose filters cannot share a port with others.
 func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
 
-// merge adds a chain for what no chain before takes: Envoy refuses a listener with two chains for one name.
-func (o opening) merge(s *slot, c tcpChain) {
-	if s.taken == nil {
-		s.taken = map[taken]struct{}{}
+// addChain adds a chain for what no chain before takes: Envoy refuses a listener with two chains for one name.
+func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
+	if s.matches == nil {
+		s.matches = map[chainMatch]struct{}{}
 		for _, h := range s.chains {
-			s.take(h)
+			s.addMatches(h)
 		}
 	}
-	all := c.names()
-	free := slices.DeleteFunc(slices.Clone(all), func(name string) bool { _, ok := s.taken[taken{c.prefix, name}]; return ok })
-	if len(free) < len(all) {
-		o.view.conflict(s.place)
+	wanted := c.matchNames()
+	free := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { _, ok := s.matches[chainMatch{c.prefix, name}]; return ok })
+	if len(free) < len(wanted) {
+		o.view.recordListenerConflict(s.bindKey)
 	}
 	if len(free) == 0 {
 		return
@@ -371,49 +371,49 @@ func (o opening) merge(s *slot, c tcpChain) {
 	if !c.servers.Empty() {
 		c.servers = frozen.ListOf(free...)
 	}
-	s.take(c)
+	s.addMatches(c)
 	s.chains = append(s.chains, c)
 }
 
-func (s *slot) take(c tcpChain) {
-	for _, name := range c.names() {
-		s.taken[taken{c.prefix, name}] = struct{}{}
+func (s *listenerBuilder) addMatches(c tcpChain) {
+	for _, name := range c.matchNames() {
+		s.matches[chainMatch{c.prefix, name}] = struct{}{}
 	}
 }
 
-// taken is what a chain takes: a server name, or any where that is empty, in a range of addresses.
-type taken struct {
+// chainMatch is what a chain takes: a server name, or any where that is empty, in a range of addresses.
+type chainMatch struct {
 	prefix netip.Prefix
 	name   string
 }
 
-func (o opening) conflict(have, next *slot) {
+func (o egressBuilder) resolveConflict(have, next *listenerBuilder) {
 	if have.protocol == next.protocol && len(next.chains) > 0 {
-		o.merge(have, next.chains[0])
+		o.addChain(have, next.chains[0])
 		return
 	}
-	o.view.conflict(have.place)
+	o.view.recordListenerConflict(have.bindKey)
 }
 
-// conflict notes that a service is not reached at a place because of another.
-func (v *view) conflict(at place) {
-	if v.notes != nil {
-		v.notes.unit = at
+// recordListenerConflict notes that a service is not reached at a place because of another.
+func (v *view) recordListenerConflict(key bindKey) {
+	if v.conflicts != nil {
+		v.conflicts.partition = key
 	}
-	v.problem(ConflictOutbound, names.Listener(at.bind, at.port))
+	v.recordConflict(ConflictOutbound, names.Listener(key.bind, key.port))
 }
 
-func (o opening) chain(s *registry.Service, p registry.Port, wild bool, prefix netip.Prefix) tcpChain {
+func (o egressBuilder) tcpChain(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) tcpChain {
 	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, mongo: p.Protocol == registry.Mongo}
-	if p.Protocol.IsTLS() && (wild || prefix.IsValid()) {
+	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
 		c.servers = frozen.ListOf(o.serverNames(s)...)
 	}
-	c.longest, _ = o.view.serviceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
+	c.maxDuration, _ = o.view.serviceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
 	return c
 }
 
 // serverNames are those by which clients ask for a service in TLS, sorted: its host, and its aliases as resolv.conf lets them be written.
-func (o opening) serverNames(s *registry.Service) []string {
+func (o egressBuilder) serverNames(s *registry.Service) []string {
 	list := []string{s.Host}
 	for _, a := range o.view.aliases(o.scope, s) {
 		list = append(list, names.Domains(names.Called{Host: a.Host, Domain: o.cohort.Scope.Domain})...)
@@ -422,8 +422,8 @@ func (o opening) serverNames(s *registry.Service) []string {
 	return slices.Compact(list)
 }
 
-// names are the server names of a chain; of one that takes any, the empty one.
-func (c tcpChain) names() []string {
+// matchNames are the server names of a chain; of one that takes any, the empty one.
+func (c tcpChain) matchNames() []string {
 	if c.servers.Empty() {
 		return []string{""}
 	}
@@ -442,16 +442,16 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
 		ContinueOnListenerFiltersTimeout: true,
 		ListenerFiltersTimeout:           envoy.Duration(0),
-		AdditionalAddresses:              alsoIPv6(k.dual, k.port),
+		AdditionalAddresses:              additionalIPv6(k.dual, k.port),
 	}
-	if k.real {
+	if k.bindsPort {
 		l.MaxConnectionsToAcceptPerSocketEvent = envoy.UInt32(1)
 	} else {
 		l.BindToPort = envoy.Bool(false)
 	}
 	tls := false
 	for c := range k.chains.All {
-		chain := &listenerv3.FilterChain{Filters: k.tcpFilters(outbound, c.cluster, c.mongo, c.longest), TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
+		chain := &listenerv3.FilterChain{Filters: k.tcpFilters(outbound, c.cluster, c.mongo, c.maxDuration), TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
 		if !c.matchesAll() {
 			chain.FilterChainMatch = &listenerv3.FilterChainMatch{}
 		}
@@ -519,7 +519,7 @@ func httpInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *list
 
 // virtualOutboundKey is all that the listener depends on to which outgoing connections are redirected.
 type virtualOutboundKey struct {
-	surroundings
+	proxyContext
 	bind        string
 	transparent bool
 	dual        bool
@@ -543,23 +543,23 @@ func buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 			{Name: names.VirtualOutboundCatchall, Filters: k.tcpFilters(outbound, k.fallback, false, 0)},
 		},
 	}
-	l.AdditionalAddresses = alsoIPv6(k.dual, port)
+	l.AdditionalAddresses = additionalIPv6(k.dual, port)
 	if k.transparent {
 		l.Transparent = envoy.Bool(true)
 	}
 	return envoy.NewResource(l.Name, l)
 }
 
-// alsoIPv6 is the second address of a listener on all addresses of both families.
-func alsoIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
+// additionalIPv6 is the second address of a listener on all addresses of both families.
+func additionalIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
 	if !dual {
 		return nil
 	}
 	return []*listenerv3.AdditionalAddress{{Address: envoy.Address("::", port)}}
 }
 
-// ownListeners names the listeners that a pod is not to have of headless services: those for itself.
-func (v *view) ownListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
+// ownHeadlessListeners names the listeners that a pod is not to have of headless services: those for itself.
+func (v *view) ownHeadlessListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
 	var own []string
 	if c.Address != "" && c.Listeners.Value().Outbound.Interception != node.None {
 		for t := range c.Inbound.Value().Targets.All {

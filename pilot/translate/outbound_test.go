@@ -21,7 +21,7 @@ func TestServerNamesAreTakenOnce(t *testing.T) {
 	for name, older := range map[string]string{"the service's own": "2020-01-01T00:00:00Z", "the alias's": "2030-01-01T00:00:00Z"} {
 		w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
 		s := w.apply(objects(t, "world.yaml", []byte(alias+fmt.Sprintf(entry, "real", "2025-01-01T00:00:00Z", "real.example.com")+fmt.Sprintf(entry, "other", older, "other.a")))...)
-		l := decode(t, tr.Wildcard(s, tr.ResolveCohort(s, people()["web"]), envoy.ListenerType).Get("0.0.0.0_9460")).(*listenerv3.Listener)
+		l := decode(t, tr.Wildcard(s, tr.ResolveCohort(s, testProxies()["web"]), envoy.ListenerType).Get("0.0.0.0_9460")).(*listenerv3.Listener)
 		owners := map[string]int{}
 		for _, c := range l.FilterChains {
 			for _, n := range c.FilterChainMatch.ServerNames {
@@ -42,7 +42,7 @@ func TestNoRouteConfigurationIsEmpty(t *testing.T) {
 	s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+
 		"spec: {egress: [{port: {number: 9000, name: http, protocol: HTTP}, hosts: [./*]}]}\n"))...)
 	for who, name := range map[string]string{"web": "9001", "gateway": "http.9001"} {
-		r := tr.Named(s, tr.ResolveCohort(s, people()[who]), envoy.RouteType, name)
+		r := tr.Named(s, tr.ResolveCohort(s, testProxies()[who]), envoy.RouteType, name)
 		hosts := decode(t, r).(*routev3.RouteConfiguration).VirtualHosts
 		if len(hosts) != 1 || hosts[0].Name != "blackhole:9001" || !slices.Equal(hosts[0].Domains, []string{"*"}) || len(hosts[0].Routes) != 0 || r.Hosts.Len() != 1 {
 			t.Errorf("%s of %s: %v", name, who, hosts)

@@ -28,28 +28,28 @@ type routeKey struct {
 	content      envoy.Content // of hosts
 }
 
-// hostKey is all that one virtual host depends on.
-type hostKey struct {
-	name     string
-	domains  string            // one a line
-	route    string            // the route configuration that it is part of
-	port     uint32            // of the listener, or of the gateway's server; 0 where the listener's port says nothing
-	service  *registry.Service // whose default route it has where no VirtualService routes; nil without one
-	virtual  frozen.List[binding]
-	reached  frozen.List[destination]
-	mesh     *mesh.Config
-	gateway  bool
-	proxy    string // the proxy's namespace
-	domain   string // the cluster's: cluster.local
-	fallback string // of the last virtual host: the cluster for what no other matched; block_all where it is BlackHoleCluster
-	tls      bool   // plaintext requests are redirected to https
+// virtualHostKey is all that one virtual host depends on.
+type virtualHostKey struct {
+	name           string
+	domains        string            // one a line
+	route          string            // the route configuration that it is part of
+	port           uint32            // of the listener, or of the gateway's server; 0 where the listener's port says nothing
+	service        *registry.Service // whose default route it has where no VirtualService routes; nil without one
+	bindings       frozen.List[binding]
+	destinations   frozen.List[destination]
+	mesh           *mesh.Config
+	gateway        bool
+	proxyNamespace string // the proxy's namespace
+	domain         string // the cluster's: cluster.local
+	fallback       string // of the last virtual host: the cluster for what no other matched; block_all where it is BlackHoleCluster
+	tls            bool   // plaintext requests are redirected to https
 }
 
 // binding is a VirtualService as it applies to a proxy.
 type binding struct {
-	object  *kinds.Object
-	gateway string // "mesh", or the Gateway that it is bound to
-	foreign string // its matches that do not hold for the proxy, as scope.ExcludedMatches writes them
+	object          *kinds.Object
+	gateway         string // "mesh", or the Gateway that it is bound to
+	excludedMatches string // its matches that do not hold for the proxy, as scope.ExcludedMatches writes them
 }
 
 // destination is a service that routes of a virtual host lead to, with the rule that says how its load is spread.
@@ -64,15 +64,15 @@ func (v *view) route(of cohort.Handle[cohort.Scope], name string) *envoy.Resourc
 	c, key := of.Value(), setKey{typeURL: envoy.VirtualHostType, route: name, scope: of.Weak()}
 	var s *version
 	if c.Type == node.Router {
-		s = keep(v, key, func() recipe[string] { return gatewayRecipe(v, c, name) })
-	} else if b, ok := v.routing(c, name); ok {
-		s = keep(v, key, func() recipe[string] { return hostRecipe(c, name) })
+		s = cachedSet(v, key, func() generator[string] { return gatewayHostGenerator(v, c, name) })
+	} else if b, ok := v.sidecarRouteBuilder(c, name); ok {
+		s = cachedSet(v, key, func() generator[string] { return virtualHostGenerator(c, name) })
 	} else if b != nil {
-		s = keep(v, key, func() recipe[struct{}] {
-			r := coarse(func(v *view) []*envoy.Resource {
-				b, _ := v.routing(c, name)
-				return []*envoy.Resource{b.nowhere(b.port)}
-			}, world)
+		s = cachedSet(v, key, func() generator[struct{}] {
+			r := singlePartition(func(v *view) []*envoy.Resource {
+				b, _ := v.sidecarRouteBuilder(c, name)
+				return []*envoy.Resource{b.blackholeHost(b.port)}
+			}, meshChanged)
 			r.content = true
 			return r
 		})
@@ -117,8 +117,8 @@ func buildRoute(k routeKey) *envoy.Resource {
 	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
 }
 
-// hosts is one route configuration at work.
-type hosts struct {
+// routeBuilder is one route configuration at work.
+type routeBuilder struct {
 	view   *view
 	cohort cohort.Scope
 	scope  *scope.Scope
@@ -126,23 +126,23 @@ type hosts struct {
 	port   uint32
 }
 
-func (b *hosts) key(name, domains string, port uint32) hostKey {
-	return hostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh, proxy: b.cohort.Namespace, domain: b.view.Domain}
+func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
+	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh, proxyNamespace: b.cohort.Namespace, domain: b.view.Domain}
 }
 
 // binding is a VirtualService as it applies to the proxy.
-func (b *hosts) binding(gateway string, vs *scope.VirtualService) binding {
+func (b *routeBuilder) binding(gateway string, vs *scope.VirtualService) binding {
 	x := binding{object: vs.Object, gateway: gateway}
 	for f := range b.cohort.ExcludedMatches.All {
 		if f.Object == vs.Object {
-			x.foreign = f.Matches
+			x.excludedMatches = f.Matches
 		}
 	}
 	return x
 }
 
-// reach finds the services that a virtual host's routes lead to.
-func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
+// destinations finds the services that a virtual host's routes lead to.
+func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) frozen.List[destination] {
 	var list []destination
 	seen := map[string]struct{}{}
 	add := func(host string) {
@@ -150,7 +150,7 @@ func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 			return
 		}
 		seen[host] = struct{}{}
-		d := destination{host: host, service: target(b.scope, host)}
+		d := destination{host: host, service: resolveAlias(b.scope, host)}
 		if d.service != nil {
 			d.rule = b.view.serviceRule(b.cohort, d.service)
 		}
@@ -159,7 +159,7 @@ func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 	if s != nil {
 		add(s.Host)
 	}
-	for x := range k.virtual.All {
+	for x := range k.bindings.All {
 		for host := range scope.Destinations(virtualSpec(x.object)) {
 			add(names.FQDN(host, x.object.Namespace, b.view.Domain))
 		}
@@ -167,17 +167,17 @@ func (b *hosts) reach(k hostKey, s *registry.Service) frozen.List[destination] {
 	return frozen.ListOf(list...)
 }
 
-// nowhere makes the virtual host of a route configuration that has no other: of a port without routes, or one that is about to close. None at all would be worse, for
+// blackholeHost makes the virtual host of a route configuration that has no other: of a port without routes, or one that is about to close. None at all would be worse, for
 // Envoy 1.37 dies of a route configuration whose virtual hosts came by themselves if it is empty at last, and then comes back.
-func (b *hosts) nowhere(port uint32) *envoy.Resource {
-	return b.view.host(b.key(names.VirtualHost(blackhole, port), "*", port))
+func (b *routeBuilder) blackholeHost(port uint32) *envoy.Resource {
+	return b.view.virtualHost(b.virtualHostKey(names.VirtualHost(blackhole, port), "*", port))
 }
 
-// last makes the virtual host for whatever no other matches.
-func (b *hosts) last(fallback string) *envoy.Resource {
-	k := b.key(names.AllowAny, "*", 0)
+// catchAllHost makes the virtual host for whatever no other matches.
+func (b *routeBuilder) catchAllHost(fallback string) *envoy.Resource {
+	k := b.virtualHostKey(names.AllowAny, "*", 0)
 	if k.fallback = fallback; fallback == names.BlackHoleCluster {
 		k.name = names.BlockAll
 	}
-	return b.view.host(k)
+	return b.view.virtualHost(k)
 }

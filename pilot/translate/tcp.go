@@ -14,30 +14,30 @@ import (
 )
 
 // tcpFilters makes the filters of a chain that forwards bytes to one cluster.
-func (e surroundings) tcpFilters(d direction, cluster string, mongo bool, longest time.Duration) []*listenerv3.Filter {
+func (c proxyContext) tcpFilters(d direction, cluster string, mongo bool, maxDuration time.Duration) []*listenerv3.Filter {
 	var f []*listenerv3.Filter
 	if d == inbound {
-		f = e.exchange(f)
-		if e.guarded {
+		f = c.addMetadataExchange(f)
+		if c.denyAll {
 			f = append(f, authz.RefuseTCP())
 		}
 	}
-	if telemetry.Stats(e.mesh) && e.capabilities.Has(node.NetworkStats) {
+	if telemetry.Stats(c.mesh) && c.capabilities.Has(node.NetworkStats) {
 		f = append(f, envoy.NetworkFilter("istio.stats", statsConfig()))
 	}
 	if mongo {
 		f = append(f, envoy.NetworkFilter("envoy.filters.network.mongo_proxy", envoy.Any(&mongov3.MongoProxy{StatPrefix: cluster})))
 	}
 	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
-	if longest > 0 {
-		proxy.MaxDownstreamConnectionDuration = envoy.Duration(longest)
+	if maxDuration > 0 {
+		proxy.MaxDownstreamConnectionDuration = envoy.Duration(maxDuration)
 	}
 	return append(f, envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))
 }
 
-// exchange adds the filter by which an inbound chain learns who calls.
-func (e surroundings) exchange(f []*listenerv3.Filter) []*listenerv3.Filter {
-	if e.capabilities.Has(node.NetworkMetadataExchange) {
+// addMetadataExchange adds the filter by which an inbound chain learns who calls.
+func (c proxyContext) addMetadataExchange(f []*listenerv3.Filter) []*listenerv3.Filter {
+	if c.capabilities.Has(node.NetworkMetadataExchange) {
 		f = append(f, envoy.NetworkFilter("istio.metadata_exchange", metadataExchange()))
 	}
 	return f

@@ -22,22 +22,22 @@ type Translator struct {
 
 	clusters        *envoy.Table[clusterKey]
 	inboundClusters *envoy.Table[inboundClusterKey]
-	sentinels       *envoy.Table[sentinelKey]
+	fixedClusters   *envoy.Table[fixedClusterKey]
 	assignments     *envoy.Table[assignmentKey]
 	outbound        *envoy.Table[outboundKey]
 	virtualOutbound *envoy.Table[virtualOutboundKey]
 	inbound         *envoy.Table[inboundKey]
 	gateways        *envoy.Table[gatewayKey]
 	headers         *envoy.Table[headerKey]
-	hosts           *envoy.Table[hostKey]
+	virtualHosts    *envoy.Table[virtualHostKey]
 	routes          *envoy.Table[routeKey]
 
-	keys    *cohort.Interner
-	history history
-	board   board
-	kept    kept[setKey, *version]
-	omitted envoy.NameTable
-	derive  func(*snapshot.Snapshot) any // newView, made once: it is asked for with each Send
+	keys          *cohort.Interner
+	history       history
+	subscriptions subscriptionCache
+	sets          cache[setKey, *version]
+	omitted       envoy.NameTable
+	derive        func(*snapshot.Snapshot) any // newView, made once: it is asked for with each Send
 
 	mu     sync.Mutex
 	newest *view // of the newest Snapshot that was asked for: the next one is made from it
@@ -51,14 +51,14 @@ func New(o Options) *Translator {
 		keys:            cohort.NewInterner(),
 		clusters:        envoy.NewTable(m, buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
-		sentinels:       envoy.NewTable(m, buildSentinel),
+		fixedClusters:   envoy.NewTable(m, buildFixedCluster),
 		assignments:     envoy.NewTable(m, buildAssignment),
 		outbound:        envoy.NewTable(m, buildOutbound),
 		virtualOutbound: envoy.NewTable(m, buildVirtualOutbound),
 		inbound:         envoy.NewTable(m, buildInbound),
 		gateways:        envoy.NewTable(m, buildGateway),
 		headers:         envoy.NewTable(m, buildHeader),
-		hosts:           envoy.NewTable(m, buildHost),
+		virtualHosts:    envoy.NewTable(m, buildVirtualHost),
 		routes:          envoy.NewTable(m, buildRoute),
 	}
 	t.derive = func(s *snapshot.Snapshot) any { return t.newView(s) }
@@ -74,10 +74,10 @@ type view struct {
 	t *Translator
 
 	hasPeerAuthentication bool
-	merged                *merged
-	opened                *serverTables
+	mergedRules           *mergedRules
+	serverTables          *serverTables
 
-	notes *notes // takes problems; nil: nobody does
+	conflicts *conflictLog // takes problems; nil: nobody does
 }
 
 // Prepare makes ready to translate a Snapshot. To be called with each, in their order, before it is published: what is the same as in the one before is then kept.
@@ -96,12 +96,12 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	if v != nil {
 		last = v.Index
 	}
-	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, merged: &merged{}, opened: &serverTables{}}
+	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, mergedRules: &mergedRules{}, serverTables: &serverTables{}}
 	if v == nil || s.Revision > v.Revision {
-		t.history.note(s.Revision, &next.Dirty)
+		t.history.record(s.Revision, &next.Dirty)
 		if s.Diff.Full {
-			t.kept.note(s.Revision)
-			t.board.note(s.Revision)
+			t.sets.advance(s.Revision)
+			t.subscriptions.advance(s.Revision)
 		}
 		t.newest = next
 	}
@@ -116,57 +116,57 @@ func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 // NeedsReassign tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
 func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
 	t.view(s)
-	return last.UnknownWorkload || t.history.moves(since, s.Revision, p.Namespace)
+	return last.UnknownWorkload || t.history.mayReassign(since, s.Revision, p.Namespace)
 }
 
 // Wildcard gives every cluster or listener of a cohort.
 func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
 	v := t.view(s)
-	u := envoy.Union{Outbound: v.outbound(c, typeURL)}
+	u := envoy.Union{Outbound: v.outboundSet(c, typeURL)}
 	k := setKey{typeURL: typeURL, inbound: c.Inbound.Weak()}
 	switch {
 	case typeURL == envoy.ClusterType:
-		u.Inbound = keep(v, k, func() recipe[struct{}] {
-			return coarse(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound.Value()) }, world)
+		u.Inbound = cachedSet(v, k, func() generator[struct{}] {
+			return singlePartition(func(v *view) []*envoy.Resource { return v.inboundClusters(c.Inbound.Value()) }, meshChanged)
 		}).set
 	case typeURL == envoy.ListenerType && c.Scope.Value().Type != node.Router:
-		u.Inbound = keep(v, k, func() recipe[struct{}] {
-			return coarse(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound.Value()) }, world)
+		u.Inbound = cachedSet(v, k, func() generator[struct{}] {
+			return singlePartition(func(v *view) []*envoy.Resource { return v.inboundListeners(c.Inbound.Value()) }, meshChanged)
 		}).set
-		u.Omit = v.ownListeners(c, u.Outbound)
+		u.Omit = v.ownHeadlessListeners(c, u.Outbound)
 	}
 	return u
 }
 
 // Outbound gives the half of Wildcard that does not depend on what runs beside a proxy.
 func (t *Translator) Outbound(s *snapshot.Snapshot, c cohort.Key, typeURL string) *envoy.Set {
-	return t.view(s).outbound(c, typeURL)
+	return t.view(s).outboundSet(c, typeURL)
 }
 
-func (v *view) outbound(c cohort.Key, typeURL string) *envoy.Set {
+func (v *view) outboundSet(c cohort.Key, typeURL string) *envoy.Set {
 	switch {
 	case typeURL == envoy.ClusterType:
-		return keep(v, setKey{typeURL: typeURL, scope: c.Scope.Weak()}, func() recipe[string] { return clusterRecipe(c.Scope.Value()) }).set
+		return cachedSet(v, setKey{typeURL: typeURL, scope: c.Scope.Weak()}, func() generator[string] { return clusterGenerator(c.Scope.Value()) }).set
 	case typeURL != envoy.ListenerType:
 		return nil
 	case c.Scope.Value().Type == node.Router:
-		return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() recipe[struct{}] {
-			return coarse(func(v *view) []*envoy.Resource { return v.gatewayListeners(sharing(c)) }, anything)
+		return cachedSet(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() generator[struct{}] {
+			return singlePartition(func(v *view) []*envoy.Resource { return v.gatewayListeners(outboundProxy(c)) }, anyChange)
 		}).set
 	}
-	return keep(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() recipe[place] { return listenerRecipe(sharing(c)) }).set
+	return cachedSet(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() generator[bindKey] { return listenerGenerator(outboundProxy(c)) }).set
 }
 
-// sharing is what proxies have in common that share listeners for outgoing traffic.
-func sharing(c cohort.Key) cohort.Inputs {
+// outboundProxy is what proxies have in common that share listeners for outgoing traffic.
+func outboundProxy(c cohort.Key) cohort.Inputs {
 	l := c.Listeners.Value()
 	return cohort.Inputs{Scope: l.Scope, Outbound: l.Outbound}
 }
 
-// world: what is made of a cohort and of the mesh alone changes with the mesh.
-func world(c *scope.Dirty) bool { return c.All }
+// meshChanged: what is made of a cohort and of the mesh alone changes with the mesh.
+func meshChanged(c *scope.Dirty) bool { return c.All }
 
-func anything(c *scope.Dirty) bool { return !c.Empty() }
+func anyChange(c *scope.Dirty) bool { return !c.Empty() }
 
 // Named gives one assignment or route configuration: an empty one where nothing has that name, so that Envoy goes on. Of other types nil.
 func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {

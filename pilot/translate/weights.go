@@ -14,51 +14,51 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// gathered is what one group has, before its weights are those that are sent.
-type gathered struct {
-	members []member
-	behind  map[registry.Gateway]uint64 // the weights of gateways
+// groupEndpoints is what one group has, before its weights are those that are sent.
+type groupEndpoints struct {
+	direct   []directEndpoint
+	gateways map[registry.Gateway]uint64 // the weights of gateways
 }
 
-// member is an endpoint that is called as it is.
-type member struct {
+// directEndpoint is an endpoint that is called as it is.
+type directEndpoint struct {
 	*registry.Endpoint
 	weight uint64
 	tls    bool // Envoy is to choose mTLS for it
 }
 
-// addBehind puts an endpoint behind gateways.
-func (g *gathered) addBehind(gateways []registry.Gateway, weight uint64) {
-	if g.behind == nil {
-		g.behind = map[registry.Gateway]uint64{}
+// addGateways puts an endpoint behind gateways.
+func (g *groupEndpoints) addGateways(gateways []registry.Gateway, weight uint64) {
+	if g.gateways == nil {
+		g.gateways = map[registry.Gateway]uint64{}
 	}
 	n := uint64(len(gateways))
 	for _, w := range gateways {
-		g.behind[w] += (weight + n - 1) / n
+		g.gateways[w] += (weight + n - 1) / n
 	}
 }
 
-func (g *gathered) empty() bool { return len(g.members)+len(g.behind) == 0 }
+func (g *groupEndpoints) empty() bool { return len(g.direct)+len(g.gateways) == 0 }
 
 // endpointSize is about the length of an encoded endpoint.
 const endpointSize = 192
 
 // write writes the endpoints into their locality, and behind them the gateways, of which nobody knows more than that what is behind them takes mTLS.
-func (g *gathered) write(l *endpointv3.LocalityLbEndpoints, b bound) {
+func (g *groupEndpoints) write(l *endpointv3.LocalityLbEndpoints, sum weightSum) {
 	if g.empty() {
 		return
 	}
 	l.LoadBalancingWeight = envoy.UInt32(0)
-	l.LbEndpoints = make([]*endpointv3.LbEndpoint, 0, len(g.members)+len(g.behind))
-	for _, m := range g.members {
-		weight := b.fit(m.weight)
+	l.LbEndpoints = make([]*endpointv3.LbEndpoint, 0, len(g.direct)+len(g.gateways))
+	for _, m := range g.direct {
+		weight := sum.scale(m.weight)
 		e := &endpointv3.LbEndpoint{}
 		e.ProtoReflect().SetUnknown(appendEndpoint(make([]byte, 0, endpointSize), m.Endpoint, weight, m.tls)) // encoded already
 		l.LbEndpoints = append(l.LbEndpoints, e)
 		l.LoadBalancingWeight.Value += weight
 	}
-	for _, w := range slices.SortedFunc(maps.Keys(g.behind), registry.CompareGateways) {
-		weight := b.fit(g.behind[w])
+	for _, w := range slices.SortedFunc(maps.Keys(g.gateways), registry.CompareGateways) {
+		weight := sum.scale(g.gateways[w])
 		l.LbEndpoints = append(l.LbEndpoints, &endpointv3.LbEndpoint{
 			HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(w.Address, w.Port)}},
 			LoadBalancingWeight: envoy.UInt32(weight),
@@ -68,23 +68,23 @@ func (g *gathered) write(l *endpointv3.LocalityLbEndpoints, b bound) {
 	}
 }
 
-// bound is what the weights of one priority add up to, over all of its localities. Envoy refuses an assignment in which a locality's endpoints, or a priority's
+// weightSum is what the weights of one priority add up to, over all of its localities. Envoy refuses an assignment in which a locality's endpoints, or a priority's
 // localities, come to more than a uint32.
-type bound struct{ sum, n uint64 }
+type weightSum struct{ sum, n uint64 }
 
-func (b bound) with(g *gathered) bound {
-	for _, m := range g.members {
+func (b weightSum) with(g *groupEndpoints) weightSum {
+	for _, m := range g.direct {
 		b.sum += m.weight
 	}
-	for _, w := range g.behind {
+	for _, w := range g.gateways {
 		b.sum += w
 	}
-	b.n += uint64(len(g.members) + len(g.behind))
+	b.n += uint64(len(g.direct) + len(g.gateways))
 	return b
 }
 
-// fit gives a weight as it is sent: as it is where the sum is one that Envoy takes, else in proportion, and at least 1.
-func (b bound) fit(weight uint64) uint32 {
+// scale gives a weight as it is sent: as it is where the sum is one that Envoy takes, else in proportion, and at least 1.
+func (b weightSum) scale(weight uint64) uint32 {
 	if b.sum <= math.MaxUint32 {
 		return uint32(weight)
 	}

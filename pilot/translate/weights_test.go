@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestHeavyEndpoints: whatever the weights, Envoy takes what they add up to, of the endpoints of a locality and of the localities of a priority, and endpoints
+// TestWeightsFitEnvoy: whatever the weights, Envoy takes what they add up to, of the endpoints of a locality and of the localities of a priority, and endpoints
 // keep their parts of it.
-func TestHeavyEndpoints(t *testing.T) {
+func TestWeightsFitEnvoy(t *testing.T) {
 	const most = math.MaxUint32
 	for _, c := range []struct {
 		name, resolution string
@@ -73,7 +73,7 @@ func TestHeavyEndpoints(t *testing.T) {
 
 // assignment is that of a service with some endpoints, beside a network with one gateway and one with three.
 func assignment(t tb, resolution string, endpoints []string) *endpointv3.ClusterLoadAssignment {
-	i := newInternet(t, `networks: {far: {gateways: [{address: 192.0.2.1, port: 15443}]}, wide: {gateways: [{address: 192.0.2.2, port: 15443}, {address: 192.0.2.3, port: 15443}, {address: 192.0.2.4, port: 15443}]}}`)
+	i := newNetworkWorld(t, `networks: {far: {gateways: [{address: 192.0.2.1, port: 15443}]}, wide: {gateways: [{address: 192.0.2.2, port: 15443}, {address: 192.0.2.3, port: 15443}, {address: 192.0.2.4, port: 15443}]}}`)
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: s, namespace: a}\nspec:\n  hosts: [web.example]\n  location: MESH_INTERNAL\n  resolution: %s\n  ports: [{number: 80, name: http, protocol: HTTP}]\n  endpoints:\n", resolution)
 	for _, e := range endpoints {
@@ -81,7 +81,7 @@ func assignment(t tb, resolution string, endpoints []string) *endpointv3.Cluster
 		fmt.Fprintf(&b, "  - {address: %s, weight: %s, locality: %s, network: %q, labels: {security.istio.io/tlsMode: istio}}\n", f[0], f[1], f[2], f[3])
 	}
 	s := i.apply(objects(t, "s.yaml", []byte(b.String()))...)
-	tr, p := translate.New(translate.Options{}), travellers()["c1-none"]
+	tr, p := translate.New(translate.Options{}), networkProxies()["c1-none"]
 	const name = "outbound|80||web.example"
 	c := tr.ResolveCohort(s, p)
 	if m := decode(t, tr.Wildcard(s, c, envoy.ClusterType).Get(name)).(*clusterv3.Cluster); m.LoadAssignment != nil {

@@ -100,13 +100,13 @@ func proxy(t tb, data []byte) *node.Proxy {
 	return p
 }
 
-// config is everything that a proxy is sent, as an Envoy that follows its references would ask for it: type, name, resource.
-type config map[string]map[string]*envoy.Resource
+// configByType is everything that a proxy is sent, as an Envoy that follows its references would ask for it: type, name, resource.
+type configByType map[string]map[string]*envoy.Resource
 
-func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
+func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) configByType {
 	t.Helper()
 	c := tr.ResolveCohort(s, p)
-	out := config{"cds": {}, "eds": {}, "lds": {}, "rds": {}}
+	out := configByType{"cds": {}, "eds": {}, "lds": {}, "rds": {}}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
 		out["cds"][r.Name] = r
 		if m := decode(t, r).(*clusterv3.Cluster); m.GetType() == clusterv3.Cluster_EDS {

@@ -18,42 +18,42 @@ import (
 
 const benchNamespaces = 20 // of services
 
-// town is a mesh with a proxy in each of its namespaces, which sees all of it.
-type town struct {
+// benchMesh is a mesh with a proxy in each of its namespaces, which sees all of it.
+type benchMesh struct {
 	*world
 	translator *translate.Translator
 	proxies    []*node.Proxy
 }
 
-func newTown(b *testing.B, n int) *town {
-	t := &town{world: newWorld(b, mesh.Default()), translator: translate.New(translate.Options{Idle: 64 << 20})}
+func newBenchMesh(b *testing.B, n int) *benchMesh {
+	t := &benchMesh{world: newWorld(b, mesh.Default()), translator: translate.New(translate.Options{Idle: 64 << 20})}
 	all := services(b, n)
 	for i := range 200 {
 		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: r%[1]d, namespace: n%[2]d}\nspec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}}\n", i, i%benchNamespaces))[0])
 	}
 	for i := range benchNamespaces {
-		p := *people()["web"]
+		p := *testProxies()["web"]
 		p.Namespace, p.Domain = fmt.Sprintf("n%d", i), fmt.Sprintf("n%d.svc.cluster.local", i)
 		p.Name, p.IPs = fmt.Sprintf("s%d-0", i), []string{fmt.Sprintf("10.0.%d.2", i)}
 		p.ID = p.Name + "." + p.Namespace
 		t.proxies = append(t.proxies, &p)
 	}
-	t.ask(t.apply(all...))
+	t.askAll(t.apply(all...))
 	return t
 }
 
-// ask has each proxy joined and asks for all Sets that it has.
-func (t *town) ask(s *snapshot.Snapshot) {
-	t.translator.Prepare(s)
-	for _, p := range t.proxies {
-		t.sets(s, t.translator.ResolveCohort(s, p))
+// askAll has each proxy joined and asks for all Sets that it has.
+func (m *benchMesh) askAll(s *snapshot.Snapshot) {
+	m.translator.Prepare(s)
+	for _, p := range m.proxies {
+		m.askOne(s, m.translator.ResolveCohort(s, p))
 	}
 }
 
-func (t *town) sets(s *snapshot.Snapshot, c cohort.Key) {
-	t.translator.Wildcard(s, c, envoy.ClusterType)
-	t.translator.Wildcard(s, c, envoy.ListenerType)
-	t.translator.Named(s, c, envoy.RouteType, "80")
+func (m *benchMesh) askOne(s *snapshot.Snapshot, c cohort.Key) {
+	m.translator.Wildcard(s, c, envoy.ClusterType)
+	m.translator.Wildcard(s, c, envoy.ListenerType)
+	m.translator.Named(s, c, envoy.RouteType, "80")
 }
 
 func virtualService(t tb, i, seconds int) kinds.Change {
@@ -61,7 +61,7 @@ func virtualService(t tb, i, seconds int) kinds.Change {
 }
 
 // changes are two states of a mesh of n services to go back and forth between, by what differs.
-func (t *town) changes(b *testing.B, n int) map[string][2][]kinds.Change {
+func (m *benchMesh) changes(b *testing.B, n int) map[string][2][]kinds.Change {
 	one := services(b, n+1)[3*n:]
 	gone := func(c kinds.Change) []kinds.Change { return []kinds.Change{{Key: c.Key}} }
 	return map[string][2][]kinds.Change{
@@ -75,14 +75,14 @@ func (t *town) changes(b *testing.B, n int) map[string][2][]kinds.Change {
 // the processor's, which other programs take nothing of.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{250, 1000, 4000} {
-		t := newTown(b, n)
+		t := newBenchMesh(b, n)
 		changes := t.changes(b, n)
 		for _, what := range []string{"service", "virtualservice", "endpoints"} {
 			c, i := changes[what], 0
 			next := func() *snapshot.Snapshot { i++; return t.apply(c[i%2]...) }
 			measure(b, fmt.Sprintf("%s/commit/%d", what, n), func() { next() })
-			t.ask(t.apply())
-			measure(b, fmt.Sprintf("%s/sets/%d", what, n), func() { t.ask(next()) })
+			t.askAll(t.apply())
+			measure(b, fmt.Sprintf("%s/sets/%d", what, n), func() { t.askAll(next()) })
 		}
 		s := t.apply()
 		t.translator.Prepare(s)

@@ -20,12 +20,12 @@ func virtualSpec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }
 
-// buildHost makes one virtual host. Its resource is named as Envoy names it when it comes by itself: <route configuration>/<virtual host>.
-func buildHost(k hostKey) *envoy.Resource {
+// buildVirtualHost makes one virtual host. Its resource is named as Envoy names it when it comes by itself: <route configuration>/<virtual host>.
+func buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	var h *routev3.VirtualHost
 	switch k.fallback {
 	case "":
-		r := k.reaching()
+		r := k.builder()
 		h = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"), IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
 		if len(h.Routes) == 0 && k.service != nil {
 			h.Routes = []*routev3.Route{virtualservice.DefaultRoute(names.Cluster(names.Outbound, k.port, "", k.service.Host), k.service.Host, k.port,
@@ -36,7 +36,7 @@ func buildHost(k hostKey) *envoy.Resource {
 	default:
 		h = virtualservice.AllowAny(k.fallback, k.mesh.AttemptCount())
 	}
-	if k.nothing() {
+	if k.isBlackhole() {
 		h.IncludeRequestAttemptCount = false
 	}
 	if k.tls {
@@ -45,52 +45,52 @@ func buildHost(k hostKey) *envoy.Resource {
 	return envoy.NewHost(k.route, h)
 }
 
-// host makes a virtual host, one for all namespaces if no VirtualService asks in which the proxy is.
-func (v *view) host(k hostKey) *envoy.Resource {
-	asked := false
-	for b := range k.virtual.All {
-		asked = asked || asksNamespace(virtualSpec(b.object))
+// virtualHost makes a virtual host, one for all namespaces if no VirtualService asks in which the proxy is.
+func (v *view) virtualHost(k virtualHostKey) *envoy.Resource {
+	perNamespace := false
+	for b := range k.bindings.All {
+		perNamespace = perNamespace || hasNamespaceMatch(virtualSpec(b.object))
 	}
-	if !asked {
-		k.proxy = ""
+	if !perNamespace {
+		k.proxyNamespace = ""
 	}
-	return v.t.hosts.Get(k)
+	return v.t.virtualHosts.Get(k)
 }
 
-// asksNamespace tells that some match is for callers of a namespace.
-func asksNamespace(v *networkingv1.VirtualService) bool {
+// hasNamespaceMatch tells that some match is for callers of a namespace.
+func hasNamespaceMatch(v *networkingv1.VirtualService) bool {
 	return slices.ContainsFunc(v.Http, func(r *networkingv1alpha3.HTTPRoute) bool {
 		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.SourceNamespace != "" })
 	})
 }
 
-// nothing tells the virtual host of a gateway that has no other.
-func (k hostKey) nothing() bool {
-	return k.fallback == "" && k.service == nil && k.virtual.Empty() && !k.gateway
+// isBlackhole tells the virtual host of a gateway that has no other.
+func (k virtualHostKey) isBlackhole() bool {
+	return k.fallback == "" && k.service == nil && k.bindings.Empty() && !k.gateway
 }
 
-// routes tells whether VirtualServices give a virtual host any route.
-func routes(k hostKey) bool {
-	for b := range k.virtual.All {
-		if k.takes(b) {
+// hasRoutes tells whether VirtualServices give a virtual host any route.
+func hasRoutes(k virtualHostKey) bool {
+	for b := range k.bindings.All {
+		if k.routedBy(b) {
 			return true
 		}
 	}
 	return false
 }
 
-// takes tells whether a VirtualService gives a virtual host any route.
-func (k hostKey) takes(b binding) bool { return virtualservice.Any(k.options(b)) }
+// routedBy tells whether a VirtualService gives a virtual host any route.
+func (k virtualHostKey) routedBy(b binding) bool { return virtualservice.Any(k.options(b)) }
 
-// reaching is a hostKey with its destinations by host, which each route asks for.
-type reaching struct {
-	hostKey
+// virtualHostBuilder is a hostKey with its destinations by host, which each route asks for.
+type virtualHostBuilder struct {
+	virtualHostKey
 	byHost map[string]destination
 }
 
-func (k hostKey) reaching() reaching {
-	r := reaching{k, map[string]destination{}}
-	for d := range k.reached.All {
+func (k virtualHostKey) builder() virtualHostBuilder {
+	r := virtualHostBuilder{k, map[string]destination{}}
+	for d := range k.destinations.All {
 		r.add(d.host, d)
 		if d.service != nil {
 			r.add(d.service.Host, d)
@@ -99,16 +99,16 @@ func (k hostKey) reaching() reaching {
 	return r
 }
 
-func (r reaching) add(host string, d destination) {
+func (r virtualHostBuilder) add(host string, d destination) {
 	if _, ok := r.byHost[host]; !ok {
 		r.byHost[host] = d
 	}
 }
 
 // httpRoutes makes what the VirtualServices of a virtual host say.
-func (r reaching) httpRoutes() []*routev3.Route {
+func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	var lists [][]*routev3.Route
-	for b := range r.virtual.All {
+	for b := range r.bindings.All {
 		o := r.options(b)
 		o.Cluster, o.Hash = r.cluster, r.hash
 		lists = append(lists, virtualservice.HTTPRoutes(o))
@@ -117,38 +117,38 @@ func (r reaching) httpRoutes() []*routev3.Route {
 }
 
 // options says what the routes of a VirtualService depend on, but for their destinations.
-func (k hostKey) options(b binding) virtualservice.Options {
+func (k virtualHostKey) options(b binding) virtualservice.Options {
 	return virtualservice.Options{
 		Object:    b.object,
 		Port:      k.port,
 		Gateway:   b.gateway,
-		Namespace: k.proxy,
+		Namespace: k.proxyNamespace,
 		Suffix:    k.domain,
-		From:      b.from(),
+		From:      b.matchFilter(),
 		Retries:   k.mesh.GetDefaultHttpRetryPolicy(),
 	}
 }
 
-// from tells which matches are not foreign to the proxy.
-func (b binding) from() func(*networkingv1alpha3.HTTPMatchRequest) bool {
-	if b.foreign == "" {
+// matchFilter tells which matches are not foreign to the proxy.
+func (b binding) matchFilter() func(*networkingv1alpha3.HTTPMatchRequest) bool {
+	if b.excludedMatches == "" {
 		return nil
 	}
 	ordinals := map[string]struct{}{}
-	for o := range strings.FieldsSeq(b.foreign) {
+	for o := range strings.FieldsSeq(b.excludedMatches) {
 		ordinals[o] = struct{}{}
 	}
-	foreign := map[any]bool{}
+	excluded := map[any]bool{}
 	i := 0
 	for m := range scope.SourceLabels(virtualSpec(b.object)) {
-		_, foreign[m] = ordinals[strconv.Itoa(i)]
+		_, excluded[m] = ordinals[strconv.Itoa(i)]
 		i++
 	}
-	return func(m *networkingv1alpha3.HTTPMatchRequest) bool { return !foreign[m] }
+	return func(m *networkingv1alpha3.HTTPMatchRequest) bool { return !excluded[m] }
 }
 
 // cluster names the cluster of a destination. Without a port, a sidecar means the port that was called, a gateway the service's only one.
-func (r reaching) cluster(host, subset string, port uint32) string {
+func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
 	if host == "" {
 		return names.UnknownService
 	}
@@ -165,7 +165,7 @@ func (r reaching) cluster(host, subset string, port uint32) string {
 }
 
 // hash says by what requests to a destination are spread where its DestinationRule wants a consistent hash.
-func (r reaching) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
+func (r virtualHostBuilder) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
 	if d, ok := r.byHost[c.Host]; ok {
 		return d.rule.HashPolicy(c.Port)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Unread says what of an object has no effect, or not the one that its author meant, for translation does not read it yet. false: all of it is read.
-func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
+// Unsupported says what of an object has no effect, or not the one that its author meant, for translation does not read it yet. false: all of it is read.
+func Unsupported(o *kinds.Object) (diag.Diagnostic, bool) {
 	d := diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented"}
-	d.Field, d.Message, d.Fix = unread(o)
+	d.Field, d.Message, d.Fix = unsupported(o)
 	if d.Message == "" {
 		return d, false
 	}
@@ -23,7 +23,7 @@ func Unread(o *kinds.Object) (diag.Diagnostic, bool) {
 	return d, true
 }
 
-func unread(o *kinds.Object) (field, message, fix string) {
+func unsupported(o *kinds.Object) (field, message, fix string) {
 	switch o.Kind {
 	case kinds.AuthorizationPolicy, kinds.RequestAuthentication:
 		message, fix = "this version cannot enforce it, so every request to the workloads that it selects is refused", "remove it to let requests through without it"
@@ -33,7 +33,7 @@ func unread(o *kinds.Object) (field, message, fix string) {
 	case kinds.Gateway:
 		var closed []string
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
-			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !passes(s) {
+			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !autoPassthrough(s) {
 				closed = append(closed, s.GetPort().GetName())
 			}
 		}
@@ -63,8 +63,8 @@ func unread(o *kinds.Object) (field, message, fix string) {
 	return field, message, fix
 }
 
-// UnreadMesh says what of a mesh configuration has no effect, or not the one that its author meant.
-func UnreadMesh(c *mesh.Config) (list []diag.Diagnostic) {
+// UnsupportedMesh says what of a mesh configuration has no effect, or not the one that its author meant.
+func UnsupportedMesh(c *mesh.Config) (list []diag.Diagnostic) {
 	say := func(set bool, field, message string) {
 		if set {
 			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Object: "MeshConfig", Field: field, Message: "this version " + message})

@@ -17,8 +17,8 @@ metadata: {name: any, namespace: b}
 spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
 `
 
-// TestFollowed: each case is a world, and a change of it, after which a long-lived Translator must give what a new one gives.
-func TestFollowed(t *testing.T) {
+// TestChangesMatchFreshWorld: each case is a world, and a change of it, after which a long-lived Translator must give what a new one gives.
+func TestChangesMatchFreshWorld(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"a Sidecar's HTTP port over a service that speaks something else": {`
 apiVersion: networking.istio.io/v1
@@ -186,27 +186,27 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 			p := proxyOf("a")
 			s := w.apply(before...)
 			tr.Prepare(s)
-			was := refs.picture(t, tr, s, p)
+			was := refs.config(t, tr, s, p)
 			s = w.apply(change...)
 			tr.Prepare(s)
-			got := refs.picture(t, tr, s, p)
+			got := refs.config(t, tr, s, p)
 			once := newWorld(t, mesh.Default()).apply(append(before, change...)...)
-			if d := differences(refs.picture(t, translate.New(translate.Options{}), once, p), got); d != nil {
+			if d := differences(refs.config(t, translate.New(translate.Options{}), once, p), got); d != nil {
 				t.Errorf("with the change, made at once (before) and followed (after): %s", strings.Join(d, ", "))
 			}
-			s = w.apply(gone(change)...)
+			s = w.apply(deletions(change)...)
 			tr.Prepare(s)
-			if d := differences(was, refs.picture(t, tr, s, p)); d != nil {
+			if d := differences(was, refs.config(t, tr, s, p)); d != nil {
 				t.Errorf("without it again: %s", strings.Join(d, ", "))
 			}
 			// A stream that begins with the change, and sees it go.
 			w, tr = newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
 			s = w.apply(append(before, change...)...)
 			tr.Prepare(s)
-			refs.picture(t, tr, s, p)
-			s = w.apply(gone(change)...)
+			refs.config(t, tr, s, p)
+			s = w.apply(deletions(change)...)
 			tr.Prepare(s)
-			if d := differences(was, refs.picture(t, tr, s, p)); d != nil {
+			if d := differences(was, refs.config(t, tr, s, p)); d != nil {
 				t.Errorf("begun with it, then without: %s", strings.Join(d, ", "))
 			}
 		})
@@ -215,7 +215,7 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 
 // proxyOf is a workload of a namespace that no service selects.
 func proxyOf(ns string) *node.Proxy {
-	p := *people()["web"]
+	p := *testProxies()["web"]
 	p.Name, p.Namespace, p.IPs = "x-0", ns, []string{"10.9.0.1"}
 	p.ID, p.Domain = "x-0."+ns, ns+".svc.cluster.local"
 	return &p

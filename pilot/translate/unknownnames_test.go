@@ -15,11 +15,11 @@ import (
 func TestUnknownNames(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	s := w.apply(services(t, 3)...)
-	c := tr.ResolveCohort(s, people()["web"])
+	c := tr.ResolveCohort(s, testProxies()["web"])
 	for form, typeURL := range map[string]string{
 		"outbound|80||unknown-%d.example.com": envoy.EndpointType, "inbound|%d||": envoy.RouteType, "unknown-%d.example.com:80": envoy.RouteType,
 	} {
-		before := tr.Remembered()
+		before := tr.CachedResources()
 		var table envoy.NameTable
 		var list []string
 		for i := range 1000 {
@@ -34,13 +34,13 @@ func TestUnknownNames(t *testing.T) {
 		if again, err := tr.Subscribed(s, c, typeURL, names); err != nil || again != u {
 			t.Errorf("%s: after a change elsewhere it is another Set (%v)", form, err)
 		}
-		if n := tr.Remembered(); n > before+1 {
+		if n := tr.CachedResources(); n > before+1 {
 			t.Errorf("%s: %d are remembered, %d before", form, n, before)
 		}
 		runtime.KeepAlive(names)
-		for deadline := time.Now().Add(10 * time.Second); tr.Remembered() > before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); tr.CachedResources() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d are remembered, %d before", form, tr.Remembered(), before)
+				t.Fatalf("%s: %d are remembered, %d before", form, tr.CachedResources(), before)
 			}
 			runtime.GC()
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestMadeUpRoutes: route configurations that no listener has are as good as empty, however many a client asks for, and nothing is kept of them.
-func TestMadeUpRoutes(t *testing.T) {
+// TestUnknownRouteConfigurations: route configurations that no listener has are as good as empty, however many a client asks for, and nothing is kept of them.
+func TestUnknownRouteConfigurations(t *testing.T) {
 	for who, forms := range map[string][]string{"web": {"/x%d", "@x%d", "/x:%d"}, "gateway": {"x%d", "http.80.10.0.0.%d", "/x%d"}} {
 		for _, form := range forms {
 			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 			s := w.apply(services(t, 50)...)
-			c, before := tr.ResolveCohort(s, people()[who]), tr.Kept()
+			c, before := tr.ResolveCohort(s, testProxies()[who]), tr.CachedSets()
 			var table envoy.NameTable
 			var list []string
 			for i := range 200 {
@@ -36,7 +36,7 @@ func TestMadeUpRoutes(t *testing.T) {
 			if again, err := tr.Subscribed(s, c, envoy.RouteType, names); err != nil || again != u {
 				t.Errorf("%s %s: after a change elsewhere it is another Set (%v)", who, form, err)
 			}
-			if n := tr.Kept(); n > before+1 {
+			if n := tr.CachedSets(); n > before+1 {
 				t.Errorf("%s %s: %d are kept, %d before", who, form, n, before)
 			}
 			runtime.KeepAlive(names)

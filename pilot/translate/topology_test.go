@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestNearness: endpoints of the client's network come first, and within each network, the client's or not, those of its region and zone. The real istiod gave these.
-func TestNearness(t *testing.T) {
+// TestTopologyPriority: endpoints of the client's network come first, and within each network, the client's or not, those of its region and zone. The real istiod gave these.
+func TestTopologyPriority(t *testing.T) {
 	yaml := `apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: close, namespace: c, annotations: {networking.istio.io/traffic-distribution: PreferClose}}

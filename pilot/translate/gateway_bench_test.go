@@ -21,7 +21,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 	for _, n := range []int{100, 1000, 5000} {
 		b.Run(fmt.Sprintf("%d routes", n), func(b *testing.B) {
 			build := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
-			build.Apply([]kinds.Change{put(kinds.Gateway, "istio-system", "gw", &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
+			build.Apply([]kinds.Change{kubeObject(kinds.Gateway, "istio-system", "gw", &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
 				{Port: &networkingv1alpha3.Port{Number: 8080, Protocol: "HTTP", Name: "http"}, Hosts: []string{"*"}},
 			}})})
 			services := map[registry.ServiceKey]*registry.Service{}
@@ -31,7 +31,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 			}
 			build.ApplyRegistry(registry.Changes{Services: services})
 			route := func(i int, mark string) kinds.Change {
-				return put(kinds.VirtualService, fmt.Sprintf("routes-%d", i%50), fmt.Sprintf("route-%d", i), &networkingv1.VirtualService{
+				return kubeObject(kinds.VirtualService, fmt.Sprintf("routes-%d", i%50), fmt.Sprintf("route-%d", i), &networkingv1.VirtualService{
 					Hosts: []string{fmt.Sprintf("route-%d.example.com", i)}, Gateways: []string{"istio-system/gw"},
 					Http: []*networkingv1alpha3.HTTPRoute{{
 						Headers: &networkingv1alpha3.Headers{Response: &networkingv1alpha3.Headers_HeaderOperations{Set: map[string]string{"x-bench": mark}}},
@@ -43,7 +43,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 				build.Apply([]kinds.Change{route(i, "seed")})
 			}
 			t := translate.New(translate.Options{Idle: 1 << 20})
-			gateway := *people()["gateway"]
+			gateway := *testProxies()["gateway"]
 			var names envoy.NameTable
 			list := names.Of([]string{"http.8080"})
 			var last *envoy.Set
@@ -73,7 +73,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 	}
 }
 
-func put(kind *kinds.Kind, ns, name string, spec any) kinds.Change {
+func kubeObject(kind *kinds.Kind, ns, name string, spec any) kinds.Change {
 	k := kinds.Key{Kind: kind, Namespace: ns, Name: name}
 	return kinds.Change{Key: k, Object: &kinds.Object{Key: k, Created: time.Unix(1, 0), Spec: spec}}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // A stream that goes on naming the same, while its scope is another with each change, leaves nothing behind for long.
-func TestScopesThatNobodyHasAreForgotten(t *testing.T) {
+func TestUnusedScopesAreEvicted(t *testing.T) {
 	for kind, edit := range map[string]string{
 		"VirtualService": `apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -26,16 +26,16 @@ metadata: {name: default, namespace: istio-system}
 spec: {egress: [{hosts: ["*/*"]}], outboundTrafficPolicy: {egressProxy: {host: s0.n0.svc.cluster.local, port: {number: %d}}}}
 `,
 	} {
-		t.Run(kind, func(t *testing.T) { forgets(t, edit) })
+		t.Run(kind, func(t *testing.T) { checkEviction(t, edit) })
 	}
 }
 
-func forgets(t *testing.T, edit string) {
+func checkEviction(t *testing.T, edit string) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameTable
 	var list []string
-	c := tr.ResolveCohort(s, people()["web"])
+	c := tr.ResolveCohort(s, testProxies()["web"])
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).Outbound.All {
 		list = append(list, r.Name)
 	}
@@ -44,7 +44,7 @@ func forgets(t *testing.T, edit string) {
 	for i := range 1000 {
 		s = w.apply(objects(t, "edit.yaml", fmt.Appendf(nil, edit, i+1))...)
 		tr.Prepare(s)
-		c := tr.ResolveCohort(s, people()["web"])
+		c := tr.ResolveCohort(s, testProxies()["web"])
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
 		if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
@@ -53,27 +53,27 @@ func forgets(t *testing.T, edit string) {
 		if _, err := tr.Subscribed(s, c, envoy.RouteType, routes); err != nil {
 			t.Fatal(err)
 		}
-		most = max(most, tr.Kept())
+		most = max(most, tr.CachedSets())
 	}
 	runtime.KeepAlive(names)
 	runtime.KeepAlive(routes)
-	t.Log(most, tr.Remembered())
+	t.Log(most, tr.CachedResources())
 	if most > 1000 {
 		t.Errorf("%d Sets and subscriptions are kept of one stream", most)
 	}
 }
 
-// TestMadeUpProxiesAreForgotten: what was made for proxies that came and went goes with them, also where nothing else happens. Clients choose what they say of themselves.
-func TestMadeUpProxiesAreForgotten(t *testing.T) {
+// TestSetsOfDepartedProxiesAreEvicted: what was made for proxies that came and went goes with them, also where nothing else happens. Clients choose what they say of themselves.
+func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameTable
 	clusters, routes := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Of([]string{"80"})
-	stays := tr.ResolveCohort(s, people()["web"])
+	stays := tr.ResolveCohort(s, testProxies()["web"])
 	set := tr.Wildcard(s, stays, envoy.ClusterType).Outbound
 	var last cohort.Scope
 	for i := range 3000 {
-		p := *people()["web"]
+		p := *testProxies()["web"]
 		p.NetworkView = []string{fmt.Sprint("made-up-", i)}
 		c := tr.ResolveCohort(s, &p)
 		if c.Scope.Value() == last {
@@ -89,10 +89,10 @@ func TestMadeUpProxiesAreForgotten(t *testing.T) {
 		}
 	}
 	const most = 256 * 7
-	for end := time.Now().Add(time.Minute); tr.Kept() > most && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); tr.CachedSets() > most && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		runtime.GC()
 	}
-	if n := tr.Kept(); n > most {
+	if n := tr.CachedSets(); n > most {
 		t.Errorf("%d Sets and subscriptions are kept of one stream and the last 256", n)
 	}
 	if tr.Wildcard(s, stays, envoy.ClusterType).Outbound != set {
@@ -102,12 +102,12 @@ func TestMadeUpProxiesAreForgotten(t *testing.T) {
 	runtime.KeepAlive(routes)
 }
 
-// TestListsOfNamesAreForgotten: lists of names that come and go leave nothing with their scope while that lives.
-func TestListsOfNamesAreForgotten(t *testing.T) {
+// TestNameListsAreEvicted: lists of names that come and go leave nothing with their scope while that lives.
+func TestNameListsAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameTable
-	c := tr.ResolveCohort(s, people()["web"])
+	c := tr.ResolveCohort(s, testProxies()["web"])
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
 			names := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local", fmt.Sprint("x", i)})
@@ -120,7 +120,7 @@ func TestListsOfNamesAreForgotten(t *testing.T) {
 		}
 	}
 	heap := func() int64 {
-		for end := time.Now().Add(time.Minute); tr.Kept() > 10 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); tr.CachedSets() > 10 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			runtime.GC()
 		}
 		runtime.GC()

@@ -25,13 +25,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// internet is a mesh of several networks.
-type internet struct {
+// networkWorld is a mesh of several networks.
+type networkWorld struct {
 	*world
 	networks *mesh.Networks
 }
 
-func newInternet(t tb, yaml string) *internet {
+func newNetworkWorld(t tb, yaml string) *networkWorld {
 	networks, found := mesh.ParseNetworks("networks", []byte(yaml))
 	if networks == nil {
 		t.Fatal(found)
@@ -50,10 +50,10 @@ func newInternet(t tb, yaml string) *internet {
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &internet{&world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})}, networks}
+	return &networkWorld{&world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})}, networks}
 }
 
-func (i *internet) apply(changes ...kinds.Change) *snapshot.Snapshot {
+func (i *networkWorld) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	i.builder.ApplyRegistry(i.registry.Apply(changes))
 	i.builder.Apply(changes)
 	gateways := i.registry.Gateways()
@@ -71,8 +71,8 @@ func (i *internet) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	return i.builder.Commit(time.Time{})
 }
 
-// travellers are proxies in the networks of the mesh: in one each, in none, in one that has no gateway, and a gateway for traffic from others.
-func travellers() map[string]*node.Proxy {
+// networkProxies are proxies in the networks of the mesh: in one each, in none, in one that has no gateway, and a gateway for traffic from others.
+func networkProxies() map[string]*node.Proxy {
 	proxy := func(kind node.Type, name, namespace, ip, cluster, on, network string, labels map[string]string, view ...string) *node.Proxy {
 		return &node.Proxy{
 			Type: kind, ID: name + "." + namespace, Name: name, Namespace: namespace, Domain: namespace + ".svc.cluster.local", IPs: []string{ip}, Cluster: cluster, NodeName: on,
@@ -89,13 +89,13 @@ func travellers() map[string]*node.Proxy {
 
 // The facts are what a real istiod with two API servers sent these proxies; weights are those of one assignment to each other.
 func TestNetworks(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
-	i := newInternet(t, string(read(t, "testdata/networks/networks.yaml")))
+	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
+	i := newNetworkWorld(t, string(read(t, "testdata/networks/networks.yaml")))
 	s := i.apply(slices.Concat(own, remote)...)
-	tr, people := translate.New(translate.Options{}), travellers()
+	tr, people := translate.New(translate.Options{}), networkProxies()
 	var got []string
 	for _, name := range slices.Sorted(maps.Keys(people)) {
-		got = append(got, journey(t, name, sent(t, tr, s, people[name]))...)
+		got = append(got, networkFacts(t, name, sent(t, tr, s, people[name]))...)
 	}
 	for _, g := range s.Networks.Gateways() {
 		got = append(got, fmt.Sprintf("gateway of %s: %s:%d of cluster %s", g.Network, g.Address, g.Port, g.Cluster))
@@ -108,12 +108,12 @@ func TestNetworks(t *testing.T) {
 
 // A change of one network's gateways gives the services that have nothing there the same resources, and the mesh without gateways what it had before.
 func TestNetworksChange(t *testing.T) {
-	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), of("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
-	i := newInternet(t, "{}")
+	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
+	i := newNetworkWorld(t, "{}")
 	all := slices.Concat(own, remote)
 	gateway := slices.IndexFunc(all, func(c kinds.Change) bool { return c.Name == "ewx" })
 	before := i.apply(append(all[:gateway:gateway], all[gateway+1:]...)...)
-	tr, p := translate.New(translate.Options{}), travellers()["c1-n1"]
+	tr, p := translate.New(translate.Options{}), networkProxies()["c1-n1"]
 	was := sent(t, tr, before, p)
 	after := i.apply(all[gateway])
 	if !after.Diff.Full || after.Diff.Triggers["networks"] != 1 {
@@ -133,7 +133,7 @@ func TestNetworksChange(t *testing.T) {
 	if d := gocmp.Diff(want, changed); d != "" {
 		t.Errorf("other assignments change (-want +got):\n%s", d)
 	}
-	again := sent(t, tr, i.apply(gone(all[gateway:gateway+1])...), p)
+	again := sent(t, tr, i.apply(deletions(all[gateway:gateway+1])...), p)
 	for name, r := range was["eds"] {
 		if again["eds"][name].Version != r.Version {
 			t.Errorf("%s is not what it was", name)
@@ -141,8 +141,8 @@ func TestNetworksChange(t *testing.T) {
 	}
 }
 
-// journey tells how a proxy comes to the services of the mesh, a line each.
-func journey(t *testing.T, who string, c config) []string {
+// networkFacts tells how a proxy comes to the services of the mesh, a line each.
+func networkFacts(t *testing.T, who string, c configByType) []string {
 	t.Helper()
 	var out []string
 	add := func(format string, args ...any) { out = append(out, who+" "+fmt.Sprintf(format, args...)) }
@@ -162,7 +162,7 @@ func journey(t *testing.T, who string, c config) []string {
 		if r := c["eds"][name]; r != nil {
 			a = decode(t, r).(*endpointv3.ClusterLoadAssignment)
 		}
-		for _, l := range shares(a) {
+		for _, l := range localityFacts(a) {
 			add("%s at %s", name, l)
 		}
 	}
@@ -185,8 +185,8 @@ func journey(t *testing.T, who string, c config) []string {
 	return out
 }
 
-// shares tells what is in an assignment, a line for each locality.
-func shares(a *endpointv3.ClusterLoadAssignment) []string {
+// localityFacts tells what is in an assignment, a line for each locality.
+func localityFacts(a *endpointv3.ClusterLoadAssignment) []string {
 	whole := uint32(0)
 	for _, g := range a.GetEndpoints() {
 		for _, e := range g.LbEndpoints {

@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestPoliciesThatAreNotTranslatedRefuseEverything: what an authorization policy selects is closed, and nothing else is.
-func TestPoliciesThatAreNotTranslatedRefuseEverything(t *testing.T) {
+// TestUntranslatedPoliciesDenyAll: what an authorization policy selects is closed, and nothing else is.
+func TestUntranslatedPoliciesDenyAll(t *testing.T) {
 	const service = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}`
 	for _, c := range []struct {
 		policy  string
@@ -39,7 +39,7 @@ func TestPoliciesThatAreNotTranslatedRefuseEverything(t *testing.T) {
 		}
 		found := 0
 		for _, o := range objects(t, "p.yaml", []byte(c.policy)) {
-			if d, ok := translate.Unread(o.Object); ok && strings.Contains(d.Message, "refused") {
+			if d, ok := translate.Unsupported(o.Object); ok && strings.Contains(d.Message, "refused") {
 				found++
 			}
 		}

@@ -31,15 +31,15 @@ import (
 // A tangle is a small world in which everything is in the way of everything else: hosts that are other hosts' short names, addresses and ports that several
 // services want, names that stand for names, patterns over all of them.
 
-// tangleStep is what one commit brings. A nil value takes away.
-type tangleStep struct {
+// generatedStep is what one commit brings. A nil value takes away.
+type generatedStep struct {
 	services  map[registry.ServiceKey]*registry.Service
 	endpoints map[registry.ServiceKey][]*registry.Endpoint
 	objects   map[kinds.Key]*kinds.Object
 	mesh      int // of tangleMeshes
 }
 
-func (s tangleStep) GoString() string {
+func (s generatedStep) GoString() string {
 	var b strings.Builder
 	for k, v := range s.services {
 		fmt.Fprintf(&b, "\n service %v: %+v", k, v)
@@ -61,11 +61,11 @@ func (s tangleStep) GoString() string {
 }
 
 var (
-	tangleHosts = []string{
+	generatedHosts = []string{
 		"web.a.svc.cluster.local", "web.b.svc.cluster.local", "api.a.svc.cluster.local", "x.example.com", "y.example.com", "*.example.com", "web.a", "10.0.0.1", "alias.a.svc.cluster.local",
 		"alias.b.svc.cluster.local", "z_.x.example.com", "web", "web.a.svc", "fd00::1",
 	}
-	tanglePorts = []registry.Port{
+	generatedPorts = []registry.Port{
 		{Name: "http", Number: 80, Protocol: registry.HTTP},
 		{Name: "web", Number: 80, Protocol: registry.GRPCWeb},
 		{Name: "tcp", Number: 80, Protocol: registry.TCP},
@@ -78,13 +78,13 @@ var (
 		{Name: "any", Number: 9000, Protocol: registry.Unsupported},
 		{Name: "grpc", Number: 9000, Protocol: registry.GRPC},
 	}
-	tangleVirtual = []string{
+	generatedVirtualServiceHosts = []string{
 		"web", "web.b.svc.cluster.local", "x.example.com", "*.example.com", "*", "alone.example.org", "web.a", "10.0.0.1", "alias.a.svc.cluster.local", "y.example.com", "*-x.example.com", "fd00::1", "*.web.b.svc.cluster.local",
 		"*e.com", "*_.x.example.com", "*b.a.svc.cluster.local",
 	}
-	tangleServers  = []string{"*", "*.example.com", "x.example.com", "y.example.com", "alone.example.org", "a/*.example.com", "b/x.example.com", "*-x.example.com", "web.a"}
-	tangleExports  = [][]string{nil, nil, nil, {"."}, {"b"}, {"~"}, {"*"}}
-	tangleSidecars = []*networkingv1.Sidecar{
+	generatedServers  = []string{"*", "*.example.com", "x.example.com", "y.example.com", "alone.example.org", "a/*.example.com", "b/x.example.com", "*-x.example.com", "web.a"}
+	generatedExports  = [][]string{nil, nil, nil, {"."}, {"b"}, {"~"}, {"*"}}
+	generatedSidecars = []*networkingv1.Sidecar{
 		{},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"./*"}}}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*.example.com", "~/*"}}}},
@@ -121,7 +121,7 @@ var (
 	}
 )
 
-func tangleMeshes() []*mesh.Config {
+func generatedMeshes() []*mesh.Config {
 	only, private := mesh.Default(), mesh.Default()
 	only.OutboundTrafficPolicy.Mode = meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 	private.DefaultServiceExportTo, private.DefaultVirtualServiceExportTo = []string{"."}, []string{"b"}
@@ -140,16 +140,16 @@ func some[T any](t *rapid.T, of []T, most int) []T {
 	return list
 }
 
-func tangleService(t *rapid.T, k registry.ServiceKey) *registry.Service {
+func generatedService(t *rapid.T, k registry.ServiceKey) *registry.Service {
 	s := &registry.Service{
 		Host: k.Host, Namespace: k.Namespace, Name: k.Host, Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0),
-		ExportTo: one(t, tangleExports), Addresses: some(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.0/16", "fd00::1"}, 2),
+		ExportTo: one(t, generatedExports), Addresses: some(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.0/16", "fd00::1"}, 2),
 		Resolution: one(t, []registry.Resolution{registry.ClientSide, registry.ClientSide, registry.ClientSide, registry.DNS, registry.Passthrough}),
 	}
 	slices.Sort(s.Addresses)
 	s.Addresses = slices.Compact(s.Addresses)
 	seen := map[string]bool{}
-	for _, p := range some(t, tanglePorts, 3) {
+	for _, p := range some(t, generatedPorts, 3) {
 		if !seen[p.Name] {
 			seen[p.Name] = true
 			s.Ports = append(s.Ports, p)
@@ -159,7 +159,7 @@ func tangleService(t *rapid.T, k registry.ServiceKey) *registry.Service {
 	case 0:
 		s.Headless, s.Resolution, s.Addresses, s.Selector = true, registry.Passthrough, nil, map[string]string{"app": "web"}
 	case 1, 2:
-		s.Resolution, s.ExternalName, s.Addresses = registry.Alias, one(t, tangleHosts), nil
+		s.Resolution, s.ExternalName, s.Addresses = registry.Alias, one(t, generatedHosts), nil
 	case 3:
 		s.Addresses, s.AutoAddress = nil, []string{"10.0.0.2"}
 	default:
@@ -170,7 +170,7 @@ func tangleService(t *rapid.T, k registry.ServiceKey) *registry.Service {
 	return s
 }
 
-func tangleEndpoints(t *rapid.T, s *registry.Service) []*registry.Endpoint {
+func generatedEndpoints(t *rapid.T, s *registry.Service) []*registry.Endpoint {
 	var list []*registry.Endpoint
 	if s == nil || len(s.Ports) == 0 {
 		return nil
@@ -185,7 +185,7 @@ func tangleEndpoints(t *rapid.T, s *registry.Service) []*registry.Endpoint {
 	return list
 }
 
-var tangleKeys = []kinds.Key{
+var generatedKeys = []kinds.Key{
 	{Kind: kinds.VirtualService, Namespace: "a", Name: "v1"},
 	{Kind: kinds.VirtualService, Namespace: "a", Name: "v2"},
 	{Kind: kinds.VirtualService, Namespace: "b", Name: "v1"},
@@ -203,17 +203,17 @@ var tangleKeys = []kinds.Key{
 	{Kind: kinds.Gateway, Namespace: "istio-system", Name: "gw2"},
 }
 
-func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
+func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 	o := &kinds.Object{Key: k, Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0)}
 	switch k.Kind {
 	case kinds.VirtualService:
-		spec := &networkingv1.VirtualService{ExportTo: one(t, tangleExports), Gateways: one(t, [][]string{nil, nil, {"mesh"}, {"istio-system/gw"}, {"istio-system/gw"}, {"istio-system/gw", "mesh"}, {"istio-system/gw2", "istio-system/gw"}})}
+		spec := &networkingv1.VirtualService{ExportTo: one(t, generatedExports), Gateways: one(t, [][]string{nil, nil, {"mesh"}, {"istio-system/gw"}, {"istio-system/gw"}, {"istio-system/gw", "mesh"}, {"istio-system/gw2", "istio-system/gw"}})}
 		if o.Name != "part" {
-			spec.Hosts = append(some(t, tangleVirtual, 2), one(t, tangleVirtual))
+			spec.Hosts = append(some(t, generatedVirtualServiceHosts, 2), one(t, generatedVirtualServiceHosts))
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "routes") {
 			h := &networkingv1alpha3.HTTPRoute{Timeout: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "timeout")) * time.Second)}
-			if d := (&networkingv1alpha3.Destination{Host: one(t, append(slices.Clip(tangleHosts), "web"))}); o.Name != "part" && chance(t, 4) {
+			if d := (&networkingv1alpha3.Destination{Host: one(t, append(slices.Clip(generatedHosts), "web"))}); o.Name != "part" && chance(t, 4) {
 				h = &networkingv1alpha3.HTTPRoute{Delegate: &networkingv1alpha3.Delegate{Name: "part", Namespace: "a"}}
 			} else {
 				if chance(t, 2) {
@@ -231,7 +231,7 @@ func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
 		}
 		o.Spec = spec
 	case kinds.DestinationRule:
-		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(tangleVirtual, tangleHosts)), ExportTo: one(t, tangleExports)}
+		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(generatedVirtualServiceHosts, generatedHosts)), ExportTo: one(t, generatedExports)}
 		if chance(t, 2) {
 			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{ConnectionPool: &networkingv1alpha3.ConnectionPoolSettings{Tcp: &networkingv1alpha3.ConnectionPoolSettings_TCPSettings{
 				MaxConnectionDuration: durationpb.New(time.Duration(rapid.IntRange(1, 2).Draw(t, "longest")) * time.Hour),
@@ -250,13 +250,13 @@ func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
 		}
 		o.Spec = spec
 	case kinds.Sidecar:
-		o.Spec = one(t, tangleSidecars)
+		o.Spec = one(t, generatedSidecars)
 	case kinds.PeerAuthentication:
 		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t, []securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
 	case kinds.Gateway:
 		spec := &networkingv1.Gateway{}
 		for range rapid.IntRange(1, 3).Draw(t, "servers") {
-			server := &networkingv1alpha3.Server{Port: &networkingv1alpha3.Port{Number: one(t, []uint32{80, 80, 9000}), Protocol: "HTTP", Name: "http"}, Hosts: append(some(t, tangleServers, 2), one(t, tangleServers))}
+			server := &networkingv1alpha3.Server{Port: &networkingv1alpha3.Port{Number: one(t, []uint32{80, 80, 9000}), Protocol: "HTTP", Name: "http"}, Hosts: append(some(t, generatedServers, 2), one(t, generatedServers))}
 			if chance(t, 3) {
 				server.Tls = &networkingv1alpha3.ServerTLSSettings{HttpsRedirect: true}
 			}
@@ -271,14 +271,14 @@ func tangleObject(t *rapid.T, k kinds.Key) *kinds.Object {
 	return o
 }
 
-// tangles draws the steps of a history; the first is a world.
-func tangles() *rapid.Generator[[]tangleStep] {
-	return rapid.Custom(func(t *rapid.T) []tangleStep {
-		var steps []tangleStep
+// generatedWorlds draws the steps of a history; the first is a world.
+func generatedWorlds() *rapid.Generator[[]generatedStep] {
+	return rapid.Custom(func(t *rapid.T) []generatedStep {
+		var steps []generatedStep
 		now := map[registry.ServiceKey]*registry.Service{}
 		last := 0
 		for i := range rapid.IntRange(2, 8).Draw(t, "steps") {
-			s := tangleStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, last}
+			s := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, last}
 			n := rapid.IntRange(1, 2).Draw(t, "changes")
 			if i == 0 {
 				n = rapid.IntRange(4, 25).Draw(t, "world")
@@ -286,16 +286,16 @@ func tangles() *rapid.Generator[[]tangleStep] {
 			for range n {
 				switch rapid.IntRange(0, 9).Draw(t, "what") {
 				case 0, 1, 2, 3:
-					k := registry.ServiceKey{Namespace: one(t, []string{"a", "b"}), Host: one(t, tangleHosts)}
+					k := registry.ServiceKey{Namespace: one(t, []string{"a", "b"}), Host: one(t, generatedHosts)}
 					now[k], s.endpoints[k] = nil, nil
 					if !chance(t, 4) {
-						now[k] = tangleService(t, k)
-						s.endpoints[k] = tangleEndpoints(t, now[k])
+						now[k] = generatedService(t, k)
+						s.endpoints[k] = generatedEndpoints(t, now[k])
 					}
 					s.services[k] = now[k]
 				case 4, 5:
 					var there []registry.ServiceKey
-					for _, host := range tangleHosts {
+					for _, host := range generatedHosts {
 						for _, ns := range []string{"a", "b"} {
 							if k := (registry.ServiceKey{Namespace: ns, Host: host}); now[k] != nil {
 								there = append(there, k)
@@ -304,16 +304,16 @@ func tangles() *rapid.Generator[[]tangleStep] {
 					}
 					if len(there) > 0 {
 						k := one(t, there)
-						s.endpoints[k] = tangleEndpoints(t, now[k])
+						s.endpoints[k] = generatedEndpoints(t, now[k])
 					}
 				case 6:
 					if chance(t, 3) {
 						s.mesh = rapid.IntRange(0, 2).Draw(t, "mesh")
 					}
 				default:
-					k := one(t, tangleKeys)
+					k := one(t, generatedKeys)
 					if s.objects[k] = nil; !chance(t, 4) {
-						s.objects[k] = tangleObject(t, k)
+						s.objects[k] = generatedObject(t, k)
 					}
 				}
 			}
@@ -324,10 +324,10 @@ func tangles() *rapid.Generator[[]tangleStep] {
 	})
 }
 
-func tanglePeople() map[string]*node.Proxy {
+func generatedProxies() map[string]*node.Proxy {
 	all := map[string]*node.Proxy{}
 	for _, name := range []string{"a", "b", "c", "none", "six"} {
-		p := *people()["web"]
+		p := *testProxies()["web"]
 		p.Name, p.Namespace = name+"-0", name
 		if len(name) > 1 {
 			p.Namespace = "a"
@@ -345,20 +345,20 @@ func tanglePeople() map[string]*node.Proxy {
 		}
 		all[name] = &p
 	}
-	gw := *people()["gateway"]
+	gw := *testProxies()["gateway"]
 	all["gateway"] = &gw
 	return all
 }
 
-// unravel lets a long-lived Translator follow a history, and says where it first differs from a fresh one on a world made at once. hide may take something out
+// checkHistory lets a long-lived Translator follow a history, and says where it first differs from a fresh one on a world made at once. hide may take something out
 // of what it learns of each change. asked tells which proxies ask at a step: the others skip it.
-func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
-	meshes, proxies := tangleMeshes(), tanglePeople()
-	on := translate.New(translate.Options{Idle: 1 << 20})
+func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
+	meshes, proxies := generatedMeshes(), generatedProxies()
+	tr := translate.New(translate.Options{Idle: 1 << 20})
 	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]}
 	b := snapshot.NewBuilder(options)
-	world := tangleStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
-	commit := func(b *snapshot.Builder, s tangleStep) *snapshot.Snapshot {
+	world := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
+	commit := func(b *snapshot.Builder, s generatedStep) *snapshot.Snapshot {
 		b.SetMesh(meshes[s.mesh])
 		b.ApplyRegistry(registry.Changes{Services: s.services, Endpoints: s.endpoints})
 		var changes []kinds.Change
@@ -368,27 +368,27 @@ func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who in
 		b.Apply(changes)
 		return b.Commit(time.Time{})
 	}
-	type moment struct {
+	type version struct {
 		snapshot *snapshot.Snapshot
-		picture  picture
+		picture  config
 	}
 	var last *snapshot.Snapshot
-	past := map[string][]moment{}
-	before, lists, members := map[string]picture{}, newSubscriptions(on), joined{}
+	past := map[string][]version{}
+	before, lists, members := map[string]config{}, newSubscriptions(tr), cohortsOfProxies{}
 	for i, step := range steps {
 		s := commit(b, step)
 		if s == last {
 			continue
 		}
-		on.Prepare(s)
+		tr.Prepare(s)
 		if hide != nil && i > 0 {
-			hide(on.Changes())
+			hide(tr.Changes())
 		}
 		maps.Copy(world.services, step.services)
 		maps.Copy(world.endpoints, step.endpoints)
 		maps.Copy(world.objects, step.objects)
 		world.mesh = step.mesh
-		present := tangleStep{maps.Clone(world.services), maps.Clone(world.endpoints), maps.Clone(world.objects), world.mesh}
+		present := generatedStep{maps.Clone(world.services), maps.Clone(world.endpoints), maps.Clone(world.objects), world.mesh}
 		maps.DeleteFunc(present.services, func(_ registry.ServiceKey, s *registry.Service) bool { return s == nil })
 		maps.DeleteFunc(present.objects, func(_ kinds.Key, o *kinds.Object) bool { return o == nil })
 		once, fresh := commit(snapshot.NewBuilder(options), present), translate.New(translate.Options{})
@@ -397,28 +397,28 @@ func unravel(t tb, refs *references, steps []tangleStep, asked func(step, who in
 				delete(before, name)
 				continue
 			}
-			got := refs.picture(t, on, s, proxies[name])
-			if d := differences(refs.picture(t, fresh, once, proxies[name]), got); d != nil {
+			got := refs.config(t, tr, s, proxies[name])
+			if d := differences(refs.config(t, fresh, once, proxies[name]), got); d != nil {
 				return fmt.Sprintf("step %d, %s: a world made at once (before) and the history (after) differ in\n%s", i, name, strings.Join(d, "\n"))
 			}
-			if d := on.Apart(s, on.ResolveCohort(s, proxies[name]), got.routes()); hide == nil && d != "" {
+			if d := tr.CheckPartitions(s, tr.ResolveCohort(s, proxies[name]), got.routeNames()); hide == nil && d != "" {
 				return fmt.Sprintf("step %d, %s: %s", i, name, d)
 			}
-			if d := members.differ(on, s, name, proxies[name]); d != "" {
+			if d := members.differ(tr, s, name, proxies[name]); d != "" {
 				return fmt.Sprintf("step %d: %s", i, d)
 			}
 			if d := lists.differ(s, name, proxies[name], got); d != "" {
 				return fmt.Sprintf("step %d, %s: %s", i, name, d)
 			}
 			if hide == nil && before[name] != nil { // a stream that is late is still at the Snapshot before
-				if d := differences(before[name], refs.picture(t, on, last, proxies[name])); d != nil {
+				if d := differences(before[name], refs.config(t, tr, last, proxies[name])); d != nil {
 					return fmt.Sprintf("step %d, %s: the Snapshot before is not what it was: %v", i, name, d)
 				}
 			}
 			before[name] = got
-			past[name] = append(past[name], moment{s, got})
+			past[name] = append(past[name], version{s, got})
 			if n := len(past[name]); hide == nil && n > 4 { // one that is very late
-				if d := differences(past[name][n-5].picture, refs.picture(t, on, past[name][n-5].snapshot, proxies[name])); d != nil {
+				if d := differences(past[name][n-5].picture, refs.config(t, tr, past[name][n-5].snapshot, proxies[name])); d != nil {
 					return fmt.Sprintf("step %d, %s: the Snapshot of four looks before is not what it was: %v", i, name, d)
 				}
 			}
@@ -440,7 +440,7 @@ func newSubscriptions(t *translate.Translator) *subscriptions {
 }
 
 // differ says in what the resources of a subscription are not those of a picture.
-func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, want picture) string {
+func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, want config) string {
 	c := b.translator.ResolveCohort(s, p)
 	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType} {
 		var list []string
@@ -463,8 +463,8 @@ func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, 
 	return ""
 }
 
-// routes names the route configurations.
-func (p picture) routes() []string {
+// routeNames names the route configurations.
+func (p config) routeNames() []string {
 	var list []string
 	for k := range p {
 		if name, ok := strings.CutPrefix(k, routings); ok {
@@ -476,14 +476,14 @@ func (p picture) routes() []string {
 
 func always(int, int) bool { return true }
 
-// TestKept: what is kept from one Snapshot to the next, and made again in part, is what would be made of the newest alone; also by those who missed some.
-func TestKept(t *testing.T) {
-	refs, gen := &references{seen: map[string][]string{}}, tangles()
+// TestIncrementalSetsMatchFreshOnes: what is kept from one Snapshot to the next, and made again in part, is what would be made of the newest alone; also by those who missed some.
+func TestIncrementalSetsMatchFreshOnes(t *testing.T) {
+	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	rapid.Check(t, func(t *rapid.T) {
 		refs.held = nil // with the names goes the translator that was asked for them
 		steps := gen.Draw(t, "steps")
 		skips := rapid.Uint64().Draw(t, "skips")
-		if d := unravel(t, refs, steps, func(step, who int) bool { return skips>>((step*6+who)%64)&1 == 0 }, nil); d != "" {
+		if d := checkHistory(t, refs, steps, func(step, who int) bool { return skips>>((step*6+who)%64)&1 == 0 }, nil); d != "" {
 			t.Fatal(d)
 		}
 	})
@@ -492,7 +492,7 @@ func TestKept(t *testing.T) {
 // TestHiddenChangesAreFound: a change of which the Index did not tell is found by the histories, whichever sort it is. A bound on what is read that is too narrow
 // is such a change.
 func TestHiddenChangesAreFound(t *testing.T) {
-	refs, gen := &references{seen: map[string][]string{}}, tangles()
+	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	for what, hide := range map[string]func(*scope.Dirty){
 		"all":            func(c *scope.Dirty) { c.All = false },
 		"hosts":          func(c *scope.Dirty) { c.Hosts = nil },
@@ -509,7 +509,7 @@ func TestHiddenChangesAreFound(t *testing.T) {
 	} {
 		found := false
 		for seed := 0; seed < 2000 && !found; seed++ {
-			found = unravel(t, refs, gen.Example(seed), always, hide) != ""
+			found = checkHistory(t, refs, gen.Example(seed), always, hide) != ""
 		}
 		if !found {
 			t.Errorf("nobody notices that %s is hidden", what)

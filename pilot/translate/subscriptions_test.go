@@ -19,16 +19,16 @@ import (
 
 // Whatever changes, and whoever asks in which order, a subscription holds what looking at every name would give; what fails keeps its last good, and equal
 // content is one Set.
-func TestBoard(t *testing.T) {
+func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts = 4
-		var b board
+		var b subscriptionCache
 		tr := &Translator{}
 		var table envoy.NameTable
 		worlds := []map[string]string{{}} // by revision: the version of each host's assignments; "bad" panics
 		resources := map[string]*envoy.Resource{}
 		at := func(revision int, name string) *envoy.Resource {
-			v := name + "=" + worlds[revision][tail(name)]
+			v := name + "=" + worlds[revision][hostKeyOf(name)]
 			if resources[v] == nil {
 				resources[v] = &envoy.Resource{Name: name, Version: v}
 			}
@@ -58,7 +58,7 @@ func TestBoard(t *testing.T) {
 					}
 				}
 				if rapid.IntRange(0, 9).Draw(t, "unknown") > 0 { // else nobody says what changed
-					tr.history.note(uint64(len(worlds)), c)
+					tr.history.record(uint64(len(worlds)), c)
 				}
 				worlds = append(worlds, w)
 			case 1:
@@ -81,8 +81,8 @@ func TestBoard(t *testing.T) {
 				}
 				revision := max(0, len(worlds)-1-rapid.IntRange(0, 3).Draw(t, "behind"))
 				v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: uint64(revision)}}, t: tr}
-				got := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) {
-					if worlds[revision][tail(name)] == "bad" {
+				got := b.get(v, subscriptionKey{typeURL: envoy.EndpointType, names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) {
+					if worlds[revision][hostKeyOf(name)] == "bad" {
 						panic("it is bad")
 					}
 					return at(revision, name), false
@@ -90,7 +90,7 @@ func TestBoard(t *testing.T) {
 				var good []string
 				for _, name := range n.All() {
 					r := got.set.Get(name)
-					if worlds[revision][tail(name)] != "bad" {
+					if worlds[revision][hostKeyOf(name)] != "bad" {
 						if r != at(revision, name) {
 							t.Fatalf("revision %d: %s is %v", revision, name, r)
 						}
@@ -105,7 +105,7 @@ func TestBoard(t *testing.T) {
 					t.Fatal("there is more than was asked for")
 				}
 				if n == lastList && slices.Equal(good, last) && len(good) == n.Len() && revision == len(worlds)-1 {
-					if again := b.get(v, subscription{typeURL: envoy.EndpointType, names: weakOf(n)}, n, nil); again.set != got.set {
+					if again := b.get(v, subscriptionKey{typeURL: envoy.EndpointType, names: weakOf(n)}, n, nil); again.set != got.set {
 						t.Fatal("asked again, it is another Set")
 					}
 				}
@@ -116,18 +116,18 @@ func TestBoard(t *testing.T) {
 }
 
 // A subscription ends with the last who holds its names.
-func TestBoardForgets(t *testing.T) {
-	var b board
+func TestSubscriptionsAreEvicted(t *testing.T) {
+	var b subscriptionCache
 	var table envoy.NameTable
 	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{}}}
 	for i := range 10 {
 		n := table.Of([]string{fmt.Sprint(i)})
-		b.get(v, subscription{names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) { return &envoy.Resource{Name: name}, false })
+		b.get(v, subscriptionKey{names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) { return &envoy.Resource{Name: name}, false })
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		b.mu.Lock()
-		n := len(b.made)
+		n := len(b.entries)
 		b.mu.Unlock()
 		if n == 0 {
 			return
@@ -138,16 +138,16 @@ func TestBoardForgets(t *testing.T) {
 	}
 }
 
-// Remembered is how many assignments, route configurations, their headers, Sets of virtual hosts, and subscriptions are known.
-func (t *Translator) Remembered() int {
-	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + t.Kept()
+// CachedResources is how many assignments, route configurations, their headers, Sets of virtual hosts, and subscriptions are known.
+func (t *Translator) CachedResources() int {
+	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + t.CachedSets()
 }
 
-// Kept is how many Sets and subscriptions are known.
-func (t *Translator) Kept() int {
-	t.board.mu.Lock()
-	defer t.board.mu.Unlock()
-	t.kept.mu.Lock()
-	defer t.kept.mu.Unlock()
-	return len(t.board.made) + len(t.kept.made)
+// CachedSets is how many Sets and subscriptions are known.
+func (t *Translator) CachedSets() int {
+	t.subscriptions.mu.Lock()
+	defer t.subscriptions.mu.Unlock()
+	t.sets.mu.Lock()
+	defer t.sets.mu.Unlock()
+	return len(t.subscriptions.entries) + len(t.sets.entries)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestProblems: what is asked for and not sent is counted, and not counted any more when it is mended.
-func TestProblems(t *testing.T) {
+// TestConflictsAreCounted: what is asked for and not sent is counted, and not counted any more when it is mended.
+func TestConflictsAreCounted(t *testing.T) {
 	const world = `
 {apiVersion: v1, kind: Service, metadata: {name: one, namespace: a}, spec: {selector: {app: x}, ports: [{name: http, port: 80, targetPort: 8080}]}}
 ---
@@ -36,7 +36,7 @@ func TestProblems(t *testing.T) {
 		tr.Named(s, c, envoy.RouteType, "80")
 	}
 	ask()
-	for problem, want := range map[translate.Problem]int{
+	for problem, want := range map[translate.Conflict]int{
 		translate.ConflictOutbound: 1, translate.ConflictInbound: 1, translate.DuplicateDomain: 1, translate.DuplicateSubset: 1, translate.DuplicateCluster: 0,
 	} {
 		if got := tr.Count(problem); got != want {
@@ -48,7 +48,7 @@ func TestProblems(t *testing.T) {
 		s = w.apply(c)
 	}
 	ask()
-	for _, problem := range translate.Problems() {
+	for _, problem := range translate.Conflicts() {
 		if got := tr.Count(problem); got != 0 {
 			t.Errorf("%s: %d after everything is gone", problem, got)
 		}

@@ -90,8 +90,8 @@ func valid(t tb, where string, r *envoy.Resource) proto.Message {
 	return m
 }
 
-// named lists the clusters to which a resource sends traffic.
-func named(t tb, m proto.Message) []string {
+// referencedClusters lists the clusters to which a resource sends traffic.
+func referencedClusters(t tb, m proto.Message) []string {
 	var list []string
 	walk(t, m.ProtoReflect(), func(m proto.Message) {
 		switch m := m.(type) {
@@ -115,9 +115,9 @@ func named(t tb, m proto.Message) []string {
 	return list
 }
 
-// sound holds all that a proxy is sent to Envoy's rules and checks that references are closed. A route may lead to what is not there only where a VirtualService
+// checkReferences holds all that a proxy is sent to Envoy's rules and checks that references are closed. A route may lead to what is not there only where a VirtualService
 // says so: open tells the hosts.
-func sound(t tb, who string, c config, open func(host string) bool) {
+func checkReferences(t tb, who string, c configByType, open func(host string) bool) {
 	missing := func(where, name string, route bool) {
 		if c["cds"][name] != nil || name == names.UnknownService {
 			return
@@ -146,7 +146,7 @@ func sound(t tb, who string, c config, open func(host string) bool) {
 				t.Fatalf("%s: listener %s has no routes %s", who, r.Name, name)
 			}
 		}
-		for _, name := range named(t, m) {
+		for _, name := range referencedClusters(t, m) {
 			missing("listener "+r.Name, name, false)
 		}
 	}
@@ -161,14 +161,14 @@ func sound(t tb, who string, c config, open func(host string) bool) {
 				taken[d] = h.Name
 			}
 		}
-		for _, name := range named(t, m) {
+		for _, name := range referencedClusters(t, m) {
 			missing("routes "+r.Name, name, true)
 		}
 	}
 }
 
-// openIn tells the hosts that VirtualServices of a world send traffic to.
-func openIn(s *snapshot.Snapshot) func(string) bool {
+// routedHosts tells the hosts that VirtualServices of a world send traffic to.
+func routedHosts(s *snapshot.Snapshot) func(string) bool {
 	hosts := map[string]bool{}
 	for _, o := range s.AllObjects(kinds.VirtualService) {
 		for h := range scope.Destinations(o.Spec.(*networkingv1.VirtualService)) {
@@ -178,8 +178,8 @@ func openIn(s *snapshot.Snapshot) func(string) bool {
 	return func(h string) bool { return hosts[h] }
 }
 
-// TestSound checks every proxy of every world of the reference, and of random ones.
-func TestSound(t *testing.T) {
+// TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random ones.
+func TestResourcesAreValidAndClosed(t *testing.T) {
 	dir := filepath.Join("testdata", "reference")
 	nodes, _ := filepath.Glob(filepath.Join(dir, "nodes", "*.json"))
 	cases, _ := filepath.Glob(filepath.Join(dir, "[0-9]*.yaml"))
@@ -194,10 +194,10 @@ func TestSound(t *testing.T) {
 		s := newWorld(t, m).apply(append(objects(t, "world.yaml", read(t, dir, "world.yaml")), objects(t, file, read(t, file))...)...)
 		tr := translate.New(translate.Options{})
 		for _, n := range nodes {
-			sound(t, filepath.Base(file)+" "+filepath.Base(n), sent(t, tr, s, proxy(t, read(t, n))), openIn(s))
+			checkReferences(t, filepath.Base(file)+" "+filepath.Base(n), sent(t, tr, s, proxy(t, read(t, n))), routedHosts(s))
 		}
 	}
-	p, proxies := readPool(t), people()
+	p, proxies := readPool(t), testProxies()
 	rapid.Check(t, func(t *rapid.T) {
 		var changes []kinds.Change
 		for _, c := range p.start(t) {
@@ -208,7 +208,7 @@ func TestSound(t *testing.T) {
 		s := w.apply(changes...)
 		tr := translate.New(translate.Options{})
 		who := rapid.SampledFrom(sortedKeys(proxies)).Draw(t, "proxy")
-		sound(t, who, sent(t, tr, s, proxies[who]), openIn(s))
+		checkReferences(t, who, sent(t, tr, s, proxies[who]), routedHosts(s))
 	})
 }
 
@@ -221,8 +221,8 @@ func sortedKeys(m map[string]*node.Proxy) []string {
 	return list
 }
 
-// TestStockEnvoy: an Envoy that lists none of Istio's extensions is told nothing of them.
-func TestStockEnvoy(t *testing.T) {
+// TestStockEnvoyGetsNoIstioExtension: an Envoy that lists none of Istio's extensions is told nothing of them.
+func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 	p := readPool(t)
 	var changes []kinds.Change
 	for _, k := range p.keys {
@@ -231,12 +231,12 @@ func TestStockEnvoy(t *testing.T) {
 	s := newWorld(t, mesh.Default()).apply(changes...)
 	tr := translate.New(translate.Options{Idle: 1 << 20})
 	istio := map[string]bool{} // what Istio's proxies are told, so that the test sees what it looks for
-	for name, who := range people() {
+	for name, who := range testProxies() {
 		for _, capabilities := range []node.Capabilities{0, everything} {
 			who.Capabilities = capabilities
 			for typ, resources := range sent(t, tr, s, who) {
 				for _, r := range resources {
-					foreign := foreignTo(t, decode(t, r))
+					foreign := istioExtensions(t, decode(t, r))
 					if capabilities == 0 && foreign != nil {
 						t.Errorf("%s: %s %s has %v", name, typ, r.Name, foreign)
 					}
@@ -254,8 +254,8 @@ func TestStockEnvoy(t *testing.T) {
 	}
 }
 
-// foreignTo lists what stock Envoy does not know.
-func foreignTo(t tb, m proto.Message) []string {
+// istioExtensions lists what stock Envoy does not know.
+func istioExtensions(t tb, m proto.Message) []string {
 	var list []string
 	add := func(name string) {
 		if name = strings.TrimPrefix(name, "type.googleapis.com/"); !strings.HasPrefix(name, "envoy.extensions.") && !strings.HasPrefix(name, "envoy.config.") && !strings.HasPrefix(name, "udpa.") &&
@@ -281,9 +281,9 @@ func foreignTo(t tb, m proto.Message) []string {
 	return list
 }
 
-// TestShuffled: the order in which objects come has no say.
-func TestShuffled(t *testing.T) {
-	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, people()
+// TestObjectOrderDoesNotMatter: the order in which objects come has no say.
+func TestObjectOrderDoesNotMatter(t *testing.T) {
+	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {
 		var changes []kinds.Change
 		for _, c := range p.start(t) {
@@ -291,8 +291,8 @@ func TestShuffled(t *testing.T) {
 		}
 		who := rapid.SampledFrom(sortedKeys(proxies)).Draw(t, "proxy")
 		shuffled := rapid.Permutation(changes).Draw(t, "order")
-		a := refs.picture(t, translate.New(translate.Options{}), newWorld(t, p.meshes[0]).apply(changes...), proxies[who])
-		b := refs.picture(t, translate.New(translate.Options{}), newWorld(t, p.meshes[0]).apply(shuffled...), proxies[who])
+		a := refs.config(t, translate.New(translate.Options{}), newWorld(t, p.meshes[0]).apply(changes...), proxies[who])
+		b := refs.config(t, translate.New(translate.Options{}), newWorld(t, p.meshes[0]).apply(shuffled...), proxies[who])
 		if d := differences(a, b); d != nil {
 			t.Fatalf("%s: %s", who, fmt.Sprint(d))
 		}

@@ -23,7 +23,7 @@ func BenchmarkCohorts(b *testing.B) {
 		tr.Prepare(s)
 		i := 0
 		measure(b, "large="+large, func() {
-			p := *people()["web"]
+			p := *testProxies()["web"]
 			p.Name, p.Namespace, p.IPs = fmt.Sprint("p", i), fmt.Sprint("ns", i), []string{fmt.Sprintf("10.9.%d.%d", i/250%250, i%250)}
 			p.Domain, p.Labels = p.Namespace+".svc.cluster.local", map[string]string{"app": p.Name}
 			i++

@@ -1,0 +1,469 @@
+package translate
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// virtualHostGenerator makes the virtual hosts of a sidecar's route configuration, of a port, of one sniffed service, or of the HTTP proxy: each host's by itself, and
+// the one for whatever no other matches.
+func virtualHostGenerator(c cohort.Scope, name string) generator[string] {
+	var at *sidecarRouteBuilder // one for all the hosts of a view, for what it finds out of VirtualServices with many
+	routing := func(v *view) *sidecarRouteBuilder {
+		if at == nil || at.view != v {
+			at, _ = v.sidecarRouteBuilder(c, name)
+		}
+		return at
+	}
+	return generator[string]{
+		all: func(v *view) []*envoy.Resource {
+			b := routing(v)
+			var out []*envoy.Resource
+			b.eachHost(func(host string) { out = append(out, b.virtualHosts(host)...) })
+			if b.sniffed == "" {
+				out = append(out, b.catchAllHost(v.fallback(b.scope)))
+			}
+			return out
+		},
+		affected:   func(changes *scope.Dirty) []string { return changes.Hosts },
+		closure:    func(v *view, hosts []string) []string { return routing(v).closure(hosts) },
+		partitions: func(v *view, _ []string) func(host string) []*envoy.Resource { return routing(v).virtualHosts },
+		locate:     virtualHostLocator(name),
+		content:    true,
+	}
+}
+
+// virtualHostLocator finds the virtual host of a host.
+func virtualHostLocator(route string) func(host string) locator {
+	return func(host string) locator {
+		prefix := envoy.HostName(route, names.Domain(host)) + ":"
+		return func(r *envoy.Resource) int { return frozen.ComparePrefix(r.Name, prefix) }
+	}
+}
+
+// sidecarRouteBuilder is one route configuration of a sidecar at work.
+type sidecarRouteBuilder struct {
+	routeBuilder
+	egress  *scope.Egress
+	sniffed string // the only service that it is of; empty: all
+
+	virtualOnly map[virtualOnlyKey]*virtualOnly // of VirtualServices with hosts that no service has, so that each of many is asked once
+}
+
+type virtualOnlyKey struct {
+	virtual *scope.VirtualService
+	port    uint32
+}
+
+// virtualOnly is what the virtual hosts of a VirtualService that no service has have in common.
+type virtualOnly struct {
+	bindings     frozen.List[binding]
+	destinations frozen.List[destination]
+}
+
+// sidecarRouteBuilder says what a route configuration is of. false: of nothing.
+func (v *view) sidecarRouteBuilder(c cohort.Scope, name string) (*sidecarRouteBuilder, bool) {
+	n, ok := names.ParseRoute(name)
+	if isSocketRoute(name) {
+		n, ok = names.RouteName{}, true // whatever its path looks like
+	}
+	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute {
+		return nil, false
+	}
+	sc := v.Index.ScopeOf(c.Namespace, c.Sidecar)
+	b := &sidecarRouteBuilder{routeBuilder{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host, map[virtualOnlyKey]*virtualOnly{}}
+	return b, b.egress != nil
+}
+
+// isSocketRoute tells the name of a socket's routes: its path, or its name in the abstract namespace.
+func isSocketRoute(name string) bool {
+	return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "@")
+}
+
+// egressFor gives the egress listener whose routes a name means: the one of that port or socket, else the catch-all.
+func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
+	var rest *scope.Egress
+	for i := range sc.Egress {
+		e := &sc.Egress[i]
+		switch p := e.Listener.GetPort(); {
+		case p == nil:
+			rest = e
+		case isSocketRoute(name):
+			if names.UnixRoute(e.Listener.Bind) == name {
+				return e
+			}
+		case p.Number == port:
+			return e
+		}
+	}
+	return rest
+}
+
+// eachHost calls visit for each host that may have a virtual host.
+func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
+	if b.sniffed != "" {
+		visit(b.sniffed)
+		return
+	}
+	seen := map[string]bool{}
+	virtual := map[*scope.VirtualService]bool{} // those that route a service here
+	for svc := range b.services() {
+		if seen[svc.Host] {
+			continue
+		}
+		seen[svc.Host] = true
+		visit(svc.Host)
+		if of, ok := b.servedPort(svc.Host); ok && of.virtual != nil {
+			virtual[of.virtual] = true
+		}
+	}
+	also := maps.Keys(virtual)
+	if b.port == 80 {
+		also = b.egress.VirtualServices
+	}
+	for vs := range also {
+		for _, h := range vs.Hosts {
+			if !seen[h] {
+				seen[h] = true
+				visit(h)
+			}
+		}
+	}
+}
+
+// services returns those that may have a port of the route configuration.
+func (b *sidecarRouteBuilder) services() iter.Seq[*registry.Service] {
+	if b.port == 0 || b.egress.HTTPProxy {
+		return b.view.Index.EachService
+	}
+	return b.view.Index.ServicesByPort(b.port)
+}
+
+// closure gives the hosts, and those that may be called by a name of theirs.
+func (b *sidecarRouteBuilder) closure(hosts []string) []string {
+	if b.sniffed != "" {
+		if slices.Contains(hosts, b.sniffed) {
+			return []string{b.sniffed}
+		}
+		return nil
+	}
+	all := slices.Clone(hosts)
+	for _, h := range hosts {
+		all = append(all, b.conflictingHosts(names.Domains(names.Called{Host: h, Headless: true, Domain: b.cohort.Domain}))...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// servedPort is a service port of the route configuration, with the VirtualService that routes it, if one does, and the host by which that is bound.
+type servedPort struct {
+	service scope.Service
+	port    *registry.Port
+	virtual *scope.VirtualService
+	boundBy string
+}
+
+// servedPort finds what serves a host here.
+func (b *sidecarRouteBuilder) servedPort(host string) (servedPort, bool) {
+	if b.sniffed != "" && host != b.sniffed {
+		return servedPort{}, false
+	}
+	s, ok := b.egress.Service(host)
+	if !ok {
+		return servedPort{}, false
+	}
+	ports := iter.Seq[*registry.Port](s.ImportedPorts)
+	if b.port != 0 {
+		ports = s.ImportedPortsByNumber(b.port)
+	}
+	for p := range ports {
+		if !p.Protocol.IsHTTP() && !p.Protocol.Sniffed() {
+			continue
+		}
+		of := servedPort{service: s, port: p}
+		for pattern := range b.view.Index.Patterns(host) {
+			if of.virtual = b.egress.VirtualServiceByHost(pattern); of.virtual != nil {
+				of.boundBy = pattern
+				break
+			}
+		}
+		return of, true
+	}
+	return servedPort{}, false
+}
+
+// matches tells that a host of a VirtualService, which may be a pattern, is that of a service here.
+func (b *sidecarRouteBuilder) matches(host string) bool {
+	if !strings.HasPrefix(host, "*") {
+		of, ok := b.servedPort(host)
+		return ok && of.boundBy == host
+	}
+	for svc := range b.services() {
+		if names.Covers(host, svc.Host) || svc.Host == host {
+			if of, ok := b.servedPort(svc.Host); ok && of.boundBy == host {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// virtualOnlyCandidate returns the claim of a host that no service has, by its VirtualService. Such are called on port 80, and on the ports of the services that they are listed with.
+func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
+	if b.sniffed != "" || b.port == 0 {
+		return nil
+	}
+	vs := b.egress.VirtualServiceByHost(host)
+	if vs == nil || strings.HasPrefix(host, "*") && b.matches(host) {
+		return nil
+	}
+	of := b.virtualOnlyOf(vs)
+	if of == nil {
+		return nil
+	}
+	c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, host: host}
+	c.key.bindings, c.key.destinations = of.bindings, of.destinations
+	return c
+}
+
+// virtualOnlyOf returns nil for a VirtualService that has nothing here for hosts without a service.
+func (b *sidecarRouteBuilder) virtualOnlyOf(vs *scope.VirtualService) *virtualOnly {
+	at := virtualOnlyKey{vs, b.port}
+	if of, ok := b.virtualOnly[at]; ok {
+		return of
+	}
+	b.virtualOnly[at] = nil
+	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.VirtualServiceByHost(h) == vs && b.matches(h) }) {
+		return nil
+	}
+	c := &candidate{key: b.virtualHostKey("", "", b.port), virtual: vs}
+	b.setDestinations(c)
+	if hasRoutes(c.key) { // no route, no host: requests go where they would without it
+		b.virtualOnly[at] = &virtualOnly{c.key.bindings, c.key.destinations}
+	}
+	return b.virtualOnly[at]
+}
+
+// candidate is a virtual host with the domains that it wants. What a VirtualService says comes before what is so by default, also where both want a name.
+type candidate struct {
+	key     virtualHostKey
+	domains []string
+	class   int // 0: of a VirtualService alone; 1: of a service that a VirtualService routes; 2: of a service
+	service *registry.Service
+	virtual *scope.VirtualService
+	host    string
+}
+
+// precedes tells whose domain it is that two want.
+func (c *candidate) precedes(o *candidate) bool {
+	switch {
+	case c.class != o.class:
+		return c.class < o.class
+	case c.class == 0:
+		return cmp.Or(snapshot.ByPrecedence(c.virtual.Object, o.virtual.Object), c.hostIndex()-o.hostIndex()) < 0
+	}
+	return snapshot.ByServicePrecedence(c.service, o.service) < 0
+}
+
+// hostIndex returns the place of the host among those of its VirtualService.
+func (c *candidate) hostIndex() int { return slices.Index(c.virtual.Hosts, c.host) }
+
+// candidate gives that of a host, nil if it has none.
+func (b *sidecarRouteBuilder) candidate(host string) *candidate {
+	if of, ok := b.servedPort(host); ok {
+		s := of.service.Service
+		if of.virtual == nil && s.Resolution == registry.Alias {
+			return nil // another name of a service, which has it among its own
+		}
+		c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2, domains: []string{"*"}, service: s}
+		if b.sniffed == "" {
+			c.domains = names.Domains(names.Called{Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.VersionFor(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
+		}
+		if s.Resolution != registry.Alias {
+			c.key.service = s
+		}
+		if of.virtual != nil {
+			c.class, c.virtual = 1, of.virtual
+		}
+		return c
+	}
+	return b.virtualOnlyCandidate(host)
+}
+
+// setDestinations says what requests to a host are answered with.
+func (b *sidecarRouteBuilder) setDestinations(c *candidate) {
+	if c.virtual != nil {
+		c.key.bindings = frozen.ListOf(b.binding("mesh", c.virtual))
+	}
+	c.key.destinations = b.destinations(c.key, c.key.service)
+}
+
+// virtualHosts makes the virtual hosts of a host: in an HTTP proxy one for each port, else one if it has any.
+func (b *sidecarRouteBuilder) virtualHosts(host string) []*envoy.Resource {
+	if !b.egress.HTTPProxy {
+		return b.virtualHost(host)
+	}
+	s, ok := b.egress.Service(host)
+	if !ok {
+		return nil
+	}
+	var all []*envoy.Resource
+	seen := map[uint32]bool{}
+	for p := range s.ImportedPorts {
+		if !seen[p.Number] {
+			seen[p.Number] = true
+			at := *b
+			at.port = p.Number
+			all = append(all, at.virtualHost(host)...)
+		}
+	}
+	slices.SortFunc(all, compareNames)
+	return all
+}
+
+// virtualHost makes the virtual host that a host has on the port.
+func (b *sidecarRouteBuilder) virtualHost(host string) []*envoy.Resource {
+	c := b.candidate(host)
+	if c == nil {
+		return nil
+	}
+	if n := b.view.conflicts; n != nil {
+		n.partition = host
+	}
+	free := b.freeDomains(c, host)
+	if len(free) == 0 {
+		return nil
+	}
+	if b.egress.HTTPProxy {
+		free = names.WithPort(free, b.port)
+	}
+	c.key.domains = strings.Join(free, "\n")
+	if c.class != 0 {
+		b.setDestinations(c)
+	}
+	if c.key.service == nil && !hasRoutes(c.key) {
+		return nil
+	}
+	return []*envoy.Resource{b.view.virtualHost(c.key)}
+}
+
+// freeDomains gives those domains that no virtual host before wants.
+func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
+	taken := map[string]struct{}{}
+	if b.sniffed == "" {
+		for _, h := range b.conflictingHosts(c.domains) {
+			if h != host {
+				if o := b.candidate(h); o != nil && o.precedes(c) {
+					for _, d := range o.domains {
+						taken[d] = struct{}{}
+					}
+				}
+			}
+		}
+	}
+	free := make([]string, 0, len(c.domains))
+	for _, d := range c.domains {
+		if _, ok := taken[d]; ok {
+			b.view.recordConflict(DuplicateDomain, b.route+"/"+d)
+			continue
+		}
+		free = append(free, d)
+	}
+	return free
+}
+
+// conflictingHosts gives the hosts that may have one of some domains: those that have one in a mesh of any kind are among them.
+func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
+	var list, seen names.Distinct
+	add := func(host string) {
+		if !b.view.Index.HasHost(host) || !list.Add(host) {
+			return
+		}
+		if s := resolveAlias(b.scope, host); s != nil {
+			list.Add(s.Host) // which is called by this name too
+		}
+	}
+	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")
+	label, only, more := ".", "", false // the hosts that begin with the label
+	for _, d := range domains {
+		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service is called by its pods' names too
+			if name = strings.Trim(strings.TrimSuffix(name, "."), "[]"); !seen.Add(name) {
+				continue
+			}
+			if strings.IndexAny(name, "0123456789") == 0 || strings.Contains(name, ":") { // it may be an address
+				b.view.Index.HostsAtAddress(name, add)
+			}
+			l, _, _ := strings.Cut(name, ".")
+			if l != label {
+				label = l
+				only, more = b.view.Index.HostByLabel(label)
+			}
+			if !more { // which is so of most
+				if only != "" {
+					add(only)
+				}
+				continue
+			}
+			add(name)
+			add(name + "." + suffix)                             // web.a
+			add(strings.TrimSuffix(name, ".svc") + "." + suffix) // web.a.svc
+			add(name + "." + b.cohort.Domain)                    // web
+		}
+	}
+	return list.List
+}
+
+// addresses are those by which a service is called here.
+func (b *routeBuilder) addresses(s *registry.Service) []string {
+	at := s.VersionFor(b.cohort.Cluster)
+	if len(at.Addresses) == 0 && b.cohort.AutoAddress {
+		return at.AutoAddress
+	}
+	return at.Addresses
+}
+
+// aliases are the other names of a service, unless a VirtualService routes them: then they are hosts of their own.
+func (b *sidecarRouteBuilder) aliases(s *registry.Service) []string {
+	var list []string
+	for _, a := range b.view.aliases(b.scope, s) {
+		if of, ok := b.servedPort(a.Host); !ok || of.virtual == nil {
+			list = append(list, a.Host)
+		}
+	}
+	return list
+}
+
+// aliases are the ExternalName services in scope that are other names for a service, by precedence.
+func (v *view) aliases(sc *scope.Scope, s *registry.Service) []*registry.Service {
+	var found []*registry.Service
+	v.Index.Aliases(s.Host, func(a *registry.Service) {
+		if sc.ServiceByHost(a.Host) == a && resolveAlias(sc, a.Host) == s {
+			found = append(found, a)
+		}
+	})
+	slices.SortFunc(found, snapshot.ByServicePrecedence)
+	return found
+}
+
+// resolveAlias gives the service that a host means, whatever other names it goes by; nil if there is none.
+func resolveAlias(sc *scope.Scope, host string) *registry.Service {
+	for range scope.MaxAliasDepth {
+		s := sc.ServiceByHost(host)
+		if s == nil || s.Resolution != registry.Alias {
+			return s
+		}
+		host = s.ExternalName
+	}
+	return nil
+}
