@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	networkingv1 "istio.io/api/networking/v1"
 
@@ -57,6 +58,37 @@ func serviceIn(ns string) *kinds.Object {
 func namespaceWith(name string, labels map[string]string) *kinds.Object {
 	return &kinds.Object{
 		Key: kinds.Key{Kind: kinds.Namespace, Name: name}, Labels: labels, Spec: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+	}
+}
+
+// A write of a kind that no reader of Snapshots has makes no Snapshot.
+func TestObjectsThatNobodyReadsMakeNoSnapshot(t *testing.T) {
+	s := newStage(t, Options{})
+	s.apply(serviceIn("a"))
+	first := s.Snapshot()
+	secret := &corev1.Secret{Data: map[string][]byte{"key": []byte("value")}}
+	for _, o := range []*kinds.Object{
+		namespaceWith("a", map[string]string{"team": "blue"}),
+		{Key: kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "web"}, Spec: secret},
+		{Key: kinds.Key{Kind: kinds.GatewayClass, Name: "istio"}, Spec: &gatewayv1.GatewayClass{}},
+		{Key: kinds.Key{Kind: kinds.KubeGateway, Namespace: "a", Name: "web"}, Spec: &gatewayv1.Gateway{}},
+		{Key: kinds.Key{Kind: kinds.HTTPRoute, Namespace: "a", Name: "web"}, Spec: &gatewayv1.HTTPRoute{}},
+		{Key: kinds.Key{Kind: kinds.ReferenceGrant, Namespace: "a", Name: "web"}, Spec: &gatewayv1.ReferenceGrant{}},
+		configMap("other", map[string]string{"mesh": "trustDomain: other"}),
+	} {
+		s.apply(o)
+		if s.Snapshot() != first {
+			t.Errorf("%s makes a Snapshot: %v", o, s.Snapshot().Diff.Causes)
+			first = s.Snapshot()
+		}
+		if s.Object(o.Key) != o {
+			t.Errorf("%s is not known", o)
+		}
+		s.commit([]kinds.Change{{Key: o.Key}}, time.Time{})
+		if s.Snapshot() != first {
+			t.Errorf("%s makes a Snapshot when it goes: %v", o, s.Snapshot().Diff.Causes)
+			first = s.Snapshot()
+		}
 	}
 }
 

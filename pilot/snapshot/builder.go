@@ -66,12 +66,14 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 	}
 }
 
-// Apply takes changes of configuration objects. Objects that only registries read are for ApplyRegistry; of them only Istio's own are kept here. What no
-// translation reads, of an object or of a kind, is no reason to translate anew. An object that is the same to every reader keeps its old pointer. The objects
-// of remote clusters are ignored.
+// Apply takes changes of configuration objects. A Snapshot keeps Istio's kinds alone: proxies and other control planes
+// are sent nothing else. What other kinds mean reaches it as services, as mesh configuration, or as objects of Istio's
+// kinds that were made of them; so a write to another kind makes no Snapshot by itself. An object that no translation
+// reads is no reason to translate anew. An object that is the same to every reader keeps its old pointer. The objects of
+// remote clusters are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
-		if c.Cluster != "" || !c.Kind.Istio && readByRegistries(c.Kind) {
+		if c.Cluster != "" || !c.Kind.Istio {
 			continue
 		}
 		was := b.now.Object(c.Key)
@@ -101,15 +103,6 @@ func translatesAlike(a, b *kinds.Object) bool {
 	}
 	m, ok := a.Spec.(proto.Message)
 	return ok && proto.Equal(m, b.Spec.(proto.Message))
-}
-
-// readByRegistries tells kinds of which services, endpoints and workloads are made, or the mesh configuration.
-func readByRegistries(k *kinds.Kind) bool {
-	switch k {
-	case kinds.Service, kinds.EndpointSlice, kinds.Pod, kinds.Node, kinds.ServiceEntry, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ConfigMap:
-		return true
-	}
-	return false
 }
 
 // Translated tells the kinds that translations read as they are. Whoever makes one read another kind names it here: Index.Objects refuses those that are not named.
