@@ -31,14 +31,16 @@ type Options struct {
 	Grace    time.Duration // from the end of a proxy's last stream to the end of its entry; 0: 10 s
 	NoHealth bool          // what proxies report of their health is not written
 
-	// AllowUnauthenticated lets proxies register that did not prove who they are: whoever reaches the port may then receive traffic meant for any group. Peers on
-	// the loopback interface may in any case.
+	// AllowUnauthenticated lets proxies register that did not prove who they are: whoever reaches the port may then
+	// receive traffic meant for any group. Peers on the loopback interface may in any case.
 	AllowUnauthenticated bool
 
 	// Of the sweep.
-	OrphanAge time.Duration                                   // an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
+	// an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
+	OrphanAge time.Duration
 	Gone      func(ctx context.Context, instance string) bool // that instance does not run any more; nil: nobody knows
-	Sweeps    func(ctx context.Context, instance string) bool // the entries of that instance are this one's to judge; nil: all are
+	// the entries of that instance are this one's to judge; nil: all are
+	Sweeps func(ctx context.Context, instance string) bool
 
 	Entries int // of this instance at most; 0: 20000
 	Logger  *slog.Logger
@@ -67,7 +69,8 @@ type held struct {
 	health  *Condition // the newest report
 	wrote   time.Time  // the last one written
 
-	// Of what is stored. A write names the version that it is made for, so an entry that somebody else has changed meanwhile costs a conflict, and is read then.
+	// Of what is stored. A write names the version that it is made for, so an entry that somebody else has changed
+	// meanwhile costs a conflict, and is read then.
 	entry  *Entry // as it was written or read last, without its spec; nil: unknown
 	tried  bool   // something was written or is known to be there: what is unknown has to be read
 	failed bool   // the last step failed, not for a conflict
@@ -77,12 +80,14 @@ var _ xds.Connections = (*Controller)(nil)
 
 // Bounds that nobody has a reason to tune.
 const (
-	workers     = 16                    // writes at a time
-	patience    = 5 * time.Second       // a stream waits as long for its entry to be written, and longer while others' are
-	healthLeast = time.Second           // between two writes of one entry's health
-	healthEach  = 50 * time.Millisecond // and as long for each entry that there is: health that flaps everywhere must leave room to register
-	requestTime = 10 * time.Second      // for all requests of one step
-	drainTime   = 2 * time.Second       // after Run's context has ended, for the entries of streams that ended before
+	workers = 16 // writes at a time
+	// a stream waits as long for its entry to be written, and longer while others' are
+	patience    = 5 * time.Second
+	healthLeast = time.Second // between two writes of one entry's health
+	// and as long for each entry that there is: health that flaps everywhere must leave room to register
+	healthEach  = 50 * time.Millisecond
+	requestTime = 10 * time.Second // for all requests of one step
+	drainTime   = 2 * time.Second  // after Run's context has ended, for the entries of streams that ended before
 	retryFirst  = 50 * time.Millisecond
 	retryMost   = 30 * time.Second
 )
@@ -96,8 +101,9 @@ func New(o Options) *Controller {
 	return &Controller{o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{}}
 }
 
-// Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written, for as long as entries are being written: of a thousand proxies
-// that come at once the last one waits its turn. An API server that does not answer keeps no proxy away whose entry is known.
+// Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written, for as long as
+// entries are being written: of a thousand proxies that come at once the last one waits its turn. An API server that
+// does not answer keeps no proxy away whose entry is known.
 func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 	p := client.Proxy
 	if p.RegisterGroup == "" {
@@ -144,7 +150,7 @@ func (c *Controller) await(ctx context.Context, key types.NamespacedName, group 
 	}
 }
 
-// moved counts the steps that went well, or gives before if those of this entry do not.
+// moved returns the count of steps that went well, or before if those of this entry do not.
 func (c *Controller) moved(key types.NamespacedName, before uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +188,7 @@ func (c *Controller) healthPace() time.Duration {
 	return max(healthLeast, time.Duration(len(c.entries))*healthEach)
 }
 
-// shorten gives a copy that fits into a status.
+// shorten returns a copy that fits into a status.
 func shorten(s string) string {
 	if len(s) <= maxMessage {
 		return s
@@ -192,7 +198,7 @@ func shorten(s string) string {
 	return string([]byte(s[:max(0, len(s)-1)]))
 }
 
-// join counts a stream and gives where its entry's having been written will be told.
+// join counts a stream and returns where the outcome of writing its entry arrives.
 func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan error, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +288,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch looks whether the entries of connected proxies are still there and say so, until ctx ends.
+// watch checks, until ctx ends, that the entries of connected proxies are still there and are claimed.
 func (c *Controller) watch(ctx context.Context) {
 	tick := time.NewTicker(max(c.o.Grace/2, 100*time.Millisecond))
 	defer tick.Stop()
@@ -335,7 +341,7 @@ func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimiting
 		c.metrics.errors.Inc()
 		level := slog.LevelWarn
 		if queue.NumRequeues(key) > 0 {
-			level = slog.LevelDebug // it was told
+			level = slog.LevelDebug // it was notified
 		}
 		c.o.Logger.Log(ctx, level, "an entry is not written yet", "ns", key.Namespace, "name", key.Name, "err", err)
 		queue.AddRateLimited(key)
@@ -357,7 +363,7 @@ func (c *Controller) count(key types.NamespacedName, err error) {
 	}
 }
 
-// outdated tells that the entry was not as it was thought to be.
+// outdated reports whether the entry was not as it was thought to be.
 func outdated(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
 
 // remember keeps what is stored of an entry; nil: it has to be read.

@@ -50,7 +50,7 @@ func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
 	})
 }
 
-func TestNames(t *testing.T) {
+func TestEntryNames(t *testing.T) {
 	long := strings.Repeat("g", 230)
 	for _, x := range []struct{ group, ip, network, want string }{
 		{"g", "10.0.0.1", "", "g-10.0.0.1"},
@@ -78,7 +78,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestDisconnectAndGrace(t *testing.T) {
+func TestEntryIsDeletedAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		a := w.start(t, "a")
@@ -110,7 +110,7 @@ func TestDisconnectAndGrace(t *testing.T) {
 	})
 }
 
-func TestTwoReplicas(t *testing.T) {
+func TestProxyMovesBetweenReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		a, b := w.start(t, "a"), w.start(t, "b")
@@ -139,7 +139,7 @@ func TestTwoReplicas(t *testing.T) {
 	})
 }
 
-func TestHealth(t *testing.T) {
+func TestHealthIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		a := w.start(t, "a")
@@ -207,7 +207,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-func TestRefusals(t *testing.T) {
+func TestWhoMayNotRegister(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		edit func(*xds.Client)
@@ -255,7 +255,8 @@ func TestWhoNeedsNoIdentity(t *testing.T) {
 		a.connect(stream("1", func(c *xds.Client) { c.Identity = "" }))
 		b := w.start(t, "b")
 		b.connect(stream("1", func(c *xds.Client) { c.Identity, c.Address = "", "[::ffff:127.0.0.1]:80" }))
-		b.connect(stream("2", func(c *xds.Client) { c.Identity, c.Proxy.RegisterGroup = "", "" })) // it does not register
+		// it does not register
+		b.connect(stream("2", func(c *xds.Client) { c.Identity, c.Proxy.RegisterGroup = "", "" }))
 		a.stop()
 		b.stop()
 	})
@@ -296,7 +297,7 @@ func TestManyEntriesAreRefused(t *testing.T) {
 	})
 }
 
-func TestTheStoreFails(t *testing.T) {
+func TestStoreFailuresAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		a := w.start(t, "a")
@@ -313,7 +314,8 @@ func TestTheStoreFails(t *testing.T) {
 		}()
 		a.connect(stream("2"))
 		w.want(t, "a connected")
-		// A proxy whose entry is known is served through the outage, and what is to be written is written when it is over.
+		// A proxy whose entry is known is served through the outage, and what is to be written is written when it is
+		// over.
 		a.Disconnected(stream("2"))
 		w.want(t, "a disconnected")
 		w.failing(func(string) error { return outage })
@@ -341,7 +343,7 @@ func TestTheStoreFails(t *testing.T) {
 		if got := a.failures(); got != errs {
 			t.Errorf("%v conflicts count as errors", got-errs)
 		}
-		// A refusal is told at once and not tried again.
+		// A refusal is reported at once and not tried again.
 		w.failing(func(what string) error {
 			if what == "create" {
 				return fmt.Errorf("%w: field is wrong", ErrRefused)
@@ -378,7 +380,7 @@ func (r *replica) failures() float64 {
 	return 0
 }
 
-func TestSomebodyDeletesTheEntry(t *testing.T) {
+func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		a := w.start(t, "a")
@@ -408,7 +410,7 @@ func TestSomebodyDeletesTheEntry(t *testing.T) {
 	})
 }
 
-func TestRestart(t *testing.T) {
+func TestRestartKeepsEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		a := w.start(t, "a")

@@ -61,13 +61,14 @@ type Condition struct {
 	Changed time.Time // when Healthy last turned
 }
 
-// same tells whether writing c over the other would say anything new.
+// same reports whether writing c over the other would change nothing.
 func (c *Condition) same(o *Condition) bool {
 	return o != nil && c.Healthy == o.Healthy && c.Message == o.Message
 }
 
-// keyOf gives the name of the entry of a proxy. One proxy gets one name, at whatever replica it connects. It is <group>-<address>[-<network>], as others expect; a network
-// that cannot stand in the name of an object gets a hash behind it, or n_1 and n-1 would share an entry.
+// keyOf returns the name of the entry of a proxy. One proxy gets one name, at whatever replica it connects. It is
+// <group>-<address>[-<network>], as others expect; a network that cannot stand in the name of an object gets a hash
+// behind it, or n_1 and n-1 would share an entry.
 func keyOf(p *node.Proxy) types.NamespacedName {
 	name := p.RegisterGroup + "-" + strings.ReplaceAll(p.IPs[0], ":", "-")
 	if p.Network != "" {
@@ -83,7 +84,8 @@ func keyOf(p *node.Proxy) types.NamespacedName {
 		}
 		return '-'
 	}, strings.ToLower(name))
-	// A part of the name must neither begin nor end with a dash: an address may end with one, a network have it next to a dot.
+	// A part of the name must neither begin nor end with a dash: an address may end with one, a network have it next to
+	// a dot.
 	parts := slices.DeleteFunc(strings.Split(name, "."), func(s string) bool { return strings.Trim(s, "-") == "" })
 	for i := range parts {
 		parts[i] = strings.Trim(parts[i], "-")
@@ -100,7 +102,8 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// newEntry makes the entry of a proxy from its group. Of labels, the proxy's own count most, then those that the group has for the entry's metadata, then its template's.
+// newEntry makes the entry of a proxy from its group. Of labels, the proxy's own count most, then those that the group
+// has for the entry's metadata, then its template's.
 func newEntry(key types.NamespacedName, group *kinds.Object, p *node.Proxy) *Entry {
 	g := group.Spec.(*networkingv1.WorkloadGroup)
 	spec := &networkingv1.WorkloadEntry{}
@@ -136,7 +139,7 @@ func newEntry(key types.NamespacedName, group *kinds.Object, p *node.Proxy) *Ent
 	}
 }
 
-// checkProxy tells what an API server would not take of a proxy's own words, so that every store takes the same.
+// checkProxy returns what an API server would refuse of a proxy's own words, so that every store takes the same.
 func checkProxy(p *node.Proxy) error {
 	if len(p.IPs) == 0 {
 		return fmt.Errorf("the proxy has no address: its id must hold one, or its metadata INSTANCE_IPS")
@@ -163,20 +166,20 @@ func checkProxy(p *node.Proxy) error {
 	return nil
 }
 
-// claim says in an entry's annotations that this instance holds the proxy.
+// claim records in an entry's annotations that this instance holds the proxy.
 func (e *Entry) claim(instance string, since time.Time) {
 	e.Annotations[annotationController] = instance
 	e.Annotations[annotationConnected] = stamp(since)
 	delete(e.Annotations, annotationDisconnected)
 }
 
-// release says that the proxy has gone.
+// release records that the proxy has gone.
 func (e *Entry) release(at time.Time) {
 	e.Annotations[annotationDisconnected] = stamp(at)
 	delete(e.Annotations, annotationConnected)
 }
 
-// clone gives a copy whose maps may be changed.
+// clone returns a copy whose maps may be changed.
 func (e *Entry) clone() *Entry {
 	c := *e
 	c.Labels, c.Annotations = maps.Clone(e.Labels), maps.Clone(e.Annotations)
@@ -188,7 +191,7 @@ func (e *Entry) clone() *Entry {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// readStamp gives the zero time for what is none.
+// readStamp returns the zero time for what is none.
 func readStamp(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

@@ -29,7 +29,8 @@ func TestMemoryBeginsWithNothing(t *testing.T) {
 	})
 }
 
-// Proxies come, go, move between replicas and replicas restart; in the end there is an entry for each that is connected, and for no other.
+// Proxies come, go, move between replicas and replicas restart; in the end there is an entry for each that is
+// connected, and for no other.
 func TestHistories(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)

@@ -104,7 +104,7 @@ func (k *Kubernetes) Create(ctx context.Context, e *Entry) error {
 	return e.stored(u, err)
 }
 
-// stored makes of an entry what a request has answered.
+// stored returns the entry that a request has answered with.
 func (e *Entry) stored(u *unstructured.Unstructured, err error) error {
 	if err != nil {
 		return known(err)
@@ -168,7 +168,7 @@ func (k *Kubernetes) Delete(ctx context.Context, e *Entry) error {
 	return known(k.client.Namespace(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &e.Version}}))
 }
 
-// known gives the errors of a Store their names.
+// known returns the errors of a Store their names.
 func known(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):

@@ -90,7 +90,7 @@ func (s *apiServer) answer(method, name string, body map[string]any) (int, any) 
 	return http.StatusOK, o
 }
 
-// other tells that an object is not the one, or not of the version, that a request is for.
+// other reports whether an object is not the one, or not of the version, that a request is for.
 func other(o map[string]any, meant any) bool {
 	is, want := o["metadata"].(map[string]any), meant.(map[string]any)
 	return want["uid"] != is["uid"] || want["resourceVersion"] != nil && want["resourceVersion"] != is["resourceVersion"]
@@ -133,7 +133,7 @@ func (s *apiServer) object(k kinds.Key) *kinds.Object {
 	return out
 }
 
-// count gives the requests of each verb, and forgets them.
+// count returns the requests of each verb, and forgets them.
 func (s *apiServer) count() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *apiServer) count() string {
 	return text
 }
 
-// A thousand machines that connect at once are all registered, by one request each, and not one of them has to come again; nor when they say how they are, go, and come
-// back to a server that has just started.
+// A thousand machines that connect at once are all registered, by one request each, and not one of them has to come
+// again; nor when they say how they are, go, and come back to a server that has just started.
 func TestAThousandMachinesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000

@@ -14,7 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Memory is the Store of a server without an API server. It is a source of the entries that it holds: each write is handed on before it returns.
+// Memory is the Store of a server without an API server. It is a source of the entries that it holds: each write is
+// handed on before it returns.
 type Memory struct {
 	handler config.Handler
 
@@ -28,7 +29,7 @@ func NewMemory(h config.Handler) *Memory {
 	return &Memory{handler: h, entries: map[types.NamespacedName]*Entry{}}
 }
 
-// Run says that nothing is there yet, as a source has to, and waits for ctx to end.
+// Run reports, as a source has to, that nothing is there yet, and waits for ctx to end.
 func (m *Memory) Run(ctx context.Context) error {
 	m.mu.Lock()
 	if m.writes == 0 {

@@ -201,7 +201,7 @@ func vm() types.NamespacedName {
 	return types.NamespacedName{Namespace: "vm", Name: "reviews-10.9.0.1-net-1"}
 }
 
-// state says of the entry who holds it and how it is.
+// state returns who holds the entry and how it is.
 func (w *world) state() string {
 	o := w.object(objectKey(vm()))
 	if o == nil {

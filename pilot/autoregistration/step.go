@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// admit tells whether a stream may register what it asks for, and gives the group.
+// admit reports whether a stream may register what it asks for, and returns the group.
 func (c *Controller) admit(client xds.Client) (*kinds.Object, error) {
 	p := client.Proxy
 	if err := checkProxy(p); err != nil {
@@ -66,7 +66,8 @@ func workloadIdentity(id string) (namespace, account string, ok bool) {
 	return part[2], part[4], true
 }
 
-// step brings one entry nearer to what it should be, and says after how long to look at it again; 0: when something happens.
+// step brings one entry nearer to what it should be, and returns after how long to look at it again; 0: when something
+// happens.
 func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	c.mu.Lock()
 	h := c.entries[key]
@@ -98,12 +99,13 @@ func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.D
 		c.metrics.errors.Inc()
 		c.o.Logger.Warn("a workload is not registered", "conn", now.client.ID, "ns", key.Namespace, "name", key.Name, "err", refusal)
 	}
-	c.told(key, now, refusal)
+	c.notify(key, now, refusal)
 	return again, nil
 }
 
-// stored gives the entry as it is stored, as far as this instance knows, and nil if there is none. What nobody has heard of is not asked for: to create it tells. Nor is what
-// a proxy that has just come claims, for it does so whatever others have written: such an entry is of no version.
+// stored returns the entry as it is stored, as far as this instance knows, and nil if there is none. An entry that
+// nobody has heard of is not read: creating it shows whether it exists. Nor is one that a proxy which has just come
+// claims, for it does so whatever is stored: such an entry has no version.
 func (c *Controller) stored(ctx context.Context, key types.NamespacedName, h held) (*Entry, error) {
 	if h.entry != nil {
 		return h.entry.clone(), nil
@@ -134,8 +136,8 @@ func (c *Controller) read(ctx context.Context, key types.NamespacedName) (*Entry
 	return e, err
 }
 
-// told lets the streams know that wait for what was written for the newest of them.
-func (c *Controller) told(key types.NamespacedName, done held, refusal error) {
+// notify wakes the streams that wait until an entry is written for the newest of them.
+func (c *Controller) notify(key types.NamespacedName, done held, refusal error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.entries[key]
@@ -231,7 +233,8 @@ func (c *Controller) writeHealth(ctx context.Context, key types.NamespacedName, 
 	return nil
 }
 
-// retire marks the entry of a proxy that has gone, and after the grace period deletes it. Another instance's is none of ours.
+// retire marks the entry of a proxy that has gone, and after the grace period deletes it. Another instance's is none of
+// ours.
 func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
 	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[annotationController] != c.o.Instance {
 		c.forget(key)

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// The sweep's times: how often it looks, and how long a proxy whose instance is gone has to come back before its entry counts as left behind. An Envoy tries anew at
-// least every 30 s.
+// The sweep's times: how often it looks, and how long a proxy whose instance is gone has to come back before its entry
+// counts as left behind. An Envoy tries anew at least every 30 s.
 const (
 	sweepEvery  = 10 * time.Second
 	sweepReturn = time.Minute
@@ -21,11 +21,12 @@ const (
 // holding is one time that an instance holds an entry: another begins when a proxy has come back.
 type holding struct{ uid, instance, connected string }
 
-// Sweep deletes the entries that were left behind by instances which do not run any more, until ctx ends. One instance may do so at a time: what it deletes by refuses
-// when this one is not it any more. An entry is left behind when
+// Sweep deletes the entries that were left behind by instances which do not run any more, until ctx ends. One instance
+// may do so at a time: what it deletes by refuses when this one is not it any more. An entry is left behind when
 //
 //   - its proxy disconnected and the grace period has passed twice: the instance that should have deleted it did not;
-//   - its instance is gone, or is this one and knows nothing of it, and the proxy did not come back for a minute and the grace period;
+//   - its instance is gone, or is this one and knows nothing of it, and the proxy did not come back for a minute and
+//     the grace period;
 //   - it has been connected for longer than any stream lasts.
 func (c *Controller) Sweep(ctx context.Context, by Store) {
 	tick := time.NewTicker(sweepEvery)
@@ -62,7 +63,7 @@ func (c *Controller) Sweep(ctx context.Context, by Store) {
 	}
 }
 
-// alone tells that the instance of an entry is gone, or has forgotten it.
+// alone reports whether the instance of an entry is gone, or has forgotten it.
 func (c *Controller) alone(ctx context.Context, o *kinds.Object) bool {
 	if o.Annotations[annotationController] == c.o.Instance {
 		return !c.holds(o)
@@ -76,7 +77,7 @@ func (c *Controller) holds(o *kinds.Object) bool {
 	return c.entries[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] != nil
 }
 
-// left tells that nobody will come back to an entry.
+// left reports whether nobody will come back to an entry.
 func (c *Controller) left(o *kinds.Object, alone, now time.Time) bool {
 	if c.holds(o) {
 		return false

@@ -26,7 +26,7 @@ func (g guarded) Delete(ctx context.Context, e *Entry) error {
 	return g.Store.Delete(ctx, e)
 }
 
-func TestSweep(t *testing.T) {
+func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		gone := map[string]bool{}
@@ -115,7 +115,7 @@ func TestSweep(t *testing.T) {
 }
 
 // What an instance may not judge it leaves, however old.
-func TestSweepsItsOwn(t *testing.T) {
+func TestSweepLeavesWhatItMayNotJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
 		type key struct{}

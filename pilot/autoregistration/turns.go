@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// turns hands entries to workers, one namespace after the other. A namespace is given no more workers than it leaves free, half of them at most: where its writes hang,
-// behind a webhook that does not answer, others are still written.
+// turns hands entries to workers, one namespace after the other. A namespace is given no more workers than it leaves
+// free, half of them at most: where its writes hang, behind a webhook that does not answer, others are still written.
 type turns struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -73,7 +73,7 @@ func (t *turns) done(key types.NamespacedName) {
 	t.changed.Broadcast()
 }
 
-// close says that nothing more will be put. What waits is still handed out.
+// close ends the queue: nothing more will be put. What waits is still handed out.
 func (t *turns) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

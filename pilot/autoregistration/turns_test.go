@@ -48,8 +48,9 @@ func machine(ns string, i int, id string) xds.Client {
 	}}
 }
 
-// Where writes hang in two namespaces, however many machines there try again and again, those of a third one are registered at once.
-func TestNamespacesThatHang(t *testing.T) {
+// Where writes hang in two namespaces, however many machines there try again and again, those of a third one are
+// registered at once.
+func TestHangingNamespaceHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups []*kinds.Object
 		for _, ns := range []string{"bad", "worse", "good"} {
@@ -93,7 +94,7 @@ func TestNamespacesThatHang(t *testing.T) {
 }
 
 // Every entry is handed out once, in its turn, and what waits when the end comes is still handed out.
-func TestTurns(t *testing.T) {
+func TestEachEntryIsHandedOutOnce(t *testing.T) {
 	turns := newTurns(4)
 	key := func(ns string, i int) types.NamespacedName {
 		return types.NamespacedName{Namespace: ns, Name: fmt.Sprint(i)}
