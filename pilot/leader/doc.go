@@ -1,17 +1,20 @@
 // Package leader elects one of several replicas to do what only one may do: write. Reading and serving need no leader.
 //
-// A Lease is an object of coordination.k8s.io in the API server. Its holder renews it every 1.5 seconds; from 8 seconds after the last renewal on the holder counts
-// itself as deposed, and after 12 another replica may take over, which it does within 20 seconds: it learns of a renewal, and acts on the lack of one, up to 3.3
-// seconds late. Between the two lies the margin for clocks that run at different speeds and for writes on their way.
+// A Lease is an object of coordination.k8s.io in the API server. Its holder renews it every 1.5 seconds; from 8 seconds
+// after the last renewal on the holder counts itself as deposed, and after 12 another replica may take over, which it
+// does within 20 seconds: it learns of a renewal, and acts on the lack of one, up to 3.3 seconds late. Between the two
+// lies the margin for clocks that run at different speeds and for writes on their way.
 //
-// That a function's context ends when leadership is lost is not enough: a process that was stopped, or starved, goes on where it was. So Valid looks at the clock, and
-// Guard looks at it for each request that writes, right before it is sent. Such writes should also carry a resourceVersion, for what no clock can rule out.
+// That a function's context ends when leadership is lost is not enough: a process that was stopped, or starved, goes on
+// where it was. So Valid looks at the clock, and Guard looks at it for each request that writes, right before it is
+// sent. Such writes should also carry a resourceVersion, for what no clock can rule out.
 //
-// The election is written here, over two requests, and not client-go's: that one brings every type of the Kubernetes API into the process, and releases by what it
-// believed before it was stopped.
+// The election is written here, over two requests, and not client-go's: that one brings every type of the Kubernetes
+// API into the process, and releases by what it believed before it was stopped.
 //
-// A process that is no pod has nothing by which others could see that it runs. A Presence is a Lease that it holds for that alone, and an Observer tells which of them are
-// not renewed any more.
+// A process that is no pod has nothing by which others could see that it runs. A Presence is a Lease that it holds for
+// that alone, and an Observer finds those that are not renewed any more.
 //
-// State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of its own, one at a time.
+// State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of its
+// own, one at a time.
 package leader

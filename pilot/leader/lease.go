@@ -73,7 +73,7 @@ func New(o Options) (*Lease, error) {
 	return l, nil
 }
 
-// Valid tells whether this instance may write at this very moment.
+// Valid reports whether this instance may write at this very moment.
 func (l *Lease) Valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +104,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(r)
 }
 
-// Run calls fn each time that this instance becomes the leader, until ctx ends. The context that fn gets ends the moment leadership is lost; fn should return soon
-// after, for until then this instance stands for no election. When fn returns by itself, or panics, leadership is given up. Run returns after fn has, and after the
-// lease was released.
+// Run calls fn each time that this instance becomes the leader, until ctx ends. The context that fn gets ends the
+// moment leadership is lost; fn should return soon after, for until then this instance stands for no election. When fn
+// returns by itself, or panics, leadership is given up. Run returns after fn has, and after the lease was released.
 func (l *Lease) Run(ctx context.Context, fn func(context.Context)) {
 	var seen sighting
 	for ctx.Err() == nil {
@@ -125,13 +125,15 @@ func (l *Lease) pause(ctx context.Context) {
 	}
 }
 
-// sighting is a version of another's lease and when it was first seen, by this instance's clock: the times in it are by the other's.
+// sighting is a version of another's lease and when it was first seen, by this instance's clock: the times in it are by
+// the other's.
 type sighting struct {
 	version string
 	at      time.Time
 }
 
-// acquire takes the lease if nobody holds it, or its holder has not renewed it for as long as it said. It gives nil if it does not.
+// acquire takes the lease if nobody holds it, or its holder has not renewed it for its duration. It returns nil if it
+// does not.
 func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Lease, time.Time) {
 	began := time.Now()
 	lease, err := l.get(ctx)
@@ -171,8 +173,8 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// lead calls fn and renews the lease, until ctx ends, fn has returned or the lease is lost. renewed is when the request was begun that took it: the others count from
-// its end, or later.
+// lead calls fn and renews the lease, until ctx ends, fn has returned or the lease is lost. renewed is when the request
+// was begun that took it: the others count from its end, or later.
 func (l *Lease) lead(ctx context.Context, lease *coordinationv1.Lease, renewed time.Time, fn func(context.Context)) {
 	ctx, lose := context.WithCancel(ctx)
 	defer lose()

@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is an API server that holds one lease, and takes writes to anything else. It is called within the process, so that time may be fake.
+// api is an API server that holds one lease, and takes writes to anything else. It is called within the process, so
+// that time may be fake.
 type api struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
@@ -50,7 +51,7 @@ func (a *api) holder() string {
 	return *a.lease.Spec.HolderIdentity
 }
 
-// as gives an instance's way to the server.
+// as returns an instance's way to the server.
 func (a *api) as(instance string) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		a.mu.Lock()
@@ -259,7 +260,7 @@ func TestAFunctionThatEndsGivesUp(t *testing.T) {
 	})
 }
 
-func TestGuard(t *testing.T) {
+func TestGuardStopsWritesOfTheDeposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
 		one := a.instance(t, "one")

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// presencePrefix begins the names of the Leases by which processes that are no pods tell that they run.
+// presencePrefix begins the names of the Leases by which processes that are no pods show that they run.
 const presencePrefix = "istio-instance-"
 
 // presenceName is the Lease of an instance.
@@ -31,14 +31,14 @@ func presenceName(instance string) string {
 	return strings.TrimRight((presencePrefix + name)[:min(len(presencePrefix)+len(name), 253)], "-.")
 }
 
-// Presence tells others that this process runs, though it is no pod: it holds a Lease of its own. Of Options, Name is not used.
+// Presence shows that this process runs, though it is no pod: it holds a Lease of its own. Name of Options is not used.
 type Presence struct {
 	lease   *Lease
 	present chan struct{} // closed once it is held
 	once    sync.Once
 }
 
-// NewPresence makes a Presence of which nobody knows yet.
+// NewPresence makes a Presence that nobody knows yet.
 func NewPresence(o Options) (*Presence, error) {
 	o.Name, o.Revision = presenceName(o.Identity), ""
 	lease, err := New(o)
@@ -48,7 +48,7 @@ func NewPresence(o Options) (*Presence, error) {
 	return &Presence{lease: lease, present: make(chan struct{})}, nil
 }
 
-// Run tells it until ctx ends, and then takes the Lease away.
+// Run holds the Lease until ctx ends, and then takes it away.
 func (p *Presence) Run(ctx context.Context) error {
 	p.lease.Run(ctx, func(ctx context.Context) {
 		p.once.Do(func() {
@@ -86,7 +86,7 @@ func (p *Presence) tidy(ctx context.Context) {
 	}
 }
 
-// Wait waits until others can know that this process runs. It says so when that takes long.
+// Wait waits until other processes can know that this one runs. It logs if that takes long.
 func (p *Presence) Wait(ctx context.Context) error {
 	late := time.NewTimer(p.lease.o.Duration)
 	defer late.Stop()
@@ -103,7 +103,7 @@ func (p *Presence) Wait(ctx context.Context) error {
 	}
 }
 
-// Observer tells which processes with a Presence run no more.
+// Observer finds processes with a Presence that do not run any more.
 type Observer struct {
 	leases dynamic.ResourceInterface
 
@@ -139,8 +139,8 @@ func NewObserver(o Options) (*Observer, error) {
 	return &Observer{leases: client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace), seen: map[string]observed{}}, nil
 }
 
-// Gone tells that an instance has no Lease, has given it up, or has not renewed it for as long as it said, by this process's clock. While the API server gives no answer
-// nobody is gone. It may take as long as a request.
+// Gone reports whether an instance has no Lease, has given it up, or has not renewed it for its duration, by this
+// process's clock. While the API server does not answer nobody is gone. It may take as long as a request.
 func (o *Observer) Gone(ctx context.Context, instance string) bool {
 	o.mu.Lock()
 	was, known := o.seen[instance]

@@ -10,8 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A process is there for as long as it renews its lease, whatever becomes of who looks; killed, it is gone a while after; stopped, at once.
-func TestPresence(t *testing.T) {
+// A process is there for as long as it renews its lease, whatever becomes of who looks; killed, it is gone a while
+// after; stopped, at once.
+func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
 		options := func(instance string) Options {
