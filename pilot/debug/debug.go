@@ -88,7 +88,7 @@ var (
 	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.") //nolint:revive,staticcheck // likewise
 )
 
-// Answer gives the value of a page, to be written as JSON by encoding/json. query holds its parameters.
+// Answer returns the value of a page, to be written as JSON by encoding/json. query holds its parameters.
 func (a *API) Answer(name string, query url.Values) (any, error) {
 	i, ok := slices.BinarySearchFunc(a.pages, name, func(p page, name string) int { return cmp.Compare(p.name, name) })
 	if !ok {
@@ -109,7 +109,7 @@ func (a *API) list(url.Values) (any, error) {
 	return names, nil
 }
 
-// none answers for one connected proxy of which there is nothing of this sort.
+// none answers for one connected proxy that has nothing of this sort.
 func (a *API) none(query url.Values) (any, error) {
 	if _, err := a.proxy(query); err != nil {
 		return nil, err

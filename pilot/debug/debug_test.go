@@ -122,7 +122,7 @@ func TestEveryPageAnswers(t *testing.T) {
 	}
 }
 
-func TestShapes(t *testing.T) {
+func TestPagesHaveIstiosShapes(t *testing.T) {
 	a, _ := testAPI(t)
 	for target, want := range map[string][]string{
 		"/debug/networkz": {`"Network": "away"`, `"Cluster": "c2"`, `"Addr": "192.0.2.1"`, `"Port": 15443`, `"HBONEPort": 0`, `"ServiceAccount": {`},
@@ -151,7 +151,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestUnknownProxiesAndPagesAreErrors(t *testing.T) {
 	a, p := testAPI(t)
 	for target, want := range map[string]struct {
 		code int

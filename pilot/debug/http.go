@@ -34,8 +34,8 @@ func (a *API) Handler() http.Handler {
 	})
 }
 
-// loopback tells a request that comes from this host and was not sent on by a browser that a foreign page steers: it must name this host by an address or
-// as localhost, so that no DNS name can be rebound to it.
+// loopback reports a request that comes from this host and was not sent on by a browser that a foreign page steers: it
+// must name this host by an address or as localhost, so that no DNS name can be rebound to it.
 func loopback(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {

@@ -2,7 +2,8 @@ package debug
 
 import "net/url"
 
-// networkGateway is a gateway as Istio's tools know it. Those for HBONE, of which there are none, say more.
+// networkGateway is a gateway as Istio's tools know it. They show more of gateways for HBONE, which this server does
+// not have.
 type networkGateway struct {
 	Network        string
 	Cluster        string
@@ -12,7 +13,7 @@ type networkGateway struct {
 	ServiceAccount struct{ Namespace, Name string }
 }
 
-// networkz lists the addresses by which networks are entered from others.
+// networkz lists the addresses by which other networks enter a network.
 func (a *API) networkz(url.Values) (any, error) {
 	var list []networkGateway
 	if s := a.o.Snapshot(); s != nil {

@@ -27,7 +27,7 @@ type Proxies interface {
 
 const extensionType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 
-// proxy gives the stream of the proxy that proxyID names, by pod.namespace or by the id of the stream.
+// proxy returns the stream of the proxy that proxyID names, by pod.namespace or by the id of the stream.
 func (a *API) proxy(query url.Values) (xds.Client, error) {
 	id := query.Get("proxyID")
 	clients := a.o.Proxies.Clients()

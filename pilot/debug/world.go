@@ -39,7 +39,8 @@ type metadata struct {
 // lastApplied is kubectl's copy of the whole object: a Secret's holds its data.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// configz shows the objects of Istio's and the Gateway API's kinds, and which Secrets there are, without what is in them.
+// configz shows the objects of Istio's and the Gateway API's kinds, and which Secrets there are, without what is in
+// them.
 func (a *API) configz(query url.Values) (any, error) {
 	out := []configObject{}
 	for _, o := range a.sorted() {
@@ -109,7 +110,7 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 	return protojson.MarshalOptions{}.Marshal(m)
 }
 
-// sorted gives all objects by kind, namespace and name.
+// sorted returns all objects by kind, namespace and name.
 func (a *API) sorted() []*kinds.Object {
 	objects := slices.Clone(a.o.Objects())
 	slices.SortFunc(objects, func(x, y *kinds.Object) int {
@@ -364,7 +365,7 @@ func (a *API) clusterz(url.Values) (any, error) {
 	return a.o.Clusters(), nil
 }
 
-// pushStatus tells the revision in force, what it changed and why.
+// pushStatus reports the revision in force, what it changed and why.
 func (a *API) pushStatus(url.Values) (any, error) {
 	s := a.o.Snapshot()
 	if s == nil {
