@@ -23,8 +23,8 @@ type Limits struct {
 	NamesPerStream  int // resource names that one stream subscribes to, all types
 	NameLength      int // one resource name
 
-	// Vacancies are the virtual hosts that may be removed from a client on one stream while it takes them by themselves: an Envoy keeps some 2 kB of each.
-	Vacancies int
+	// Tombstones bounds the virtual hosts that are removed from a client that takes them by themselves, on one stream: an Envoy keeps some 2 kB of each.
+	Tombstones int
 
 	// HTTP servers: debug, readiness, metrics.
 	HTTPReadHeader time.Duration // from the connection's first byte to the end of the headers
@@ -80,7 +80,7 @@ func Default() Limits {
 		NamesPerStream:  50000,
 		NameLength:      512,
 
-		Vacancies: 4096,
+		Tombstones: 4096,
 
 		HTTPReadHeader: 5 * time.Second,
 		HTTPRead:       15 * time.Second,

@@ -173,7 +173,7 @@ func testHosts(t *testing.T, m *mesh) {
 	}
 
 	testEmptyRoutes(t, m, tr)
-	testVacancies(t, m)
+	testTombstones(t, m)
 
 	for i, enabled := range []string{"true", "false", "true"} {
 		m.pilot.Kill()
@@ -204,8 +204,8 @@ func testHosts(t *testing.T, m *mesh) {
 	m.healthy(t)
 }
 
-// testVacancies takes more virtual hosts from a gateway than its Envoy may be left with what it keeps of: the route configuration comes in one piece then, without any of it.
-func testVacancies(t *testing.T, m *mesh) {
+// testTombstones takes more virtual hosts from a gateway than its Envoy may be left with what it keeps of: the route configuration comes in one piece then, without any of it.
+func testTombstones(t *testing.T, m *mesh) {
 	const files, many = 10, 500
 	m.write(t, "late-gateway.yaml", emptyGateway+"---\n"+fmt.Sprintf(gatewayRoute, "one"))
 	for f := range files {
@@ -221,7 +221,7 @@ func testVacancies(t *testing.T, m *mesh) {
 		var last routing
 		defer func() {
 			if t.Failed() {
-				t.Logf("divided %t, %d virtual hosts, %d bytes, vacancies %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
+				t.Logf("divided %t, %d virtual hosts, %d bytes, tombstones %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
 			}
 		}()
 		suite.Eventually(t, what, func() bool {

@@ -112,7 +112,7 @@ func (a *awaited) came(proxy int, event string) {
 func newFleet(b *testing.B, services, proxies int) *fleet {
 	b.Helper()
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute}
-	o.Limits.Vacancies = math.MaxInt // a stream that lasted so long would go back to whole route configurations
+	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
 	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil), t: translate.New(translate.Options{Idle: idleResources})}
 	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
 	f.server = xds.New(xds.Options{Translator: newTranslator(f.t, false), Limits: o.Limits})

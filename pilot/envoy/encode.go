@@ -36,8 +36,9 @@ func NewResource(name string, m proto.Message) *Resource {
 	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
 }
 
-// NewHost encodes a virtual host of a route configuration, for itself and as part of that. By itself it goes by "<route configuration>/<virtual host>": Envoy takes all
-// before the last slash for the route configuration, and a Gateway may write its hosts with one.
+// NewHost encodes a virtual host of a route configuration, for itself and as part of that. By itself it goes by "<route
+// configuration>/<virtual host>": Envoy takes all before the last slash for the route configuration, and a Gateway may
+// write its hosts with one.
 func NewHost(route string, h *routev3.VirtualHost) *Resource {
 	return rawResource(HostName(route, h.GetName()), VirtualHostType, encode(h))
 }
@@ -47,17 +48,20 @@ const slash = "%2F" // no host has a %
 // HostName is the name of a virtual host that goes by itself.
 func HostName(route, host string) string { return route + "/" + strings.ReplaceAll(host, "/", slash) }
 
-// Vacancy takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy keeps virtual hosts by VirtualHost.name but looks
-// for the one to remove by the resource's name, so that it acknowledges a removal and goes on routing.
-func Vacancy(name string) *Resource {
+// Tombstone takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy
+// keeps virtual hosts by VirtualHost.name but looks for the one to remove by the resource's name, so that it
+// acknowledges a removal and goes on routing.
+func Tombstone(name string) *Resource {
 	at := strings.LastIndexByte(name, '/')
 	route, host := name[:at], strings.ReplaceAll(name[at+1:], slash, "/")
-	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}}) // no Host header has a slash
+	// no Host header has a slash
+	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}})
 }
 
-// NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are encoded already, whose Content is c: a repeated
-// field may stand anywhere among the others in protobuf's wire format. Nothing is copied. Without virtual hosts it is the header itself. head is what goes to clients
-// that take the virtual hosts by themselves, nil where none may.
+// NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are
+// encoded already, whose Content is c: a repeated field may stand anywhere among the others in protobuf's wire format.
+// Nothing is copied. Without virtual hosts it is the header itself. head is what goes to clients that take the virtual
+// hosts by themselves, nil where none may.
 func NewRoute(header, head *Resource, hosts *Set, c Content) *Resource {
 	if hosts.Len() == 0 {
 		return header

@@ -172,7 +172,7 @@ func TestHostName(t *testing.T) {
 	if route, _, _ := strings.Cut(h.Name, "/"); route != "http.80" || strings.Count(h.Name, "/") != 1 || h.Name != envoy.HostName("http.80", "a/*.example.com:80") {
 		t.Errorf("by itself it is %s", h.Name)
 	}
-	v, got := envoy.Vacancy(h.Name), &routev3.VirtualHost{}
+	v, got := envoy.Tombstone(h.Name), &routev3.VirtualHost{}
 	if err := proto.Unmarshal(v.Value(), got); err != nil || v.Name != h.Name || got.Name != "a/*.example.com:80" {
 		t.Errorf("%s gives way to %s, which is %s", h.Name, v.Name, got.Name)
 	}

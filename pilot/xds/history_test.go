@@ -23,7 +23,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, interner: newNameInterner(), fake: newFakeTranslator(), nacks: rapid.Bool().Draw(t, "nacks"), versions: map[string]map[string]string{}}
 		h.strict = h.nacks && rapid.Bool().Draw(t, "strict")
-		h.tombstones = rapid.SampledFrom([]int{1, 4096}).Draw(t, "vacancies")
+		h.tombstones = rapid.SampledFrom([]int{1, 4096}).Draw(t, "tombstones")
 		h.publish(true, "cds c0=1", "cds in=1", "eds c0=1", "lds l0=1", "rds r0=c0.1", "vhds r0/h0=c0.1")
 		clients := []*modelClient{newModelClient(h, false, false), newModelClient(h, true, false), newModelClient(h, true, true)}
 		for _, c := range clients {
@@ -260,7 +260,7 @@ func show(r *Response) []string {
 func (c *modelClient) connect() {
 	c.session = newTestSession(c.h.fake, c, c.delta)
 	c.h.streams++
-	c.session.limits.Vacancies = c.h.tombstones
+	c.session.limits.Tombstones = c.h.tombstones
 	c.session.divided, c.session.firstGeneration, c.session.interner, c.names = c.hosts, 1000*c.h.streams, c.h.interner, &recent{}
 	c.session.start(c.h.pushes[len(c.h.pushes)-1].snapshot)
 	c.seen, c.waiting, c.in, c.out = len(c.h.pushes), nil, nil, nil

@@ -23,7 +23,7 @@ import (
 //
 // So is a client that keeps too many tombstones: a whole route configuration frees it of them, in one step.
 func (s *session) divide(w *watch, whole envoy.Union) envoy.Union {
-	if w.initial && s.hasWhole(w.held, whole) || s.tombstones > s.limits.Vacancies {
+	if w.initial && s.hasWhole(w.held, whole) || s.tombstones > s.limits.Tombstones {
 		s.divided, w.hosts = false, nil
 		s.compareHosts() // and find that there is nothing more to say of them
 		return whole
@@ -193,13 +193,13 @@ func (s *session) entomb(gone map[string]*envoy.Resource) []*envoy.Resource {
 		if routes == nil || !ok || gone[name] == nil { // a client may say that it has anything
 			continue
 		}
-		tombstone := envoy.Vacancy(name)
+		tombstone := envoy.Tombstone(name)
 		if head := routes.current(route); head != nil && head.Divided && gone[name].Version != tombstone.Version {
 			list = append(list, tombstone)
 		}
 	}
 	s.tombstones += len(list)
-	if s.tombstones > s.limits.Vacancies {
+	if s.tombstones > s.limits.Tombstones {
 		routes.compare = true
 	}
 	return list

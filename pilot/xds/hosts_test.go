@@ -82,7 +82,7 @@ func (c *modelClient) takeHosts(r *Response) {
 	for i, x := range r.Resources {
 		c.isDivided(x.Name)
 		c.have[r.TypeURL][x.Name] = sentVersion(r, i)
-		if own(sentVersion(r, i)) == vacant {
+		if own(sentVersion(r, i)) == tombstone {
 			delete(c.live[folder(x.Name)], x.Name)
 			continue
 		}

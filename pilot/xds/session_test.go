@@ -248,7 +248,7 @@ func sentVersion(r *Response, i int) string {
 		version = r.Versions[i]
 	}
 	if r.TypeURL == envoy.VirtualHostType {
-		version = strings.Replace(version, envoy.Vacancy(x.Name).Version, vacant, 1)
+		version = strings.Replace(version, envoy.Tombstone(x.Name).Version, tombstone, 1)
 	}
 	return version
 }
@@ -256,4 +256,4 @@ func sentVersion(r *Response, i int) string {
 // own returns a version without its generation.
 func own(version string) string { v, _ := splitGeneration(version); return v }
 
-const vacant = "vacant"
+const tombstone = "tombstone"

@@ -34,7 +34,7 @@ type made struct {
 // idle is how many resources that no client has are kept for those that flip back and forth.
 const idle = 64
 
-// New makes a Generator. With relay it gives also the objects that came from other control planes.
+// New makes a Generator. With relay it also returns the objects that came from other control planes.
 func New(relay bool) *Generator {
 	return &Generator{resources: envoy.NewTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
 }

@@ -44,7 +44,7 @@ func decode(t *testing.T, r *envoy.Resource) (*mcpv1alpha1.Resource, proto.Messa
 	return m, body
 }
 
-func TestResource(t *testing.T) {
+func TestResourceHoldsTheObject(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	o, ageless := entry("a", "x", "x.example"), entry("b", "y", "y.example")
 	ageless.Created = time.Time{}
@@ -79,9 +79,9 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// TestVersions: what has not changed keeps its bytes and its pointer, on every server; what has changed has another
-// version, in its metadata too.
-func TestVersions(t *testing.T) {
+// TestVersionsFollowContent: what has not changed keeps its bytes and its pointer, on every server; what has changed
+// has another version, in its metadata too.
+func TestVersionsFollowContent(t *testing.T) {
 	const url = "networking.istio.io/v1/ServiceEntry"
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	x, y := entry("a", "x", "x.example"), entry("a", "y", "y.example")
