@@ -25,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/resolver"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -56,8 +57,8 @@ type Server struct {
 
 	mu       sync.Mutex
 	bound    Addresses
-	throttle *xds.Throttle  // nil until there is a first snapshot
-	answers  []kinds.Change // what names resolve to, for the throttle when there is one
+	throttle *ingest.Throttle // nil until there is a first snapshot
+	answers  []kinds.Change   // what names resolve to, for the throttle when there is one
 }
 
 // New builds a server and starts nothing.
@@ -234,7 +235,7 @@ func (s *Server) take(changes []kinds.Change) {
 	s.from.own.forget()
 	began := time.Now()
 	s.commit(changes, began)
-	throttle = xds.NewThrottle(xds.ThrottleOptions{
+	throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: s.o.Logger.With("scope", "ads"), Metrics: s.metrics, After: s.o.DebounceAfter, Max: s.o.DebounceMax,
 	})
 	s.mu.Lock()

@@ -1,5 +1,5 @@
 // Package xds is the DiscoveryServer: it serves the aggregated discovery service over state-of-the-world and delta
-// streams, and holds the throttle that decides when changes become a snapshot.
+// streams.
 //
 // What a proxy is sent comes from a Translator; this package decides who is sent what, when and in which order, and
 // never looks inside a resource. It listens on no port, reads no clock in its protocol, and decides nothing about
@@ -18,7 +18,6 @@
 //     a goroutine that ends with the answer.
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never
 //     waits for a stream.
-//   - Throttle: gathers changes into commits. One goroutine, which calls commit; its rules are pure.
 //
 // Requests are decoded by hand (request.go), responses are spliced of shared blocks (encoder.go). Streams share what
 // they hold: lists of names (interner.go), the versions that they resume with (initial.go), the Sets that they were

@@ -1,4 +1,4 @@
-package xds
+package ingest
 
 import (
 	"cmp"
@@ -72,7 +72,7 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 		},
 		inbound: map[string]prometheus.Counter{},
 	}
-	debounce := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pilot_debounce_time", Help: "Seconds that the first change of a commit waited.", Buckets: seconds})
+	debounce := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pilot_debounce_time", Help: "Seconds that the first change of a commit waited.", Buckets: seconds()})
 	inbound := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_inbound_updates", Help: "Changes that came in, by type."}, []string{"type"})
 	o.Metrics.MustRegister(debounce, inbound)
 	t.debounce = debounce
@@ -329,4 +329,9 @@ func namespaceOf(k kinds.Key) string {
 		return k.Name
 	}
 	return k.Namespace
+}
+
+// seconds are buckets from a millisecond on, at the bounds that Istio's dashboards use, and finer below.
+func seconds() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 3, 5, 10, 20, 30}
 }
