@@ -74,6 +74,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"order", "pilot/config/file/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
 		{"order", "pilot/translate/a.go", src(`import _ ` + m + `pilot/catalog"`)},
 		{"order", "pilot/debug/a.go", src(`import _ ` + m + `pilot/bootstrap"`)},
+		{"order", "pilot/facts/dns/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
+		{"order", "pilot/snapshot/a.go", src(`import _ ` + m + `pilot/ingest"`)},
 		{"order", "pilot/ingest/a.go", src(`import _ ` + m + `pilot/envoy"`)},
 		{"order", "pilot/ingest/a.go", src(`import _ ` + m + `pilot/xds"`)},
 		{"order", "pilot/envoy/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},

@@ -10,7 +10,7 @@ import (
 
 // order is that of the rooms of pilot: each may import those before it.
 func order() []string {
-	return []string{"config", "snapshot", "ingest", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "leader", "resolver", "autoregistration", "bootstrap"}
+	return []string{"config", "facts", "snapshot", "ingest", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "bootstrap"}
 }
 
 // pure tells a room in which the same input must always give the same output.

@@ -146,10 +146,7 @@ func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic
 
 // unresolved returns the gateways whose names cannot be resolved at present.
 func (w *world) unresolved() []diag.Diagnostic {
-	if w.names == nil {
-		return nil
-	}
-	failing := w.names.Failing()
+	failing := w.hosts.Failing()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []diag.Diagnostic

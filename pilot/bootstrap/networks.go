@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -14,13 +13,6 @@ import (
 // ones do not: addresses come as changes.
 const namePatience = 3 * time.Second
 
-// names resolves the host names of gateways between networks.
-type names interface {
-	Want(hosts []string)
-	Wait(longest time.Duration) map[string][]string // ends with the server, too
-	Failing() map[string]string                     // why, by name
-}
-
 // gatewayServices returns the gateways that the mesh's networks name as services of a cluster, by host.
 func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gateway {
 	out := map[string][]registry.Gateway{}
@@ -28,20 +20,6 @@ func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gat
 		out[g.Service] = append(out[g.Service], registry.Gateway{Network: g.Network, Port: g.Port})
 	}
 	return out
-}
-
-// takeAnswers keeps what names resolve to, and returns the other changes.
-func (w *world) takeAnswers(batch []kinds.Change) []kinds.Change {
-	answer := func(c kinds.Change) bool { return c.Kind == kinds.HostAddresses }
-	if !slices.ContainsFunc(batch, answer) {
-		return batch
-	}
-	for _, c := range batch {
-		if answer(c) && slices.Contains(w.hosts, c.Name) {
-			w.answers[c.Name] = *c.Object.Spec.(*[]string)
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(batch), answer)
 }
 
 // gateways returns the addresses by which networks are entered, sorted: those that the mesh's networks name, and those
@@ -58,38 +36,23 @@ func (w *world) gateways() []registry.Gateway {
 		}
 	}
 	slices.Sort(hosts)
-	w.want(slices.Compact(hosts))
+	patience := namePatience
+	if w.last != nil {
+		patience = 0
+	}
+	w.hosts.Want(slices.Compact(hosts), patience)
 	out := make([]registry.Gateway, 0, len(all))
 	for _, g := range all {
 		if _, err := netip.ParseAddr(g.Address); err == nil {
 			out = append(out, g)
 			continue
 		}
-		for _, a := range w.answers[g.Address] {
+		addresses, _ := w.hosts.Get(g.Address) // without addresses nobody is sent there
+		for _, a := range addresses {
 			g.Address = a
 			out = append(out, g)
 		}
 	}
 	slices.SortFunc(out, registry.CompareGateways)
 	return slices.Compact(out)
-}
-
-// want has names resolved. Those that nobody wants any more are forgotten.
-func (w *world) want(hosts []string) {
-	if w.names == nil || slices.Equal(hosts, w.hosts) {
-		return
-	}
-	w.hosts = hosts
-	for h := range w.answers {
-		if !slices.Contains(hosts, h) {
-			delete(w.answers, h)
-		}
-	}
-	w.names.Want(hosts)
-	if w.last != nil || len(hosts) == 0 {
-		return
-	}
-	for h, addresses := range w.names.Wait(namePatience) {
-		w.answers[h] = addresses
-	}
 }

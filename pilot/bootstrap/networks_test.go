@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -124,7 +125,7 @@ func TestNetworksFollow(t *testing.T) {
 func TestNamesOfGateways(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1", "192.0.2.2"}}}
 	s := newStage(t, Options{ClusterID: "c1"})
-	s.names = b
+	s.hosts = facts.NewTable(kinds.HostAddresses, b)
 	label := map[string]string{registry.LabelNetwork: "away"}
 	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"}))
 	s.enters(`away at 192.0.2.1:15443 of "c1"`, `away at 192.0.2.2:15443 of "c1"`)
@@ -152,7 +153,7 @@ func TestNamesOfGateways(t *testing.T) {
 func TestNamesThatComeLater(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1"}}}
 	s := newStage(t, Options{ClusterID: "c1"})
-	s.names = b
+	s.hosts = facts.NewTable(kinds.HostAddresses, b)
 	s.apply(serviceIn("a"))
 	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}))
 	s.enters()
@@ -168,7 +169,7 @@ func TestNamesThatComeLater(t *testing.T) {
 func TestGatewayFindings(t *testing.T) {
 	b := &book{}
 	s := newStage(t, Options{ClusterID: "c1"})
-	s.names = b
+	s.hosts = facts.NewTable(kinds.HostAddresses, b)
 	found := func(want ...string) {
 		t.Helper()
 		var got []string

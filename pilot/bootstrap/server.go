@@ -25,8 +25,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
-	"github.com/istiod-lite/istiod-lite/pilot/resolver"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -41,7 +41,7 @@ type Server struct {
 	commitTime prometheus.Histogram
 	world      *world
 	analyst    *analyst
-	names      *resolver.Resolver
+	names      *dns.Resolver
 	from       *sources
 	prepare    func(*snapshot.Snapshot)
 	discovery  *xds.Server
@@ -64,7 +64,7 @@ type Server struct {
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
-	s.names = resolver.New(resolver.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
+	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
 	s.world.whole = o.Client == nil
 	s.analyst = newAnalyst(s.world)

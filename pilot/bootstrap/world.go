@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -35,9 +36,7 @@ type world struct {
 	still    bool // no object changes by itself: this is an Inspection
 	reselect bool // the selectors have changed: every object has to be looked at
 
-	names     names               // nil: names stay unresolved
-	hosts     []string            // that names was last asked for
-	answers   map[string][]string // addresses by host name
+	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
 	entrances map[kinds.Key]*kinds.Object
 
 	mu          sync.Mutex // guards what others read
@@ -52,10 +51,10 @@ type world struct {
 // counts are the registries' own, as of the last commit.
 type counts struct{ pending, withoutIP, notReady int }
 
-func newWorld(o Options, events func(*kinds.Kind, string), n names) *world {
+func newWorld(o Options, events func(*kinds.Kind, string), names facts.Provider[[]string]) *world {
 	w := &world{
 		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
-		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unsupported: map[kinds.Key]diag.Diagnostic{}, names: n, answers: map[string][]string{},
+		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unsupported: map[kinds.Key]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, names),
 		entrances: map[kinds.Key]*kinds.Object{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
@@ -81,7 +80,7 @@ func (w *world) makeRegistries() {
 
 // commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
 func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
-	batch = w.takeAnswers(batch)
+	batch = w.hosts.Apply(batch)
 	remesh := false
 	for _, c := range batch {
 		w.count(c)

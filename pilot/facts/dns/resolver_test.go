@@ -1,4 +1,4 @@
-package resolver_test
+package dns_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/resolver"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,10 +74,10 @@ func (z *zone) want(t *testing.T, want map[string][]string, tells int) {
 	}
 }
 
-func run(t *testing.T, test func(*testing.T, *zone, *resolver.Resolver)) {
+func run(t *testing.T, test func(*testing.T, *zone, *dns.Resolver)) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zone{hosts: map[string][]string{}, asked: map[string]int{}, told: map[string][]string{}}
-		r := resolver.New(resolver.Options{Handler: z.take, Logger: slog.New(slog.DiscardHandler), Lookup: z.lookup})
+		r := dns.New(dns.Options{Handler: z.take, Logger: slog.New(slog.DiscardHandler), Lookup: z.lookup})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -92,7 +92,7 @@ func run(t *testing.T, test func(*testing.T, *zone, *resolver.Resolver)) {
 // A name is resolved at once and then again and again; only what differs is handed on, and what fails keeps its
 // addresses.
 func TestAnswers(t *testing.T) {
-	run(t, func(t *testing.T, z *zone, r *resolver.Resolver) {
+	run(t, func(t *testing.T, z *zone, r *dns.Resolver) {
 		z.set("a", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1")
 		r.Want([]string{"a", "b"})
 		a := map[string][]string{"a": {"192.0.2.1", "192.0.2.2"}}
@@ -111,7 +111,7 @@ func TestAnswers(t *testing.T) {
 
 // Who is not wanted any more is not asked for.
 func TestForgets(t *testing.T) {
-	run(t, func(t *testing.T, z *zone, r *resolver.Resolver) {
+	run(t, func(t *testing.T, z *zone, r *dns.Resolver) {
 		z.set("a", "192.0.2.1")
 		r.Want([]string{"a"})
 		synctest.Wait()
@@ -127,7 +127,7 @@ func TestForgets(t *testing.T) {
 
 // Wait returns the first answers; a name without one holds it up only as long as it may, and not beyond the end.
 func TestWait(t *testing.T) {
-	run(t, func(t *testing.T, z *zone, r *resolver.Resolver) {
+	run(t, func(t *testing.T, z *zone, r *dns.Resolver) {
 		z.set("a", "192.0.2.1")
 		r.Want([]string{"a", "b"})
 		if got := r.Wait(time.Hour); !slices.Equal(got["a"], []string{"192.0.2.1"}) || len(got["b"]) != 0 {
@@ -135,7 +135,7 @@ func TestWait(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		r := resolver.New(resolver.Options{}) // does not run
+		r := dns.New(dns.Options{}) // does not run
 		r.Want([]string{"a"})
 		began := time.Now()
 		if got := r.Wait(time.Second); len(got["a"]) != 0 || time.Since(began) != time.Second {
@@ -144,7 +144,7 @@ func TestWait(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		silent := func(ctx context.Context, _, _ string) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() }
-		r := resolver.New(resolver.Options{Logger: slog.New(slog.DiscardHandler), Lookup: silent, Timeout: time.Hour})
+		r := dns.New(dns.Options{Logger: slog.New(slog.DiscardHandler), Lookup: silent, Timeout: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		ended := make(chan error)
@@ -180,7 +180,7 @@ func TestDeadNames(t *testing.T) {
 			return found, err
 		}
 		var log strings.Builder
-		r := resolver.New(resolver.Options{Handler: z.take, Logger: slog.New(slog.NewTextHandler(&log, nil)), Lookup: lookup})
+		r := dns.New(dns.Options{Handler: z.take, Logger: slog.New(slog.NewTextHandler(&log, nil)), Lookup: lookup})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -241,7 +241,7 @@ func TestDeadNames(t *testing.T) {
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zone{hosts: map[string][]string{"a": {"192.0.2.1"}}, asked: map[string]int{}}
-		r := resolver.New(resolver.Options{Logger: slog.New(slog.DiscardHandler), Lookup: func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+		r := dns.New(dns.Options{Logger: slog.New(slog.DiscardHandler), Lookup: func(ctx context.Context, network, host string) ([]netip.Addr, error) {
 			_, _ = z.lookup(ctx, network, host)
 			panic("lookup")
 		}})

@@ -1,4 +1,4 @@
-package resolver
+package dns
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
 // Options of a Resolver.
@@ -29,7 +30,7 @@ type Options struct {
 // atOnce is how many questions are open at a time: names whose server does not answer must not keep the others waiting.
 const atOnce = 16
 
-// Resolver resolves the names that are wanted.
+// Resolver is the facts.Provider of the addresses of host names.
 type Resolver struct {
 	o     Options
 	wake  chan struct{}
@@ -50,6 +51,8 @@ type name struct {
 	failures  int    // since it was last resolved
 	wrong     string // the last of them
 }
+
+var _ facts.Provider[[]string] = (*Resolver)(nil)
 
 // New makes a Resolver that wants nothing.
 func New(o Options) *Resolver {
@@ -210,8 +213,7 @@ func (r *Resolver) resolve(ctx context.Context, n *name) {
 	addresses = slices.Compact(addresses)
 
 	if r.answer(n, addresses, err) {
-		key := kinds.Key{Kind: kinds.HostAddresses, Name: n.host}
-		r.o.Handler([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &addresses}}})
+		r.o.Handler([]kinds.Change{facts.Change(kinds.HostAddresses, n.host, &addresses)})
 	}
 }
 

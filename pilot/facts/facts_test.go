@@ -1,0 +1,82 @@
+package facts_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+)
+
+// secretKind stands for the kind of facts that a provider of Secrets would make.
+var secretKind = &kinds.Kind{Name: "SecretFact"}
+
+// fake is a provider that a test writes.
+type fake struct {
+	wanted []string
+	waits  []time.Duration
+	first  map[string]string
+}
+
+func (f *fake) Want(names []string) { f.wanted = names }
+
+func (f *fake) Wait(longest time.Duration) map[string]string {
+	f.waits = append(f.waits, longest)
+	return f.first
+}
+
+func (f *fake) Failing() map[string]string { return map[string]string{"a": "forbidden"} }
+
+// A fact is there from its answer on, for as long as it is wanted and has not been taken back. Anything else is missing.
+func TestTable(t *testing.T) {
+	p := &fake{first: map[string]string{"a": "1"}}
+	table := facts.NewTable(secretKind, p)
+	has := func(name, want string) {
+		t.Helper()
+		if got, ok := table.Get(name); got != want || ok != (want != "") {
+			t.Errorf("%s is %q, %v, want %q", name, got, ok, want)
+		}
+	}
+	apply := func(changes ...kinds.Change) []kinds.Change { return table.Apply(changes) }
+	text := func(s string) *string { return &s }
+
+	has("a", "")
+	table.Want([]string{"a", "b"}, time.Minute)
+	has("a", "1")
+	has("b", "")
+	table.Want([]string{"a", "b"}, time.Minute) // nothing new
+	if !slices.Equal(p.wanted, []string{"a", "b"}) || !slices.Equal(p.waits, []time.Duration{time.Minute}) {
+		t.Errorf("asked for %v, waited %v", p.wanted, p.waits)
+	}
+
+	other := kinds.Change{Key: kinds.Key{Kind: kinds.Pod, Namespace: "n", Name: "b"}}
+	batch := []kinds.Change{facts.Change(secretKind, "b", text("2")), other, facts.Change(secretKind, "c", text("3"))}
+	if rest := apply(batch...); len(rest) != 1 || rest[0] != other || batch[1] != other {
+		t.Errorf("the other changes are %v", rest)
+	}
+	has("b", "2")
+	has("c", "") // nobody wants it
+	apply(facts.Change[string](secretKind, "b", nil))
+	has("b", "")
+
+	table.Want([]string{"b"}, 0)
+	table.Want([]string{"a", "b"}, 0)
+	has("a", "") // it was forgotten in between
+	if len(p.waits) != 1 {
+		t.Errorf("waited %v", p.waits)
+	}
+	if table.Failing()["a"] != "forbidden" {
+		t.Errorf("failing %v", table.Failing())
+	}
+}
+
+// Where nobody asks for facts every one is missing.
+func TestTableWithoutProvider(t *testing.T) {
+	table := facts.NewTable[string](secretKind, nil)
+	table.Want([]string{"a"}, time.Minute)
+	table.Apply([]kinds.Change{facts.Change(secretKind, "a", new(string))})
+	if _, ok := table.Get("a"); ok || table.Failing() != nil {
+		t.Error("a fact that nobody asked for is there")
+	}
+}
