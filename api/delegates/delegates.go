@@ -37,8 +37,9 @@ func (c *cost) within(h *networkingv1alpha3.HTTPRoute) int {
 	return c.text + c.routes*root.text + max(root.matches, 1)*c.textOfMatches + (c.matches+c.unmatched)*root.textOfMatches
 }
 
-// Fitting returns how many of the first routes of a VirtualService may be used: all, or those before the delegation with which it would ask for more than a
-// number of bytes, its hosts times its routes and those of its delegates. find returns a delegate, nil where there is none.
+// Fitting returns how many of the first routes of a VirtualService may be used: all, or those before the delegation
+// with which it would ask for more than a number of bytes, its hosts times its routes and those of its delegates. find
+// returns a delegate, nil where there is none.
 func Fitting(root *networkingv1.VirtualService, most int, find func(*networkingv1alpha3.Delegate) *networkingv1.VirtualService) int {
 	left := most / max(len(root.Hosts), 1)
 	costs := map[*networkingv1.VirtualService]*cost{}

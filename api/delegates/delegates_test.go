@@ -10,7 +10,7 @@ import (
 )
 
 // What a delegate counts is what its routes are once they are merged, and something for each entry.
-func TestFitting(t *testing.T) {
+func TestDelegateSize(t *testing.T) {
 	match := func(path string) *networkingv1alpha3.HTTPMatchRequest {
 		return &networkingv1alpha3.HTTPMatchRequest{Uri: &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Prefix{Prefix: path}}}
 	}
@@ -30,7 +30,8 @@ func TestFitting(t *testing.T) {
 	}
 	root := route("/", "/a", "/b")
 	root.Delegate = &networkingv1alpha3.Delegate{Name: "child"}
-	// Each match of the child's routes is there for each of the root's three, and the root's are there for the child's route that has none.
+	// Each match of the child's routes is there for each of the root's three, and the root's are there for the child's
+	// route that has none.
 	one := 3*(entryBytes+proto.Size(route())+entryBytes+proto.Size(root)-proto.Size(match("/"))-proto.Size(match("/a"))-proto.Size(match("/b"))) +
 		3*(3*entryBytes+proto.Size(match("/a"))+2*proto.Size(match("/a/b"))) + 4*(3*entryBytes+proto.Size(match("/"))+2*proto.Size(match("/a")))
 	var within cost

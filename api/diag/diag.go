@@ -28,17 +28,18 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 // Diagnostic says what is wrong with one object. Bad input yields diagnostics, not errors.
 type Diagnostic struct {
 	Severity Severity `json:"severity"`
-	Code     string   `json:"code"`             // stable: IST0101 where istioctl analyze has the same finding, else a word such as UnknownField
-	Object   string   `json:"object,omitempty"` // VirtualService a/web, empty when the document does not say
-	Field    string   `json:"field,omitempty"`  // spec.http[0].route[1].weight
-	Message  string   `json:"message"`          // what is wrong
-	Fix      string   `json:"fix,omitempty"`    // what to write instead
-	File     string   `json:"file,omitempty"`
-	Line     int      `json:"line,omitempty"`   // from 1; 0 is unknown
-	Column   int      `json:"column,omitempty"` // from 1, in characters
+	// stable: IST0101 where istioctl analyze has the same finding, else a word such as UnknownField
+	Code    string `json:"code"`
+	Object  string `json:"object,omitempty"` // VirtualService a/web, empty when the document does not say
+	Field   string `json:"field,omitempty"`  // spec.http[0].route[1].weight
+	Message string `json:"message"`          // what is wrong
+	Fix     string `json:"fix,omitempty"`    // what to write instead
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`   // from 1; 0 is unknown
+	Column  int    `json:"column,omitempty"` // from 1, in characters
 }
 
-// At gives d at the position of an object, file:line:column; at none if it has none.
+// At returns d with the position of an object, file:line:column; without one if the object has none.
 func (d Diagnostic) At(position string) Diagnostic {
 	part := strings.Split(position, ":")
 	if n := len(part) - 2; n > 0 { // the file's name may have colons

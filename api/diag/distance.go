@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known name that a typing mistake most likely meant, or "": two mistakes at most, and fewer in a short name. Case, dashes and underscores
-// do not count.
+// Nearest returns the known name that a typing mistake most likely meant, or "": two mistakes at most, and fewer in a
+// short name. Case, dashes and underscores do not count.
 func Nearest(name string, known []string) string {
 	best, limit := "", min(2, len(name)/2)+1
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }

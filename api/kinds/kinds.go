@@ -37,15 +37,17 @@ type Object struct {
 	Relayed     bool      // another control plane serves it, from which it came
 	Position    string    // where it was read, file:line:column; empty for objects of an API server
 
-	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any other (*corev1.Service …).
+	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any
+	// other (*corev1.Service …).
 	Spec any
 }
 
-// AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have no status of their own.
+// AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have
+// no status of their own.
 const AnnotationHealthy = "networking.istio.io/healthy"
 
-// AnnotationAddresses is set on a ServiceEntry whose status has addresses that another control plane allotted: "host address", one a line, with an empty host where the
-// address is for all of the entry's.
+// AnnotationAddresses is set on a ServiceEntry whose status has addresses that another control plane allotted: "host
+// address", one a line, with an empty host where the address is for all of the entry's.
 const AnnotationAddresses = "networking.istio.io/addresses"
 
 // Key names one object.
@@ -73,8 +75,8 @@ type Change struct {
 	Object *Object // nil: the object is gone
 }
 
-// Path is the object's URL path in the Kubernetes API without the resource name's plural: what Istio writes into Envoy metadata,
-// /apis/networking.istio.io/v1/namespaces/<ns>/virtual-service/<name>.
+// Path is the object's URL path in the Kubernetes API without the resource name's plural: what Istio writes into Envoy
+// metadata, /apis/networking.istio.io/v1/namespaces/<ns>/virtual-service/<name>.
 func (k Key) Path() string {
 	return "/apis/" + k.Kind.Group + "/" + k.Kind.Versions[0] + "/namespaces/" + k.Namespace + "/" + kebab(k.Kind.Name) + "/" + k.Name
 }
@@ -144,8 +146,8 @@ var (
 	ConfigMap     = &Kind{Name: "ConfigMap", Versions: []string{"v1"}, Plural: "configmaps", New: func() any { return &corev1.ConfigMap{} }}
 )
 
-// HostAddresses is what a host name resolves to: the Object is named by it, its Spec a *[]string. The server makes these itself: no source has one, and All
-// leaves it out.
+// HostAddresses is what a host name resolves to: the Object is named by it, its Spec a *[]string. The server makes
+// these itself: no source has one, and All leaves it out.
 var HostAddresses = &Kind{Name: "HostAddresses"}
 
 func clusterScoped(k *Kind) *Kind {
@@ -153,7 +155,8 @@ func clusterScoped(k *Kind) *Kind {
 	return k
 }
 
-// All gives every kind, in the order in which sources should load them: what others are resolved against comes first.
+// All returns every kind, in the order in which sources should load them: a kind that other kinds refer to comes before
+// them.
 func All() []*Kind {
 	return []*Kind{
 		Namespace, Node, ConfigMap, Secret, Pod, Service, EndpointSlice,
@@ -163,7 +166,7 @@ func All() []*Kind {
 	}
 }
 
-// Find gives the kind of an apiVersion ("v1", "networking.istio.io/v1") and kind, or nil.
+// Find returns the kind of an apiVersion ("v1", "networking.istio.io/v1") and kind, or nil.
 func Find(apiVersion, kind string) *Kind {
 	for _, k := range All() {
 		if k.Name != kind {

@@ -2,7 +2,8 @@ package limits
 
 import "time"
 
-// Limits are the bounds in force. Sizes are bytes and rates are per second unless a field says otherwise. A zero is not "unlimited": start from Default.
+// Limits are the bounds in force. Sizes are bytes and rates are per second unless a field says otherwise. A zero is not
+// "unlimited": start from Default.
 type Limits struct {
 	// Connections and streams.
 	HandshakeTimeout  time.Duration // TLS, the HTTP/2 preface and settings, together
@@ -11,11 +12,13 @@ type Limits struct {
 	RecvMessage       int           // one gRPC message from a client
 	RequestsPerSecond float64       // discovery requests of one stream, ACKs included
 	RequestsBurst     int           // discovery requests of one stream at once
-	SendGrace         time.Duration // a Send may take SendGrace plus its size over SendRate, then the connection is closed
-	SendRate          int           // bytes a second that a client has to take at least
-	Generations       int           // concurrent translations, for each CPU
+	// a Send may take SendGrace plus its size over SendRate, then the connection is closed
+	SendGrace   time.Duration
+	SendRate    int // bytes a second that a client has to take at least
+	Generations int // concurrent translations, for each CPU
 
-	// Departure is how long a connected proxy keeps its inbound configuration after its workload has gone: others may still send it requests.
+	// Departure is how long a connected proxy keeps its inbound configuration after its workload has gone: others may
+	// still send it requests.
 	Departure time.Duration
 
 	// What a discovery request may hold. Nodes have bounds of their own, in package node.
@@ -23,7 +26,8 @@ type Limits struct {
 	NamesPerStream  int // resource names that one stream subscribes to, all types
 	NameLength      int // one resource name
 
-	// Tombstones bounds the virtual hosts that are removed from a client that takes them by themselves, on one stream: an Envoy keeps some 2 kB of each.
+	// Tombstones bounds the removed virtual hosts of one stream that an Envoy keeps, at some 2 kB each. Beyond them its
+	// route configurations go whole.
 	Tombstones int
 
 	// HTTP servers: debug, readiness, metrics.
@@ -41,10 +45,13 @@ type Limits struct {
 	RegexPerObject    int // all programs of one object
 
 	// One configuration object of any source. Istio's own CRDs have no longer lists either, where they bound them.
-	ListEntries    int // entries of one list: hosts, routes, subsets, ports, servers
-	RepeatedText   int // bytes of what a VirtualService and its delegates say for each of its hosts, or a DestinationRule for each of its subsets, all together
-	EntryClusters  int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
-	HostClusters   int // clusters of one host: its ports, times one and the subsets that DestinationRules define; see Subsets
+	ListEntries int // entries of one list: hosts, routes, subsets, ports, servers
+	// bytes of what a VirtualService and its delegates say for each of its hosts, or a DestinationRule for each of its
+	// subsets, all together
+	RepeatedText  int
+	EntryClusters int // hosts of a ServiceEntry, for each of its ports: every proxy has a cluster for each
+	// clusters of one host: its ports, times one and the subsets that DestinationRules define; see Subsets
+	HostClusters   int
 	EntryEndpoints int // endpoints and addresses of a ServiceEntry, for each of its ports and hosts, all together
 
 	// The configuration directory.
@@ -61,7 +68,7 @@ type Limits struct {
 	ConfigAnswer   time.Duration // from the first request of a stream to an answer
 }
 
-// Default gives the limits of a server that nobody has tuned.
+// Default returns the limits of a server that nobody has tuned.
 func Default() Limits {
 	return Limits{
 		HandshakeTimeout:  10 * time.Second,
@@ -113,5 +120,6 @@ func Default() Limits {
 	}
 }
 
-// Subsets returns how many subsets a host of some ports may have: each port has a cluster of its own, and one for each subset.
+// Subsets returns how many subsets a host of some ports may have: each port has a cluster of its own, and one for each
+// subset.
 func Subsets(hostClusters, ports int) int { return max(hostClusters/max(ports, 1)-1, 0) }

@@ -10,12 +10,13 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// Config is the mesh's configuration with every default filled in. The embedded getters give what needs no reading between the lines.
+// Config is the mesh's configuration with every default filled in. The embedded getters give what needs no reading
+// between the lines.
 type Config struct {
 	*meshv1alpha1.MeshConfig
 }
 
-// Default gives the configuration of a mesh about which nobody said anything.
+// Default returns the configuration of a mesh that sets nothing.
 func Default() *Config {
 	everywhere := func() []string { return []string{"*"} }
 	return &Config{&meshv1alpha1.MeshConfig{
@@ -64,7 +65,7 @@ func defaultProviders() []*meshv1alpha1.MeshConfig_ExtensionProvider {
 	}
 }
 
-// Equal tells whether both say the same.
+// Equal reports whether both have the same content.
 func (c *Config) Equal(o *Config) bool {
 	if c == nil || o == nil {
 		return c == o
@@ -72,20 +73,21 @@ func (c *Config) Equal(o *Config) bool {
 	return proto.Equal(c.MeshConfig, o.MeshConfig)
 }
 
-// AutoMTLS tells whether sidecars use mutual TLS with whoever can, without being told.
+// AutoMTLS reports whether sidecars use mutual TLS with whoever can, where no rule asks for it.
 func (c *Config) AutoMTLS() bool { return c.GetEnableAutoMtls().GetValue() }
 
-// AllowAny tells whether traffic to addresses that no service has is let through where no Sidecar says otherwise; else it is REGISTRY_ONLY.
+// AllowAny reports whether traffic to addresses that no service has is let through where no Sidecar decides it; else it
+// is REGISTRY_ONLY.
 func (c *Config) AllowAny() bool {
 	return c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
 }
 
-// InboundPassthrough tells whether inbound traffic goes to the address it came for; else it goes to localhost.
+// InboundPassthrough reports whether inbound traffic goes to the address it came for; else it goes to localhost.
 func (c *Config) InboundPassthrough() bool {
 	return c.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
 }
 
-// TrustDomains gives the trust domain and then its aliases.
+// TrustDomains returns the trust domain and then its aliases.
 func (c *Config) TrustDomains() []string {
 	return append([]string{c.GetTrustDomain()}, c.GetTrustDomainAliases()...)
 }
@@ -93,7 +95,8 @@ func (c *Config) TrustDomains() []string {
 // ConnectTimeout is the time a new upstream connection may take.
 func (c *Config) ConnectTimeout() time.Duration { return c.GetConnectTimeout().AsDuration() }
 
-// DetectionTimeout is how long a listener waits for the first bytes of a protocol that it has to find out; 0 is for ever.
+// DetectionTimeout is how long a listener waits for the first bytes of a protocol that it has to find out; 0 is for
+// ever.
 func (c *Config) DetectionTimeout() time.Duration {
 	return c.GetProtocolDetectionTimeout().AsDuration()
 }
@@ -101,18 +104,18 @@ func (c *Config) DetectionTimeout() time.Duration {
 // DNSRefreshRate is how often names of DNS clusters are resolved where the answer has no TTL.
 func (c *Config) DNSRefreshRate() time.Duration { return c.GetDnsRefreshRate().AsDuration() }
 
-// LocalityLB tells whether locality load balancing is on for rules that say nothing of it.
+// LocalityLB reports whether locality load balancing is on for rules that do not set it.
 func (c *Config) LocalityLB() bool {
 	s := c.GetLocalityLbSetting()
 	return s != nil && (s.GetEnabled() == nil || s.GetEnabled().GetValue())
 }
 
-// AttemptCount tells whether requests carry x-envoy-attempt-count, unless the proxy's own configuration says otherwise.
+// AttemptCount reports whether requests carry x-envoy-attempt-count, unless the proxy's own configuration sets it.
 func (c *Config) AttemptCount() bool {
 	return !c.GetDefaultConfig().GetProxyHeaders().GetAttemptCount().GetDisabled().GetValue()
 }
 
-// Provider gives the extension provider of a name, nil if there is none.
+// Provider returns the extension provider of a name, nil if there is none.
 func (c *Config) Provider(name string) *meshv1alpha1.MeshConfig_ExtensionProvider {
 	for _, p := range c.GetExtensionProviders() {
 		if p.GetName() == name {

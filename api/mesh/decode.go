@@ -25,8 +25,9 @@ const (
 	maxNodes = 100_000
 )
 
-// document is one YAML document on its way into a message. It walks the node tree beside the message's descriptor and decodes leaf by leaf, so that each
-// finding has the position of the very node that is wrong, and a field that is set to its zero value still replaces a default.
+// document is one YAML document on its way into a message. It walks the node tree beside the message's descriptor and
+// decodes leaf by leaf, so that each finding has the position of the very node that is wrong, and a field that is set
+// to its zero value still replaces a default.
 type document struct {
 	file, object string
 	findings     []diag.Diagnostic
@@ -187,7 +188,8 @@ func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd
 	}
 }
 
-// nested tells a message whose fields are walked; those of google.protobuf have a JSON form of their own.
+// nested reports whether a field is a message whose fields are walked. Messages of google.protobuf have their own JSON
+// form.
 func nested(fd protoreflect.FieldDescriptor) bool {
 	return fd.Message() != nil && fd.Message().ParentFile().Package() != "google.protobuf"
 }
@@ -220,7 +222,7 @@ func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd,
 	return tmp, true
 }
 
-// plain gives a node's value as encoding/json takes it.
+// plain returns a node's value as encoding/json takes it.
 func (d *document) plain(path string, n *yamlv3.Node, depth int) (any, bool) {
 	if n = d.enter(path, n, depth); n == nil {
 		return nil, false

@@ -10,12 +10,13 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Networks says which endpoints are in which network, and how the networks of the mesh reach each other. nil says nothing.
+// Networks says which endpoints are in which network, and how the networks of the mesh reach each other. nil says
+// nothing.
 type Networks struct {
 	*meshv1alpha1.MeshNetworks
 }
 
-// Equal tells whether both say the same.
+// Equal reports whether both have the same content.
 func (n *Networks) Equal(o *Networks) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -37,7 +38,8 @@ func (n *Networks) Gateways() []Gateway {
 	})
 }
 
-// Services lists the gateways that are services of a cluster, by its ID: a network looks for its services in the clusters that are in it.
+// Services lists the gateways that are services of a cluster, by its ID: a network looks for its services in the
+// clusters that are in it.
 func (n *Networks) Services(cluster string) []Gateway {
 	return n.gateways(func(of *meshv1alpha1.Network, g *meshv1alpha1.Network_IstioNetworkGateway) bool {
 		in := func(e *meshv1alpha1.Network_NetworkEndpoints) bool { return e.GetFromRegistry() == cluster }
@@ -79,7 +81,8 @@ func (n *Networks) names() []string {
 	return slices.Sorted(maps.Keys(n.GetNetworks()))
 }
 
-// Of gives the function that finds the network of an address of a cluster: by the longest range that holds it, else by the cluster; nil where n says nothing.
+// Of returns the function that finds the network of an address of a cluster: by the longest range that holds it, else
+// by the cluster; nil where n is empty.
 func (n *Networks) Of(cluster string) func(address string) string {
 	if n == nil {
 		return nil

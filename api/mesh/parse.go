@@ -9,13 +9,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// Parse reads a MeshConfig over the defaults. name says in findings where the document came from. The Config is nil if any finding is an Error.
+// Parse reads a MeshConfig over the defaults. name says in findings where the document came from. The Config is nil if
+// any finding is an Error.
 func Parse(name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	return ParseOver(Default(), name, yaml)
 }
 
-// ParseOver reads a MeshConfig over another, which stays as it is: fields that the document sets replace the base's, messages and maps are merged, lists are
-// replaced whole.
+// ParseOver reads a MeshConfig over another, which stays as it is: fields that the document sets replace the base's,
+// messages and maps are merged, lists are replaced whole.
 func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c, findings := Salvage(base, name, yaml)
 	if failed(findings) {
@@ -24,8 +25,8 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 	return c, findings
 }
 
-// Salvage is ParseOver for where nothing better is known: it leaves out fields that do not exist, which a newer release may have. The Config is nil if anything else
-// is wrong.
+// Salvage is ParseOver for where nothing better is known: it leaves out fields that do not exist, which a newer release
+// may have. The Config is nil if anything else is wrong.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c := &Config{proto.CloneOf(base.MeshConfig)}
 	d := &document{file: name, object: "MeshConfig"}
@@ -44,7 +45,7 @@ func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic
 	return c, d.findings
 }
 
-// beyond gives the findings but for unknown fields.
+// beyond returns the findings without those of unknown fields.
 func (d *document) beyond() []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(d.findings), func(f diag.Diagnostic) bool { return f.Code == "UnknownField" })
 }

@@ -17,7 +17,7 @@ func (d *document) wrong(path, message, fix string) {
 	d.report(diag.Error, "InvalidValue", path, d.nearest(path), message, fix)
 }
 
-// nearest gives the node at a path, or at the closest path above it that the document has.
+// nearest returns the node at a path, or at the closest path above it that the document has.
 func (d *document) nearest(path string) *yamlv3.Node {
 	for {
 		if n := d.at[path]; n != nil {
@@ -93,7 +93,7 @@ func (d *document) providers(c *Config) {
 }
 
 func (d *document) checkNetworks(n *Networks) {
-	// In the order of names, so that the same document gives the same findings.
+	// In the order of names, so that equal documents have equal findings.
 	var all []string
 	for name := range n.GetNetworks() {
 		all = append(all, name)
@@ -156,7 +156,7 @@ func (d *document) exportTo(path string, to []string) {
 	}
 }
 
-// label tells a DNS label, RFC 1123.
+// label reports whether s is a DNS label, RFC 1123.
 func label(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
 		return false

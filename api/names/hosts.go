@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that namespace, web gives
-// web.<namespace>.svc.<suffix>. Everything else, wildcards and addresses too, stays; upper case is lowered and a trailing dot dropped.
+// FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that
+// namespace, web becomes web.<namespace>.svc.<suffix>. Everything else, wildcards and addresses too, stays; upper case
+// is lowered and a trailing dot dropped.
 func FQDN(host, namespace, suffix string) string {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "" || strings.HasPrefix(host, "*") || strings.ContainsAny(host, ".:") || namespace == "" {
@@ -15,8 +16,8 @@ func FQDN(host, namespace, suffix string) string {
 	return host + "." + namespace + ".svc." + suffix
 }
 
-// Gateway resolves the name of a Gateway as written in an object of a namespace: name, namespace/name, or a host such as name.namespace.svc.cluster.local, to
-// namespace/name. "mesh", all sidecars, stays.
+// Gateway resolves the name of a Gateway as written in an object of a namespace: name, namespace/name, or a host such
+// as name.namespace.svc.cluster.local, to namespace/name. "mesh", all sidecars, stays.
 func Gateway(name, namespace string) string {
 	if name == "mesh" || strings.Contains(name, "/") {
 		return name
@@ -28,7 +29,7 @@ func Gateway(name, namespace string) string {
 	return namespace + "/" + name
 }
 
-// Covers tells whether every host that name stands for is one that pattern stands for. Either may be "*" or begin with "*".
+// Covers reports whether pattern matches every host that name matches. Either may be "*" or begin with "*".
 func Covers(pattern, name string) bool {
 	suffix, wild := strings.CutPrefix(pattern, "*")
 	if !wild {
@@ -37,7 +38,7 @@ func Covers(pattern, name string) bool {
 	return strings.HasSuffix(strings.TrimPrefix(name, "*"), suffix) && len(name) > len(suffix)
 }
 
-// Overlap tells whether some host is meant by both a and b.
+// Overlap reports whether some host matches both a and b.
 func Overlap(a, b string) bool { return Covers(a, b) || Covers(b, a) }
 
 // Called is what the domains of a service's virtual host depend on.
@@ -59,8 +60,9 @@ func Domain(host string) string {
 	return host
 }
 
-// Domains lists what a request's authority may be to reach a service, without ports: the host, the host with a dot at its end, the short names that resolv.conf
-// gives the proxy's namespace, the same for each alias, each pod's own name where they have one, the addresses. No domain comes twice.
+// Domains lists what a request's authority may be to reach a service, without ports: the host, the host with a dot at
+// its end, the short names that resolv.conf gives the proxy's namespace, the same for each alias, each pod's own name
+// where they have one, the addresses. No domain comes twice.
 func Domains(c Called) []string {
 	d := Distinct{List: make([]string, 0, 8)}
 	for i := -1; i < len(c.Aliases); i++ {
@@ -87,7 +89,8 @@ func Domains(c Called) []string {
 	return d.List
 }
 
-// WithPort gives domains as requests name them that an HTTP proxy takes: with the port, and without it too where it is the one of HTTP.
+// WithPort returns domains as requests to an HTTP proxy name them: with the port, and also without it if it is the port
+// of HTTP.
 func WithPort(domains []string, port uint32) []string {
 	var list []string
 	for _, d := range domains {

@@ -17,7 +17,8 @@ const (
 	PassthroughCluster        = "PassthroughCluster"
 	InboundPassthroughCluster = "InboundPassthroughCluster"
 	AllowAnyDynamicDNSCluster = "AllowAnyDynamicDNSCluster"
-	UnknownService            = "UnknownService" // what a route names whose destination does not exist; no cluster has this name
+	// what a route names whose destination does not exist; no cluster has this name
+	UnknownService = "UnknownService"
 )
 
 // Listeners and filter chains that stand for no service.
@@ -62,7 +63,8 @@ func Cluster(d Direction, port uint32, subset, host string) string {
 	return string(d) + "|" + number(port) + "|" + subset + "|" + host
 }
 
-// SNICluster names an SNI-DNAT cluster, and is the server name that sidecars ask for: outbound_.80_.v1_.web.a.svc.cluster.local.
+// SNICluster names an SNI-DNAT cluster, and is the server name that sidecars ask for:
+// outbound_.80_.v1_.web.a.svc.cluster.local.
 func SNICluster(port uint32, subset, host string) string {
 	return string(Outbound) + "_." + number(port) + "_." + subset + "_." + host
 }
@@ -127,7 +129,8 @@ func UnixRoute(bind string) string {
 	return path
 }
 
-// GatewayRoute names the routes of a gateway's HTTP servers on one port, the one that is bound: http.8080. bind is empty for the wildcard.
+// GatewayRoute names the routes of a gateway's HTTP servers on one port, the one that is bound: http.8080. bind is
+// empty for the wildcard.
 func GatewayRoute(targetPort uint32, bind string) string {
 	if bind == "" {
 		return "http." + number(targetPort)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestSpelling(t *testing.T) {
+func TestNames(t *testing.T) {
 	for want, got := range map[string]string{
 		"outbound|80|v1|web.a.svc.cluster.local":  Cluster(Outbound, 80, "v1", "web.a.svc.cluster.local"),
 		"inbound|8080||":                          Cluster(Inbound, 8080, "", ""),

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Format returns the node that an Envoy has in its bootstrap to be this proxy. Parse returns p from it, without what only the running Envoy knows: its version and
-// its extensions. Raw and ID are made from the other fields.
+// Format returns the node that an Envoy has in its bootstrap to be this proxy. Parse returns p from it, without what
+// only the running Envoy knows: its version and its extensions. Raw and ID are made from the other fields.
 func Format(p *Proxy) *corev3.Node {
 	m := formatter{}
 	m.text("NAMESPACE", p.Namespace)

@@ -21,7 +21,8 @@ const (
 	None     Interception = "NONE"
 )
 
-// Capabilities are the extensions beyond stock Envoy's that a proxy lists, by the type URL that their configuration has on the wire, and what its version can do.
+// Capabilities are the extensions beyond stock Envoy's that a proxy lists, by the type URL that their configuration has
+// on the wire, and what its version can do.
 type Capabilities uint32
 
 // Capabilities.
@@ -34,10 +35,11 @@ const (
 	VHDS                                             // Envoy 1.37 or later: virtual hosts by themselves over delta ADS
 )
 
-// Has tells whether all of want are there.
+// Has reports whether all of want are there.
 func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
 
-// Release is the version of Istio's agent beside the proxy, or of the Envoy where there is none; empty if neither is known.
+// Release is the version of Istio's agent beside the proxy, or of the Envoy where there is none; empty if neither is
+// known.
 func (p *Proxy) Release() string {
 	if p.Version == "" && p.Envoy != [3]uint32{} {
 		return fmt.Sprintf("envoy-%d.%d.%d", p.Envoy[0], p.Envoy[1], p.Envoy[2])
@@ -45,8 +47,9 @@ func (p *Proxy) Release() string {
 	return p.Version
 }
 
-// Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed once made.
-// What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the endpoint comes first.
+// Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed
+// once made. What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the
+// endpoint comes first.
 type Proxy struct {
 	Raw          string // the node id as sent: type~ip~id~domain
 	Type         Type

@@ -22,10 +22,12 @@ const (
 	maxIPs   = 64       // addresses of one proxy
 )
 
-// Parse reduces a node to the facts that matter. The result shares no memory with n, so that a node with a megabyte of metadata costs nothing once
-// it has been read. An error says what the client did wrong and quotes it in part only; it becomes InvalidArgument at the edge.
+// Parse reduces a node to the facts that matter. The result shares no memory with n, so that a node with a megabyte of
+// metadata costs nothing once it has been read. An error says what the client did wrong and quotes it in part only; it
+// becomes InvalidArgument at the edge.
 //
-// An id without an address is served. Labels and annotations are kept as sent, annotations only those of istio.io and its subdomains.
+// An id without an address is served. Labels and annotations are kept as sent, annotations only those of istio.io and
+// its subdomains.
 func Parse(n *corev3.Node) (*Proxy, error) {
 	if n == nil {
 		return nil, errors.New("the first request of a stream must carry a node")
@@ -97,7 +99,7 @@ func parseID(id string) (p *Proxy, addr string, err error) {
 	return p, part[1], nil
 }
 
-// shallow tells whether v nests at most depth levels; it looks no deeper than that.
+// shallow reports whether v nests at most depth levels; it looks no deeper than that.
 func shallow(v *structpb.Value, depth int) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StructValue:
@@ -116,7 +118,7 @@ func shallow(v *structpb.Value, depth int) bool {
 	return true
 }
 
-// metadata reads known keys. The first thing wrong stays in err, and every later read gives a zero.
+// metadata reads known keys. The first thing wrong stays in err, and every later read returns a zero.
 type metadata struct {
 	fields map[string]*structpb.Value
 	left   int // bytes that may still be kept
@@ -189,7 +191,7 @@ func (m *metadata) proxyConfig(p *Proxy) {
 	}
 }
 
-// get gives the value of a key, nil if it is absent or null.
+// get returns the value of a key, nil if it is absent or null.
 func (m *metadata) get(key string) *structpb.Value {
 	v := m.fields[key]
 	switch v.GetKind().(type) {
@@ -321,7 +323,7 @@ func list(s string) []string {
 	return out
 }
 
-// addresses gives the IP addresses in a comma list, in canonical spelling and without what is none.
+// addresses returns the IP addresses in a comma list, in canonical spelling; anything else in the list is left out.
 func addresses(s string) []string {
 	var out []string
 	for e := range strings.SplitSeq(s, ",") {
@@ -352,7 +354,7 @@ func capability(category, url string) Capabilities {
 	return 0
 }
 
-// Extensions tells what extensions that a node lists are capable of.
+// Extensions returns the capabilities that a node's list of extensions implies.
 func Extensions(list []*corev3.Extension) Capabilities {
 	var c Capabilities
 	for _, e := range list {

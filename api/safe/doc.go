@@ -1,8 +1,10 @@
-// Package safe holds the few guards that every other package goes through, so that no input and no bug of one part ends the process.
+// Package safe holds the few guards that every other package goes through, so that no input and no bug of one part ends
+// the process.
 //
 //   - goroutine.go: goroutines and calls whose panic is contained, named and logged.
 //   - regex.go: what regular expressions that users write compile to, with a bound on the size of the program.
 //
-// The package has no state. Go starts one goroutine for each call, which ends with the function that it was given. A panic is not counted here: whoever
-// owns the log handler counts the records that carry a *Panic (see Panic), so that a count never needs a global.
+// The package has no state. Go starts one goroutine for each call, which ends with the function that it was given. A
+// panic is not counted here: whoever owns the log handler counts the records that carry a *Panic (see Panic), so that a
+// count never needs a global.
 package safe

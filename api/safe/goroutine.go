@@ -16,14 +16,15 @@ type Panic struct {
 // Error says what panicked and with which value, without the stack.
 func (p *Panic) Error() string { return fmt.Sprintf("panic in %s: %v", p.Name, p.Value) }
 
-// Unwrap gives the value of the panic when it was an error.
+// Unwrap returns the value of the panic when it was an error.
 func (p *Panic) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
 
-// Go runs fn in a goroutine of its own. A panic ends fn and nothing else: it is logged at Error with its stack. It does not cover goroutines that fn
-// starts, nor what no recover can stop: an exhausted stack, concurrent map writes, a deadlock.
+// Go runs fn in a goroutine of its own. A panic ends fn and nothing else: it is logged at Error with its stack. It does
+// not cover goroutines that fn starts, nor what no recover can stop: an exhausted stack, concurrent map writes, a
+// deadlock.
 func Go(logger *slog.Logger, name string, fn func()) {
 	go Run(logger, name, fn)
 }

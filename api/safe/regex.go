@@ -9,9 +9,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// RegexSize gives the number of instructions that an expression which a user wrote compiles to, or why it may not be compiled: counted on the parse tree, before
-// anything of that size exists. Length alone bounds nothing: (x{1000}) written a hundred times over is one kilobyte and a hundred thousand instructions, for which
-// the proxies would pay.
+// RegexSize returns the number of instructions that a user's expression compiles to, or why it may not be compiled:
+// counted on the parse tree, before anything of that size exists. Length alone bounds nothing: (x{1000}) written a
+// hundred times over is one kilobyte and a hundred thousand instructions, for which the proxies would pay.
 func RegexSize(l limits.Limits, expr string) (int, error) {
 	if len(expr) > l.RegexBytes {
 		return 0, fmt.Errorf("regular expression has %d bytes, more than %d", len(expr), l.RegexBytes)
@@ -30,8 +30,8 @@ func RegexSize(l limits.Limits, expr string) (int, error) {
 	return n, nil
 }
 
-// RE2Size returns an upper estimate of the program that RE2 makes of an expression which RegexSize accepts, as Envoy compiles it: over bytes, with some instructions
-// around it, and one for each range of a class.
+// RE2Size returns an upper estimate of the program that RE2 makes of an expression which RegexSize accepts, as Envoy
+// compiles it: over bytes, with some instructions around it, and one for each range of a class.
 func RE2Size(expr string) int {
 	const around, top = 4, 1 << 20
 	bytes := make([]rune, len(expr))
@@ -63,7 +63,8 @@ func byteRanges(re *syntax.Regexp) int {
 	return max(n, 1)
 }
 
-// wideEscape gives the first \x{...} above \x{FF} in an expression that parses, or "". Proxies compile expressions as Latin-1 and refuse it.
+// wideEscape returns the first \x{...} above \x{FF} in an expression that parses, or "". Proxies compile expressions as
+// Latin-1 and refuse it.
 func wideEscape(expr string) string {
 	for i := 0; i+1 < len(expr); i++ {
 		if expr[i] != '\\' {
@@ -88,8 +89,8 @@ func wideEscape(expr string) string {
 	return ""
 }
 
-// instructions returns how many instructions the compiler emits for re. class returns how many of them match one character. The count saturates at top, so that
-// nested repetitions cannot overflow.
+// instructions returns how many instructions the compiler emits for re. class returns how many of them match one
+// character. The count saturates at top, so that nested repetitions cannot overflow.
 func instructions(re *syntax.Regexp, top int, class func(*syntax.Regexp) int) int {
 	sub := 0
 	for _, s := range re.Sub {

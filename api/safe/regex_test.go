@@ -43,7 +43,8 @@ func TestRegexSizeAccepts(t *testing.T) {
 	}
 }
 
-// The count may be too high, since Simplify saves instructions, but a count that is too low would let a large program in.
+// The count may be too high, since Simplify saves instructions, but a count that is too low would let a large program
+// in.
 func TestRegexSizeIsAnUpperBound(t *testing.T) {
 	for _, expr := range []string{
 		"", "a", "abc", "a|b|cd", "(a)(b)", "a*", "(a*)*", "(|a)*", "(a|b*)*c", "a{3}", "a{3,}", "a{0,}", "a{0,5}", "(ab){2,7}", "(a{3}){4}", "(?:a?){20}", "(?:a*){2,}",
@@ -71,7 +72,8 @@ func TestRegexSizeIsAnUpperBound(t *testing.T) {
 	}
 }
 
-// What Envoy 1.40 says that its programs need. An estimate that is too low would promise that an Envoy takes what it refuses.
+// What Envoy 1.40 says that its programs need. An estimate that is too low would promise that an Envoy takes what it
+// refuses.
 func TestRE2Size(t *testing.T) {
 	for _, c := range []struct {
 		expr string
