@@ -49,7 +49,8 @@ type Options struct {
 
 	RepeatedText, HostClusters int // the limits of those names; 0 is the default
 
-	// These read Pods and EndpointSlices whose Spec is not of the Kubernetes type. They may be nil where there are none.
+	// These read Pods and EndpointSlices whose Spec is not of the Kubernetes type. They may be nil where there are
+	// none.
 	Pod   func(*kinds.Object) Pod
 	Slice func(*kinds.Object) Slice
 }
@@ -59,7 +60,8 @@ type analysis struct {
 	subsets map[subset]*kinds.Object // by the first that defines it
 	callers map[string]*clients      // of VirtualServices, by their own namespace and the selectors of their Gateways
 	counts  map[subset]int           // how many there are, by all but their name
-	widest  map[subset]*host         // those with the most ports, by the namespace and host of the rules that count for them
+	// those with the most ports, by the namespace and host of the rules that count for them
+	widest  map[subset]*host
 	found   []diag.Diagnostic
 	hints   int
 	dropped int
@@ -87,7 +89,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 		a.endpoints(s)
 	}
 	a.podAddresses()
-	a.strays()
+	a.noEffect()
 	if a.dropped > 0 {
 		a.found = append(a.found, diag.Diagnostic{
 			Severity: diag.Warning, Code: "Limit", Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",
@@ -96,7 +98,8 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	return a.found
 }
 
-// report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports those.
+// report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports
+// those.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
 	if o.Cluster != "" {
 		return

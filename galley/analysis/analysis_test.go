@@ -33,7 +33,8 @@ func run(objects []*kinds.Object) []diag.Diagnostic {
 	return Run(objects, Options{Domain: "cluster.local", Mesh: m})
 }
 
-// Each case makes one mistake in a mesh that has none, by writing one text for another, and names the findings that follow.
+// Each case makes one mistake in a mesh that has none, by writing one text for another, and names the findings that
+// follow.
 func TestRun(t *testing.T) {
 	data, err := os.ReadFile("testdata/right.yaml")
 	if err != nil {
@@ -153,7 +154,8 @@ spec: {selector: {matchLabels: {app: a}}}
 	}
 }
 
-// Where the objects are the whole mesh, a Service without endpoints is a finding, with the reason. Where they are not, a cluster may bring what is missing.
+// Where the objects are the whole mesh, a Service without endpoints is a finding, with the reason. Where they are not,
+// a cluster may bring what is missing.
 func TestServicesWithoutEndpoints(t *testing.T) {
 	const service = `
 apiVersion: v1
@@ -225,7 +227,7 @@ spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}
 }
 
 // Pods and EndpointSlices need not be whole: sources of many hand on what is read of them.
-func TestFormsOfSources(t *testing.T) {
+func TestPodsAndSlicesOfSources(t *testing.T) {
 	objects := decode(t, `
 apiVersion: v1
 kind: Service

@@ -18,8 +18,9 @@ type contested struct {
 	tcp           bool
 }
 
-// conflicts reports VirtualServices that have no effect because of another with the same host. For sidecars only the first by precedence counts. A gateway takes the
-// routes of all, one after the other, but reaches none after a route without conditions.
+// conflicts reports VirtualServices that have no effect because of another with the same host. For sidecars only the
+// first by precedence counts. A gateway takes the routes of all, one after the other, but reaches none after a route
+// without conditions.
 func (a *analysis) conflicts() {
 	first := map[contested]*kinds.Object{}
 	for _, o := range a.routes { // by precedence

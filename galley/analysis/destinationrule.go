@@ -52,8 +52,8 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 // subset is the name of one that rules of a namespace define for those who see them.
 type subset struct{ namespace, host, exportTo, name string }
 
-// counted reports the subsets of a rule that another of its namespace and host defines too, and those that are left out because there are too many. Such rules are
-// merged.
+// counted reports the subsets of a rule that another of its namespace and host defines too, and those that are left out
+// because there are too many. Such rules are merged.
 func (a *analysis) counted(o *kinds.Object, host string) {
 	spec := o.Spec.(*networkingv1.DestinationRule)
 	if spec.WorkloadSelector != nil {
@@ -75,7 +75,8 @@ func (a *analysis) counted(o *kinds.Object, host string) {
 	}
 }
 
-// fitting adds a finding if the subsets of a rule, after those that other rules define for the host before it, do not all fit.
+// fitting adds a finding if the subsets of a rule, after those that other rules define for the host before it, do not
+// all fit.
 func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
 	most := a.options.HostClusters
 	if subsets == before || subsets <= limits.Subsets(most, a.mostPorts) {
@@ -92,7 +93,8 @@ func (a *analysis) fitting(o *kinds.Object, name string, before, subsets int) {
 	}
 }
 
-// widestOf returns the host with the most ports among those that rules of a namespace and host count for, nil if there is none.
+// widestOf returns the host with the most ports among those that rules of a namespace and host count for, nil if there
+// is none.
 func (a *analysis) widestOf(namespace, name string) *host {
 	key := subset{namespace: namespace, host: name}
 	widest, known := a.widest[key]

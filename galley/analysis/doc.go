@@ -1,16 +1,19 @@
-// Package analysis finds what is wrong between objects that are each right by themselves: references that lead nowhere, selectors that match no workload, ports
-// that do not exist, VirtualServices that compete for a host, and subsets that are defined twice. Codes are those of istioctl analyze where it has the same finding.
+// Package analysis finds what is wrong between objects that are each right by themselves: references that lead nowhere,
+// selectors that match no workload, ports that do not exist, VirtualServices that compete for a host, and subsets that
+// are defined twice. Codes are those of istioctl analyze where it has the same finding.
 //
 //   - index.go: what objects are looked up by.
 //   - selection.go: what a selector matches, once for all objects that have it.
 //   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.
-//   - pods.go, strays.go: addresses of Pods, and objects that stand where nobody reads them.
+//   - pods.go, noeffect.go: addresses of Pods, and objects that stand where nobody reads them.
 //   - conflicts.go: VirtualServices that share a host.
 //
-// A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects without any Service are a part of a mesh only: all
-// findings about them are Warnings. Without any workload no selector is judged. Why the Pods of a Service are no endpoints is judged where no cluster changes them,
-// and what else a Service without endpoints lacks where the objects are the whole mesh.
+// A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects
+// without any Service are a part of a mesh only: all findings about them are Warnings. Without any workload no selector
+// is judged. Why the Pods of a Service are no endpoints is judged where no cluster changes them, and what else a
+// Service without endpoints lacks where the objects are the whole mesh.
 //
-// Run is a pure function in time proportional to the objects: it reads no file and no clock, keeps no state and runs no goroutine. Its findings name the object's
-// own position; whoever can read the file finds the field's with validation.Positions.
+// Run is a pure function in time proportional to the objects: it reads no file and no clock, keeps no state and runs no
+// goroutine. Its findings name the object's own position; whoever can read the file finds the field's with
+// validation.Positions.
 package analysis

@@ -30,12 +30,13 @@ type index struct {
 	services  []*kinds.Object // Services
 	pods      []*workload
 
-	hosts     map[string][]*host          // by whole name
-	mostPorts int                         // of one of them
-	byName    map[string][]string         // the namespaces that have a Service of that name
-	inside    map[string][]string         // the names of Services by namespace
-	outside   []string                    // hosts of ServiceEntries
-	wildcards map[string]*host            // of ServiceEntries, the first by precedence of each, by what follows the star
+	hosts     map[string][]*host  // by whole name
+	mostPorts int                 // of one of them
+	byName    map[string][]string // the namespaces that have a Service of that name
+	inside    map[string][]string // the names of Services by namespace
+	outside   []string            // hosts of ServiceEntries
+	// of ServiceEntries, the first by precedence of each, by what follows the star
+	wildcards map[string]*host
 	ruled     map[string][]*kinds.Object  // DestinationRules by whole host; the patterns too
 	ends      map[string]bool             // of ruled: what follows the star of each pattern
 	byKey     map[kinds.Key]*kinds.Object // Gateways and VirtualServices
@@ -283,8 +284,9 @@ type subsetKey struct{ pattern, name string }
 // caller is whom DestinationRules are in force for: proxies of a namespace that call a host of namespace own.
 type caller struct{ namespace, own, host string }
 
-// subsetsFor returns the subsets that are defined where proxies of a namespace call a host: by the rules of the caller's namespace, else of the host's, else of the
-// root namespace; in each those of the most specific host. Rules with a workload selector, which count for some callers only, are among them.
+// subsetsFor returns the subsets that are defined where proxies of a namespace call a host: by the rules of the
+// caller's namespace, else of the host's, else of the root namespace; in each those of the most specific host. Rules
+// with a workload selector, which count for some callers only, are among them.
 func (x *index) subsetsFor(c caller) map[string]bool {
 	list, known := x.inForce[c]
 	if !known {

@@ -14,7 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// manyMistakes is a part of a mesh that has it many times; %d is the number of the part. Each reference is one that is searched for in some list.
+// manyMistakes is a part of a mesh that has it many times; %d is the number of the part. Each reference is one that is
+// searched for in some list.
 const manyMistakes = `---
 {apiVersion: v1, kind: Service, metadata: {name: s%[1]d, namespace: a}, spec: {selector: {app: web}, ports: [{name: a, port: 80, targetPort: none}, {name: b, port: 81, targetPort: 9}]}}
 ---
@@ -52,7 +53,8 @@ spec:
 // linearSize is the environment variable that holds how many parts the mesh of TestLinear has.
 const linearSize = "LINEAR_SIZE"
 
-// TestLinear: a run costs in proportion to the objects. The cost is the number of statements that run, as the coverage counters of a program built for that count.
+// TestLinear: a run costs in proportion to the objects. The cost is the number of statements that run, as the coverage
+// counters of a program built for that count.
 func TestLinear(t *testing.T) {
 	if size := os.Getenv(linearSize); size != "" {
 		n, err := strconv.Atoi(size)

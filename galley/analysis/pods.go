@@ -8,8 +8,8 @@ import (
 // address is an IP address of a Pod's network: networks of different clusters may hold the same.
 type address struct{ cluster, ip string }
 
-// podAddresses reports Pods with an address that another has. Pods that share their node's have the same by right, and in a running cluster addresses go from one
-// Pod to the next.
+// podAddresses reports Pods with an address that another has. Pods that share their node's have the same by right, and
+// in a running cluster addresses go from one Pod to the next.
 func (a *analysis) podAddresses() {
 	if !a.options.Whole && !a.options.Still {
 		return

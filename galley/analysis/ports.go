@@ -74,8 +74,8 @@ func sliceOf(s *discoveryv1.EndpointSlice) Slice {
 	return out
 }
 
-// targetPorts judges whether the containers behind a Service have the ports that it sends traffic to. Containers need not declare their ports, so a number is judged
-// only where every pod declares some.
+// targetPorts judges whether the containers behind a Service have the ports that it sends traffic to. Containers need
+// not declare their ports, so a number is judged only where every pod declares some.
 func (a *analysis) targetPorts(o *kinds.Object) {
 	spec := &o.Spec.(*corev1.Service).Spec
 	if len(spec.Selector) == 0 || spec.Type == corev1.ServiceTypeExternalName {

@@ -83,7 +83,8 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	return s
 }
 
-// selected returns the workloads of a namespace that a selector matches. It looks only at those that have the selector's rarest label.
+// selected returns the workloads of a namespace that a selector matches. It looks only at those that have the
+// selector's rarest label.
 func (x *index) selected(namespace string, selector map[string]string) iter.Seq[*workload] {
 	return func(yield func(*workload) bool) {
 		var least []*workload

@@ -55,7 +55,8 @@ func (a *analysis) everywhere(o *kinds.Object) bool {
 // selector judges whether an object selects anything.
 func (a *analysis) selector(o *kinds.Object) {
 	switch {
-	case len(a.namespaces) == 0 && (!a.options.Whole || o.Kind != kinds.Service): // a proxy of any labels may come without a Pod, an endpoint may not
+	// a proxy of any labels may come without a Pod, an endpoint may not
+	case len(a.namespaces) == 0 && (!a.options.Whole || o.Kind != kinds.Service):
 		return
 	case o.Kind == kinds.Service && len(a.slices[o.Namespace+"/"+o.Name]) > 0:
 		return
@@ -78,7 +79,8 @@ func (a *analysis) selector(o *kinds.Object) {
 	a.report(o, diag.Warning, codeWorkloads, field, a.otherLabels(ns, labels), "no Pod or WorkloadEntry %s has the labels %s: %s", where, written(labels), effect)
 }
 
-// otherLabels words a fix for labels that no workload of the namespace has; "" is any. Nobody can have meant those of others.
+// otherLabels words a fix for labels that no workload of the namespace has; "" is any. Nobody can have meant those of
+// others.
 func (a *analysis) otherLabels(namespace string, labels map[string]string, others ...map[string]string) string {
 	const otherwise = "use labels that the workloads have"
 	if a.hints++; a.hints > maxHints {

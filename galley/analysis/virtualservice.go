@@ -104,7 +104,8 @@ type clients struct {
 	lacking    map[subsetKey]string // the first for which a subset of a host is not in force, or ""
 }
 
-// clients returns the clients of a VirtualService: sidecars of its own namespace, and the workloads that its Gateways select. Those with the same share them.
+// clients returns the clients of a VirtualService: sidecars of its own namespace, and the workloads that its Gateways
+// select. Those with the same share them.
 func (a *analysis) clients(o *kinds.Object) *clients {
 	spec := o.Spec.(*networkingv1.VirtualService)
 	own := ""
@@ -182,7 +183,8 @@ type virtual struct {
 	effect   string
 }
 
-// hosts judges the hosts of a VirtualService for sidecars. A host without a Service is allowed, so one is reported only if it looks like a mistyped one.
+// hosts judges the hosts of a VirtualService for sidecars. A host without a Service is allowed, so one is reported only
+// if it looks like a mistyped one.
 func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 	for i, written := range spec.Hosts {
 		name := names.FQDN(written, v.object.Namespace, v.domain)
@@ -273,7 +275,8 @@ func (v *virtual) noHost(field, written, name string) {
 
 // meant returns the host that a typing mistake most likely meant, as it should be written, or "".
 func (a *analysis) meant(written, name string) string {
-	if whole := strings.TrimSuffix(name, ".svc") + ".svc." + a.domain; len(a.hosts[whole]) > 0 { // only names without a dot are completed
+	// only names without a dot are completed
+	if whole := strings.TrimSuffix(name, ".svc") + ".svc." + a.domain; len(a.hosts[whole]) > 0 {
 		return whole
 	}
 	rest, inside := strings.CutSuffix(name, ".svc."+a.domain)

@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nobody here does; it is of use to say so.
+// Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nobody here does;
+// it is of use to say so.
 type Template struct {
 	Name         string // Deployment shop/web
 	Namespace    string

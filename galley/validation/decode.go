@@ -18,19 +18,19 @@ import (
 
 // Result is what one file holds.
 type Result struct {
-	// Documents are those of our kinds and those that cannot be told to be of another, in the order of the text. Documents of kinds that the
-	// control plane does not read are left out.
+	// Documents are those of our kinds and those that cannot be told to be of another, in the order of the text.
+	// Documents of kinds that the control plane does not read are left out.
 	Documents []Document
 
 	// Templates are those among the documents of other kinds that make Pods in a cluster.
 	Templates []Template
 
-	// Broken is set where the file as a whole cannot be read: no YAML, not UTF-8, over a limit. Then there are no Documents, and what the file
-	// would have said is unknown.
+	// Broken is set where the file as a whole cannot be read: no YAML, not UTF-8, over a limit. Then there are no
+	// Documents, and what the file would have said is unknown.
 	Broken *diag.Diagnostic
 }
 
-// Findings gives those of all documents.
+// Findings returns the findings of all documents.
 func (r Result) Findings() []diag.Diagnostic {
 	var all []diag.Diagnostic
 	if r.Broken != nil {
@@ -44,14 +44,15 @@ func (r Result) Findings() []diag.Diagnostic {
 
 // Document is one YAML document, or one item of a List.
 type Document struct {
-	// Key names the object. Kind is nil where the document does not say which of our kinds it is, Name is empty where its metadata has a fault:
-	// then the object that the author meant may be another.
+	// Key names the object. Kind is nil where the document does not say which of our kinds it is, Name is empty where
+	// its metadata has a fault: then the object that the author meant may be another.
 	Key kinds.Key
 
 	// Object is nil where a finding is an error.
 	Object *kinds.Object
 
-	// Security tells that the document is, or most likely is meant to be, of a kind whose absence would open what it closes.
+	// Security reports whether the document is, or is most likely meant to be, of a security kind: one whose absence
+	// would open what it closes.
 	Security bool
 
 	Line, Column int // where it begins
@@ -115,11 +116,13 @@ func position(data []byte, offset int) pos {
 	return pos{1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[start:])}
 }
 
-// bisectBytes bounds the files for which the line of a syntax error is searched for: that parses the file some fifteen times over.
+// bisectBytes bounds the files for which the line of a syntax error is searched for: that parses the file some fifteen
+// times over.
 const bisectBytes = 256 << 10
 
-// syntaxError gives the message of the YAML parser and the line that it is about. The parser itself names the line where the enclosing block began;
-// the first line up to which the text already fails in the same way is the one to mend.
+// syntaxError returns the message of the YAML parser and the line that it is about. The parser itself names the line
+// where the enclosing block began; the first line up to which the text already fails in the same way is the one to
+// mend.
 func syntaxError(data []byte, err error) (pos, string) {
 	line, why := parserMessage(err)
 	lines := bytes.SplitAfter(data, []byte{'\n'})
@@ -193,7 +196,8 @@ func (d *decoder) content(n *node, f *findings) {
 	d.object(n, f)
 }
 
-// list handles each item of a v1 List as a document of its own, those of Lists within it too. Faults of the text belong to the list and spoil all of it.
+// list handles each item of a v1 List as a document of its own, those of Lists within it too. Faults of the text belong
+// to the list and spoil all of it.
 func (d *decoder) list(n *node, f *findings) {
 	items := n.get("items")
 	if items == nil || items.shape != list {
@@ -214,14 +218,15 @@ func (d *decoder) list(n *node, f *findings) {
 	}
 }
 
-// holdsSecurity reports whether an item of a List is of a security kind, but for a typing mistake, or a List that holds one.
+// holdsSecurity reports whether an item of a List is of a security kind, but for a typing mistake, or a List that holds
+// one.
 func holdsSecurity(n *node) bool {
 	kind := n.str("kind")
 	items := n.get("items")
 	return securityKind(kind) || kind == "List" && items != nil && slices.ContainsFunc(items.items, holdsSecurity)
 }
 
-// mentionsSecurity tells whether a document that could not be looked into names a security kind at its top.
+// mentionsSecurity reports whether a document that could not be looked into names a security kind at its top.
 func mentionsSecurity(root *yaml.Node) bool {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == "kind" {
@@ -231,7 +236,8 @@ func mentionsSecurity(root *yaml.Node) bool {
 	return false
 }
 
-// MentionsSecurity tells whether text that could not be decoded at all holds the name of a security kind, and so, it may be, such an object.
+// MentionsSecurity reports whether text that could not be decoded at all contains the name of a security kind, and so
+// may hold such an object.
 func MentionsSecurity(data []byte) bool {
 	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Security && bytes.Contains(data, []byte(k.Name)) })
 }

@@ -104,7 +104,7 @@ spec:
 }
 
 // What Istio takes, written in the ways in which people write it.
-func TestForms(t *testing.T) {
+func TestEveryAcceptedSpelling(t *testing.T) {
 	r := expect(t, `apiVersion: networking.istio.io/v1beta1
 kind: DestinationRule
 metadata: {name: a, creationTimestamp: null, managedFields: [{manager: x}], annotations: {kubectl.kubernetes.io/last-applied-configuration: x}}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-func destinationRule(p place) {
+func destinationRule(p fieldRef) {
 	if p.required("host") {
 		p.at("host").wildcardHost()
 	}
@@ -25,7 +25,7 @@ func destinationRule(p place) {
 	}
 }
 
-func trafficPolicy(p place) {
+func trafficPolicy(p fieldRef) {
 	if p.absent() {
 		return
 	}
@@ -57,14 +57,14 @@ func trafficPolicy(p place) {
 	}
 }
 
-func portPolicy(p place) {
+func portPolicy(p fieldRef) {
 	connectionPool(p.at("connectionPool"))
 	outlierDetection(p.at("outlierDetection"))
 	loadBalancer(p.at("loadBalancer"))
 	clientTLS(p.at("tls"))
 }
 
-func connectionPool(p place) {
+func connectionPool(p fieldRef) {
 	tcp, http := p.at("tcp"), p.at("http")
 	tcp.at("maxConnections").atLeast(0)
 	tcp.at("connectTimeout").interval()
@@ -87,7 +87,7 @@ func connectionPool(p place) {
 	}
 }
 
-func outlierDetection(p place) {
+func outlierDetection(p fieldRef) {
 	p.at("interval").interval()
 	p.at("baseEjectionTime").interval()
 	p.at("maxEjectionPercent").between(0, 100)
@@ -103,7 +103,7 @@ func outlierDetection(p place) {
 	}
 }
 
-func loadBalancer(p place) {
+func loadBalancer(p fieldRef) {
 	if p.absent() {
 		return
 	}
@@ -129,7 +129,7 @@ func loadBalancer(p place) {
 	p.exclusive("localityLbSetting", "zoneAwareLbSetting")
 }
 
-func consistentHash(h place) {
+func consistentHash(h fieldRef) {
 	if h.at("httpHeaderName").absent() && h.at("httpCookie").absent() && h.at("useSourceIp").absent() && h.at("httpQueryParameterName").absent() {
 		h.warn("add httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName", "without a key to hash, requests are spread at random")
 	}
@@ -156,7 +156,7 @@ func consistentHash(h place) {
 }
 
 // locality judges where traffic goes when endpoints are in several places.
-func locality(p place) {
+func locality(p fieldRef) {
 	if p.absent() {
 		return
 	}
@@ -166,7 +166,7 @@ func locality(p place) {
 		d.at("from").locality()
 		from.add(d.at("from"), "locality")
 		sum := 0.0
-		d.at("to").each(func(to string, weight place) {
+		d.at("to").each(func(to string, weight fieldRef) {
 			weight.between(1, 100)
 			sum += weight.number()
 		})
@@ -189,7 +189,7 @@ func locality(p place) {
 }
 
 // locality judges region/zone/subzone, where only the end may be a star.
-func (p place) locality() {
+func (p fieldRef) locality() {
 	parts := strings.Split(p.text(), "/")
 	for i, part := range parts {
 		if part == "" || len(parts) > 3 || strings.Contains(part, "*") && (part != "*" || i != len(parts)-1) {
@@ -199,7 +199,7 @@ func (p place) locality() {
 	}
 }
 
-func clientTLS(p place) {
+func clientTLS(p fieldRef) {
 	if p.absent() {
 		return
 	}

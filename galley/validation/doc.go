@@ -1,20 +1,25 @@
-// Package validation turns YAML or JSON text into frozen objects of every kind that the control plane understands, and says what is wrong with the
-// text: each finding has file, line, column, field, cause and fix.
+// Package validation turns YAML or JSON text into frozen objects of every kind that the control plane understands, and
+// says what is wrong with the text: each finding has file, line, column, field, cause and fix.
 //
 // A document is decoded in four steps, each in a file of its own:
 //
-//   - tree.go: the YAML nodes become a tree of plain JSON values that keep their positions. Anchors and merge keys are resolved, within bounds.
-//   - schema_proto.go, schema_go.go: the tree is compared with the schema of its kind (the proto descriptor of an Istio kind, the Go type of a
-//     Kubernetes kind), so that every fault is found and not just the first, and each where it stands.
-//   - document.go: the tree, now known to fit, is decoded by protojson or by a strict JSON decoder, which have the last word.
+//   - tree.go: the YAML nodes become a tree of plain JSON values that keep their positions. Anchors and merge keys are
+//     resolved, within bounds.
+//   - schema_proto.go, schema_go.go: the tree is compared with the schema of its kind (the proto descriptor of an Istio
+//     kind, the Go type of a Kubernetes kind), so that every fault is found and not just the first, and each where it
+//     stands.
+//   - document.go: the tree, now known to fit, is decoded by protojson or by a strict JSON decoder, which have the last
+//     word.
 //   - one file a kind or family: what the schema cannot say (ranges, formats, fields that exclude each other).
 //
-// Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is judged differently.
+// Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is
+// judged differently.
 //
-// All faults of an object are reported at once: those of its meaning too where a type is wrong, but for what only follows from that. Types are those of the
-// CustomResourceDefinitions: what the API server would refuse is refused in a file.
+// All faults of an object are reported at once: those of its meaning too where a type is wrong, but for what only
+// follows from that. Types are those of the CustomResourceDefinitions: what the API server would refuse is refused in a
+// file.
 //
-// An object with an error is not used, one with only warnings is. The package is pure: it reads no file, no clock and no network, keeps no state and
-// runs no goroutine. It does not compare objects with each other:
-// that is what galley/analysis does, for whose findings positions.go finds the line and column.
+// An object with an error is not used, one with only warnings is. The package is pure: it reads no file, no clock and
+// no network, keeps no state and runs no goroutine. It does not compare objects with each other: that is what
+// galley/analysis does, for whose findings positions.go finds the line and column.
 package validation

@@ -73,7 +73,7 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	}
 	doc.Findings = f.finish(name)
 	if d.stored {
-		withoutPlace(doc.Findings)
+		withoutPosition(doc.Findings)
 	}
 	return doc
 }
@@ -84,8 +84,8 @@ func (n *node) forget(name string) {
 	}
 }
 
-// kindOf finds the document's kind. Without one, skip tells that the document is somebody else's, and security that it may be meant to be of a
-// security kind.
+// kindOf finds the document's kind. Without one, skip tells that the document is somebody else's, and security that it
+// may be meant to be of a security kind.
 func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	if n.shape != mapping {
 		f.errorAt(n.pos, "", "WrongType", "begin the document with apiVersion and kind", "a document holds one object, found %s", n.describe())
@@ -154,8 +154,8 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	return nil, false, group == kinds.AuthorizationPolicy.Group
 }
 
-// meantKind returns the kind of that name whose group was most likely meant by another, or nil: the group is almost the same, or it is Istio's, or there is none,
-// or it is that of another of our kinds.
+// meantKind returns the kind of that name whose group was most likely meant by another, or nil: the group is almost the
+// same, or it is Istio's, or there is none, or it is that of another of our kinds.
 func meantKind(group, version, name string) *kinds.Kind {
 	const most = 3 // letters that differ; groups are long
 	var best *kinds.Kind
@@ -189,7 +189,7 @@ func unknownFieldFix(n *node, field string) string {
 	return "add " + field
 }
 
-// securityKind tells whether a kind's name is, but for a typing mistake, that of a security kind.
+// securityKind reports whether a kind's name is that of a security kind, or almost.
 func securityKind(name string) bool {
 	var names []string
 	for _, k := range kinds.All() {
@@ -274,7 +274,8 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	describe(o, meta.(*metav1.ObjectMeta))
 }
 
-// strict decodes a tree by the rules of the API server. The schema has been checked, so an error here is a rare one that it does not cover.
+// strict decodes a tree by the rules of the API server. The schema has been checked, so an error here is a rare one
+// that it does not cover.
 func (d *decoder) strict(n *node, f *findings, path string, into any) {
 	var marks []mark
 	text := n.appendJSON(nil, &marks)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-func envoyFilter(p place) {
+func envoyFilter(p fieldRef) {
 	p.exclusive("workloadSelector", "targetRefs")
 	p.at("workloadSelector").workload("labels")
 	if refs := p.at("targetRefs"); !refs.absent() {
@@ -20,7 +20,7 @@ func envoyFilter(p place) {
 	}
 }
 
-func configPatch(c place) {
+func configPatch(c fieldRef) {
 	apply := c.at("applyTo").text()
 	if apply == "" || apply == "INVALID" {
 		c.missing("applyTo", "say what to patch: LISTENER, HTTP_FILTER, CLUSTER and so on", "applyTo is required")
@@ -77,7 +77,7 @@ func matchOf(applyTo string) string {
 	return ""
 }
 
-func telemetry(p place) {
+func telemetry(p fieldRef) {
 	p.target()
 	for _, t := range p.at("tracing").items() {
 		if providers := t.at("providers").items(); len(providers) > 1 {
@@ -85,7 +85,7 @@ func telemetry(p place) {
 		}
 		providers(t)
 		t.at("randomSamplingPercentage").between(0, 100)
-		t.at("customTags").each(func(name string, tag place) {
+		t.at("customTags").each(func(name string, tag fieldRef) {
 			if name == "" {
 				tag.bad("name the tag", "an empty tag name")
 			}
@@ -110,7 +110,7 @@ func telemetry(p place) {
 			if custom := o.at("match").at("customMetric"); !custom.absent() && custom.empty() {
 				custom.bad("name the metric", "customMetric is empty")
 			}
-			o.at("tagOverrides").each(func(_ string, tag place) {
+			o.at("tagOverrides").each(func(_ string, tag fieldRef) {
 				switch op := tag.at("operation").text(); {
 				case (op == "" || op == "UPSERT") && tag.at("value").empty():
 					tag.missing("value", "add value, or use operation REMOVE", "operation UPSERT needs a value")
@@ -128,23 +128,23 @@ func telemetry(p place) {
 	}
 }
 
-func providers(p place) {
+func providers(p fieldRef) {
 	for _, ref := range p.at("providers").items() {
 		ref.required("name")
 	}
 }
 
-func proxyConfig(p place) {
+func proxyConfig(p fieldRef) {
 	p.at("selector").workload("matchLabels")
 	p.at("concurrency").atLeast(0)
-	p.at("environmentVariables").each(func(name string, value place) {
+	p.at("environmentVariables").each(func(name string, value fieldRef) {
 		if name == "" || strings.ContainsAny(name, "= ") {
 			value.bad("use letters, digits and underscores", "%q is not the name of an environment variable", name)
 		}
 	})
 }
 
-func wasmPlugin(p place) {
+func wasmPlugin(p fieldRef) {
 	p.target()
 	wasm(p)
 	for _, m := range p.at("match").items() {
@@ -154,7 +154,7 @@ func wasmPlugin(p place) {
 	}
 }
 
-func trafficExtension(p place) {
+func trafficExtension(p fieldRef) {
 	p.target()
 	if p.at("wasm").absent() && p.at("lua").absent() {
 		p.missing("wasm", "add wasm or lua", "the extension has no code")
@@ -172,7 +172,7 @@ func trafficExtension(p place) {
 	}
 }
 
-func wasm(p place) {
+func wasm(p fieldRef) {
 	if p.required("url") {
 		u := p.at("url")
 		parsed, err := url.Parse(u.text())

@@ -25,8 +25,9 @@ func (f *findings) errorAt(p pos, path, code, fix, format string, args ...any) {
 	f.add(diag.Error, p, path, code, fix, format, args...)
 }
 
-// addUnrelated adds findings about what the fields of a document mean. One that may only follow from an error that is known is left out: it is about the same field,
-// about what holds it or is in it, or about a field that is missing where one has an unknown name.
+// addUnrelated adds findings about what the fields of a document mean. One that may only follow from an error that is
+// known is left out: it is about the same field, about what holds it or is in it, or about a field that is missing
+// where one has an unknown name.
 func (f *findings) addUnrelated(list []diag.Diagnostic) {
 	errors := slices.DeleteFunc(slices.Clone(f.list), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
 	for _, d := range list {
@@ -64,7 +65,7 @@ func (f *findings) finish(object string) []diag.Diagnostic {
 	return f.list
 }
 
-// HasErrors tells whether an object with these findings may not be used.
+// HasErrors reports whether one of the findings is an Error, so that the object is not used.
 func HasErrors(list []diag.Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
 }

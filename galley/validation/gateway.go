@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-func gateway(p place) {
+func gateway(p fieldRef) {
 	p.required("servers")
 	p.workload("selector")
 	names, portNames := unique{}, unique{}
@@ -18,7 +18,7 @@ func gateway(p place) {
 	}
 }
 
-func server(s place) {
+func server(s fieldRef) {
 	port := s.at("port")
 	if !port.absent() {
 		if unix := isSocket(s.at("bind").text()); !unix {
@@ -60,7 +60,7 @@ func server(s place) {
 	}
 }
 
-func onlyRedirects(tls place) bool {
+func onlyRedirects(tls fieldRef) bool {
 	return len(tls.node.fields) == 0 || len(tls.node.fields) == 1 && tls.node.fields[0].name == "httpsRedirect"
 }
 
@@ -69,7 +69,7 @@ func tlsFiles() []string {
 }
 
 // serverTLS judges the TLS settings of a server of a Gateway or a Sidecar.
-func serverTLS(t place) {
+func serverTLS(t fieldRef) {
 	mode := t.at("mode").text()
 	credentials := 0
 	for _, set := range []bool{!t.at("credentialName").empty(), !t.at("credentialNames").empty(), !t.at("tlsCertificates").empty(), !t.at("serverCertificate").empty()} {

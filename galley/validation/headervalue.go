@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// singleLine judges text that becomes part of a request or a response: a control character would end the line that holds it.
-func (p place) singleLine() bool {
+// singleLine judges text that becomes part of a request or a response: a control character would end the line that
+// holds it.
+func (p fieldRef) singleLine() bool {
 	i := strings.IndexFunc(p.text(), func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 	if i >= 0 {
 		p.bad("remove the character", "the text holds the control character %q", p.text()[i])
@@ -17,9 +18,9 @@ func (p place) singleLine() bool {
 	return i < 0
 }
 
-// headerValue judges the value of a header that a proxy adds. Envoy replaces %COMMAND(argument):length% in it and refuses every other use of a percent
-// sign, with all routes beside it.
-func (p place) headerValue() {
+// headerValue judges the value of a header that a proxy adds. Envoy replaces %COMMAND(argument):length% in it and
+// refuses every other use of a percent sign, with all routes beside it.
+func (p fieldRef) headerValue() {
 	if !p.singleLine() {
 		return
 	}
@@ -52,7 +53,8 @@ type command struct {
 	size           int
 }
 
-// parseCommand reads the command that s begins with. The argument ends at the first parenthesis behind which the command can end.
+// parseCommand reads the command that s begins with. The argument ends at the first parenthesis behind which the
+// command can end.
 func parseCommand(s string) (command, bool) {
 	rest := strings.TrimLeft(s[1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 	c := command{name: s[1 : len(s)-len(rest)]}
@@ -171,7 +173,7 @@ func (c command) argumentFault() (why, fix string) {
 	return why, fix
 }
 
-// coalesceFault judges the JSON that lists the commands of which the first with a value is taken.
+// coalesceFault judges the JSON list of commands, whose first value that is not empty is used.
 func coalesceFault(argument string) (why, fix string) {
 	const form = `write {"operators": ["NAME", {"command": "REQ", "param": "x-name"}]}`
 	var list struct {
@@ -199,7 +201,7 @@ func coalesceFault(argument string) (why, fix string) {
 	return "", ""
 }
 
-// argument tells whether a command takes one.
+// argument reports whether a command takes one.
 type argument int
 
 const (
@@ -208,7 +210,7 @@ const (
 	argumentRequired
 )
 
-// commandForm tells whether a command exists in headers, whether it takes an argument, and whether a length.
+// commandForm reports whether a command exists in headers, whether it takes an argument, and whether it takes a length.
 func commandForm(name string) (needs argument, shortens, known bool) {
 	switch name {
 	case "DYNAMIC_METADATA", "ENVIRONMENT", "FILTER_STATE", "METADATA", "QUERY_PARAM", "REQ", "REQUEST_HEADER", "RESP", "RESPONSE_HEADER", "RESPONSE_TRAILER",
@@ -231,7 +233,8 @@ func commandForm(name string) (needs argument, shortens, known bool) {
 	return argumentNone, false, false
 }
 
-// commandNames are the commands of Envoy's substitution formatter. CEL is left out: whether its expression compiles cannot be told here.
+// commandNames are the commands of Envoy's substitution formatter. CEL is left out: whether its expression compiles
+// cannot be told here.
 func commandNames() []string {
 	return append(strings.Fields(plainCommands),
 		"CLUSTER_METADATA", "COALESCE", "COMMON_DURATION", "DYNAMIC_METADATA", "EMIT_TIME", "EMIT_TIME_LOCAL", "ENVIRONMENT", "FILTER_STATE", "METADATA", "PATH",
@@ -240,7 +243,8 @@ func commandNames() []string {
 		"DOWNSTREAM_PEER_CERT_V_END", "UPSTREAM_PEER_CERT_V_START", "UPSTREAM_PEER_CERT_V_END")
 }
 
-// plainCommands take neither an argument nor a length, but for addresses without port, which may be given a prefix length.
+// plainCommands take neither an argument nor a length, but for addresses without port, which may be given a prefix
+// length.
 const plainCommands = `
 	ACCESS_LOG_TYPE BYTES_RECEIVED BYTES_RETRANSMITTED BYTES_SENT CONNECTION_ID CONNECTION_TERMINATION_DETAILS CUSTOM_FLAGS DOWNSTREAM_CX_RTT
 	DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_RECEIVED DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_SENT DOWNSTREAM_DETECTED_CLOSE_TYPE

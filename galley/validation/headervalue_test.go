@@ -7,10 +7,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// headerFault gives the message and the fix for a header value, both empty where it is accepted.
+// headerFault returns the message and the fix for a header value, both empty where it is accepted.
 func headerFault(value string) (message, fix string) {
 	f := &findings{}
-	place{&checker{findings: f, limits: limits.Default()}, &node{shape: text, value: value}, pos{1, 1}, "x"}.headerValue()
+	fieldRef{&checker{findings: f, limits: limits.Default()}, &node{shape: text, value: value}, pos{1, 1}, "x"}.headerValue()
 	if len(f.list) == 0 {
 		return "", ""
 	}

@@ -18,7 +18,7 @@ type jsonReader struct {
 
 var errDeep = errors.New("values are nested too deeply")
 
-// parseJSON gives the tree of a JSON text, in time and memory proportional to it.
+// parseJSON returns the tree of a JSON text, in time and memory proportional to it.
 func parseJSON(data []byte, maxDepth int) (*node, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not valid UTF-8")

@@ -16,8 +16,8 @@ type mistake struct {
 	right, wrong string // the name as it should be, and as it is typed
 }
 
-// mistakes has a case for each kind. The text is the valid one: the test puts the mistake in, finds its line and column by itself, and checks that
-// without the mistake the document has no finding at all.
+// mistakes has a case for each kind. The text is the valid one: the test puts the mistake in, finds its line and column
+// by itself, and checks that without the mistake the document has no finding at all.
 func mistakes() map[*kinds.Kind]mistake {
 	return map[*kinds.Kind]mistake{
 		kinds.Namespace:     {"spec:\n  finalizers: [kubernetes]\n", "finalizers", "finalisers"},
@@ -109,7 +109,7 @@ func TestOneTypingMistakeForEachKind(t *testing.T) {
 	}
 }
 
-func TestObjects(t *testing.T) {
+func TestValidObjectsOfEachKind(t *testing.T) {
 	for _, k := range kinds.All() {
 		o := decode(document(k, mistakes()[k].body)).Documents[0].Object
 		want := kinds.Key{Kind: k, Namespace: "ns", Name: "a"}

@@ -9,13 +9,13 @@ import (
 )
 
 // oneOf judges a word of a closed set.
-func (p place) oneOf(words ...string) {
+func (p fieldRef) oneOf(words ...string) {
 	if !p.empty() && !slices.Contains(words, p.text()) {
 		p.add(diag.Error, "UnknownValue", unknownName(p.text(), words), "%q is none of the values of this field", p.text())
 	}
 }
 
-func service(p place) {
+func service(p fieldRef) {
 	spec := p.at("spec")
 	spec.at("type").oneOf("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
 	if spec.at("type").is("ExternalName") {
@@ -23,7 +23,7 @@ func service(p place) {
 			spec.at("externalName").host()
 		}
 	}
-	clusterIP := func(a place) {
+	clusterIP := func(a fieldRef) {
 		if !a.empty() && !a.is("None") && !isIP(a.text()) {
 			a.bad("write an IP address or None", "%q is not an IP address", a.text())
 		}
@@ -60,7 +60,7 @@ func service(p place) {
 }
 
 // portName warns where the part of a port's name before the first dash is almost a protocol. It need not be any.
-func portName(p place) {
+func portName(p fieldRef) {
 	said, _, _ := strings.Cut(strings.ToLower(p.text()), "-")
 	known := strings.Fields(strings.ToLower(strings.Join(protocols(), " ")))
 	if slices.Contains(known, said) {
@@ -68,7 +68,8 @@ func portName(p place) {
 	}
 	word, _, _ := strings.Cut(said, "_")
 	for _, protocol := range known {
-		if word == protocol || len(word) > 3 && diag.Distance(word, protocol) == 1 { // shorter words are too near to each other
+		// shorter words are too near to each other
+		if word == protocol || len(word) > 3 && diag.Distance(word, protocol) == 1 {
 			rest := strings.Trim(p.text()[len(word):], "_-")
 			p.warn(diag.DidYouMean(strings.TrimSuffix(protocol+"-"+rest, "-")), "the name %q begins with no protocol that is known: proxies detect that of each connection", p.text())
 			return
@@ -77,7 +78,7 @@ func portName(p place) {
 }
 
 // targetPort judges a number or the name of a container's port.
-func targetPort(p place) {
+func targetPort(p fieldRef) {
 	switch {
 	case p.absent():
 	case p.node.shape == number:
@@ -87,7 +88,7 @@ func targetPort(p place) {
 	}
 }
 
-func endpointSlice(p place) {
+func endpointSlice(p fieldRef) {
 	if !p.required("addressType") {
 		return
 	}
@@ -113,8 +114,8 @@ func endpointSlice(p place) {
 	}
 }
 
-func pod(p place) {
-	address := func(a place) {
+func pod(p fieldRef) {
+	address := func(a fieldRef) {
 		if !a.empty() && !isIP(a.text()) {
 			a.bad("write an IP address", "%q is not an IP address", a.text())
 		}
@@ -132,7 +133,7 @@ func pod(p place) {
 	}
 }
 
-func kubeGateway(p place) {
+func kubeGateway(p fieldRef) {
 	spec := p.at("spec")
 	spec.required("gatewayClassName")
 	spec.required("listeners")
@@ -154,7 +155,7 @@ func kubeGateway(p place) {
 }
 
 // kubeRoute judges what the routes of the Gateway API have in common.
-func kubeRoute(p place) {
+func kubeRoute(p fieldRef) {
 	spec := p.at("spec")
 	for _, ref := range spec.at("parentRefs").items() {
 		ref.required("name")
@@ -185,7 +186,7 @@ func kubeRoute(p place) {
 	}
 }
 
-func routeMatch(m place) {
+func routeMatch(m fieldRef) {
 	path := m.at("path")
 	path.at("type").oneOf("Exact", "PathPrefix", "RegularExpression")
 	if path.at("type").is("RegularExpression") {

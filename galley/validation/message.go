@@ -23,8 +23,9 @@ type Metadata struct {
 	Created             time.Time
 }
 
-// Message judges one object of an Istio kind that another control plane sent: its spec is a message of the kind's type. It is judged as Object does, and so
-// is its metadata, for nobody has yet. A field that is unknown here is a warning, in a security object an error.
+// Message judges one object of an Istio kind that another control plane sent: its spec is a message of the kind's type.
+// It is judged as Object does, and so is its metadata, for nobody has yet. A field that is unknown here is a warning,
+// in a security object an error.
 func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) Document {
 	f := &findings{}
 	key := kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
@@ -35,7 +36,7 @@ func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Messag
 	}
 	if err != nil {
 		f.errorAt(pos{}, "spec", "Syntax", "", "the object cannot be read: %v", err)
-		return Document{Key: key, Security: kind.Security, Findings: withoutPlace(f.finish(key.String()))}
+		return Document{Key: key, Security: kind.Security, Findings: withoutPosition(f.finish(key.String()))}
 	}
 	d := &decoder{limits: l, stored: true}
 	d.key(n, f, &kinds.Object{Key: kinds.Key{Kind: kind}})
@@ -68,7 +69,7 @@ func messageJSON(meta Metadata, spec proto.Message) ([]byte, error) {
 	})
 }
 
-// unknown tells whether a message, or one inside it, has fields that its type does not know.
+// unknown reports whether a message, or one inside it, has fields that its type does not declare.
 func unknown(m protoreflect.Message) bool {
 	found := len(m.GetUnknown()) > 0
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -90,9 +91,10 @@ func unknown(m protoreflect.Message) bool {
 	return found
 }
 
-// Closed gives the most closed object of a security kind, to stand in for one that cannot be used: an AuthorizationPolicy that allows nothing, a
-// PeerAuthentication that takes only mTLS, a RequestAuthentication that accepts no issuer. It selects what spec selects, if that is known and can be used,
-// else the whole namespace. It is nil only where namespace and name cannot be used.
+// Closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
+// AuthorizationPolicy that allows nothing, a PeerAuthentication that takes only mTLS, a RequestAuthentication that
+// accepts no issuer. It selects what spec selects, if that is known and can be used, else the whole namespace. It is
+// nil only where namespace and name cannot be used.
 func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) *kinds.Object {
 	meta.Labels, meta.Annotations = nil, nil
 	partly, whole := kind.New().(proto.Message), kind.New().(proto.Message)

@@ -19,8 +19,8 @@ func describe(o *kinds.Object, meta *metav1.ObjectMeta) {
 	o.Created = meta.CreationTimestamp.Time
 }
 
-// key reads name and namespace from the tree, so that a document that does not decode can still be told apart, and judges the metadata by the rules of
-// the API server.
+// key reads name and namespace from the tree, so that a document that does not decode can still be told apart, and
+// judges the metadata by the rules of the API server.
 func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 	meta := n.get("metadata")
 	if meta == nil || meta.shape != mapping {
@@ -32,7 +32,7 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 		}
 		return
 	}
-	c := place{&checker{findings: f, limits: d.limits}, meta, meta.pos, "metadata"}
+	c := fieldRef{&checker{findings: f, limits: d.limits}, meta, meta.pos, "metadata"}
 	o.Name = meta.str("name")
 	switch name := c.at("name"); {
 	case name.absent() && meta.mistypes("name"):
@@ -58,12 +58,12 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 		ns.problems(kvalidation.IsDNS1123Label(o.Namespace))
 	}
 	c.at("labels").labels()
-	c.at("annotations").each(func(key string, value place) {
+	c.at("annotations").each(func(key string, value fieldRef) {
 		value.problems(kvalidation.IsQualifiedName(strings.ToLower(key)))
 	})
 }
 
-// mistypes tells whether a field that nobody knows is most likely meant to be the one of that name.
+// mistypes reports whether an unknown field is most likely a misspelling of the field of that name.
 func (n *node) mistypes(name string) bool {
 	return slices.ContainsFunc(n.fields, func(f field) bool { return f.name != name && diag.Nearest(f.name, metadataNames()) == name })
 }
@@ -84,15 +84,15 @@ func nameRule(k *kinds.Kind) func(string) []string {
 }
 
 // labels judges a mapping of label names to values.
-func (p place) labels() {
-	p.each(func(key string, value place) {
+func (p fieldRef) labels() {
+	p.each(func(key string, value fieldRef) {
 		value.problems(kvalidation.IsQualifiedName(key))
 		value.problems(kvalidation.IsValidLabelValue(value.text()))
 	})
 }
 
 // problems reports what Kubernetes' own rules find wrong with the value.
-func (p place) problems(list []string) {
+func (p fieldRef) problems(list []string) {
 	for _, why := range list {
 		p.add(diag.Error, "IST0106", "", "%s", why)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// isHost tells a DNS name. Underscores are allowed, as they occur in names of services outside.
+// isHost reports whether s is a DNS name. Underscores are allowed, as they occur in names of services outside.
 func isHost(s string) bool {
 	s = strings.TrimSuffix(s, ".")
 	if s == "" || len(s) > 253 {
@@ -28,7 +28,8 @@ func isHost(s string) bool {
 	return true
 }
 
-// isWildcardHost tells a DNS name whose first label may be a star or end a prefix of one: *, *.example.com, *-web.example.com.
+// isWildcardHost reports whether s is a DNS name whose first label may be a star or end a prefix of one: *,
+// *.example.com, *-web.example.com.
 func isWildcardHost(s string) bool {
 	if s == "*" {
 		return true
@@ -41,7 +42,7 @@ func isWildcardHost(s string) bool {
 }
 
 // host judges the name of a service, as something to route to: no wildcard.
-func (p place) host() {
+func (p fieldRef) host() {
 	switch s := p.text(); {
 	case strings.Contains(s, "*"):
 		p.bad("write the whole name", "%q is a wildcard: a destination is one host", s)
@@ -51,14 +52,14 @@ func (p place) host() {
 }
 
 // wildcardHost judges the name of one service or of many.
-func (p place) wildcardHost() {
+func (p fieldRef) wildcardHost() {
 	if s := p.text(); !isWildcardHost(s) && !isIP(s) {
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", s)
 	}
 }
 
 // qualifiedHost judges namespace/host, where the namespace may be one of extra.
-func (p place) qualifiedHost(extra ...string) {
+func (p fieldRef) qualifiedHost(extra ...string) {
 	ns, host, found := strings.Cut(p.text(), "/")
 	if !found {
 		p.bad(`write namespace/host, such as "*/*" or "./web.shop.svc.cluster.local"`, "%q names no namespace", p.text())
@@ -73,7 +74,7 @@ func (p place) qualifiedHost(extra ...string) {
 }
 
 // gatewayNames judges a list of gateways: mesh, name or namespace/name.
-func (p place) gatewayNames() {
+func (p fieldRef) gatewayNames() {
 	for _, g := range p.items() {
 		ns, name, qualified := strings.Cut(g.text(), "/")
 		if !qualified {
@@ -89,7 +90,7 @@ func (p place) gatewayNames() {
 }
 
 // exportTo judges a list of namespaces to be visible in.
-func (p place) exportTo() {
+func (p fieldRef) exportTo() {
 	seen := unique{}
 	for _, e := range p.items() {
 		seen.add(e, "namespace")
@@ -111,7 +112,7 @@ func protocols() []string {
 	return []string{"HTTP", "HTTPS", "GRPC", "GRPC-WEB", "HTTP2", "MONGO", "REDIS", "MYSQL", "TCP", "TLS", "UDP", "HBONE", "DOUBLE-HBONE", "HTTP_PROXY"}
 }
 
-func (p place) protocol() {
+func (p fieldRef) protocol() {
 	if p.empty() {
 		p.add(diag.Error, "MissingField", "use one of "+strings.Join(protocols(), ", "), "a protocol is required")
 		return
@@ -126,15 +127,15 @@ func (p place) protocol() {
 }
 
 // subsetName judges the name of a subset: it becomes part of a cluster's name.
-func (p place) subsetName() {
+func (p fieldRef) subsetName() {
 	if len(kvalidation.IsDNS1123Label(strings.ToLower(p.text()))) > 0 {
 		p.bad("use letters, digits and dashes", "%q is not the name of a subset", p.text())
 	}
 }
 
 // workload judges a selector of pods by exact labels, held in the field of that name.
-func (p place) workload(labels string) {
-	p.at(labels).each(func(key string, value place) {
+func (p fieldRef) workload(labels string) {
+	p.at(labels).each(func(key string, value fieldRef) {
 		switch {
 		case key == "":
 			value.bad("name the label", "an empty label name")
@@ -148,7 +149,7 @@ func (p place) workload(labels string) {
 }
 
 // target judges what a policy applies to: a selector, or references to gateways and services.
-func (p place) target() {
+func (p fieldRef) target() {
 	p.exclusive("selector", "targetRef", "targetRefs")
 	p.at("selector").workload("matchLabels")
 	refs := p.at("targetRefs").items()
@@ -171,7 +172,7 @@ func (p place) target() {
 }
 
 // headerName judges the name of an HTTP header.
-func (p place) headerName(name string) {
+func (p fieldRef) headerName(name string) {
 	if !isHeaderName(name) {
 		p.bad("use letters, digits and dashes", "%q is not the name of a header", name)
 	}
@@ -183,7 +184,7 @@ func isHeaderName(name string) bool {
 }
 
 // serverName judges a host that is compared with the server name of a TLS connection.
-func (p place) serverName() {
+func (p fieldRef) serverName() {
 	if s := p.text(); len(s) > 1 && s[0] == '*' && s[1] != '.' {
 		p.bad(`write a whole name, or a wildcard for whole labels such as "*.example.com"`, "%q cannot be used for TLS: a star must stand for whole labels", s)
 	}

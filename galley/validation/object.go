@@ -12,13 +12,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// Object reads one object of the given kind, as JSON of an API server or of another control plane. It is judged as a document of a file is, with these
-// differences:
+// Object reads one object of the given kind, as JSON of an API server or of another control plane. It is judged as a
+// document of a file is, with these differences:
 //
 //   - Findings have an object and a field, but no file and line.
 //   - The metadata is taken as it is: whoever stored the object has judged it.
-//   - A field that is unknown here was written by a newer release, and its author cannot be told to mend it: it is left out with a warning. In a security
-//     object it is an error, for without it the object might allow more than was meant.
+//   - A field that is unknown here was written by a newer release, and its author cannot be told to mend it: it is left
+//     out with a warning. In a security object it is an error, for without it the object might allow more than was
+//     meant.
 func Object(l limits.Limits, kind *kinds.Kind, data []byte) Document {
 	d := &decoder{limits: l, stored: true}
 	f := &findings{}
@@ -101,8 +102,8 @@ func (n *node) list() []*node {
 	return n.items
 }
 
-// withoutPlace removes the lines and columns of findings about an object that was not read from a file.
-func withoutPlace(list []diag.Diagnostic) []diag.Diagnostic {
+// withoutPosition removes the lines and columns of findings about an object that was not read from a file.
+func withoutPosition(list []diag.Diagnostic) []diag.Diagnostic {
 	for i := range list {
 		list[i].Line, list[i].Column = 0, 0
 	}

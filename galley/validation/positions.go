@@ -14,7 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Positions says where in the text of a file the fields of its objects stand, for findings that are made from the objects alone.
+// Positions says where in the text of a file the fields of its objects stand, for findings that are made from the
+// objects alone.
 type Positions struct {
 	lines   [][]byte
 	objects map[string]*yaml.Node // by what Key.String returns
@@ -61,7 +62,8 @@ func (p *Positions) add(n *yaml.Node) {
 	}
 }
 
-// Of returns where a field of an object stands, as Diagnostic names both, or what encloses it where it is not written. It reports whether the object is there.
+// Of returns where a field of an object stands, as Diagnostic names both, or what encloses it where it is not written.
+// It reports whether the object is there.
 func (p *Positions) Of(object, field string) (line, column int, ok bool) {
 	n := p.find(object, field)
 	if n == nil {
@@ -70,8 +72,8 @@ func (p *Positions) Of(object, field string) (line, column int, ok bool) {
 	return n.Line, n.Column, true
 }
 
-// Within returns where a line and column of the text that a field holds stand in the file. It reports whether the field keeps the text's lines, as one written
-// with | does.
+// Within returns where a line and column of the text that a field holds stand in the file. It reports whether the field
+// keeps the text's lines, as one written with | does.
 func (p *Positions) Within(object, field string, line, column int) (inLine, inColumn int, ok bool) {
 	n := p.find(object, field)
 	if n == nil || n.Style&yaml.LiteralStyle == 0 || line < 1 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// asBool tells whether n is a boolean. What YAML 1.1, which kubectl reads, takes for one is made one.
+// asBool reports whether n is a boolean. What YAML 1.1, which kubectl reads, takes for one is made one.
 func asBool(n *node) bool {
 	if n.shape == text && n.plain {
 		switch strings.ToLower(n.value) {

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// goSchema compares a tree with a Go type, by the rules of a strict JSON decoder: names are case-sensitive, a field unknown to the type is an error.
-// Values are never quoted in its messages: they may be those of a Secret.
+// goSchema compares a tree with a Go type, by the rules of a strict JSON decoder: names are case-sensitive, a field
+// unknown to the type is an error. Values are never quoted in its messages: they may be those of a Secret.
 type goSchema struct {
 	*findings
 	lenient bool // a field unknown here is removed with a warning: a newer cluster wrote it, nobody types a status

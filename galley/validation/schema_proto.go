@@ -13,12 +13,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// protoSchema compares a tree with a proto message. It also writes the tree the way protojson wants it: fields under their JSON names, durations in
-// seconds, YAML 1.1's yes and no as booleans.
+// protoSchema compares a tree with a proto message. It also writes the tree the way protojson wants it: fields under
+// their JSON names, durations in seconds, YAML 1.1's yes and no as booleans.
 type protoSchema struct {
 	*findings
 	lenient bool // a field unknown here is removed with a warning
-	strict  bool // only the types that the API server takes, which its CustomResourceDefinitions say: no quoted numbers, no numbers of enums
+	// only the types that the API server takes, which its CustomResourceDefinitions say: no quoted numbers, no numbers
+	// of enums
+	strict bool
 }
 
 func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path string) {
@@ -221,7 +223,7 @@ func jsonNames(md protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-// isValue tells a field for which null is a value and not its absence.
+// isValue reports whether null is a value of the field and not its absence.
 func isValue(fd protoreflect.FieldDescriptor) bool {
 	return fd.Kind() == protoreflect.MessageKind && fd.Message().FullName() == "google.protobuf.Value" && !fd.IsMap() && !fd.IsList()
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-func peerAuthentication(p place) {
+func peerAuthentication(p fieldRef) {
 	p.at("selector").workload("matchLabels")
 	ports := p.at("portLevelMtls")
 	if ports.absent() {
@@ -20,14 +20,14 @@ func peerAuthentication(p place) {
 	if p.at("selector").at("matchLabels").empty() {
 		ports.bad("add a selector with labels", "portLevelMtls needs a selector: ports are those of a workload")
 	}
-	ports.each(func(key string, value place) {
+	ports.each(func(key string, value fieldRef) {
 		if n, err := strconv.Atoi(key); err != nil || n < 1 || n > 65535 {
 			value.bad("use a port from 1 to 65535", "%q is not a port", key)
 		}
 	})
 }
 
-func authorizationPolicy(p place) {
+func authorizationPolicy(p fieldRef) {
 	p.target()
 	action := p.at("action").text()
 	provider := p.at("provider")
@@ -46,7 +46,7 @@ func authorizationPolicy(p place) {
 	}
 }
 
-func rule(r place) {
+func rule(r fieldRef) {
 	// An empty list would match everything, which is not what it looks like.
 	for _, f := range []string{"from", "to", "when"} {
 		if at := r.at(f); !at.absent() && len(at.items()) == 0 {
@@ -73,7 +73,7 @@ func rule(r place) {
 }
 
 // values judges each of the lists and reports those that are written but empty.
-func (p place) values(fields []string, judge func(place)) {
+func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 	for _, f := range fields {
 		at := p.at(f)
 		if !at.absent() && len(at.items()) == 0 {
@@ -89,10 +89,10 @@ func (p place) values(fields []string, judge func(place)) {
 	}
 }
 
-func source(s place) {
+func source(s fieldRef) {
 	s.values([]string{"principals", "notPrincipals", "requestPrincipals", "notRequestPrincipals", "namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, pattern)
-	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, place.subnet)
-	s.values([]string{"serviceAccounts", "notServiceAccounts"}, func(v place) {
+	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, fieldRef.subnet)
+	s.values([]string{"serviceAccounts", "notServiceAccounts"}, func(v fieldRef) {
 		if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 || strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
 			v.bad("write name or namespace/name", "%q does not name a service account", v.text())
 		}
@@ -110,7 +110,7 @@ func source(s place) {
 }
 
 // pattern judges a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
-func pattern(v place) {
+func pattern(v fieldRef) {
 	s := v.text()
 	inner := strings.TrimSuffix(strings.TrimPrefix(s, "*"), "*")
 	if strings.Contains(inner, "*") || len(s) > 1 && strings.HasPrefix(s, "*") && strings.HasSuffix(s, "*") {
@@ -118,14 +118,14 @@ func pattern(v place) {
 	}
 }
 
-func operation(o place) {
+func operation(o fieldRef) {
 	o.values([]string{"hosts", "notHosts", "methods", "notMethods"}, pattern)
-	o.values([]string{"ports", "notPorts"}, func(v place) {
+	o.values([]string{"ports", "notPorts"}, func(v fieldRef) {
 		if n, err := strconv.Atoi(v.text()); err != nil || n < 1 || n > 65535 {
 			v.bad(`write a port from 1 to 65535, such as "8080"`, "%q is not a port", v.text())
 		}
 	})
-	o.values([]string{"paths", "notPaths"}, func(v place) {
+	o.values([]string{"paths", "notPaths"}, func(v fieldRef) {
 		if strings.ContainsAny(v.text(), "{}") {
 			pathTemplate(v)
 		} else {
@@ -135,7 +135,7 @@ func operation(o place) {
 }
 
 // pathTemplate judges a path with {*} for one segment and {**} for any number of them.
-func pathTemplate(v place) {
+func pathTemplate(v fieldRef) {
 	segments := strings.Split(strings.TrimPrefix(v.text(), "/"), "/")
 	for i, s := range segments {
 		switch {
@@ -150,7 +150,7 @@ func pathTemplate(v place) {
 	}
 }
 
-func condition(w place) {
+func condition(w fieldRef) {
 	if !w.required("key") {
 		return
 	}
@@ -169,9 +169,9 @@ func condition(w place) {
 	case hasBracket:
 		w.at("key").bad(unknownName(name, conditionKeys()), "unknown key %q", key)
 	case key == "source.ip", key == "remote.ip", key == "destination.ip":
-		w.values(lists, place.subnet)
+		w.values(lists, fieldRef.subnet)
 	case key == "destination.port":
-		w.values(lists, func(v place) {
+		w.values(lists, func(v fieldRef) {
 			if n, err := strconv.Atoi(v.text()); err != nil || n < 1 || n > 65535 {
 				v.bad("write a port from 1 to 65535", "%q is not a port", v.text())
 			}
@@ -190,14 +190,14 @@ func conditionKeys() []string {
 	}
 }
 
-func requestAuthentication(p place) {
+func requestAuthentication(p fieldRef) {
 	p.target()
 	for _, r := range p.at("jwtRules").items() {
 		jwtRule(r)
 	}
 }
 
-func jwtRule(r place) {
+func jwtRule(r fieldRef) {
 	r.required("issuer")
 	for _, a := range r.at("audiences").items() {
 		if a.empty() {

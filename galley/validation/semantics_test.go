@@ -9,7 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// semantic is a spec in one line, and what is to be found in it: the field of an error, of a warning behind "~", or nothing.
+// semantic is a spec in one line, and what is to be found in it: the field of an error, of a warning behind "~", or
+// nothing.
 type semantic struct {
 	kind *kinds.Kind
 	spec string
@@ -322,7 +323,7 @@ func semantics() []semantic {
 	}
 }
 
-func TestSemantics(t *testing.T) {
+func TestMeaningOfEachField(t *testing.T) {
 	for _, c := range semantics() {
 		r := decode(document(c.kind, "spec:\n  "+c.spec+"\n"))
 		var got []string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-func serviceEntry(p place) {
+func serviceEntry(p fieldRef) {
 	p.required("hosts")
 	resolution := p.at("resolution").text()
 	if resolution == "" {
@@ -54,8 +54,9 @@ func serviceEntry(p place) {
 	resolutionRules(p, resolution, wild, cidr, endpoints)
 }
 
-// speaksTLS tells a port whose connections are told apart by their server names. Without a protocol its name says what it speaks.
-func speaksTLS(port place) bool {
+// speaksTLS reports whether the connections of a port are distinguished by their server names. Without a protocol its
+// name says what it speaks.
+func speaksTLS(port fieldRef) bool {
 	protocol := port.at("protocol").text()
 	if protocol == "" {
 		protocol, _, _ = strings.Cut(port.at("name").text(), "-")
@@ -63,8 +64,8 @@ func speaksTLS(port place) bool {
 	return strings.EqualFold(protocol, "TLS") || strings.EqualFold(protocol, "HTTPS")
 }
 
-// servicePorts judges the ports and gives their names.
-func servicePorts(p place) map[string]bool {
+// servicePorts judges the ports and returns their names.
+func servicePorts(p fieldRef) map[string]bool {
 	names, numbers := unique{}, unique{}
 	known := map[string]bool{}
 	if p.at("ports").empty() {
@@ -85,7 +86,7 @@ func servicePorts(p place) map[string]bool {
 	return known
 }
 
-func resolutionRules(p place, resolution string, wild, cidr bool, endpoints []place) {
+func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints []fieldRef) {
 	res := p.at("resolution")
 	selects := !p.at("workloadSelector").absent()
 	switch resolution {
@@ -135,9 +136,9 @@ func resolutionRules(p place, resolution string, wild, cidr bool, endpoints []pl
 }
 
 // endpoint judges one endpoint of a ServiceEntry, whose ports may be told apart by name.
-func endpoint(e place, ports map[string]bool) {
+func endpoint(e fieldRef, ports map[string]bool) {
 	workload(e)
-	e.at("ports").each(func(name string, number place) {
+	e.at("ports").each(func(name string, number fieldRef) {
 		if !ports[name] {
 			number.bad("use the name of a port of the service", "port %q is none of the service's", name)
 		}
@@ -145,7 +146,7 @@ func endpoint(e place, ports map[string]bool) {
 }
 
 // workload judges the fields that WorkloadEntry and the endpoints of a ServiceEntry share.
-func workload(w place) {
+func workload(w fieldRef) {
 	address := w.at("address")
 	switch {
 	case address.empty():
@@ -163,7 +164,7 @@ func workload(w place) {
 	case !isIP(address.text()) && !isHost(address.text()):
 		address.bad("write an IP address or a host name", "%q is not an address", address.text())
 	}
-	w.at("ports").each(func(name string, number place) {
+	w.at("ports").each(func(name string, number fieldRef) {
 		if name == "" {
 			number.bad("name the port", "an empty port name")
 		}
@@ -175,19 +176,19 @@ func workload(w place) {
 	}
 }
 
-func workloadEntry(p place) {
+func workloadEntry(p fieldRef) {
 	workload(p)
 	p.at("weight").beside()
 }
 
 // beside warns of a weight that is too much for a proxy beside another such.
-func (p place) beside() {
+func (p fieldRef) beside() {
 	if p.number() > math.MaxUint32/2 {
 		p.warn("use a smaller weight", "weights that add up to more than %d are scaled down", uint32(math.MaxUint32))
 	}
 }
 
-func workloadGroup(p place) {
+func workloadGroup(p fieldRef) {
 	p.at("metadata").at("labels").labels()
 	if p.at("template").absent() {
 		p.missing("template", "add template: {}", "template is required")
@@ -198,7 +199,7 @@ func workloadGroup(p place) {
 	}
 	t.at("weight").beside()
 	t.at("labels").labels()
-	t.at("ports").each(func(_ string, number place) { number.between(1, 65535) })
+	t.at("ports").each(func(_ string, number fieldRef) { number.between(1, 65535) })
 	probe := p.at("probe")
 	if probe.absent() {
 		return
@@ -226,7 +227,7 @@ func workloadGroup(p place) {
 	}
 }
 
-func sidecar(p place) {
+func sidecar(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
 	connectionPool(p.at("inboundConnectionPool"))
 	if e := p.at("outboundTrafficPolicy").at("egressProxy"); !e.absent() {
@@ -289,7 +290,7 @@ func sidecar(p place) {
 }
 
 // defaultEndpoint judges where an ingress listener forwards to: a port of this host or pod, or a socket.
-func defaultEndpoint(d place) {
+func defaultEndpoint(d fieldRef) {
 	if isSocket(d.text()) {
 		d.socket()
 		return

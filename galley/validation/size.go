@@ -5,9 +5,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// size refuses an object that alone could make every proxy hold too much, and everybody wait for it: what such kinds say is repeated for each of their hosts,
-// subsets or ports. It reports whether the object may be used. Security objects are not repeated, and a list of many addresses is what they may well need.
-func size(k *kinds.Kind, p place) bool {
+// size refuses an object that alone could make every proxy hold too much, and everybody wait for it: what such kinds
+// say is repeated for each of their hosts, subsets or ports. It reports whether the object may be used. Security
+// objects are not repeated, and a list of many addresses is what they may well need.
+func size(k *kinds.Kind, p fieldRef) bool {
 	before := len(p.findings.list)
 	switch k {
 	case kinds.VirtualService:
@@ -31,12 +32,12 @@ func size(k *kinds.Kind, p place) bool {
 	return len(p.findings.list) == before
 }
 
-func (p place) tooLarge(format string, args ...any) {
+func (p fieldRef) tooLarge(format string, args ...any) {
 	p.add(diag.Error, "Limit", "split the object", format, args...)
 }
 
 // lists judges the lengths of the lists below a place.
-func (p place) lists() {
+func (p fieldRef) lists() {
 	if p.node.longest() <= p.limits.ListEntries {
 		return
 	}
@@ -47,11 +48,11 @@ func (p place) lists() {
 	for _, item := range p.items() {
 		item.lists()
 	}
-	p.each(func(_ string, value place) { value.lists() })
+	p.each(func(_ string, value fieldRef) { value.lists() })
 }
 
 // repeated judges text of some bytes that there is again for each entry of a list.
-func (p place) repeated(field string, bytes int) {
+func (p fieldRef) repeated(field string, bytes int) {
 	if n, most := len(p.at(field).items()), p.limits.RepeatedText; n*bytes > most {
 		p.at(field).tooLarge("%d %s, times the %d bytes that hold for each of them, are more than %d bytes", n, field, bytes, most)
 	}

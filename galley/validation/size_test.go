@@ -9,7 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// TestSize: an object that reaches a limit is used; one that exceeds it is not, and the finding names the field and the limit, wherever the object comes from.
+// TestSize: an object that reaches a limit is used; one that exceeds it is not, and the finding names the field and the
+// limit, wherever the object comes from.
 func TestSize(t *testing.T) {
 	l := limits.Default()
 	l.ListEntries, l.RepeatedText, l.EntryClusters, l.EntryEndpoints = 20, 4000, 12, 24

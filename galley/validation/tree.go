@@ -59,7 +59,7 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
-// str gives the text at a path of field names, or "".
+// str returns the text at a path of field names, or "".
 func (n *node) str(path ...string) string {
 	for _, name := range path {
 		n = n.get(name)
@@ -87,7 +87,7 @@ func (n *node) describe() string {
 	return n.shape.String()
 }
 
-// overflows tells a number that YAML takes for text, as no float can hold it.
+// overflows reports whether n is a number that YAML takes for text because no float can hold it.
 func (n *node) overflows() bool {
 	_, err := strconv.ParseFloat(n.value, 64)
 	return n.shape == text && n.plain && errors.Is(err, strconv.ErrRange)
@@ -238,7 +238,8 @@ func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
 	return out
 }
 
-// jsonToken writes a YAML scalar as JSON. Numbers keep their digits where JSON allows them, so that none loses precision.
+// jsonToken writes a YAML scalar as JSON. Numbers keep their digits where JSON allows them, so that none loses
+// precision.
 func jsonToken(raw string, v any) (string, error) {
 	switch v := v.(type) {
 	case bool:
@@ -311,7 +312,7 @@ type mark struct {
 	pos    pos
 }
 
-// find gives the position of the last value that begins at or before offset.
+// find returns the position of the last value that begins at or before offset.
 func find(marks []mark, offset int) pos {
 	p := pos{1, 1}
 	for _, m := range marks {

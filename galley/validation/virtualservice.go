@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-func virtualService(p place) {
-	mesh := p.at("gateways").absent() || slices.ContainsFunc(p.at("gateways").items(), func(g place) bool { return g.is("mesh") })
+func virtualService(p fieldRef) {
+	mesh := p.at("gateways").absent() || slices.ContainsFunc(p.at("gateways").items(), func(g fieldRef) bool { return g.is("mesh") })
 	hosts := p.at("hosts").items()
 	p.at("gateways").gatewayNames()
 	p.at("exportTo").exportTo()
@@ -52,13 +52,13 @@ func virtualService(p place) {
 	}
 }
 
-// takesAll tells a route that has no condition at all, so that those after it are dead.
-func takesAll(r place) bool {
+// takesAll reports whether a route has no condition, so that the routes after it are never reached.
+func takesAll(r fieldRef) bool {
 	matches := r.at("match").items()
 	if len(matches) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(matches, func(m place) bool {
+	return slices.ContainsFunc(matches, func(m fieldRef) bool {
 		for _, f := range m.node.fields {
 			if f.name != "name" && f.name != "statPrefix" && f.name != "ignoreUriCase" {
 				return false
@@ -68,7 +68,7 @@ func takesAll(r place) bool {
 	})
 }
 
-func httpRoute(r place, delegated bool) {
+func httpRoute(r fieldRef, delegated bool) {
 	for _, m := range r.at("match").items() {
 		httpMatch(m)
 	}
@@ -123,12 +123,12 @@ func httpRoute(r place, delegated bool) {
 	}
 }
 
-func httpMatch(m place) {
+func httpMatch(m fieldRef) {
 	for _, f := range []string{"uri", "scheme", "method", "authority"} {
 		stringMatch(m.at(f))
 	}
 	for _, f := range []string{"headers", "withoutHeaders", "queryParams"} {
-		m.at(f).each(func(name string, match place) {
+		m.at(f).each(func(name string, match fieldRef) {
 			switch {
 			case f == "queryParams" && name == "":
 				match.bad("name the parameter", "an empty query parameter name")
@@ -144,7 +144,7 @@ func httpMatch(m place) {
 	m.at("gateways").gatewayNames()
 }
 
-func stringMatch(m place) {
+func stringMatch(m fieldRef) {
 	if m.absent() {
 		return
 	}
@@ -160,7 +160,7 @@ func stringMatch(m place) {
 	m.at("regex").regexp()
 }
 
-func redirect(r place) {
+func redirect(r fieldRef) {
 	if r.absent() {
 		return
 	}
@@ -180,7 +180,7 @@ func redirect(r place) {
 	r.exclusive("uri", "prefixRewrite")
 }
 
-func retries(r place) {
+func retries(r fieldRef) {
 	if r.absent() {
 		return
 	}
@@ -208,13 +208,13 @@ func retryConditions() []string {
 	}
 }
 
-func percent(p place) {
+func percent(p fieldRef) {
 	if !p.absent() {
 		p.at("value").between(0, 100)
 	}
 }
 
-func fault(f place) {
+func fault(f fieldRef) {
 	if f.absent() {
 		return
 	}
@@ -254,7 +254,7 @@ func grpcStatuses() []string {
 	}
 }
 
-func cors(c place) {
+func cors(c fieldRef) {
 	if c.absent() {
 		return
 	}
@@ -275,10 +275,10 @@ func cors(c place) {
 	c.at("maxAge").timeout()
 }
 
-func headers(h place) {
+func headers(h fieldRef) {
 	for _, side := range []string{"request", "response"} {
 		for _, op := range []string{"set", "add"} {
-			h.at(side).at(op).each(func(name string, value place) {
+			h.at(side).at(op).each(func(name string, value fieldRef) {
 				value.changedHeader(name)
 				if isAuthority(name) {
 					value.singleLine() // it is rewritten as it stands
@@ -293,13 +293,15 @@ func headers(h place) {
 	}
 }
 
-// isAuthority tells the two names of the header for which proxies have a rewrite of its own.
+// isAuthority reports whether name is one of the two names of the header that proxies rewrite with a setting of its
+// own.
 func isAuthority(name string) bool {
 	return strings.EqualFold(name, "host") || strings.EqualFold(name, ":authority")
 }
 
-// changedHeader judges the name of a header that is to be set or removed: the others that begin with a colon make the request what it is.
-func (p place) changedHeader(name string) {
+// changedHeader judges the name of a header that is to be set or removed. Other headers that begin with a colon define
+// the request itself.
+func (p fieldRef) changedHeader(name string) {
 	if strings.HasPrefix(name, ":") && !isAuthority(name) {
 		p.bad("use rewrite, redirect or directResponse", "header %s cannot be set or removed", name)
 		return
@@ -307,7 +309,7 @@ func (p place) changedHeader(name string) {
 	p.headerName(name)
 }
 
-func mirror(r place) {
+func mirror(r fieldRef) {
 	if m := r.at("mirror"); !m.absent() {
 		destination(m)
 	}
@@ -322,7 +324,7 @@ func mirror(r place) {
 }
 
 // weights judges a list of weighted destinations.
-func weights(p place) {
+func weights(p fieldRef) {
 	sum := 0.0
 	for _, d := range p.items() {
 		if d.required("destination") {
@@ -339,7 +341,7 @@ func weights(p place) {
 	}
 }
 
-func destination(d place) {
+func destination(d fieldRef) {
 	if d.required("host") {
 		d.at("host").host()
 	}
@@ -351,7 +353,7 @@ func destination(d place) {
 	}
 }
 
-func tlsRoute(r place, hosts hostSet) {
+func tlsRoute(r fieldRef, hosts hostSet) {
 	r.required("match")
 	for _, m := range r.at("match").items() {
 		m.required("sniHosts")
@@ -370,7 +372,7 @@ func tlsRoute(r place, hosts hostSet) {
 // hostSet holds hosts in lower case.
 type hostSet map[string]struct{}
 
-func newHostSet(hosts []place) hostSet {
+func newHostSet(hosts []fieldRef) hostSet {
 	s := hostSet{}
 	for _, h := range hosts {
 		s[strings.ToLower(h.text())] = struct{}{}
@@ -392,7 +394,7 @@ func (s hostSet) covers(host string) bool {
 	return false
 }
 
-func tcpRoute(r place) {
+func tcpRoute(r fieldRef) {
 	for _, m := range r.at("match").items() {
 		l4Match(m)
 		if s := m.at("sourceSubnet"); !s.empty() {
@@ -402,7 +404,7 @@ func tcpRoute(r place) {
 	l4Route(r)
 }
 
-func l4Match(m place) {
+func l4Match(m fieldRef) {
 	for _, s := range m.at("destinationSubnets").items() {
 		s.subnet()
 	}
@@ -411,7 +413,7 @@ func l4Match(m place) {
 	m.at("gateways").gatewayNames()
 }
 
-func l4Route(r place) {
+func l4Route(r fieldRef) {
 	r.required("route")
 	weights(r.at("route"))
 }

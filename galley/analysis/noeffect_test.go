@@ -10,7 +10,7 @@ import (
 )
 
 // Objects that stand where they have no effect, and Pods of files that are no endpoints or have the address of another.
-func TestStrays(t *testing.T) {
+func TestObjectsWithoutEffect(t *testing.T) {
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
 	policy := func(ns string) string {

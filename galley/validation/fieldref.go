@@ -20,9 +20,9 @@ type checker struct {
 	regex  int // instructions of all expressions so far
 }
 
-// place is one field of an object, whether it was written or not: its path, its node if it was written, and the position to blame. The schema has been
-// checked, so that a node has the shape that its field wants.
-type place struct {
+// fieldRef is one field of an object, whether it was written or not: its path, its node if it was written, and the
+// position to blame. The schema has been checked, so that a node has the shape that its field wants.
+type fieldRef struct {
 	*checker
 	node *node
 	pos  pos
@@ -30,45 +30,45 @@ type place struct {
 }
 
 // at is the field of that JSON name. A field that is absent is blamed on what should hold it.
-func (p place) at(name string) place {
-	out := place{p.checker, nil, p.pos, fieldPath(p.path, name)}
+func (p fieldRef) at(name string) fieldRef {
+	out := fieldRef{p.checker, nil, p.pos, fieldPath(p.path, name)}
 	if n := p.node.get(name); n != nil && n.shape != null {
 		out.node, out.pos = n, n.pos
 	}
 	return out
 }
 
-func (p place) absent() bool { return p.node == nil }
+func (p fieldRef) absent() bool { return p.node == nil }
 
-// empty tells a list, mapping or string that holds nothing, written or not.
-func (p place) empty() bool {
+// empty reports whether a list, mapping or string holds nothing, or is absent.
+func (p fieldRef) empty() bool {
 	return p.node == nil || len(p.node.items) == 0 && len(p.node.fields) == 0 && (p.node.shape >= list || p.node.value == "")
 }
 
 // items are the entries of a list.
-func (p place) items() []place {
+func (p fieldRef) items() []fieldRef {
 	if p.node == nil {
 		return nil
 	}
-	out := make([]place, 0, len(p.node.items))
+	out := make([]fieldRef, 0, len(p.node.items))
 	for i, item := range p.node.items {
-		out = append(out, place{p.checker, item, item.pos, indexPath(p.path, i)})
+		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(p.path, i)})
 	}
 	return out
 }
 
 // each visits the entries of a mapping in the order of the text.
-func (p place) each(visit func(key string, value place)) {
+func (p fieldRef) each(visit func(key string, value fieldRef)) {
 	if p.node == nil {
 		return
 	}
 	for _, f := range p.node.fields {
-		visit(f.name, place{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name)})
+		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name)})
 	}
 }
 
 // text is the value of a scalar, "" if absent.
-func (p place) text() string {
+func (p fieldRef) text() string {
 	if p.node == nil {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (p place) text() string {
 }
 
 // number is the value of a scalar, 0 if absent.
-func (p place) number() float64 {
+func (p fieldRef) number() float64 {
 	v, err := strconv.ParseFloat(p.text(), 64)
 	if err != nil {
 		return 0
@@ -84,29 +84,29 @@ func (p place) number() float64 {
 	return v
 }
 
-func (p place) is(value string) bool { return p.text() == value }
+func (p fieldRef) is(value string) bool { return p.text() == value }
 
-func (p place) add(severity diag.Severity, code, fix, format string, args ...any) {
+func (p fieldRef) add(severity diag.Severity, code, fix, format string, args ...any) {
 	p.findings.add(severity, p.pos, p.path, code, fix, format, args...)
 }
 
 // bad reports an error: the object is not used.
-func (p place) bad(fix, format string, args ...any) {
+func (p fieldRef) bad(fix, format string, args ...any) {
 	p.add(diag.Error, "IST0106", fix, format, args...)
 }
 
 // warn reports what is doubtful: the object is used.
-func (p place) warn(fix, format string, args ...any) {
+func (p fieldRef) warn(fix, format string, args ...any) {
 	p.add(diag.Warning, "Doubtful", fix, format, args...)
 }
 
 // missing reports that a field has to be written.
-func (p place) missing(name, fix, format string, args ...any) {
+func (p fieldRef) missing(name, fix, format string, args ...any) {
 	p.at(name).add(diag.Error, "MissingField", fix, format, args...)
 }
 
-// required reports an error when the field is absent or holds nothing, and tells whether it is there.
-func (p place) required(name string) bool {
+// required reports an error if the field is absent or empty. It returns whether the field is there.
+func (p fieldRef) required(name string) bool {
 	if p.at(name).empty() {
 		p.missing(name, "add "+name, "%s is required", name)
 		return false
@@ -114,8 +114,8 @@ func (p place) required(name string) bool {
 	return true
 }
 
-// exclusive reports an error where more than one of the fields is set, and gives those that are.
-func (p place) exclusive(names ...string) []string {
+// exclusive reports an error if more than one of the fields is set. It returns the fields that are set.
+func (p fieldRef) exclusive(names ...string) []string {
 	var set []string
 	for _, name := range names {
 		if !p.at(name).absent() {
@@ -129,7 +129,7 @@ func (p place) exclusive(names ...string) []string {
 }
 
 // between judges a number, if it is written.
-func (p place) between(low, high float64) {
+func (p fieldRef) between(low, high float64) {
 	if v := p.number(); !p.absent() && (math.IsNaN(v) || v < low || v > high) {
 		if math.IsInf(high, 1) {
 			p.bad("", "must be at least %v, not %v", low, v)
@@ -139,10 +139,10 @@ func (p place) between(low, high float64) {
 	}
 }
 
-func (p place) atLeast(low float64) { p.between(low, math.Inf(1)) }
+func (p fieldRef) atLeast(low float64) { p.between(low, math.Inf(1)) }
 
 // port judges a port number that has to be there.
-func (p place) port() {
+func (p fieldRef) port() {
 	if p.absent() {
 		p.add(diag.Error, "MissingField", "add a port number", "a port number is required")
 		return
@@ -151,10 +151,10 @@ func (p place) port() {
 }
 
 // optionalPort judges a port number that may be absent or 0.
-func (p place) optionalPort() { p.between(0, 65535) }
+func (p fieldRef) optionalPort() { p.between(0, 65535) }
 
-// duration gives the value of a duration. The schema has made sure that there is one, in the form of seconds.
-func (p place) duration() time.Duration {
+// duration returns the value of a duration. The schema has checked that it has the form of seconds.
+func (p fieldRef) duration() time.Duration {
 	d, err := time.ParseDuration(p.text())
 	if err != nil {
 		return 0
@@ -163,7 +163,7 @@ func (p place) duration() time.Duration {
 }
 
 // interval judges a duration that Envoy measures in milliseconds and cannot take as zero.
-func (p place) interval() {
+func (p fieldRef) interval() {
 	if !p.absent() && p.duration() < time.Millisecond {
 		p.bad(`write a duration such as "1s"`, "the duration must be at least 1ms")
 	}
@@ -171,14 +171,14 @@ func (p place) interval() {
 }
 
 // longest judges a duration that proxies have to add to the time of day without leaving its range.
-func (p place) longest() {
+func (p fieldRef) longest() {
 	if p.duration() > 365*24*time.Hour {
 		p.bad("write 8760h at most", "the duration is longer than 365 days")
 	}
 }
 
 // timeout judges a duration for which zero means none.
-func (p place) timeout() {
+func (p fieldRef) timeout() {
 	if d := p.duration(); !p.absent() && d != 0 && d < time.Millisecond {
 		p.bad(`write a duration such as "1s", or "0s" for none`, "the duration must be 0 or at least 1ms")
 	}
@@ -189,7 +189,7 @@ func (p place) timeout() {
 const stockProgram = 100
 
 // regexp judges an expression that proxies will run.
-func (p place) regexp() {
+func (p fieldRef) regexp() {
 	if p.absent() {
 		return
 	}
@@ -208,7 +208,7 @@ func (p place) regexp() {
 }
 
 // subnet judges an address or a CIDR range.
-func (p place) subnet() {
+func (p fieldRef) subnet() {
 	if !isSubnet(p.text()) {
 		p.bad(`write an address such as "10.0.0.1" or a range such as "10.0.0.0/8"`, "%q is neither an IP address nor a CIDR range", p.text())
 	}
@@ -221,7 +221,7 @@ func isSubnet(s string) bool {
 	return isIP(s)
 }
 
-// isIP tells an address that means the same on every host: without a zone.
+// isIP reports whether s is an address without a zone, which means the same on every host.
 func isIP(s string) bool {
 	ip, err := netip.ParseAddr(s)
 	return err == nil && ip.Zone() == ""
@@ -232,8 +232,8 @@ func hasZone(s string) bool {
 	return err == nil && ip.Zone() != ""
 }
 
-// withoutZone reports an address with a zone, and tells whether it has none.
-func (p place) withoutZone() bool {
+// withoutZone reports an error for an address with a zone. It returns whether the address has none.
+func (p fieldRef) withoutZone() bool {
 	if !hasZone(p.text()) {
 		return true
 	}
@@ -243,7 +243,7 @@ func (p place) withoutZone() bool {
 }
 
 // bind judges where a listener listens: an address, or a socket where that is allowed.
-func (p place) bind(sockets bool) {
+func (p fieldRef) bind(sockets bool) {
 	s := p.text()
 	ip, err := netip.ParseAddr(s)
 	switch {
@@ -264,7 +264,7 @@ func (p place) bind(sockets bool) {
 func isSocket(s string) bool { return strings.HasPrefix(s, "unix:") }
 
 // socket judges unix:///path, or unix://@name of the abstract namespace.
-func (p place) socket() {
+func (p fieldRef) socket() {
 	const longest = 107 // of the 108 bytes of sun_path, the last ends the string
 	path, ok := strings.CutPrefix(p.text(), "unix://")
 	switch {
@@ -278,7 +278,7 @@ func (p place) socket() {
 // unique reports the second of two equal values.
 type unique map[string]string
 
-func (u unique) add(p place, what string) {
+func (u unique) add(p fieldRef, what string) {
 	if p.absent() {
 		return
 	}
@@ -289,9 +289,9 @@ func (u unique) add(p place, what string) {
 	u[p.text()] = p.path
 }
 
-// check judges the meaning of a decoded object, of which n is the text.
+// check judges the meaning of a decoded object, whose text is n.
 func check(l limits.Limits, o *kinds.Object, n *node, f *findings) {
-	top := place{&checker{findings: f, limits: l}, n, n.pos, ""}
+	top := fieldRef{&checker{findings: f, limits: l}, n, n.pos, ""}
 	if o.Kind.Istio {
 		top = top.at("spec")
 	}
@@ -303,8 +303,9 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings) {
 	}
 }
 
-// rules gives what judges a kind, or nil where the schema says all there is: an Istio kind's is given the spec, any other's the whole object.
-func rules(k *kinds.Kind) func(place) {
+// rules returns the function that judges objects of a kind, or nil if the schema is enough. It judges the spec of an
+// Istio kind, and the whole object of any other kind.
+func rules(k *kinds.Kind) func(fieldRef) {
 	switch k {
 	case kinds.VirtualService:
 		return virtualService

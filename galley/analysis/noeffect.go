@@ -10,8 +10,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// strays reports objects that stand where they have no effect: those of a namespace that is nearly the root namespace, and mesh configuration that nobody reads.
-func (a *analysis) strays() {
+// noEffect reports objects that stand where they have no effect: those of a namespace that is nearly the root
+// namespace, and mesh configuration that nobody reads.
+func (a *analysis) noEffect() {
 	var policies, maps []*kinds.Object
 	lives := map[string]bool{} // namespaces in which something is served
 	for _, o := range a.objects {
@@ -60,7 +61,8 @@ func (a *analysis) configMap(o *kinds.Object) {
 		return
 	}
 	read := a.options.MeshConfig[len(a.options.MeshConfig)-1]
-	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-" // of another control plane
+	// of another control plane
+	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-"
 	if _, holds := cm.Data[meshKey]; holds && !revision {
 		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration, and nobody reads it: that is %s", read)
 	}
