@@ -61,7 +61,8 @@ func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 	}
 }
 
-// Gateways gives the addresses by which other networks come into those of this cluster, sorted. The caller must not change the slice.
+// Gateways returns the addresses by which other networks reach the networks of this cluster, sorted. The caller must
+// not change the slice.
 func (r *Registry) Gateways() []registry.Gateway {
 	g := &r.gateways
 	if !g.stale {
@@ -88,7 +89,8 @@ type entrance struct {
 	addresses []string
 }
 
-// entrances are those that a Service's label names, at a port that the Service has; where it has no label, those that the mesh's networks name.
+// entrances are those that a Service's label names, at a port that the Service has; where it has no label, those that
+// the mesh's networks name.
 func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 	spec := &o.Spec.(*corev1.Service).Spec
 	at := func(port uint32) int {
@@ -120,12 +122,13 @@ func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 	return out
 }
 
-// ExposedOnNodes tells a Service that is reached from outside of its cluster at nodes that it selects.
+// ExposedOnNodes reports whether a Service is reached from outside its cluster at nodes that it selects.
 func ExposedOnNodes(o *kinds.Object) bool {
 	return o.Spec.(*corev1.Service).Spec.Type == corev1.ServiceTypeNodePort && o.Annotations[AnnotationNodes] != ""
 }
 
-// ExternalAddresses are those at which a Service is reached from outside of its cluster, but for those of nodes: its load balancer's, and external IPs.
+// ExternalAddresses are those at which a Service is reached from outside of its cluster, but for those of nodes: its
+// load balancer's, and external IPs.
 func ExternalAddresses(o *kinds.Object) []string {
 	s := o.Spec.(*corev1.Service)
 	out := slices.Clone(s.Spec.ExternalIPs)
@@ -137,7 +140,8 @@ func ExternalAddresses(o *kinds.Object) []string {
 	return out
 }
 
-// nodesOf gives the external addresses of the nodes that a Service's annotation selects. A selector that cannot be read selects none.
+// nodesOf returns the external addresses of the nodes that a Service's annotation selects. A selector that cannot be
+// read selects none.
 func (r *Registry) nodesOf(o *kinds.Object) []string {
 	var selector map[string]string
 	if json.Unmarshal([]byte(o.Annotations[AnnotationNodes]), &selector) != nil {

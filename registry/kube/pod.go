@@ -25,7 +25,7 @@ func (p *pod) equal(o *pod) bool {
 	return p.workload.Equal(o.workload) && p.hostname == o.hostname && p.domain == o.domain && p.ended == o.ended && p.deleting == o.deleting
 }
 
-// visible tells a pod that is handed on as a workload.
+// visible reports whether a pod is a workload.
 func (p *pod) visible() bool { return p != nil && !p.ended && len(p.workload.Addresses) > 0 }
 
 func (r *Registry) applyPod(n name, o *kinds.Object) {
@@ -99,7 +99,7 @@ func (r *Registry) markPod(n name, p *pod) {
 	r.podSelectors.Selecting(n, r.mark)
 }
 
-// replace gives the pod the locality and network that its node and namespace now say.
+// replace sets the pod's locality and network from its node and namespace.
 func (r *Registry) replace(n name, p *pod) {
 	moved := *p.workload
 	if r.place(&moved); moved.Equal(p.workload) {
@@ -123,7 +123,8 @@ func (r *Registry) place(w *registry.Workload) {
 	}
 }
 
-// podAt gives the pod that owns an address. Of several, while one takes over from another, it is the youngest, then the first by name.
+// podAt returns the pod that owns an address. If there are several, while one takes over from another, it is the
+// youngest, then the first by name.
 func (r *Registry) podAt(ip string) *pod {
 	var best *pod
 	for n := range r.ipPods[ip].All {
@@ -163,7 +164,8 @@ func either(labels map[string]string, a, b string) string {
 	return labels[b]
 }
 
-// PodFacts is what of a Pod is read here, beside its labels: a tenth of a Pod's size. A source that reads many may hand on Facts as an object's Spec.
+// PodFacts is what of a Pod is read here, beside its labels: a tenth of a Pod's size. A source that reads many may hand
+// on Facts as an object's Spec.
 type PodFacts struct {
 	ServiceAccount, NodeName string
 	Hostname, Subdomain      string
@@ -260,7 +262,8 @@ func tlsMode(labels map[string]string) string {
 	return ""
 }
 
-// WorkloadName names a pod's workload: as labelled, else by the controller that generated its name, if one did, else itself.
+// WorkloadName names a pod's workload: as labelled, else by the controller that generated its name, if one did, else
+// itself.
 func WorkloadName(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
 	if l := labels[registry.LabelWorkloadName]; l != "" {
 		return l

@@ -8,8 +8,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Protocol gives the protocol of a service port: UDP by its transport; else by its appProtocol, which hides the name; else by the name up to the first
-// hyphen; else, for the ports of protocols in which the server speaks first, plain TCP, because sniffing would wait for the client for ever.
+// Protocol returns the protocol of a service port: UDP by its transport; else by its appProtocol, which hides the name;
+// else by the name up to the first hyphen; else, for the ports of protocols in which the server speaks first, plain
+// TCP, because sniffing would wait for the client for ever.
 func Protocol(p *corev1.ServicePort) registry.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
 		return registry.UDP

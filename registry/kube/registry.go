@@ -12,15 +12,18 @@ import (
 
 // Options of a Registry.
 type Options struct {
-	Domain          string                      // of service host names; empty is cluster.local
-	Cluster         string                      // the cluster's ID
-	Remote          bool                        // it is not the server's own: the keys of its workloads name it
-	Controllers     bool                        // those of the cluster write EndpointSlices: a service without any has no pods
-	TrustDomain     string                      // of identities; empty is cluster.local
-	SystemNamespace string                      // whose label topology.istio.io/network names the cluster's network; empty is istio-system
+	Domain  string // of service host names; empty is cluster.local
+	Cluster string // the cluster's ID
+	Remote  bool   // it is not the server's own: the keys of its workloads name it
+	// those of the cluster write EndpointSlices: a service without any has no pods
+	Controllers bool
+	TrustDomain string // of identities; empty is cluster.local
+	// whose label topology.istio.io/network names the cluster's network; empty is istio-system
+	SystemNamespace string
 	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
 
-	// Gateways are what the mesh's list of networks says of services by their host: network and port; address and cluster are empty.
+	// Gateways are what the mesh's list of networks says of services by their host: network and port; address and
+	// cluster are empty.
 	Gateways map[string][]registry.Gateway
 }
 
@@ -46,8 +49,8 @@ type Registry struct {
 	podSelectors   *selection.Index[name, name] // of services without slices
 	entrySelectors *selection.Index[name, name]
 
-	dirty   map[name]struct{}                           // services to look at when the batch ends
-	touched map[registry.WorkloadKey]*registry.Workload // what was handed on before the batch; nil: nothing
+	dirty  map[name]struct{}                           // services to look at when the batch ends
+	before map[registry.WorkloadKey]*registry.Workload // what was handed on before the batch; nil: nothing
 
 	pending, withoutIP, notReady int
 }
@@ -61,7 +64,7 @@ func (n name) compare(o name) int {
 	return strings.Compare(n.name, o.name)
 }
 
-// New gives an empty registry.
+// New returns an empty registry.
 func New(o Options) *Registry {
 	if o.Domain == "" {
 		o.Domain = "cluster.local"
@@ -79,14 +82,14 @@ func New(o Options) *Registry {
 		pods: map[name]*pod{}, ipPods: map[string]*set.Set[name]{}, nodePods: map[string]*set.Set[name]{},
 		nodes: map[string]registry.Locality{}, entries: map[name]*entry{},
 		podSelectors: selection.New[name, name](), entrySelectors: selection.New[name, name](),
-		dirty: map[name]struct{}{}, touched: map[registry.WorkloadKey]*registry.Workload{},
+		dirty: map[name]struct{}{}, before: map[registry.WorkloadKey]*registry.Workload{},
 	}
 }
 
-// Apply takes a batch of changes and gives what they alter.
+// Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
-	if len(r.touched) == 0 && len(changes) > large {
-		r.touched = make(map[registry.WorkloadKey]*registry.Workload, len(changes))
+	if len(r.before) == 0 && len(changes) > large {
+		r.before = make(map[registry.WorkloadKey]*registry.Workload, len(changes))
 	}
 	for _, c := range changes {
 		n := name{c.Namespace, c.Name}
@@ -110,7 +113,7 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	return r.flush()
 }
 
-// Service gives the service of that key, or nil.
+// Service returns the service of that key, or nil.
 func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
 	if s := r.lookup(k); s != nil {
 		return s.now
@@ -118,7 +121,7 @@ func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
 	return nil
 }
 
-// Endpoints gives the endpoints of that service, sorted.
+// Endpoints returns the endpoints of that service, sorted.
 func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
 	if s := r.lookup(k); s != nil {
 		return s.endpoints
@@ -137,7 +140,7 @@ func (r *Registry) lookup(k registry.ServiceKey) *service {
 	return r.services[name{k.Namespace, short}]
 }
 
-// Empty tells that nothing of the cluster is left.
+// Empty reports whether nothing of the cluster is left.
 func (r *Registry) Empty() bool {
 	return len(r.services)+len(r.slices)+len(r.pods)+len(r.nodes)+len(r.entries) == 0 && r.namespaces.Empty()
 }
@@ -155,7 +158,7 @@ func (r *Registry) flush() registry.Changes {
 	out := registry.Changes{
 		Services:  make(map[registry.ServiceKey]*registry.Service, len(r.dirty)),
 		Endpoints: make(map[registry.ServiceKey][]*registry.Endpoint, len(r.dirty)),
-		Workloads: make(map[registry.WorkloadKey]*registry.Workload, len(r.touched)),
+		Workloads: make(map[registry.WorkloadKey]*registry.Workload, len(r.before)),
 	}
 	for n := range r.dirty {
 		if s := r.services[n]; s != nil {
@@ -163,19 +166,19 @@ func (r *Registry) flush() registry.Changes {
 		}
 	}
 	r.dirty = emptied(r.dirty)
-	for key, was := range r.touched {
+	for key, was := range r.before {
 		if now := r.current(key); !was.Equal(now) {
 			out.Workloads[key] = now
 		}
 	}
-	r.touched = emptied(r.touched)
+	r.before = emptied(r.before)
 	return out
 }
 
 // large is how many changes are many.
 const large = 256
 
-// emptied gives an empty map: a new one in place of one that was large, which would stay as large.
+// emptied returns an empty map. A large map is replaced by a new one, because it would keep its size.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > large {
 		return map[K]V{}

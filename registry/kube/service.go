@@ -41,7 +41,7 @@ func (r *Registry) applyService(n name, o *kinds.Object) {
 	r.dirty[n] = struct{}{}
 }
 
-// picksPods tells that a service selects its pods itself.
+// picksPods reports whether a service selects its pods itself.
 func (r *Registry) picksPods(n name) bool { return !r.opts.Controllers && len(r.byService[n]) == 0 }
 
 // reselect files the selector of a service: over WorkloadEntries always, over pods while it has no slices.
@@ -109,7 +109,8 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	return s
 }
 
-// applyNamespace looks at every service, or every workload, of the namespace or the cluster: what it reads changes hardly ever.
+// applyNamespace looks at every service, or every workload, of the namespace or the cluster: what it reads changes
+// hardly ever.
 func (r *Registry) applyNamespace(c kinds.Change) {
 	network, traffic := r.namespaces.Apply(c)
 	if network {
@@ -152,7 +153,8 @@ const (
 	ipv6
 )
 
-// families are those that the service is reached by: as declared, else those of its cluster IPs. An empty set means the pod's primary one.
+// families are those that the service is reached by: as declared, else those of its cluster IPs. An empty set means the
+// pod's primary one.
 func families(o *kinds.Object) family {
 	spec := &o.Spec.(*corev1.Service).Spec
 	var f family

@@ -43,7 +43,7 @@ func (r *Registry) applySlice(n name, o *kinds.Object) {
 	}
 }
 
-// newSlice gives nil for what has no endpoints for Envoy: a slice of no service, or one of host names.
+// newSlice returns nil for a slice that has no endpoints for Envoy: one without a service, or one of host names.
 func newSlice(n name, o *kinds.Object) *slice {
 	if o == nil {
 		return nil
@@ -77,7 +77,7 @@ func (r *Registry) dropSlice(sl *slice) {
 	r.pending -= sl.pending
 }
 
-// eachTarget calls pod for each endpoint that names a pod, and ip for each address of the others.
+// eachTarget calls pod for each endpoint that names a pod, and ip for each address of the remaining endpoints.
 func (sl *slice) eachTarget(pod func(name), ip func(string)) {
 	for i := range sl.facts.Endpoints {
 		e := &sl.facts.Endpoints[i]
@@ -163,8 +163,8 @@ func (r *Registry) sliceEndpoint(
 	return e
 }
 
-// condition tells the health of a slice's endpoint, and whether it is to be handed on. One that terminates is left out, unless its service's sessions persist
-// and it still serves.
+// condition returns the health of a slice's endpoint, and whether the endpoint is used. One that terminates is left
+// out, unless its service's sessions persist and it still serves.
 func condition(e *SliceEndpoint, svc *registry.Service) (registry.Health, bool) {
 	switch {
 	case e.Ready:
@@ -185,7 +185,8 @@ func draining(p *pod, health registry.Health, svc *registry.Service) (registry.H
 	return registry.Draining, svc.Unhealthy
 }
 
-// endpointsOf gives the service's endpoints: of its slices, or of the pods it selects, and of the WorkloadEntries it selects.
+// endpointsOf returns the service's endpoints: of its slices, or of the pods it selects, and of the WorkloadEntries it
+// selects.
 func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 	slicesOf := r.byService[n]
 	if s.now.Resolution == registry.Alias {
@@ -213,7 +214,8 @@ func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 		}
 	}
 	sortEndpoints(all)
-	// While endpoints move from one slice to another, both list them: the healthier one counts, then the first by the name of the slice.
+	// While endpoints move from one slice to another, both list them: the healthier one counts, then the first by the
+	// name of the slice.
 	return slices.CompactFunc(all, func(a, b *registry.Endpoint) bool { return registry.CompareEndpoints(a, b) == 0 })
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// SliceFacts is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads many may hand on a Slice as an object's Spec.
+// SliceFacts is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads
+// many may hand on a Slice as an object's Spec.
 type SliceFacts struct {
 	Hosts     bool              // its addresses are host names
 	Ports     map[string]uint32 // by the name of the service port; never modified
@@ -61,7 +62,8 @@ func (s *SliceFacts) portsOf(svc *registry.Service) []slicePort {
 	return list
 }
 
-// AddPort adds a port; the last of a name wins. One without a number means every port, nothing that an assignment can hold: it is not added.
+// AddPort adds a port; the last of a name wins. One without a number means every port, nothing that an assignment can
+// hold: it is not added.
 func (s *SliceFacts) AddPort(name string, port uint32) {
 	if s.Ports == nil {
 		s.Ports = map[string]uint32{}

@@ -17,8 +17,8 @@ func (r *Registry) key(kind *kinds.Kind, n name) registry.WorkloadKey {
 
 // touch remembers what was handed on for a workload before the batch changed it.
 func (r *Registry) touch(k registry.WorkloadKey) {
-	if _, ok := r.touched[k]; !ok {
-		r.touched[k] = r.current(k)
+	if _, ok := r.before[k]; !ok {
+		r.before[k] = r.current(k)
 	}
 }
 
@@ -36,7 +36,8 @@ func (r *Registry) current(k registry.WorkloadKey) *registry.Workload {
 	return nil
 }
 
-// endpoint is the pod behind a port of the service. In a headless service whose name is the pod's subdomain it has a host name.
+// endpoint is the pod behind a port of the service. In a headless service whose name is the pod's subdomain it has a
+// host name.
 func (p *pod) endpoint(svc *registry.Service, port string, number uint32) *registry.Endpoint {
 	e := p.workload.Endpoint(port, number)
 	if p.hostname != "" && p.domain == svc.Name && p.workload.Namespace == svc.Namespace {
@@ -94,7 +95,8 @@ func entryEndpoints(w *registry.Workload, svc *registry.Service) []*registry.End
 	return out
 }
 
-// targetPort is the workload's port behind a service port; there is none where the service names a port that the workload lacks.
+// targetPort is the workload's port behind a service port; there is none where the service names a port that the
+// workload lacks.
 func targetPort(p registry.Port, w *registry.Workload) (uint32, bool) {
 	if p.TargetPort == "" {
 		return p.Number, true
