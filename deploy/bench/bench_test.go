@@ -63,7 +63,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestPick(t *testing.T) {
+func TestPickContenders(t *testing.T) {
 	got, err := pick([]string{"w4", "W1"})
 	if err != nil || len(got) != 2 || got[0].name() != "W1" || got[1].name() != "W4" {
 		t.Errorf("got %v, %v, want W1 and W4 in their order", got, err)
@@ -122,7 +122,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestResults: sections that were measured take the place of their old ones, others stay, and all are in the order of their numbers.
+// TestResults: sections that were measured take the place of their old ones, others stay, and all are in the order of
+// their numbers.
 func TestResults(t *testing.T) {
 	all := []contender{{name: istioDefault, title: "istiod"}, {name: istioTuned, title: "istiod, tuned"}, {name: lite, title: "istiod-lite"}, {name: limitWhole, title: "limit"}, {name: limitSplit, title: "limit, VHDS"}}
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
@@ -199,7 +200,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestPlots: what the file holds is drawn, one picture a workload, and linked from it; a workload that was measured at one point alone has none.
+// TestPlots: what the file holds is drawn, one picture a workload, and linked from it; a workload that was measured at
+// one point alone has none.
 func TestPlots(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "RESULTS.md")
@@ -250,8 +252,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestTrial: what cannot stand beside figures that were measured in full is a trial.
-func TestTrial(t *testing.T) {
+// TestFiguresThatAreNotComparable: what cannot stand beside figures that were measured in full is a trial.
+func TestFiguresThatAreNotComparable(t *testing.T) {
 	t.Setenv("MESH", "")
 	for _, c := range []struct {
 		workloads []string
@@ -280,8 +282,9 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestNobody: a contender that does not exist, and a limit without anything to copy, are refused, as are programs that are none.
-func TestNobody(t *testing.T) {
+// TestUnknownContender: a contender that does not exist, and a limit without anything to copy, are refused, as are
+// programs that are none.
+func TestUnknownContender(t *testing.T) {
 	for _, only := range []string{"istiod", "lite,", "lite,all", "limit", "limit,limit-vhds"} {
 		if got, err := choose(options{only: only}); err == nil {
 			t.Errorf("%q: got %v, want an error", only, got)
@@ -298,8 +301,8 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestLine: a line is found again.
-func TestLine(t *testing.T) {
+// TestFindLine: a line is found again.
+func TestFindLine(t *testing.T) {
 	if base, each := line([]float64{0, 250, 500, 1000}, []float64{7, 507, 1007, 2007}); math.Abs(base-7) > 1e-9 || math.Abs(each-2) > 1e-9 {
 		t.Errorf("got %v + %v n, want 7 + 2 n", base, each)
 	}

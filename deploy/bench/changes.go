@@ -14,7 +14,8 @@ type changes struct {
 	// apply makes change n, and undo, if there is one, takes it back after half the time until the next.
 	apply func(n int) error
 	undo  func() error
-	// kinds are the types of the resources in which proxies find the number of a change, and find gives the highest in one, or -1.
+	// kinds are the types of the resources in which proxies find the number of a change, and find returns the highest
+	// in one, or -1.
 	kinds []load.Type
 	find  func(body []byte) int
 	// to are the proxies that are waited for; all without it.
@@ -26,7 +27,7 @@ type changes struct {
 // making is a figure of no row: how long changes were made and waited for, in seconds.
 const making = "making changes"
 
-// changed makes changes for as long as it is asked to and gives what came of them.
+// changed makes changes for as long as it is asked to and returns what came of them.
 func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	before, err := s.settle(ctx)
 	if err != nil {
@@ -61,7 +62,8 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	}, nil
 }
 
-// make makes the changes, waits until every proxy has seen the last, and gives the time that the API server took for all.
+// make makes the changes, waits until every proxy has seen the last, and returns the time that the API server took for
+// all.
 func (s *session) make(ctx context.Context, c changes, track *load.Track) (writing time.Duration, err error) {
 	begin := time.Now()
 	for n := 0; ; n++ {
@@ -108,7 +110,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// changeRows are what changed gives, with the goals of both modes: of p99, of CPU, of bytes.
+// changeRows are the results of changed, with the goals of both modes: of p99, of CPU, of bytes.
 func changeRows(p99, cpu, bytes map[mode]float64) []row {
 	return []row{
 		{name: "p50", unit: "ms"},

@@ -14,13 +14,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// istioVersion is the istiod that is measured, built as it is released: with fast marshalling and without validation of what it makes itself.
+// istioVersion is the istiod that is measured, built as it is released: with fast marshalling and without validation of
+// what it makes itself.
 const (
 	istioVersion = "v0.0.0-20260827124520-eed52ebb66ad"
 	istioTags    = "vtprotobuf,disable_pgv"
 )
 
-// istioRequires are the modules that have to be named beside it, since a module's choice among versions of its dependencies is not passed on.
+// istioRequires are the modules that have to be named beside it, since a module's choice among versions of its
+// dependencies is not passed on.
 func istioRequires() []string {
 	return []string{
 		"istio.io/istio@" + istioVersion, "istio.io/api@v1.31.1", "istio.io/client-go@v1.31.1", "github.com/envoyproxy/go-control-plane/envoy@v1.40.0",
@@ -54,7 +56,7 @@ func (c contender) isLimit() bool { return strings.HasPrefix(c.name, limitWhole)
 
 func (c contender) isIstiod() bool { return c.name == istioDefault || c.name == istioTuned }
 
-// does tells whether a contender takes part in a workload.
+// does reports whether a contender takes part in a workload.
 func (c contender) does(l workload, m mode) bool {
 	n := l.needs()
 	switch {
@@ -67,7 +69,8 @@ func (c contender) does(l workload, m mode) bool {
 	}
 }
 
-// findAll tells what is not there before anything is built or started: binaries that the environment names, and those of the cluster.
+// findAll returns an error for any missing binary, of the environment or of the cluster, before anything is built or
+// started.
 func findAll() (cluster.Binaries, error) {
 	for _, variable := range []string{"ISTIOD", "PILOT_DISCOVERY", "MESH"} {
 		path := os.Getenv(variable)
@@ -83,7 +86,7 @@ func findAll() (cluster.Binaries, error) {
 	return cluster.Find()
 }
 
-// choose gives those that are wanted, without their binaries.
+// choose returns the contenders that are wanted, without their binaries.
 func choose(o options) ([]contender, error) {
 	// What istiod-lite does not do, or would do with a Lease of its own, istiod need not do either.
 	common := []string{"POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}
@@ -107,7 +110,8 @@ func choose(o options) ([]contender, error) {
 	return wanted, feed(wanted)
 }
 
-// build finds the binaries of contenders, or builds them, istiod into .tools and the others into a folder, which is their home.
+// build finds the binaries of contenders, or builds them, istiod into .tools and the others into a folder, which is
+// their home.
 func build(ctx context.Context, root, dir string, all []contender) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
@@ -131,7 +135,8 @@ func build(ctx context.Context, root, dir string, all []contender) error {
 	return nil
 }
 
-// feed gives each limit something to copy: the tuned istiod where it is measured too, else what is.
+// feed connects each limit to a server that it copies: the tuned istiod if that is measured too, else another
+// contender.
 func feed(all []contender) error {
 	var best *contender
 	for _, name := range []string{istioDefault, lite, istioTuned} {
@@ -170,7 +175,7 @@ func findLite(ctx context.Context, dir string) (string, error) {
 	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
 }
 
-// findIstiod gives the binary that ISTIOD names, else the one in .tools, which is built if it is not there.
+// findIstiod returns the binary that ISTIOD names, else the one in .tools, which is built if it is not there.
 func findIstiod(ctx context.Context, root string) (string, error) {
 	if path := os.Getenv("ISTIOD"); path != "" {
 		return filepath.Abs(path)

@@ -34,7 +34,8 @@ const (
 	plotFolder     = "plots"
 )
 
-// write puts the sections that were measured in place of those that the file has of the same heading, and leaves the others.
+// write puts the sections that were measured in place of those that the file has of the same heading, and leaves the
+// others.
 func (r *results) write(path string) error {
 	sections, err := readSections(path)
 	if err != nil {
@@ -48,7 +49,7 @@ func (r *results) write(path string) error {
 	return writeSections(path, sections)
 }
 
-// readSections gives what was measured; of a file that is not there nothing.
+// readSections returns what was measured, nothing if there is no file.
 func readSections(path string) ([]section, error) {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -140,7 +140,7 @@ func run() error {
 	return measure(ctx, root, o, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 }
 
-// trial tells why figures are not to stand beside those that were measured in full, or is empty.
+// trial returns why figures are not comparable to those that were measured in full, or "".
 func (o *options) trial(given map[string]bool) string {
 	for _, name := range []string{"only", "env", "profiles", "rest", "routes", "idle"} {
 		if given[name] {
@@ -158,7 +158,7 @@ func (o *options) trial(given map[string]bool) string {
 	return ""
 }
 
-// numbers reads numbers above zero, ascending, or gives nil.
+// numbers reads numbers above zero, ascending, or returns nil.
 func numbers(list string) []int {
 	var out []int
 	for text := range strings.SplitSeq(list, ",") {

@@ -110,7 +110,8 @@ func (b *bench) startCluster(ctx context.Context, programs cluster.Binaries, dir
 // seeders is how many objects are written at once.
 const seeders = 16
 
-// inWorld grows the world and measures in it, scene by scene, the contenders in turn, round after round. Results are written after each scene.
+// inWorld grows the world and measures in it, scene by scene, the contenders in turn, round after round. Results are
+// written after each scene.
 func (b *bench) inWorld(ctx context.Context, w world.World) error {
 	begin := time.Now()
 	if err := b.clients.Seed(ctx, w, seeders, func(done int) { b.log.Info("the world grows", "services", done, "of", w.Services) }); err != nil {
@@ -135,7 +136,8 @@ func (b *bench) inWorld(ctx context.Context, w world.World) error {
 		}
 		err := b.inRounds(ctx, w, here)
 		out := b.out
-		if err != nil { // ended in the midst: what was measured is kept beside the logs, and takes the place of no complete section
+		// ended in the midst: what was measured is kept beside the logs, and takes the place of no complete section
+		if err != nil {
 			out = filepath.Join(b.dir, "RESULTS.md")
 		}
 		if len(b.results.tables) > 0 {
@@ -168,7 +170,8 @@ func (b *bench) launch() launch {
 	return launch{cpu: b.cpu, kubeconfig: b.cluster.Kubeconfig(), dir: b.dir, number: b.launches, rest: b.rest}
 }
 
-// warm runs a contender once: its file is then in memory, and what it writes into a new cluster, an authority for instance, is there.
+// warm runs a contender once: its file is then in memory, and what it writes into a new cluster, an authority for
+// instance, is there.
 func (b *bench) warm(ctx context.Context, c contender) error {
 	s, err := start(ctx, c, b.launch())
 	if err != nil {
@@ -182,8 +185,8 @@ func (b *bench) warm(ctx context.Context, c contender) error {
 	return err
 }
 
-// round runs workloads on one contender: those that need a fleet on one server for each number of proxies and each mode, the others on one of their own. Only the
-// end of ctx is an error: what fails otherwise is noted in the results.
+// round runs workloads on one contender: those that need a fleet on one server for each number of proxies and each
+// mode, the others on one of their own. Only the end of ctx is an error: what fails otherwise is noted in the results.
 func (b *bench) round(ctx context.Context, w world.World, round int, c contender, all []workload) error {
 	for _, l := range all {
 		if !l.needs().fleet && c.does(l, delta) {

@@ -53,7 +53,8 @@ type sample struct {
 	lines             []measured
 }
 
-// drawFile draws what a file of results holds, one SVG for each workload, and links them. false: there is nothing to draw.
+// drawFile draws what a file of results holds, one SVG for each workload, and links them. false: there is nothing to
+// draw.
 func drawFile(results, folder string) (any bool, err error) {
 	sections, err := readSections(results)
 	if err != nil {
@@ -83,8 +84,8 @@ func drawFile(results, folder string) (any bool, err error) {
 	return any, writeSections(results, sections)
 }
 
-// drawWorkload draws cost above time, against services on the left and against proxies on the right; false: a workload with fewer than two points has no
-// file.
+// drawWorkload draws cost above time, against services on the left and against proxies on the right; false: a workload
+// with fewer than two points has no file.
 func drawWorkload(file string, all []sample, workload string, rows ...string) (bool, error) {
 	axes := []struct {
 		label  string

@@ -22,7 +22,8 @@ type usage struct {
 }
 
 func usageOf(pid int) (u usage, err error) {
-	// The kernel's clock of the time that a process ran, CPUCLOCK_SCHED, whose number is made of the process's: to the nanosecond, where /proc counts ticks of 10 ms.
+	// The kernel's clock of the time that a process ran, CPUCLOCK_SCHED, whose number is made of the process's: to the
+	// nanosecond, where /proc counts ticks of 10 ms.
 	var ran unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|2), &ran); err != nil {
 		return u, fmt.Errorf("read the CPU time of a process: %w", err)
@@ -50,7 +51,8 @@ func usageOf(pid int) (u usage, err error) {
 // cores are how the CPUs of this machine are shared out.
 type cores struct{ server, rest unix.CPUSet }
 
-// shareCores gives the last CPU to the server and the others to everybody else, once confine is called. With one CPU all share it.
+// shareCores reserves the last CPU for the server and leaves the rest to everybody else, once confine is called. With
+// one CPU all share it.
 func shareCores() (c cores, err error) {
 	if err := unix.SchedGetaffinity(0, &c.rest); err != nil {
 		return c, fmt.Errorf("ask for CPUs: %w", err)
@@ -71,7 +73,8 @@ func shareCores() (c cores, err error) {
 	return c, nil
 }
 
-// confine moves all threads of this process and of those that it has started; what is started later stays where its maker is.
+// confine moves all threads of this process and of those that it has started; what is started later stays where its
+// maker is.
 func (c cores) confine() error {
 	for range 3 { // a thread may start another while the list is read
 		if err := c.move(os.Getpid()); err != nil {
@@ -116,8 +119,8 @@ func (c cores) move(pid int) error {
 	return nil
 }
 
-// onServerCore calls start on a thread of the server's core, which the processes that it starts inherit, and then wait. The thread lives as long, for the kernel
-// takes its end for that of the parent.
+// onServerCore calls start on a thread of the server's core, which the processes that it starts inherit, and then wait.
+// The thread lives as long, for the kernel takes its end for that of the parent.
 func (c cores) onServerCore(start func() error, wait func()) error { return on(&c.server, start, wait) }
 
 // onOtherCores does the same on all others.

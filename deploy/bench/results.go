@@ -89,7 +89,7 @@ func machine() string {
 	return fmt.Sprintf("%d × %s, %d GiB, Linux %s", runtime.NumCPU(), cpu, info.Totalram*uint64(info.Unit)>>30, unix.ByteSliceToString(name.Release[:]))
 }
 
-// at gives the table of a point, which it makes if there is none.
+// at returns the table of a point, which it makes if there is none.
 func (r *results) at(at point, l workload) *table {
 	i := slices.IndexFunc(r.tables, func(t *table) bool { return t.point == at })
 	if i < 0 {
@@ -201,7 +201,8 @@ func (t *table) line(b *strings.Builder, row row, all []contender, limits bool) 
 			fmt.Fprintf(b, " %s |", number(ours/least))
 		}
 	}
-	b.WriteString(" " + verdict(goal, row.atMost, ours, measured, met, compared == 2 || !met) + " |\n") // one istiod that gave no figure leaves it open
+	// one istiod that gave no figure leaves it open
+	b.WriteString(" " + verdict(goal, row.atMost, ours, measured, met, compared == 2 || !met) + " |\n")
 }
 
 // goals is the mode whose goals hold.
@@ -221,7 +222,7 @@ func (t *table) rounds() (most int) {
 	return most
 }
 
-// verdict names the goals of a row and tells whether they are met, as far as that was measured.
+// verdict names the goals of a row and reports whether they are met, as far as that was measured.
 func verdict(ratio float64, atMost *float64, ours float64, measured, met, compared bool) string {
 	var goals []string
 	known := measured

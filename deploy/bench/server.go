@@ -42,7 +42,8 @@ type launch struct {
 	rest       time.Duration // see server
 }
 
-// start starts a contender on the server's core. It does not wait for anything, but that what feeds a limit is ready, which runs beside the clients.
+// start starts a contender on the server's core. It does not wait for anything, but that what feeds a limit is ready,
+// which runs beside the clients.
 func start(ctx context.Context, c contender, l launch) (*server, error) {
 	if !c.isLimit() {
 		return startOn(ctx, c, l, l.cpu.onServerCore)
@@ -191,7 +192,7 @@ func (s *server) poll(ctx context.Context, what string, ask func() error) error 
 	}
 }
 
-// settle waits until it has used next to no CPU for some time, and gives what it has used by then.
+// settle waits until it has used next to no CPU for some time, and returns what it has used by then.
 func (s *server) settle(ctx context.Context) (usage, error) {
 	const little = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)

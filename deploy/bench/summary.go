@@ -45,7 +45,7 @@ func median(cell string) (float64, bool) {
 	return f, err == nil
 }
 
-// usual tells of a heading whether goals are meant for its setting.
+// usual reports whether goals apply to the setting that a heading names.
 func usual(s section) bool {
 	return strings.Contains(s.heading, fmt.Sprintf(", %d services", usualServices)) &&
 		(!strings.Contains(s.heading, "proxies") || strings.Contains(s.heading, fmt.Sprintf(", %d proxies", usualProxies)))

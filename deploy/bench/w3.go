@@ -41,7 +41,8 @@ func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, e
 		return nil, fmt.Errorf("read an EndpointSlice: %w", err)
 	}
 	last := slice.Endpoints[s.world.Pods-1].DeepCopy()
-	last.TargetRef = nil                                            // nobody's pod: an address that no pod has would wait for one
+	// nobody's pod: an address that no pod has would wait for one
+	last.TargetRef = nil
 	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // instead of one that a failed run left
 	f, err := s.changed(ctx, changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, to: to, apply: func(n int) error {
 		slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
@@ -61,7 +62,7 @@ func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, e
 // address is one of a private network that the world has no other address of, and holds a number below 2^20.
 func address(n int) string { return fmt.Sprintf("172.%d.%d.%d", 16+n>>16, n>>8&0xff, n&0xff) }
 
-// findAddress gives the highest number in such addresses of an encoded assignment, or -1.
+// findAddress returns the highest number in such addresses of an encoded assignment, or -1.
 func findAddress(body []byte) int {
 	highest := -1
 	for {

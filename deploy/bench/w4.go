@@ -29,7 +29,8 @@ func (serviceComesAndGoes) rows() []row {
 
 func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error) {
 	const prefix = "bench-comes-"
-	service, slice := s.world.Service(s.world.Services), s.world.EndpointSlice(s.world.Services) // the one after the last
+	// the one after the last
+	service, slice := s.world.Service(s.world.Services), s.world.EndpointSlice(s.world.Services)
 	for i := range slice.Endpoints {
 		slice.Endpoints[i].TargetRef = nil // nobody's pods
 	}
@@ -55,7 +56,8 @@ func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error)
 			if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
 				return err
 			}
-			_, err := slices.Create(ctx, slice, metav1.CreateOptions{}) // after it, as the controller of EndpointSlices does
+			// after it, as the controller of EndpointSlices does
+			_, err := slices.Create(ctx, slice, metav1.CreateOptions{})
 			return err
 		},
 		undo: func() error {

@@ -38,7 +38,7 @@ func (virtualServiceChanges) run(ctx context.Context, s *session) (figures, erro
 	}})
 }
 
-// marks gives a prefix of marks that no earlier run has left in the world.
+// marks returns a prefix of marks that no earlier run has left in the world.
 func marks() string { return fmt.Sprintf("changed-%d-", time.Now().UnixNano()) }
 
 // routes are the types that a change of a route may come in.
@@ -49,7 +49,8 @@ func (s *session) mark(ctx context.Context, service int, mark string) error {
 	return update(ctx, s.clients.Dynamic.Resource(world.VirtualServiceResource()), s.world.VirtualService(service, mark))
 }
 
-// update gives an object that is there another spec, in one request: nothing is read first, which would count as latency.
+// update replaces the spec of an existing object in one request. Nothing is read first, because that would count as
+// latency.
 func update(ctx context.Context, of dynamic.NamespaceableResourceInterface, changed *unstructured.Unstructured) error {
 	patch, err := json.Marshal(map[string]any{"spec": changed.Object["spec"]})
 	if err != nil {

@@ -41,7 +41,8 @@ func (scoped) rows() []row {
 	}
 }
 
-// restless is the namespace that has changes, and the number of a service in it; passing is a Service there that comes and goes.
+// restless is the namespace that has changes, and the number of a service in it; passing is a Service there that comes
+// and goes.
 const (
 	restless = 0
 	passing  = "bench-passing"

@@ -16,7 +16,7 @@ type workload interface {
 	name() string
 	// about describes what is done and measured, in a sentence or two.
 	about(o options) string
-	// rows are the figures that run gives, in the order of the table.
+	// rows are the figures that run returns, in the order of the table.
 	rows() []row
 	needs() needs
 	run(ctx context.Context, s *session) (figures, error)
@@ -24,13 +24,14 @@ type workload interface {
 
 // needs are what a workload runs on.
 type needs struct {
-	// fleet is a server with a connected fleet of proxies; without it the workload gets a fresh server, which may not be ready yet.
+	// fleet is a server with a connected fleet of proxies; without it the workload gets a fresh server, which may not
+	// be ready yet.
 	fleet bool
 	// delta is that protocol alone. Workloads without a fleet speak no other.
 	delta bool
 	// scene is what the world has in addition while it runs.
 	scene scene
-	// limit tells whether the limit, which knows no objects but those of one sidecar, can do it.
+	// limit reports whether the limit can run the workload. It knows only the objects of one sidecar.
 	limit bool
 	// length is how long it makes changes, if it makes any.
 	length time.Duration
@@ -39,7 +40,8 @@ type needs struct {
 // usualLength is that of workloads for which nothing else is said.
 const usualLength = 20 * time.Second
 
-// workloads are all there are, in the order in which they run on one server: the last leaves it with streams that nobody reads.
+// workloads are all there are, in the order in which they run on one server: the last leaves it with streams that
+// nobody reads.
 func workloads() []workload {
 	return []workload{
 		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, slowReaders{},
@@ -80,7 +82,8 @@ type session struct {
 	world   world.World
 	clients *world.Clients
 	fleet   *load.Fleet // of workloads with one
-	// connect starts a fleet that stays for the session: where its options say nothing, sidecars of the first pods in the mode of the session.
+	// connect starts a fleet that stays for the session: where its options say nothing, sidecars of the first pods in
+	// the mode of the session.
 	connect func(load.Options) (*load.Fleet, error)
 }
 
@@ -127,7 +130,8 @@ func pickModes(names []string) ([]mode, error) {
 	return out, nil
 }
 
-// identity is who proxy i after the first is: the sidecars of the first pods of all services, then of their second pods, and so on.
+// identity is who proxy i after the first is: the sidecars of the first pods of all services, then of their second
+// pods, and so on.
 func identity(w world.World, first int) func(i int) load.Identity {
 	return func(i int) load.Identity {
 		i += first

@@ -18,7 +18,8 @@ type Helm struct {
 	env  []string
 }
 
-// Helms returns Helm 4, and before it Helm 3 where HELM3 names one. What they store goes to dir; the cluster, where one is needed, is that of the kubeconfig.
+// Helms returns Helm 4, and before it Helm 3 where HELM3 names one. What they store goes to dir; the cluster, where one
+// is needed, is that of the kubeconfig.
 func Helms(dir, kubeconfig string) ([]Helm, error) {
 	names := []string{"helm4"}
 	if os.Getenv("HELM3") != "" {
@@ -39,7 +40,7 @@ func Helms(dir, kubeconfig string) ([]Helm, error) {
 	return all, nil
 }
 
-// Run gives what a command prints; what it says on standard error is in the error.
+// Run returns a command's standard output. Its standard error is part of the error.
 func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.path, args...)
 	var stderr bytes.Buffer

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A pod is given the time that its server takes to stop, whatever that is set to, and nothing that the server does not read.
+// A pod is given the time that its server takes to stop, whatever that is set to, and nothing that the server does not
+// read.
 func TestPod(t *testing.T) {
 	for _, x := range []struct {
 		set             string

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// objects gives those of a kind among manifests.
+// objects returns the manifests of one kind.
 func objects[T any](t *testing.T, manifests, kind string) []T {
 	t.Helper()
 	var all []T
@@ -33,7 +33,7 @@ func objects[T any](t *testing.T, manifests, kind string) []T {
 	return all
 }
 
-// verbs gives, for each resource as "plural.group" with the names it is bound to, the verbs that rules allow.
+// verbs returns the verbs that rules allow, for each resource as "plural.group" with the names that it is bound to.
 func verbs(rules []rbacv1.PolicyRule) map[string]string {
 	all := map[string][]string{}
 	for _, r := range rules {
@@ -57,7 +57,8 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 
 const read = "get list watch"
 
-// What the server may do is what it does: it reads every kind there is, no Secret or ConfigMap of the cluster's at large, and writes three things.
+// What the server may do is what it does: it reads every kind there is, no Secret or ConfigMap of the cluster's at
+// large, and writes three things.
 func TestRules(t *testing.T) {
 	cluster := map[string]string{"customresourcedefinitions.apiextensions.k8s.io": read}
 	for _, k := range kinds.All() {

@@ -1,5 +1,7 @@
-// Command crds writes the CustomResourceDefinitions of Istio's API from the pinned istio.io/api module into a directory, one file each: names, schemas and
-// rules as they are, without descriptions: a third of the bytes, which every API server and every Helm release would carry.
+// Command crds writes the CustomResourceDefinitions of Istio's API from the pinned istio.io/api module into a
+// directory, one file each: names, schemas and rules as they are, without descriptions: a third of the bytes, which
+// every API server and every Helm release would carry.
 //
-// `make gen` runs it for charts/base. It holds no state, starts no goroutine, and gives the same bytes for the same module.
+// `make gen` runs it for charts/base. It holds no state, starts no goroutine, and writes the same bytes for the same
+// module.
 package main

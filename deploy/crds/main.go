@@ -54,7 +54,7 @@ func run(ctx context.Context, dir string) error {
 	return nil
 }
 
-// module gives the definitions of the istio.io/api module that go.mod pins, and its version.
+// module returns the definitions of the istio.io/api module that go.mod pins, and its version.
 func module(ctx context.Context) (text []byte, version string, err error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "istio.io/api").Output()
 	if err != nil {
@@ -70,7 +70,7 @@ const header = `# Made by "make gen" from the module istio.io/api %s; not to be 
 # Changed from the original: descriptions and comments are left out.
 `
 
-// generate gives the files by name: one for each document of source.
+// generate returns the files by name: one for each document of source.
 func generate(source []byte, version string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	decoder := yaml.NewDecoder(bytes.NewReader(source))

@@ -40,7 +40,8 @@ func TestChartIsUpToDate(t *testing.T) {
 	}
 }
 
-// Nothing is lost but prose: read as Kubernetes reads them, the definitions are equal once the originals have no descriptions.
+// Nothing is lost but prose: read as Kubernetes reads them, the definitions are equal once the originals have no
+// descriptions.
 func TestOnlyProseIsLeftOut(t *testing.T) {
 	source, version, err := module(t.Context())
 	if err != nil {

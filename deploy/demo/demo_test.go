@@ -191,8 +191,8 @@ func TestKilled(t *testing.T) {
 	t.Error("processes are left behind")
 }
 
-// TestStay reaches a mesh that stays up from outside of its namespaces, and ends it as Ctrl-C does.
-func TestStay(t *testing.T) {
+// TestMeshThatStaysUp reaches a mesh that stays up from outside of its namespaces, and ends it as Ctrl-C does.
+func TestMeshThatStaysUp(t *testing.T) {
 	k := newKit(t)
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page is what the user reads: plain ASCII, coloured only on a terminal whose user has not asked otherwise (no-color.org).
+// page is what the user reads: plain ASCII, coloured only on a terminal whose user has not asked otherwise
+// (no-color.org).
 type page struct {
 	w      io.Writer
 	colour bool

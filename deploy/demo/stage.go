@@ -24,13 +24,14 @@ type stage struct {
 	gateway   string
 	authority string
 	// mark is what the pods' rules know Envoy's own traffic by.
-	mark  int
-	place func(world.Pod) (world.Place, error)
-	admin func(world.Pod) (string, error)
+	mark     int
+	location func(world.Pod) (world.Location, error)
+	admin    func(world.Pod) (string, error)
 	// adapt changes the copied sample, and what was read of it, to suit the stage.
 	adapt func(dir string) error
 	cast  func(*world.Directory)
-	// gatewayRelay and debugRelay lead here from the user's own network; nil without -stay, and where there is only one network.
+	// gatewayRelay and debugRelay lead here from the user's own network; nil without -stay, and where there is only one
+	// network.
 	gatewayRelay, debugRelay net.Listener
 }
 
@@ -41,7 +42,7 @@ func namespaces(n *pods.Network) *stage {
 		gateway:   "10.20.0.2:8080",
 		authority: "bookinfo.example.com",
 		mark:      pods.Mark,
-		place: func(p world.Pod) (world.Place, error) {
+		location: func(p world.Pod) (world.Location, error) {
 			return n.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
 		},
 		admin: func(world.Pod) (string, error) {
@@ -52,7 +53,7 @@ func namespaces(n *pods.Network) *stage {
 	}
 }
 
-// loopback gives each pod an address in 127.0.0.0/8 and every port a free number.
+// loopback assigns each pod an address in 127.0.0.0/8 and each port a free number.
 func loopback() (*stage, error) {
 	app, err := freePort()
 	if err != nil {
@@ -67,7 +68,7 @@ func loopback() (*stage, error) {
 		host:      "127.0.0.1",
 		gateway:   net.JoinHostPort("127.0.0.1", ingress),
 		authority: "reviews.bookinfo.svc.cluster.local",
-		place:     func(world.Pod) (world.Place, error) { return &machine{}, nil },
+		location:  func(world.Pod) (world.Location, error) { return &machine{}, nil },
 		admin: func(world.Pod) (string, error) {
 			port, err := freePort()
 			return net.JoinHostPort("127.0.0.1", port), err

@@ -102,7 +102,7 @@ func (d *show) start(ctx context.Context, work string) error {
 
 	began = time.Now()
 	d.world, err = world.Start(world.Options{
-		Directory: dir, Place: d.stage.place, Envoy: d.o.envoy, XDS: d.pilot.GRPC, Delta: true, Mark: d.stage.mark, Admin: d.stage.admin, WorkDir: work,
+		Directory: dir, Location: d.stage.location, Envoy: d.o.envoy, XDS: d.pilot.GRPC, Delta: true, Mark: d.stage.mark, Admin: d.stage.admin, WorkDir: work,
 	})
 	if err != nil {
 		return err
@@ -149,7 +149,8 @@ func (d *show) count(ctx context.Context, when string) error {
 	return nil
 }
 
-// change edits the split while requests are in flight: a tenth of the usual number before, another after, and all that there is time for meanwhile.
+// change edits the split while requests are in flight: a tenth of the usual number before, another after, and all that
+// there is time for meanwhile.
 func (d *show) change(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

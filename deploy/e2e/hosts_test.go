@@ -17,8 +17,8 @@ import (
 // held is how long Envoy holds a listener back whose virtual hosts do not come.
 const held = 15 * time.Second
 
-// notHeld waits for something that Envoy would hold back, were virtual hosts missing, and fails the test if it took half of that time. On a machine that is starved
-// it may take as long for other reasons.
+// notHeld waits for something that Envoy would hold back, were virtual hosts missing, and fails the test if it took
+// half of that time. On a machine that is starved it may take as long for other reasons.
 func notHeld(t *testing.T, tr load.Traffic, wait func()) {
 	t.Helper()
 	began := time.Now()
@@ -42,7 +42,7 @@ func lateService(ports ...int) string {
 	return b.String()
 }
 
-// lateTimeout gives the late service's routes something to know them by.
+// lateTimeout marks the late service's routes, so that they can be recognised.
 func lateTimeout(seconds int) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -84,7 +84,7 @@ type routing struct {
 	text    string
 }
 
-// routing reads it, and tells whether it is there.
+// routing reads it, and reports whether it is there.
 func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 	t.Helper()
 	body, err := m.world.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_route_configs")
@@ -124,10 +124,11 @@ func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 	return routing{}, false
 }
 
-// testHosts has virtual hosts and route configurations come, change and go under load, and the control plane die and change its mind of how it sends them.
+// testHosts has virtual hosts and route configurations come, change and go under load, and the control plane die and
+// change its mind of how it sends them.
 func testHosts(t *testing.T, m *mesh) {
 	const late, fallback = "late.mesh.svc.cluster.local", "allow_any"
-	dial := m.world.Pod("client").Place.DialContext
+	dial := m.world.Pod("client").Location.DialContext
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
 	answers := func(port int) {
 		t.Helper()
@@ -204,7 +205,8 @@ func testHosts(t *testing.T, m *mesh) {
 	m.healthy(t)
 }
 
-// testTombstones takes more virtual hosts from a gateway than its Envoy may be left with what it keeps of: the route configuration comes in one piece then, without any of it.
+// testTombstones takes more virtual hosts from a gateway than its Envoy may be left with what it keeps of: the route
+// configuration comes in one piece then, without any of it.
 func testTombstones(t *testing.T, m *mesh) {
 	const files, many = 10, 500
 	m.write(t, "late-gateway.yaml", emptyGateway+"---\n"+fmt.Sprintf(gatewayRoute, "one"))
@@ -221,7 +223,7 @@ func testTombstones(t *testing.T, m *mesh) {
 		var last routing
 		defer func() {
 			if t.Failed() {
-				t.Logf("divided %t, %d virtual hosts, %d bytes, tombstones %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
+				t.Logf("divided %t, %d virtual hosts, %d bytes, vacancies %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
 			}
 		}()
 		suite.Eventually(t, what, func() bool {
@@ -246,7 +248,8 @@ func testTombstones(t *testing.T, m *mesh) {
 	m.remove(t, "late-gateway.yaml")
 }
 
-// testEmptyRoutes has a gateway open a port that leads nowhere, be given a route, lose it, and close: while it has none the port answers at once that there is none.
+// testEmptyRoutes has a gateway open a port that leads nowhere, be given a route, lose it, and close: while it has none
+// the port answers at once that there is none.
 func testEmptyRoutes(t *testing.T, m *mesh, tr load.Traffic) {
 	const port = "10.10.0.2:8090"
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -81,7 +81,7 @@ func newMesh(t *testing.T, mode, envoy string) *mesh {
 	m.startUnknown(t)
 	m.world, err = world.Start(world.Options{
 		Directory: directory,
-		Place: func(p world.Pod) (world.Place, error) {
+		Location: func(p world.Pod) (world.Location, error) {
 			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
 		},
 		Envoy: os.Getenv(envoy), XDS: m.pilot.GRPC, Delta: mode == delta, Mark: pods.Mark, WorkDir: work,
@@ -131,7 +131,7 @@ func (m *mesh) write(t *testing.T, name, content string) {
 	}
 }
 
-// edit replaces the first occurrence in a file, and gives what the file said before.
+// edit replaces the first occurrence in a file, and returns the file's former content.
 func (m *mesh) edit(t *testing.T, name, old, now string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(m.dir, name))
@@ -153,7 +153,8 @@ func (m *mesh) remove(t *testing.T, name string) {
 	}
 }
 
-// healthy fails the test unless every Envoy has taken what it was sent: it waits for what is on its way, but for no rejection to go away.
+// healthy fails the test unless every Envoy has taken what it was sent: it waits for what is on its way, but for no
+// rejection to go away.
 func (m *mesh) healthy(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)

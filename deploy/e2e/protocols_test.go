@@ -19,7 +19,7 @@ import (
 // dial connects as somebody: a pod, or a caller outside the mesh.
 type dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// send sends one request and tells who answered.
+// send sends one request and returns who answered.
 type send func(ctx context.Context) (from string, err error)
 
 // overHTTP keeps its connections, as programs do. The answer must have come in the protocol that was asked for.

@@ -78,7 +78,7 @@ func report(users []suite.User) error {
 	return errors.Join(errs...)
 }
 
-// filtered tells whether only some of the tests were asked for, so that a cell may be empty.
+// filtered reports whether only some of the tests were asked for, so that a cell may be empty.
 func filtered() bool {
 	return slices.ContainsFunc(os.Args, func(arg string) bool {
 		return strings.HasPrefix(arg, "-test.run=") || strings.HasPrefix(arg, "-test.skip=")

@@ -22,13 +22,13 @@ func startTraffic(t *testing.T, m *mesh, addr, host string) load.Traffic {
 	t.Helper()
 	return load.Begin(t, load.Options{
 		Rate: rate, Timeout: 10 * time.Second, Overdue: func() { t.Logf("a request waits:\n%s", m.world.Waits()) },
-	}, overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
+	}, overHTTP(m.world.Pod("client").Location.DialContext, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
 }
 
 // testSplit sends through a weighted route, counts, changes the weights while it runs, and counts again.
 func testSplit(t *testing.T, m *mesh) {
 	t.Cleanup(func() { m.remove(t, "weights.yaml") })
-	one := overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
+	one := overHTTP(m.world.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
 	share := func(n int) float64 {
 		second := 0
 		for range n {
@@ -50,7 +50,8 @@ func testSplit(t *testing.T, m *mesh) {
 		suite.Eventually(t, fmt.Sprintf("the client's Envoy has %d %% for v2", weight), func() bool { return m.routeLoads(t, "client") > before })
 		const n = 1500
 		p := float64(weight) / 100
-		// Choices are independent: five standard deviations of the binomial distribution are left once in two million runs.
+		// Choices are independent: five standard deviations of the binomial distribution are left once in two million
+		// runs.
 		bound := 5 * math.Sqrt(p*(1-p)/n)
 		if got := share(n); math.Abs(got-p) > bound {
 			t.Errorf("v2 answered %.1f %% of %d requests, want %.1f +- %.1f %%", 100*got, n, 100*p, 100*bound)
@@ -93,8 +94,8 @@ spec:
 `, 100-second, second)
 }
 
-// testSubsets leads a route from one subset to another that comes in the same change, again and again under load. Envoy answers 503 to what a route sends to a cluster of
-// which it has no endpoints yet.
+// testSubsets leads a route from one subset to another that comes in the same change, again and again under load. Envoy
+// answers 503 to what a route sends to a cluster of which it has no endpoints yet.
 func testSubsets(t *testing.T, m *mesh) {
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
 	for i := range 20 {
@@ -176,8 +177,9 @@ func (m *mesh) addPod(t *testing.T, name string) {
 	t.Fatalf("no pod %s in the directory", name)
 }
 
-// drainPod takes a server away as a cluster does: first it is no endpoint any more, then its pod goes. A pod that goes while it is sent requests may lose
-// those that are under way: its Envoy drops a cluster before the routes that lead there.
+// drainPod takes a server away as a cluster does: first it is no endpoint any more, then its pod goes. A pod that goes
+// while it is sent requests may lose those that are under way: its Envoy drops a cluster before the routes that lead
+// there.
 func (m *mesh) drainPod(t *testing.T, tr load.Traffic, name string) {
 	t.Helper()
 	m.write(t, name+".yaml", podYAML(name, "10.10.0.23", "v1", false))
@@ -213,7 +215,8 @@ func testBrokenFile(t *testing.T, m *mesh) {
 	m.healthy(t)
 }
 
-// testRestart kills the control plane under load, changes the world, and starts it again: nobody notices but by the change.
+// testRestart kills the control plane under load, changes the world, and starts it again: nobody notices but by the
+// change.
 func testRestart(t *testing.T, m *mesh) {
 	m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", false))
 	m.addPod(t, "echo-3")
@@ -234,7 +237,7 @@ func testRestart(t *testing.T, m *mesh) {
 	}
 	tr.Answers(t, "echo-3")
 	tr.Silent(t, "echo-1")
-	one := overHTTP(m.world.Pod("client").Place.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
+	one := overHTTP(m.world.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
 	suite.Eventually(t, "the route written meanwhile holds", func() bool {
 		name, err := one(ctx)
 		return err == nil && name == "echo-2"

@@ -74,7 +74,8 @@ func Check(tree fs.FS) ([]Violation, error) {
 	return found, nil
 }
 
-// parse reads every Go file of the tree but those of tests, test data and hidden folders. The root folder holds no package.
+// parse reads every Go file of the tree but those of tests, test data and hidden folders. The root folder holds no
+// package.
 func parse(tree fs.FS) ([]*pkg, error) {
 	byDir := map[string]*pkg{}
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -113,10 +114,10 @@ func parse(tree fs.FS) ([]*pkg, error) {
 	return pkgs, nil
 }
 
-// within tells whether folder dir is root or below it.
+// within reports whether folder dir is root or below it.
 func within(dir, root string) bool { return dir == root || strings.HasPrefix(dir, root+"/") }
 
-// withinAny tells whether folder dir is one of roots or below one.
+// withinAny reports whether folder dir is one of roots or below one.
 func withinAny(dir string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) })
 }

@@ -19,7 +19,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestTools holds that the tools are made of what the control plane is made of, wherever both need a module, so that it is compiled once.
+// TestTools holds that the tools are made of what the control plane is made of, wherever both need a module, so that it
+// is compiled once.
 func TestTools(t *testing.T) {
 	ours := map[string]string{}
 	for _, m := range modules(t, "../../go.mod") {
@@ -135,7 +136,7 @@ func TestPlantedViolations(t *testing.T) {
 }
 
 // What the rules allow must pass, or they would be worked around.
-func TestAllowed(t *testing.T) {
+func TestAllowedImports(t *testing.T) {
 	const m = `"` + Module + `/`
 	doc := func(files fstest.MapFS, dirs ...string) fstest.MapFS {
 		for _, d := range dirs {

@@ -13,7 +13,7 @@ func order() []string {
 	return []string{"config", "facts", "snapshot", "ingest", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "bootstrap"}
 }
 
-// pure tells a room in which the same input must always give the same output.
+// pure reports whether a room is one in which equal input must always produce equal output.
 func pure(dir string) bool {
 	return withinAny(dir, "pilot/snapshot", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature", "pilot/translate", "pilot/catalog")
 }
@@ -32,7 +32,8 @@ func checkImports(f *file, add report) {
 		if within(f.dir, "registry/kube") && within(target, "k8s.io/client-go") {
 			add("client-go", f.at(spec), "%s takes changes from any source and must not know one", f.dir)
 		}
-		if target == "flag" && !withinAny(f.dir, "cmd", "deploy") && localName(f, "testing") == "" { // what tests share may have -update
+		// what tests share may have -update
+		if target == "flag" && !withinAny(f.dir, "cmd", "deploy") && localName(f, "testing") == "" {
 			add("environment", f.at(spec), "only cmd reads flags")
 		}
 	}
@@ -184,8 +185,8 @@ func checkDecls(f *file, add report) {
 	}
 }
 
-// checkState finds package-level variables that can change: those that a function assigns to, and those that hold locks, atomics, channels or maps made
-// empty to be filled.
+// checkState finds package-level variables that can change: those that a function assigns to, and those that hold
+// locks, atomics, channels or maps made empty to be filled.
 func checkState(p *pkg, add report) {
 	vars := map[string]bool{}
 	for _, f := range p.files {
@@ -244,7 +245,8 @@ func root(t ast.Expr) *ast.Ident {
 	}
 }
 
-// topLevel tells whether a name in file f means the package's variable: the parser resolves locals, and names of this file's own top level.
+// topLevel reports whether a name in file f is the package's variable. The parser resolves locals and the top-level
+// names of the same file.
 func topLevel(f *file, name *ast.Ident) bool {
 	return name.Obj == nil || f.ast.Scope.Lookup(name.Name) == name.Obj
 }

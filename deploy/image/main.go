@@ -43,7 +43,8 @@ const (
 	place = "usr/local/bin/pilot-discovery"
 )
 
-// repository is the one that the chart pulls from: nodes and docker that load the archive have the image under its name.
+// repository is the one that the chart pulls from: nodes and docker that load the archive have the image under its
+// name.
 const repository = "ghcr.io/istiod-lite/istiod-lite"
 
 type descriptor struct {
@@ -53,7 +54,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// build gives the archive of an image with that binary.
+// build returns the archive of an image with that binary.
 func build(binary []byte, version string) ([]byte, error) {
 	layer, err := layerTar(binary)
 	if err != nil {

@@ -1,4 +1,6 @@
-// Package samples holds meshes in plain YAML, to try the control plane on: each folder is a configuration directory, complete without a cluster.
+// Package samples holds meshes in plain YAML, to try the control plane on: each folder is a configuration directory,
+// complete without a cluster.
 //
-// It only hands the files out; what they mean and who runs their Pods is for others to say. It owns no state and runs no goroutine.
+// It only hands the files out; what they mean and who runs their Pods is for others to say. It owns no state and runs
+// no goroutine.
 package samples

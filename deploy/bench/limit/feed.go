@@ -27,7 +27,8 @@ type change struct {
 	Removed   []string
 }
 
-// resource is the `resources` field of a DeltaDiscoveryResponse. That of a DiscoveryResponse is what it begins with: see whole.
+// resource is the `resources` field of a DeltaDiscoveryResponse. That of a DiscoveryResponse is what it begins with:
+// see whole.
 type resource struct {
 	Name  string
 	Delta []byte
@@ -110,7 +111,8 @@ func (f *feeder) take(message []byte) error {
 	return nil
 }
 
-// splitRoutes gives a RouteConfiguration without its virtual hosts (2) and with vhds (9) { config_source (1) { ads (3) {} resource_api_version (6): V3 } }.
+// splitRoutes returns a RouteConfiguration without its virtual hosts (2) and with vhds (9) { config_source (1) { ads
+// (3) {} resource_api_version (6): V3 } }.
 func (f *feeder) splitRoutes(name string, body []byte, hosts *change) (rest []byte) {
 	there := map[string]bool{}
 	for len(body) > 0 {
@@ -154,7 +156,7 @@ func (f *feeder) put(to *change, name string, body []byte) {
 	to.Resources = append(to.Resources, newResource(to.TypeURL, name, body))
 }
 
-// same tells whether two bodies are the same message, whose maps may stand in any order.
+// same reports whether two bodies are the same message, whose maps may stand in any order.
 func same(typeURL string, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

@@ -104,7 +104,7 @@ func (h *hub) take(c change) {
 	}
 }
 
-// all gives a type in one piece.
+// all returns all resources of a type as one piece.
 func (h *hub) all(typeURL string) encoded {
 	body, ok := h.whole[typeURL]
 	if !ok {
@@ -117,8 +117,9 @@ func (h *hub) all(typeURL string) encoded {
 	return body
 }
 
-// subscribe queues what a client asks for: a type as a whole, or the names of it that it had not asked for before. Everything else acknowledges something.
-// Gone are names that it does not want any more; in the other protocol those that are left out.
+// subscribe queues what a client asks for: a type as a whole, or the names of it that it had not asked for before.
+// Everything else acknowledges something. Gone are names that it does not want any more; in the other protocol those
+// that are left out.
 func (h *hub) subscribe(s *stream, typeURL string, names, gone []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -48,7 +48,8 @@ func client(h *hub, sotw bool) *stream {
 	return s
 }
 
-// drain decodes what is queued: "RDS 80" for a RouteConfiguration, with a "+" where virtual hosts come by themselves, and its or the other virtual hosts.
+// drain decodes what is queued: "RDS 80" for a RouteConfiguration, with a "+" where virtual hosts come by themselves,
+// and its or the other virtual hosts.
 func drain(t *testing.T, s *stream) (out []string) {
 	t.Helper()
 	for _, p := range s.queue {
@@ -87,7 +88,7 @@ func drain(t *testing.T, s *stream) (out []string) {
 	return out
 }
 
-// hand has a hub take what a feeder has written, and tells whether that was all there is.
+// hand has a hub take what a feeder has written, and reports whether that was all there is.
 func hand(t *testing.T, from *gob.Decoder, to *hub) (synced bool) {
 	t.Helper()
 	if err := to.fed(from, func() { synced = true }); !errors.Is(err, io.EOF) {
@@ -96,7 +97,7 @@ func hand(t *testing.T, from *gob.Decoder, to *hub) (synced bool) {
 	return synced
 }
 
-func TestHub(t *testing.T) {
+func TestHubCopies(t *testing.T) {
 	for _, c := range []struct {
 		split, sotw bool
 		want        [][]string
@@ -146,7 +147,8 @@ func TestHub(t *testing.T) {
 	for _, names := range [][]string{{"80"}, {"81"}, {"80", "81"}} {
 		h.subscribe(s, load.Routes.URL(), names, nil)
 	}
-	if diff := cmp.Diff([]string{"RDS 80 a", "RDS 80 a", "RDS 80 a"}, drain(t, s)); diff != "" { // of an unknown name alone all, which is no more
+	// of an unknown name alone all, which is no more
+	if diff := cmp.Diff([]string{"RDS 80 a", "RDS 80 a", "RDS 80 a"}, drain(t, s)); diff != "" {
 		t.Errorf("left and wanted again (-want +got):\n%s", diff)
 	}
 	if err := newFeeder(true).take([]byte{1}); err == nil {
@@ -154,8 +156,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// TestSame: a message whose maps stand in another order is the same, and is not handed on.
-func TestSame(t *testing.T) {
+// TestSameMessage: a message whose maps stand in another order is the same, and is not handed on.
+func TestSameMessage(t *testing.T) {
 	fields := map[string]*structpb.Value{}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		fields[name] = structpb.NewStringValue(name)
@@ -185,8 +187,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestRead: requests are read by their fields, and one that names what the last one named asks for nothing.
-func TestRead(t *testing.T) {
+// TestReadRequest: requests are read by their fields, and one that names what the last one named asks for nothing.
+func TestReadRequest(t *testing.T) {
 	marshal := func(m proto.Message) []byte {
 		b, err := proto.Marshal(m)
 		if err != nil {

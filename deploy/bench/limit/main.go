@@ -47,13 +47,15 @@ func run(ctx context.Context, args []string) error {
 	} else {
 		err = fanOut(ctx, cancel, *from, *address)
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) { // what broke, not what follows from it
+	// what broke, not what follows from it
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
 }
 
-// feed copies a control plane and hands on what it says to whoever connects, until ctx ends, which it ends itself when something breaks.
+// feed copies a control plane and hands on what it says to whoever connects, until ctx ends, which it ends itself when
+// something breaks.
 func feed(ctx context.Context, broken context.CancelCauseFunc, from, address string, split bool, namespaces int) error {
 	f := newFeeder(split)
 	source, err := load.Start(ctx, load.Options{

@@ -15,7 +15,8 @@ const (
 	deltaGone = 4
 )
 
-// read reads a request by its fields, and tells whether it asks for something: it does not if it only names again what the last one of its type did.
+// read reads a request by its fields, and reports whether it asks for something. A request that repeats the names of
+// the last one of its type does not.
 func (s *stream) read(request []byte) (typeURL string, names, gone []string, asks bool) {
 	var added, left [][]byte
 	var sum maphash.Hash

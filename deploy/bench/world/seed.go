@@ -39,8 +39,8 @@ func NewClients(config *rest.Config) (*Clients, error) {
 	return &Clients{Core: typed, Dynamic: dyn}, nil
 }
 
-// Seed makes what there is not yet of a world, so many objects at once. CustomResourceDefinitions must be there. Now and then progress is told of the
-// services that are done, from any goroutine.
+// Seed makes what there is not yet of a world, so many objects at once. CustomResourceDefinitions must be there. Now
+// and then progress is told of the services that are done, from any goroutine.
 func (c *Clients) Seed(ctx context.Context, w World, workers int, progress func(done int)) error {
 	if w.Pods > maxPods {
 		return fmt.Errorf("a service has at most %d pods", maxPods)

@@ -33,12 +33,13 @@ type World struct {
 	Services   int
 	Pods       int // of each service, at most 64
 	Namespaces int
-	// VirtualServices and DestinationRules are for the services with the lowest numbers, one each; there are never more of them than services.
+	// VirtualServices and DestinationRules are for the services with the lowest numbers, one each; there are never more
+	// of them than services.
 	VirtualServices  int
 	DestinationRules int
 }
 
-// Of gives the world of the workloads with so many services.
+// Of returns the world of the workloads with so many services.
 func Of(services int) World {
 	return World{Services: services, Pods: 5, Namespaces: 20, VirtualServices: min(200, services), DestinationRules: min(200, services)}
 }
@@ -46,7 +47,8 @@ func Of(services int) World {
 // Namespace is where service s is.
 func (w World) Namespace(s int) string { return "ns-" + strconv.Itoa(s%w.Namespaces) }
 
-// Name is the name of service s, which is also that of its ServiceAccount and, with "-a" behind it, of its EndpointSlice.
+// Name is the name of service s, which is also that of its ServiceAccount and, with "-a" behind it, of its
+// EndpointSlice.
 func Name(s int) string { return "svc-" + strconv.Itoa(s) }
 
 // Host is the host name of service s.
@@ -172,7 +174,8 @@ var (
 // VirtualServiceResource is what VirtualServices are called at the API server.
 func VirtualServiceResource() schema.GroupVersionResource { return virtualServices }
 
-// VirtualService is that of service s. The mark stands in a header that it sets, so that one can tell from a route which of its versions it came from.
+// VirtualService returns the VirtualService of service s. The mark is the value of a header that it sets, so that a
+// route shows which version it came from.
 func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
 	to := []any{map[string]any{"destination": map[string]any{"host": w.Host(s), "subset": "v1"}}}
 	return istio("VirtualService", Name(s), w.Namespace(s), map[string]any{

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestOf: names and addresses are those of one object each, in the ranges kept for them, and slices, pods and rules are about one another.
-func TestOf(t *testing.T) {
+// TestWorld: names and addresses are those of one object each, in the ranges kept for them, and slices, pods and rules
+// are about one another.
+func TestWorld(t *testing.T) {
 	w := Of(4000)
 	taken := map[string]string{}
 	take := func(address, what string, within netip.Prefix) {
@@ -48,7 +49,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestRoutes: each route has a name and a host of its own, they are spread over the namespaces, and all are bound to the gateway.
+// TestRoutes: each route has a name and a host of its own, they are spread over the namespaces, and all are bound to
+// the gateway.
 func TestRoutes(t *testing.T) {
 	w, hosts, namespaces := Of(20), map[any]bool{}, map[string]int{}
 	for i := range 200 {

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 )
 
-// TestEveryWorkload runs every workload on istiod-lite and on the limit, which copies it, and finds every figure in the results; then one of them again, which
-// replaces its own sections alone.
+// TestEveryWorkload runs every workload on istiod-lite and on the limit, which copies it, and finds every figure in the
+// results; then one of them again, which replaces its own sections alone.
 func TestEveryWorkload(t *testing.T) {
 	dir := t.TempDir()
 	command, out := filepath.Join(dir, "measure"), filepath.Join(dir, "RESULTS.md")
@@ -71,7 +71,8 @@ func TestEveryWorkload(t *testing.T) {
 		}
 	}
 
-	again := measure("-only", "lite", "-w", "W3", "-modes", "delta", "-services", "15,20", "-profiles", dir) // the smaller world grows
+	// the smaller world grows
+	again := measure("-only", "lite", "-w", "W3", "-modes", "delta", "-services", "15,20", "-profiles", dir)
 	const replaced = "W3, 20 services, 11 proxies, delta"
 	for heading, body := range all {
 		if heading != replaced && heading != "Goals" && again[heading] != body {

@@ -16,8 +16,8 @@ type Set struct {
 	Pilot string
 }
 
-// Gather copies Envoy (environment: ENVOY, else .tools/envoy) and the control plane (environment: PILOT_DISCOVERY, else built) into the folder, and
-// opens the folder to all. It is to be called from within the module.
+// Gather copies Envoy (environment: ENVOY, else .tools/envoy) and the control plane (environment: PILOT_DISCOVERY, else
+// built) into the folder, and opens the folder to all. It is to be called from within the module.
 func Gather(ctx context.Context, dir string) (Set, error) {
 	s := Set{Dir: dir, Envoy: filepath.Join(dir, "envoy"), Pilot: filepath.Join(dir, "pilot-discovery")}
 	root, err := ModuleRoot()
@@ -40,7 +40,8 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 	return s, Build(ctx, s.Pilot, "./cmd/pilot-discovery")
 }
 
-// OldestEnvoy copies the oldest Envoy that takes virtual hosts by themselves (environment: ENVOY_OLDEST, else .tools/envoy-1.37) into the folder.
+// OldestEnvoy copies the oldest Envoy that takes virtual hosts by themselves (environment: ENVOY_OLDEST, else
+// .tools/envoy-1.37) into the folder.
 func (s Set) OldestEnvoy() (string, error) {
 	from := os.Getenv("ENVOY_OLDEST")
 	if from == "" {

@@ -25,8 +25,8 @@ var program string
 
 func TestMain(m *testing.M) { kubelet.Main(m, &program) }
 
-// runByHand runs the pod of a release, on ports that are free, and then the container of `helm test`. When it is told to stop it is no longer ready, and yet serves on
-// for a while.
+// runByHand runs the pod of a release, on ports that are free, and then the container of `helm test`. When it is told
+// to stop it is no longer ready, and yet serves on for a while.
 func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, release, revision string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -114,7 +114,7 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 	}
 }
 
-// hook gives the pod that `helm test` would start.
+// hook returns the pod that `helm test` would start.
 func hook(ctx context.Context, t *testing.T, h charts.Helm, release string) *corev1.Pod {
 	t.Helper()
 	out, err := h.Run(ctx, "get", "hooks", release, "-n", namespace)

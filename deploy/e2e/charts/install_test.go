@@ -62,7 +62,8 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// lifecycle is install, use, upgrade and uninstall. The first Helm finds no custom resources, a second one those that it has left.
+// lifecycle is install, use, upgrade and uninstall. The first Helm finds no custom resources, a second one those that
+// it has left.
 func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	run := func(args ...string) string {
 		t.Helper()
@@ -168,7 +169,8 @@ func (w *world) nothingElseIsLeft(ctx context.Context, t *testing.T) {
 	}
 }
 
-// conform has kubeconform hold every manifest of the charts, for all the values of the goldens, against the schemas of this API server.
+// conform has kubeconform hold every manifest of the charts, for all the values of the goldens, against the schemas of
+// this API server.
 func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 	dir := t.TempDir()
 	published := func() bool { // custom resources are, a moment after they are made

@@ -16,8 +16,8 @@ func schemaLocation(dir string) string {
 	return filepath.Join(dir, "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json")
 }
 
-// writeSchemas writes, for every kind that an API server knows, custom resources too, the JSON schema that its OpenAPI document has, closed to fields that
-// it does not name.
+// writeSchemas writes, for every kind that an API server knows, custom resources too, the JSON schema that its OpenAPI
+// document has, closed to fields that it does not name.
 func writeSchemas(ctx context.Context, client kubernetes.Interface, dir string) error {
 	get := func(path string, v any) error {
 		text, err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
@@ -65,7 +65,8 @@ func writeSchemas(ctx context.Context, client kubernetes.Interface, dir string) 
 	return nil
 }
 
-// closed forbids what a schema does not name, in it and below. The branches of anyOf and the like only add to what the schema says itself.
+// closed forbids what a schema does not name, in it and below. The branches of anyOf and the like only add to what the
+// schema says itself.
 func closed(s map[string]any) {
 	properties, _ := s["properties"].(map[string]any)
 	_, open := s["additionalProperties"]

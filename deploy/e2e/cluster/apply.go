@@ -19,8 +19,9 @@ import (
 // fieldManager owns the fields of what is applied: what was in a manifest and is no more goes.
 const fieldManager = "e2e"
 
-// Apply makes the cluster's objects what the YAML says: Namespaces and CustomResourceDefinitions first, the rest in its order. A status is written where
-// a kind has one, and what the API server alone writes, uid for instance, is left out, so that exported objects can be applied.
+// Apply makes the cluster's objects what the YAML says: Namespaces and CustomResourceDefinitions first, the rest in its
+// order. A status is written where a kind has one, and what the API server alone writes, uid for instance, is left out,
+// so that exported objects can be applied.
 func (c *Cluster) Apply(ctx context.Context, yaml []byte) error { return c.ApplyParallel(ctx, yaml, 1) }
 
 // ApplyPath applies a file, or all *.yaml below a folder in the order of their paths.
@@ -64,7 +65,8 @@ func (c *Cluster) ApplyParallel(ctx context.Context, yaml []byte, workers int) e
 	return each(rest, workers, func(o *unstructured.Unstructured) error { return c.applyOne(ctx, o) })
 }
 
-// Delete deletes the objects that the YAML names, last first; those that do not exist are no error. It returns when they are gone.
+// Delete deletes the objects that the YAML names, last first; those that do not exist are no error. It returns when
+// they are gone.
 func (c *Cluster) Delete(ctx context.Context, yaml []byte) error {
 	objects, err := Parse(yaml)
 	if err != nil {
@@ -175,7 +177,7 @@ func (c *Cluster) mapping(_ context.Context, o *unstructured.Unstructured) (*met
 	return mapping, nil
 }
 
-// hasStatus tells whether the status is written on its own.
+// hasStatus reports whether the status is written on its own.
 func (c *Cluster) hasStatus(mapping *meta.RESTMapping) bool {
 	list, err := c.discovery.ServerResourcesForGroupVersion(mapping.GroupVersionKind.GroupVersion().String())
 	if err != nil {

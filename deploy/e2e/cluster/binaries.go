@@ -15,7 +15,8 @@ type Binaries struct {
 	APIServer string
 }
 
-// Find gives the programs that ETCD and KUBE_APISERVER name, else those that make has put into .tools. It is to be called from within the module.
+// Find returns the programs that ETCD and KUBE_APISERVER name, else those that make has put into .tools. It is to be
+// called from within the module.
 func Find() (Binaries, error) {
 	etcd, err := find("ETCD", "etcd")
 	if err != nil {
@@ -31,7 +32,7 @@ func (b Binaries) CopyTo(dir string) (Binaries, error) {
 	return to, errors.Join(binaries.Copy(to.Etcd, b.Etcd), binaries.Copy(to.APIServer, b.APIServer))
 }
 
-// Environ is what makes Find give these programs in a process that is started elsewhere.
+// Environ is what makes Find return these programs in a process that is started elsewhere.
 func (b Binaries) Environ() []string {
 	return []string{"ETCD=" + b.Etcd, "KUBE_APISERVER=" + b.APIServer}
 }

@@ -24,7 +24,8 @@ const (
 	adminToken = "admin-of-a-test"
 	// DefaultServiceCIDR is what Services get their addresses from, of both families.
 	DefaultServiceCIDR = "10.96.0.0/12,fd00:10:96::/112"
-	// startWithin is how long one process may take until it is ready. kube-apiserver takes some five seconds on two idle cores.
+	// startWithin is how long one process may take until it is ready. kube-apiserver takes some five seconds on two
+	// idle cores.
 	startWithin = 3 * time.Minute
 )
 
@@ -205,7 +206,8 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 		"--tls-cert-file=" + c.path("serving.crt"),
 		"--tls-private-key-file=" + c.path("serving.key"),
 		"--cert-dir=" + c.path("certs"),
-		// An address for documentation, RFC 5737: without one kube-apiserver looks for an interface that leads to the world.
+		// An address for documentation, RFC 5737: without one kube-apiserver looks for an interface that leads to the
+		// world.
 		"--advertise-address=192.0.2.1",
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + c.o.ServiceCIDR,

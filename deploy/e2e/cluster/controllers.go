@@ -23,7 +23,8 @@ var (
 	crdResource   = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// IstioCRDs is the file of Istio's CustomResourceDefinitions, in the module istio.io/api. It is to be called from within the module.
+// IstioCRDs is the file of Istio's CustomResourceDefinitions, in the module istio.io/api. It is to be called from
+// within the module.
 func IstioCRDs(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "istio.io/api")
 	cmd.Stderr = os.Stderr

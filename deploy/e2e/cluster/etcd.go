@@ -58,7 +58,8 @@ func (c *Cluster) etcdReady(ctx context.Context, name string) error {
 	return err
 }
 
-// Compact has etcd forget all history up to now. kube-apiserver remembers some of it in its watch caches until it is restarted: ForgetHistory does both.
+// Compact has etcd forget all history up to now. kube-apiserver remembers some of it in its watch caches until it is
+// restarted: ForgetHistory does both.
 func (c *Cluster) Compact(ctx context.Context) error {
 	now, err := c.revision(ctx)
 	if err != nil {
@@ -67,7 +68,8 @@ func (c *Cluster) Compact(ctx context.Context) error {
 	return c.askEtcd(ctx, "/v3/kv/compaction", map[string]any{"revision": now, "physical": true}, nil)
 }
 
-// ForgetHistory has etcd and kube-apiserver forget all history: who asks for changes since an earlier resourceVersion is told 410 Gone.
+// ForgetHistory has etcd and kube-apiserver forget all history: who asks for changes since an earlier resourceVersion
+// is told 410 Gone.
 func (c *Cluster) ForgetHistory(ctx context.Context) error {
 	c.KillAPIServer()
 	if err := c.advance(ctx); err != nil {
@@ -79,7 +81,8 @@ func (c *Cluster) ForgetHistory(ctx context.Context) error {
 	return c.StartAPIServer(ctx)
 }
 
-// advance makes a revision that no object has, so that the latest resourceVersion that anybody has seen is of the past too.
+// advance makes a revision that no object has, so that the latest resourceVersion that anybody has seen is of the past
+// too.
 func (c *Cluster) advance(ctx context.Context) error {
 	return c.askEtcd(ctx, "/v3/kv/put", map[string]any{"key": []byte("/e2e"), "value": []byte("x")}, nil)
 }

@@ -40,7 +40,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// serving gives certificate and key, in PEM, of a server that is reached by these names and addresses.
+// serving returns certificate and key, in PEM, of a server that is reached by these names and addresses.
 func (a *authority) serving(hosts ...string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -63,7 +63,8 @@ func (a *authority) serving(hosts ...string) (cert, key []byte, err error) {
 	return encode("CERTIFICATE", der), key, err
 }
 
-// Serving gives a certificate by which a server of a test, such as a proxy or a webhook, is trusted by all who trust the cluster's authority.
+// Serving returns a certificate by which a server of a test, such as a proxy or a webhook, is trusted by all who trust
+// the cluster's authority.
 func (c *Cluster) Serving(hosts ...string) (tls.Certificate, error) {
 	cert, key, err := c.authority.serving(hosts...)
 	if err != nil {

@@ -26,7 +26,7 @@ type process struct {
 	binary  string
 	args    []string
 	logFile string
-	// ready is asked until it gives no error.
+	// ready is called until it returns no error.
 	ready func(ctx context.Context) error
 
 	mu    sync.Mutex
@@ -51,7 +51,8 @@ func (p *process) start(ctx context.Context) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
-		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the program runs.
+		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the
+		// program runs.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -117,7 +118,7 @@ func (p *process) kill() {
 	}
 }
 
-// signal gives an error if the program does not run.
+// signal returns an error if the program does not run.
 func (p *process) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,8 +143,8 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// FreePort picks a port below those that the kernel gives to outgoing connections and to listeners that ask for any, so that nobody gets it while its
-// process is down.
+// FreePort picks a port below those that the kernel gives to outgoing connections and to listeners that ask for any, so
+// that nobody gets it while its process is down.
 func FreePort(ctx context.Context, host string) (string, error) {
 	const lowest, highest = 20000, 32000
 	var err error

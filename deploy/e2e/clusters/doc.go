@@ -1,5 +1,6 @@
-// Package clusters tests the server on real API servers with real Envoys under load: a move between a directory and an API server, changes by the API, and
-// two API servers that are one mesh, of which one comes, goes and dies; and calls from one network to another. A request that fails anywhere fails the test.
+// Package clusters tests the server on real API servers with real Envoys under load: a move between a directory and an
+// API server, changes by the API, and two API servers that are one mesh, where one comes, goes and dies; and calls from
+// one network to another. A request that fails anywhere fails the test.
 //
 // It has no code of its own besides its tests, which run as an ordinary user inside the namespaces of package pods.
 package clusters

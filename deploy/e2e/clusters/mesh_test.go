@@ -50,7 +50,8 @@ type mesh struct {
 	own, sotw, remote *world.World
 }
 
-// newMesh starts both clusters and a control plane that serves what is in the first, exported as files. No pod runs yet.
+// newMesh starts both clusters and a control plane that serves what is in the first, exported as files. No pod runs
+// yet.
 func newMesh(ctx context.Context, t *testing.T) *mesh {
 	t.Helper()
 	began := time.Now()
@@ -129,7 +130,7 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 	}
 	w, err := world.Start(world.Options{
 		Directory: directory,
-		Place: func(p world.Pod) (world.Place, error) {
+		Location: func(p world.Pod) (world.Location, error) {
 			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
 		},
 		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, SDS: m.sds, Delta: delta, Mark: pods.Mark, WorkDir: m.work,
@@ -197,7 +198,7 @@ func page[T any](t *testing.T, m *mesh, path string) T {
 	return v
 }
 
-// finding tells whether the control plane says that something is wrong.
+// finding reports whether the control plane reports a finding.
 func (m *mesh) finding(t *testing.T, code string) bool {
 	t.Helper()
 	return strings.Contains(string(m.get(t, "/debug/findings")), code)

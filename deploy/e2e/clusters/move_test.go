@@ -24,7 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
-// export writes all that the server reads from the first cluster into a directory, as the API server gives it.
+// export writes all that the server reads from the first cluster into a directory, as the API server returns it.
 func (m *mesh) export(t *testing.T) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -54,7 +54,8 @@ func (m *mesh) export(t *testing.T) string {
 	return dir
 }
 
-// testMoves replaces the control plane by one that reads the same from elsewhere, there and back, under load: no Envoy changes anything.
+// testMoves replaces the control plane by one that reads the same from elsewhere, there and back, under load: no Envoy
+// changes anything.
 func testMoves(t *testing.T, m *mesh) {
 	dir, api := m.export(t), m.one.Kubeconfig()
 	tr := begin(t, echoAddr, "echo", m.own.Pod("client"))
@@ -81,7 +82,8 @@ func testMoves(t *testing.T, m *mesh) {
 	m.healthy(t)
 }
 
-// unmoved are the statistics of an Envoy that stand still while nothing changes: what was added, taken away, replaced, drained.
+// unmoved are the statistics of an Envoy that stand still while nothing changes: what was added, taken away, replaced,
+// drained.
 const unmoved = `^(listener_manager\.(listener_(added|modified|removed|in_place_updated|create_success)|total_filter_chains_draining|total_listeners_draining)` +
 	`|cluster_manager\.cluster_(added|modified|removed|updated)` +
 	`|.*(rds|vhds).*\.config_reload|cluster\.(in|out)bound.*\.membership_change|.*\.downstream_cx_drain_close|.*\.update_rejected)$`
@@ -118,7 +120,7 @@ func (m *mesh) still(t *testing.T, do func()) {
 	}
 }
 
-// changed tells what differs.
+// changed returns the differences.
 func changed(before, now map[string]int) []string {
 	var list []string
 	for name, n := range now {

@@ -57,8 +57,8 @@ func handedOn(t *testing.T, gateway *world.Running) int {
 	return sum
 }
 
-// TestNetworks has a client call a service that runs on another network alone: by mutual TLS from sidecar to sidecar, through whichever gateway the Service of that
-// network names.
+// TestNetworks has a client call a service that runs on another network alone: by mutual TLS from sidecar to sidecar,
+// through whichever gateway the Service of that network names.
 func TestNetworks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()

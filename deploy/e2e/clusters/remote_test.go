@@ -37,7 +37,8 @@ type second struct {
 	tokens  []string      // that were used
 }
 
-// testTwoClusters adds the second cluster to the mesh, does to it what happens to clusters, and removes it, all under load from the first.
+// testTwoClusters adds the second cluster to the mesh, does to it what happens to clusters, and removes it, all under
+// load from the first.
 func testTwoClusters(t *testing.T, m *mesh) {
 	between, err := faults.Start(t.Context(), m.two, "127.0.0.1")
 	if err != nil {
@@ -119,9 +120,9 @@ func (s *second) follows(t *testing.T) {
 	s.tr.Answers(t, "echo-4")
 }
 
-// added waits for the inbound side of echo-3 before callers hear of it. Its proxy was connected while nobody knew its workload: a connection that came
-// meanwhile would be passed through as TCP, and be cut where Envoy drains the filter chain that did so. No order on the wire can spare it, for callers and
-// called have streams of their own.
+// added waits for the inbound side of echo-3 before callers hear of it. Its proxy was connected while nobody knew its
+// workload: a connection that came meanwhile would be passed through as TCP, and be cut where Envoy drains the filter
+// chain that did so. No order on the wire can spare it, for callers and called have streams of their own.
 func (s *second) added(t *testing.T) {
 	s.is(t, "")
 	apply(t, s.two, slice("echo", "echo-3", "10.10.2.23", unready))
@@ -153,7 +154,8 @@ func (s *second) added(t *testing.T) {
 	}
 }
 
-// newToken changes the user and the address of the API server: the old connections are given up when the new ones have all, and nothing changes.
+// newToken changes the user and the address of the API server: the old connections are given up when the new ones have
+// all, and nothing changes.
 func (s *second) newToken(t *testing.T) {
 	s.still(t, func() {
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "new-reader", direct)}))
@@ -214,8 +216,8 @@ func (s *second) killed(t *testing.T) {
 	s.follows(t)
 }
 
-// silentAtStart restarts the control plane while one remote cluster does not answer for a while, and another one never: it waits for them, but not for
-// longer than it is told. Then it does not know what they have.
+// silentAtStart restarts the control plane while one remote cluster does not answer for a while, and another one never:
+// it waits for them, but not for longer than it is told. Then it does not know what they have.
 func (s *second) silentAtStart(t *testing.T) {
 	never, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -229,7 +231,8 @@ func (s *second) silentAtStart(t *testing.T) {
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "reader", s.between.Access), "three": encode(t, silent)}))
 		s.is(t, "three timeout, two synced")
 	})
-	// The proxies of the cluster keep what they have, above all their inbound side: others may learn much later that they are no endpoints any more.
+	// The proxies of the cluster keep what they have, above all their inbound side: others may learn much later that
+	// they are no endpoints any more.
 	echo3 := s.remote.Pod("echo-3").Proxy
 	before, err := echo3.Stats(t.Context(), unmoved)
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 	splitAddr = "10.96.0.14:80"
 )
 
-// send gives the means to send requests to a service from a pod, on connections that are kept as programs keep them.
+// send returns the means to send requests to a service from a pod, on connections that are kept as programs keep them.
 func send(from *world.Running, addr, host string) func(ctx context.Context) (string, error) {
-	client := &http.Client{Transport: &http.Transport{DialContext: from.Place.DialContext, MaxIdleConnsPerHost: 32}}
+	client := &http.Client{Transport: &http.Transport{DialContext: from.Location.DialContext, MaxIdleConnsPerHost: 32}}
 	return func(ctx context.Context) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
 		if err != nil {
@@ -63,7 +63,8 @@ func share(t *testing.T, tr load.Traffic, server string, want float64) {
 		}
 		return answered, from
 	}
-	// Choices are independent: five standard deviations of the binomial distribution are left once in two million times.
+	// Choices are independent: five standard deviations of the binomial distribution are left once in two million
+	// times.
 	bound := 5 * math.Sqrt(want*(1-want)/n)
 	answered, from := total()
 	suite.Eventually(t, fmt.Sprintf("%s answers %.0f %% +- %.0f %%", server, 100*want, 100*bound), func() bool {

@@ -20,7 +20,8 @@ import (
 // Options say what to run.
 type Options struct {
 	Binary string
-	// ConfigDir is the directory of YAML that is served, Kubeconfig the API server. With both, services and endpoints are the API server's.
+	// ConfigDir is the directory of YAML that is served, Kubeconfig the API server. With both, services and endpoints
+	// are the API server's.
 	ConfigDir  string
 	Kubeconfig string
 	// Host is the address that proxies reach; the ports for people, who need no credentials there, are on loopback.

@@ -83,7 +83,8 @@ func (s *Server) Stop(ctx context.Context) {
 	}
 }
 
-// ServeTCP answers every line with the server's name and the line, until the listener is closed; that cuts its connections too.
+// ServeTCP answers every line with the server's name and the line, until the listener is closed; that cuts its
+// connections too.
 func (s *Server) ServeTCP(l net.Listener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -147,7 +148,8 @@ func (s *Server) call(ctx context.Context, url string) (Answer, error) {
 	return Decode(resp)
 }
 
-// Decode reads a response and closes its body. Anything but an answer with status 200 is an error that tells what came instead.
+// Decode reads a response and closes its body. Anything but an answer with status 200 is an error that names what came
+// instead.
 func Decode(resp *http.Response) (Answer, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))

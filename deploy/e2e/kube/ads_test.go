@@ -26,7 +26,8 @@ import (
 // guard is a text that a resource has from the first time it is sent.
 type guard struct{ typ, name, text string }
 
-// adsClient is a proxy's stream. It keeps what it was sent, as a proxy would, and notes whatever was taken away from it.
+// adsClient is a proxy's stream. It keeps what it was sent, as a proxy would, and notes whatever was taken away from
+// it.
 type adsClient struct {
 	protocol string
 	guards   []guard
@@ -186,7 +187,8 @@ func nameOf(m proto.Message) string {
 	return m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByTextName(field)).String()
 }
 
-// take puts a resource in place of the one before. What a RouteConfiguration no longer holds is lost as well. The caller holds mu.
+// take puts a resource in place of the one before. What a RouteConfiguration no longer holds is lost as well. The
+// caller holds mu.
 func (c *adsClient) take(typ, name string, body *anypb.Any) {
 	if c.have[typ] == nil {
 		c.have[typ] = map[string][]byte{}
@@ -253,10 +255,10 @@ func (c *adsClient) types() int {
 	return len(c.first)
 }
 
-// complete tells that every type was answered.
+// complete reports whether every type has been answered.
 func (c *adsClient) complete() bool { return c.types() == len(c.subscriptions()) }
 
-// has tells whether the client holds the resource, and the text is in it.
+// has reports whether the client holds the resource and it contains the text.
 func (c *adsClient) has(typ, name, text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ spec: {hosts: [api.example.com], ports: [{name: http, number: 80, protocol: HTTP
 
 const entryCluster = "outbound|80||api.example.com"
 
-// definition gives a CustomResourceDefinition as it can be applied again.
+// definition returns a CustomResourceDefinition as it can be applied again.
 func (w *world) definition(name string) string {
 	w.t.Helper()
 	o, err := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(w.ctx, name, metav1.GetOptions{})
@@ -31,7 +31,8 @@ func (w *world) definition(name string) string {
 	return string(text)
 }
 
-// definitions has one kind be defined only now, and another go and come back. Whatever else is read is not read again for that.
+// definitions has one kind be defined only now, and another go and come back. Whatever else is read is not read again
+// for that.
 func (w *world) definitions(entries string) {
 	w.between.Forget()
 	w.apply(entries)

@@ -10,8 +10,9 @@ import (
 // silence is longer than the server takes to give up a connection on which pings are not answered.
 const silence = 18 * time.Second
 
-// TestFrozen stops etcd, and then kube-apiserver, in the middle: connections stay, nobody answers, and after a while they go on as if nothing had been. The
-// server is connected directly, so that it is the frozen process that answers its pings, or not.
+// TestFrozen stops etcd, and then kube-apiserver, in the middle: connections stay, nobody answers, and after a while
+// they go on as if nothing had been. The server is connected directly, so that it is the frozen process that answers
+// its pings, or not.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,7 +35,8 @@ func start(t *testing.T) (context.Context, *cluster.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
-	c, err := cluster.Start(ctx, cluster.Options{ServiceCIDR: "10.64.0.0/12"}) // where the recorded world has its addresses
+	// where the recorded world has its addresses
+	c, err := cluster.Start(ctx, cluster.Options{ServiceCIDR: "10.64.0.0/12"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +73,8 @@ func options(t *testing.T) bootstrap.Options {
 	}
 }
 
-// TestSameAsFiles: the worlds whose translation is held against the real istiod's, once on an API server and once exported from it as a directory, give
-// every proxy the same bytes.
+// TestSameAsFiles: the worlds whose translation is held against the real istiod's, once on an API server and once
+// exported from it as a directory, give every proxy the same bytes.
 func TestSameAsFiles(t *testing.T) {
 	t.Parallel()
 	ctx, c := start(t)
@@ -122,7 +123,7 @@ func TestSameAsFiles(t *testing.T) {
 	}
 }
 
-// export writes all that the server reads as one file, as the API server gives it.
+// export writes all that the server reads as one file, as the API server returns it.
 func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -153,7 +154,7 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 	return dir
 }
 
-// sent gives the version, a hash of the bytes, of all that six proxies of every sort would be sent.
+// sent returns the version, a hash of the bytes, of all that six proxies of every sort would be sent.
 func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) map[string]string {
 	t.Helper()
 	i, err := bootstrap.Inspect(ctx, o)

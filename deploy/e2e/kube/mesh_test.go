@@ -12,11 +12,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// mesh changes, breaks, deletes and gives back the mesh configuration of the chart: what is broken counts as it was, what is deleted counts no longer.
+// mesh changes, breaks, deletes and gives back the mesh configuration of the chart: what is broken counts as it was,
+// what is deleted counts no longer.
 func (w *world) mesh() {
 	maps := w.Client().CoreV1().ConfigMaps(root)
 	const name = "istio"
-	text, err := proto.Marshal(&clusterv3.Cluster{ConnectTimeout: durationpb.New(4321 * time.Second)}) // as it is found in every cluster
+	// as it is found in every cluster
+	text, err := proto.Marshal(&clusterv3.Cluster{ConnectTimeout: durationpb.New(4321 * time.Second)})
 	w.must(err)
 	marker := string(text)
 	before, err := maps.Get(w.ctx, name, metav1.GetOptions{})

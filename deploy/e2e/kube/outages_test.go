@@ -28,7 +28,8 @@ func TestOutages(t *testing.T) {
 	w.through("a partition", w.partition)
 }
 
-// lateStart has the API server away when the server starts, and then one kind come late: until all is read nobody is served, and who waits gets all at once.
+// lateStart has the API server away when the server starts, and then one kind come late: until all is read nobody is
+// served, and who waits gets all at once.
 func (w *world) lateStart() {
 	w.between.Refuse()
 	w.serve()
@@ -52,7 +53,7 @@ func (w *world) lateStart() {
 	w.eventually("the finding goes", w.well)
 }
 
-// served tells whether anybody could take the server for ready.
+// served reports whether anybody could take the server for ready.
 func (w *world) served() bool {
 	conn, err := net.Dial("tcp", w.grpc)
 	if err == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 )
 
-// replicas has two replicas of which one writes: a leader that is stopped is followed, and writes nothing when it goes on; one that is killed is followed.
+// replicas runs two replicas, and one of them writes: a leader that is stopped is followed, and writes nothing when it
+// goes on; one that is killed is followed.
 func (w *world) replicas() {
 	one, two := w, &world{Cluster: w.Cluster, t: w.t, ctx: w.ctx}
 	one.eventually("the first leads", func() bool { return one.leads("istiod-0") })
@@ -44,7 +45,7 @@ func (w *world) replicas() {
 	w.t.Logf("the leader was killed: followed after %.1f s", time.Since(began).Seconds())
 }
 
-// leads tells whether that replica holds the Lease.
+// leads reports whether that replica holds the Lease.
 func (w *world) leads(name string) bool {
 	lease, err := w.Client().CoordinationV1().Leases(root).Get(w.ctx, "istio-workloadentry-cleanup", metav1.GetOptions{})
 	return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == name

@@ -83,8 +83,8 @@ func TestMain(m *testing.M) {
 	kubelet.Main(m, &program)
 }
 
-// world is a cluster with the charts installed, the server of the chart as a process with the rights that the chart gives it, two proxies'
-// streams, and, between the server and its cluster, what does as bad days do.
+// world is a cluster with the charts installed, the server of the chart as a process with the rights that the chart
+// gives it, two proxies' streams, and, between the server and its cluster, what does as bad days do.
 type world struct {
 	*cluster.Cluster
 	t       *testing.T
@@ -260,7 +260,7 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// get gives the text of a page, or nothing if it cannot be had.
+// get returns the text of a page, or nothing if it cannot be had.
 func (w *world) get(address, path string) string {
 	body, _ := w.fetch(address, path)
 	return body
@@ -289,11 +289,11 @@ func (w *world) finding(text string) bool {
 	return strings.Contains(w.get(w.http, "/debug/findings"), text)
 }
 
-// away tells whether it is told that the API server cannot be read.
+// away reports whether there is a finding that the API server cannot be read.
 func (w *world) away() bool { return w.finding(`"APIServer"`) }
 
-// well reports whether nothing is found wrong with the sources, nor will be unless it ends soon. What is found in the objects themselves, such as the Service of the
-// server, which runs in no Pod here, has istioctl's codes.
+// well reports whether nothing is found wrong with the sources, nor will be unless it ends soon. What is found in the
+// objects themselves, such as the Service of the server, which runs in no Pod here, has istioctl's codes.
 func (w *world) well() bool {
 	var findings []struct{ Code string }
 	body, code := w.fetch(w.http, "/debug/findings")
@@ -305,7 +305,7 @@ func (w *world) well() bool {
 
 var anyStalled = regexp.MustCompile(`(?m)^pilot_k8s_watch_stalled\{.*\} 1$`)
 
-// stalled tells whether the metric says that the resource cannot be read.
+// stalled reports whether the metric counts the resource as unreadable.
 func (w *world) stalled(resource string) bool {
 	return strings.Contains(w.get(w.monitoring, "/metrics"), fmt.Sprintf("pilot_k8s_watch_stalled{cluster=\"\",resource=%q} 1", resource))
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestTroubles has an API server that is there and yet gives trouble: to one kind, which stays its own, or to requests of all.
+// TestTroubles has an API server that is there and yet gives trouble: to one kind, which stays its own, or to requests
+// of all.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -39,7 +40,8 @@ func marked(path string) string {
 	return strings.Replace(firstVirtualService, "{uri: {prefix: /marker}}", "{uri: {prefix: /marker}}, {uri: {prefix: "+path+"}}", 1)
 }
 
-// troubled is what holds while VirtualServices cannot be read: it is told in three ways, they stay as they are, all else goes on. It ends with mend.
+// troubled is what holds while VirtualServices cannot be read: it is told in three ways, they stay as they are, all
+// else goes on. It ends with mend.
 func (w *world) troubled(what, told string, begin, mend func()) {
 	w.t.Helper()
 	path := "/" + strings.ReplaceAll(what, " ", "-")
@@ -114,7 +116,8 @@ func (w *world) received() (n int) {
 	return n
 }
 
-// cutWatches resets every watch again and again, which must not make the server ask for more than the watches that it lost.
+// cutWatches resets every watch again and again, which must not make the server ask for more than the watches that it
+// lost.
 func (w *world) cutWatches() {
 	watches, began := w.between.Watches(faults.Match{}), time.Now()
 	w.silent("cut watches", func() {

@@ -17,9 +17,10 @@ type Options struct {
 	Rate int
 	// Timeout bounds one request.
 	Timeout time.Duration
-	// Send sends one request and tells who answered. It is called concurrently.
+	// Send sends one request and returns who answered. It is called concurrently.
 	Send func(ctx context.Context) (from string, err error)
-	// Overdue, if not nil, is called once, as soon as a request has waited for half of Timeout: its answer can still be looked for.
+	// Overdue, if not nil, is called once, as soon as a request has waited for half of Timeout: its answer can still be
+	// looked for.
 	Overdue func()
 }
 
@@ -82,7 +83,7 @@ func (r *Run) Stop() Report {
 	return r.Report()
 }
 
-// Report tells what came so far.
+// Report returns the results so far.
 func (r *Run) Report() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,10 +128,12 @@ func (r *Run) one(ctx context.Context) {
 	r.report.From[from]++
 }
 
-// starved is the share of a request's timeout for which a program that only sends is not kept from running, unless a machine has far more to do than it can.
+// starved is the share of a request's timeout for which a program that only sends is not kept from running, unless a
+// machine has far more to do than it can.
 const starved = 4
 
-// Err returns an error if requests failed. What timed out while the machine was starved proves nothing about whoever was to answer: then it is nil.
+// Err returns an error if requests failed. What timed out while the machine was starved proves nothing about whoever
+// was to answer: then it is nil.
 func (r Report) Err() error {
 	if r.Failed == 0 || r.Failed == r.TimedOut && r.Starved() {
 		return nil

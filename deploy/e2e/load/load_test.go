@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStarved has a machine do nothing else for a while: what timed out proves nothing, but a refusal does.
-func TestStarved(t *testing.T) {
+// TestStarvedMachine has a machine do nothing else for a while: what timed out proves nothing, but a refusal does.
+func TestStarvedMachine(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		heldUp           time.Duration

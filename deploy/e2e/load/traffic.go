@@ -12,7 +12,8 @@ import (
 // Traffic is steady load from several places at once.
 type Traffic []*Run
 
-// Begin sends with each of the senders until the test ends. One failed request fails the test, unless the machine was starved.
+// Begin sends with each of the senders until the test ends. One failed request fails the test, unless the machine was
+// starved.
 func Begin(t *testing.T, o Options, senders ...func(context.Context) (string, error)) Traffic {
 	t.Helper()
 	var tr Traffic

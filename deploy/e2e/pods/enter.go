@@ -36,11 +36,12 @@ type EnterOptions struct {
 	Listeners []*net.TCPListener
 }
 
-// Inside tells whether this process was started by Enter.
+// Inside reports whether this process was started by Enter.
 func Inside() bool { return os.Getenv(insideVar) != "" }
 
-// Enter runs this program again inside namespaces of its own, where it is root over its own network and process 1, and waits for it. Cancelling the
-// context asks it to stop by SIGTERM. The error is ErrForbidden where the machine does not allow it, or an *exec.ExitError.
+// Enter runs this program again inside namespaces of its own, where it is root over its own network and process 1, and
+// waits for it. Cancelling the context asks it to stop by SIGTERM. The error is ErrForbidden where the machine does not
+// allow it, or an *exec.ExitError.
 func Enter(ctx context.Context, o EnterOptions) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", o.Args...)
 	cmd.Env = append(os.Environ(), o.Env...)
@@ -59,7 +60,8 @@ func Enter(ctx context.Context, o EnterOptions) error {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
-		// A group of its own: Ctrl-C then reaches the outer program alone, which asks the inner one to end in good order.
+		// A group of its own: Ctrl-C then reaches the outer program alone, which asks the inner one to end in good
+		// order.
 		Setpgid: true,
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -78,13 +80,13 @@ func Enter(ctx context.Context, o EnterOptions) error {
 	return err
 }
 
-// Refuse ends the inner program such that Enter gives ErrForbidden. It is for an error of NewNetwork.
+// Refuse ends the inner program so that Enter returns ErrForbidden. It is for an error of NewNetwork.
 func Refuse(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(exitForbidden)
 }
 
-// Listeners gives the listeners that Enter handed to this process, in its order. It may be called once.
+// Listeners returns the listeners that Enter handed to this process, in its order. It may be called once.
 func Listeners() ([]net.Listener, error) {
 	n, err := strconv.Atoi(os.Getenv(insideVar))
 	if err != nil {

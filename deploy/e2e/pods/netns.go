@@ -11,7 +11,8 @@ import (
 // namespace is a network namespace, kept alive by an open descriptor.
 type namespace struct{ f *os.File }
 
-// current gives the namespace of the calling thread. The path is resolved by the thread itself, hence right in any PID namespace.
+// current returns the namespace of the calling thread. The path is resolved by the thread itself, hence right in any
+// PID namespace.
 func current() (namespace, error) {
 	f, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -34,7 +35,8 @@ func create(home namespace) (namespace, error) {
 	return made, err
 }
 
-// within calls fn on a thread that is in the namespace: the sockets it opens and the processes it starts belong there and stay there.
+// within calls fn on a thread that is in the namespace: the sockets it opens and the processes it starts belong there
+// and stay there.
 func (n namespace) within(home namespace, fn func() error) error {
 	return locked(home, func() error {
 		if err := unix.Setns(int(n.f.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -44,7 +46,8 @@ func (n namespace) within(home namespace, fn func() error) error {
 	})
 }
 
-// locked calls fn, which may change the thread's namespace, and brings the thread back home. A thread that cannot return is never used again.
+// locked calls fn, which may change the thread's namespace, and brings the thread back home. A thread that cannot
+// return is never used again.
 func locked(home namespace, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -8,8 +8,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Network is a bridge with pods on it. Its gateway is an address of the program itself, where it serves what all pods may call; every address that is
-// no pod's goes there too, so that connecting to a service address has a route before the rules of the pod catch it.
+// Network is a bridge with pods on it. Its gateway is an address of the program itself, where it serves what all pods
+// may call; every address that is no pod's goes there too, so that connecting to a service address has a route before
+// the rules of the pod catch it.
 type Network struct {
 	gateway netip.Prefix
 	home    namespace
@@ -49,15 +50,17 @@ func NewNetwork(prefix netip.Prefix) (*Network, error) {
 	return n, nil
 }
 
-// bridgeAddr is a locally administered MAC address. A bridge without one of its own takes that of one of its ports, another one as ports come and go;
-// pods that know the old one then lose the gateway until their ARP entry ends, half a minute later.
+// bridgeAddr is a locally administered MAC address. A bridge without one of its own takes that of one of its ports,
+// another one as ports come and go; pods that know the old one then lose the gateway until their ARP entry ends, half a
+// minute later.
 func bridgeAddr() net.HardwareAddr { return net.HardwareAddr{0x02, 0, 0, 0, 0, 0x01} }
 
 // Gateway is the program's own address on the bridge.
 func (n *Network) Gateway() netip.Addr { return n.gateway.Addr() }
 
-// podAddr returns the MAC address of a pod: the same for the same IPv4 address. Pods that remember an address by ARP then reach whichever pod has it now. With
-// another MAC address they would go on sending to the old one for as long as Linux trusts and then probes its entry: 8 to 10 s.
+// podAddr returns the MAC address of a pod: the same for the same IPv4 address. Pods that remember an address by ARP
+// then reach whichever pod has it now. With another MAC address they would go on sending to the old one for as long as
+// Linux trusts and then probes its entry: 8 to 10 s.
 func podAddr(ip netip.Addr) net.HardwareAddr {
 	four := ip.As4()
 	return append(net.HardwareAddr{0x02, 0x01}, four[:]...)
@@ -106,7 +109,7 @@ func disconnect(home namespace, link string) error {
 	})
 }
 
-// address gives the link an address and brings it up.
+// address sets the link's address and brings it up.
 func address(name string, p netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {

@@ -78,8 +78,9 @@ func (p *Pod) Start(cmd *exec.Cmd) error {
 	return p.ns.within(p.home, cmd.Start)
 }
 
-// Close takes the pod off the network at once, so that another can have its address, and lets go of its namespace. The kernel keeps that, with its addresses, until
-// the last socket in it has gone: one whose peer does not answer any more stays for minutes.
+// Close takes the pod off the network at once, so that another can have its address, and lets go of its namespace. The
+// kernel keeps that, with its addresses, until the last socket in it has gone: one whose peer does not answer any more
+// stays for minutes.
 func (p *Pod) Close() error {
 	var err error
 	if p.link != "" {

@@ -122,8 +122,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestAddressChangesHands has pods follow one another at one address, while a socket keeps the namespace of each earlier one. A caller that knew the address reaches
-// the new pod at once.
+// TestAddressChangesHands has pods follow one another at one address, while a socket keeps the namespace of each
+// earlier one. A caller that knew the address reaches the new pod at once.
 func TestAddressChangesHands(t *testing.T) {
 	caller := add(t, "caller", "10.10.4.1", true)
 	for i := range 4 {

@@ -11,7 +11,8 @@ import (
 // Dial connects to a fixed or chosen address.
 type Dial func(ctx context.Context) (net.Conn, error)
 
-// Relay accepts from the listener until the context ends, and joins each connection to one that dial makes. It owns the listener.
+// Relay accepts from the listener until the context ends, and joins each connection to one that dial makes. It owns the
+// listener.
 func Relay(ctx context.Context, l net.Listener, dial Dial) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()

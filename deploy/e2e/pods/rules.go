@@ -26,7 +26,8 @@ var inboundSource = []byte{127, 0, 0, 6}
 
 var notCaptured = []uint16{AdminPort, 15020, 15021, 15090}
 
-// redirect installs the rules in the namespace of the calling thread. Order matters: the first rule that matches decides.
+// redirect installs the rules in the namespace of the calling thread. Order matters: the first rule that matches
+// decides.
 func redirect() error {
 	conn, err := nftables.New()
 	if err != nil {

@@ -27,7 +27,8 @@ type Node struct {
 	Interception node.Interception
 	// Cluster is the ID of the cluster; Kubernetes without it.
 	Cluster string
-	// Network is the one that the proxy says it is in; View are those whose endpoints it asks for, all if empty. Both may be empty.
+	// Network is the one that the proxy says it is in; View are those whose endpoints it asks for, all if empty. Both
+	// may be empty.
 	Network, View string
 }
 

@@ -80,10 +80,10 @@ listener_manager.workers_started: 1
 				io.WriteString(w, strings.Replace(good, c.old, c.now, 1))
 			}))
 			t.Cleanup(admin.Close)
-			place := elsewhere{admin.Listener.Addr().String()}
+			location := elsewhere{admin.Listener.Addr().String()}
 			p := &Proxy{
-				o:     Options{Place: place, Admin: "127.0.0.1:15000", WorkDir: t.TempDir()},
-				admin: &http.Client{Transport: &http.Transport{DialContext: place.DialContext, DisableKeepAlives: true}},
+				o:     Options{Location: location, Admin: "127.0.0.1:15000", WorkDir: t.TempDir()},
+				admin: &http.Client{Transport: &http.Transport{DialContext: location.DialContext, DisableKeepAlives: true}},
 			}
 			err := p.Healthy(t.Context())
 			if (err == nil) != c.healthy || !c.healthy && errors.Is(err, errNotYet) == c.final {

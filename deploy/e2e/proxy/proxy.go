@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// Place is where a proxy runs: a pod, or the machine itself.
-type Place interface {
+// Location is where a proxy runs: a pod, or the machine itself.
+type Location interface {
 	Start(*exec.Cmd) error
 	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Options say what to run.
 type Options struct {
-	Binary string
-	Place  Place
-	Node   Node
+	Binary   string
+	Location Location
+	Node     Node
 	// XDS is the control plane's plaintext address.
 	XDS string
 	// SDS is the plaintext address of whoever gives it certificates, as an agent would; empty: it gets none.
@@ -58,7 +58,7 @@ func Start(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy %s: %w", o.Node.Name, err)
 	}
 	p := &Proxy{o: o, ended: make(chan struct{})}
-	p.admin = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: o.Place.DialContext, DisableKeepAlives: true}}
+	p.admin = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: o.Location.DialContext, DisableKeepAlives: true}}
 	config := filepath.Join(o.WorkDir, o.Node.Name+".json")
 	if err := os.WriteFile(config, b, 0o644); err != nil {
 		return nil, fmt.Errorf("write bootstrap: %w", err)
@@ -72,7 +72,7 @@ func Start(o Options) (*Proxy, error) {
 		"--drain-time-s", "2", "--parent-shutdown-time-s", "3", "--file-flush-interval-msec", "1000")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := o.Place.Start(p.cmd); err != nil {
+	if err := o.Location.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start proxy %s: %w", o.Node.Name, err)
 	}
 	go func() {
@@ -139,7 +139,7 @@ var errNotYet = errors.New("not yet")
 
 const healthStats = `^(cluster_manager\.warming_clusters|cluster_manager\.cds\.update_success|listener_manager\.(total_listeners_warming|workers_started|lds\.update_success)|.*\.update_rejected)$`
 
-// Healthy tells whether the proxy has taken everything it was sent: clusters and listeners arrived, its workers
+// Healthy reports whether the proxy has taken everything it was sent: clusters and listeners arrived, its workers
 // accept connections, nothing was rejected, nothing is left warming.
 func (p *Proxy) Healthy(ctx context.Context) error {
 	stats, err := p.Stats(ctx, healthStats)
@@ -181,7 +181,7 @@ func (p *Proxy) Ready(ctx context.Context) error {
 	}
 }
 
-// rejections gives the log lines in which Envoy says what it refused.
+// rejections returns the lines of the log in which Envoy names what it refused.
 func (p *Proxy) rejections() string {
 	b, err := os.ReadFile(p.LogFile())
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *Proxy) rejections() string {
 	return strings.Join(said, "\n")
 }
 
-// tail gives the last lines of the log.
+// tail returns the last lines of the log.
 func (p *Proxy) tail(n int) string {
 	b, err := os.ReadFile(p.LogFile())
 	if err != nil {

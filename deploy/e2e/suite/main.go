@@ -21,7 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 )
 
-// userVar tells the test binary that it runs as the user whose tests these are, and is to enter namespaces.
+// userVar is set for a test binary that runs as the user of the tests and is to enter namespaces.
 const userVar = "E2E_USER"
 
 // ordinary is the user that root's tests run as.
@@ -29,13 +29,15 @@ const ordinary = 65534
 
 // Options of Main.
 type Options struct {
-	// Prepare puts what the tests need into a folder that all users can read, and gives the environment that tells the tests of it.
+	// Prepare puts what the tests need into a folder that all users can read, and returns the environment by which the
+	// tests find it.
 	Prepare func(ctx context.Context, dir string) (environ []string, err error)
 	// AsRoot runs root's tests as root also.
 	AsRoot bool
 	// Report, if not nil, is told the users and the temporary folder of each when all have run.
 	Report func(users []User) error
-	// Network is given the network of the pods before the tests run: one for all tests of a process, which run one after the other on it.
+	// Network is given the network of the pods before the tests run: one for all tests of a process, which run one
+	// after the other on it.
 	Network func(*pods.Network)
 }
 
@@ -45,8 +47,8 @@ type User struct {
 	Dir string // $TMPDIR of the tests
 }
 
-// Main runs the tests inside the namespaces of pods as an ordinary user, which asks the most of what is tested: no root, no route to anywhere. It does not
-// return.
+// Main runs the tests inside the namespaces of pods as an ordinary user, which asks the most of what is tested: no
+// root, no route to anywhere. It does not return.
 func Main(m *testing.M, o Options) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -73,7 +75,8 @@ func Main(m *testing.M, o Options) {
 	os.Exit(1)
 }
 
-// outside runs the tests once for each user, at the same time: most of it is waiting. What the first user's tests say comes at once, the others' after it.
+// outside runs the tests once for each user, at the same time: most of it is waiting. What the first user's tests say
+// comes at once, the others' after it.
 func (o Options) outside(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "istiod-lite-e2e-")
 	if err != nil {
@@ -140,7 +143,8 @@ func (u User) run(ctx context.Context, to io.Writer, test string, environ []stri
 	return cmd.Run()
 }
 
-// testArgs are the arguments of this test binary without those by which go test has it write files where other users cannot.
+// testArgs are the arguments of this test binary without those by which go test has it write files where other users
+// cannot.
 func testArgs() []string {
 	return slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
 		for _, mine := range []string{"-test.testlogfile=", "-test.coverprofile=", "-test.gocoverdir="} {

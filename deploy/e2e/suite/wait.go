@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// patience is when a test gives up. It says nothing about how long anything may take: it is far more than a busy machine needs.
+// patience is when a test gives up. It says nothing about how long anything may take: it is far more than a busy
+// machine needs.
 const patience = 3 * time.Minute
 
 // Eventually waits until ok says yes, and logs how long that took. The test fails when that is out of the question.

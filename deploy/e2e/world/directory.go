@@ -40,7 +40,7 @@ type Pod struct {
 	Calls     []string
 }
 
-// Redirected tells whether the pod's traffic is handed to its sidecar.
+// Redirected reports whether the pod's traffic is handed to its sidecar.
 func (p Pod) Redirected() bool { return p.Node.Interception == node.Redirect }
 
 // Read reads every YAML file under the directory.
@@ -160,7 +160,7 @@ func (p *Pod) parse(args []string) error {
 	return nil
 }
 
-// Resolve gives the address of a host:port as seen from a namespace; literal addresses are returned as they are.
+// Resolve returns the address of a host:port as seen from a namespace; literal addresses are returned as they are.
 func (d Directory) Resolve(namespace, hostport string) (string, error) {
 	if _, err := netip.ParseAddrPort(hostport); err == nil {
 		return hostport, nil

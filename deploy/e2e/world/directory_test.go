@@ -76,7 +76,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSample checks that every call a pod of the sample makes leads to a service, and that its Envoys can be told apart.
+// TestSample checks that every call a pod of the sample makes leads to a service, and that its Envoys can be told
+// apart.
 func TestSample(t *testing.T) {
 	dir := t.TempDir()
 	if err := samples.Copy("bookinfo", dir); err != nil {

@@ -21,24 +21,25 @@ import (
 // stopGrace is how long an echo server may take to answer what it was asked before it stopped.
 const stopGrace = 5 * time.Second
 
-// Place is where a pod's programs run.
-type Place interface {
-	proxy.Place
+// Location is where a pod's programs run.
+type Location interface {
+	proxy.Location
 	Listen(addr string) (net.Listener, error)
 }
 
 // Options say how to run a directory.
 type Options struct {
 	Directory Directory
-	// Place makes the place for a pod. Closing it, where it can be closed, removes it.
-	Place func(Pod) (Place, error)
-	// Envoy is the binary, XDS the control plane's address, and Delta how to ask it. SDS is where proxies get certificates; empty: they get none.
+	// Location makes the location of a pod. Closing it, where it can be closed, removes it.
+	Location func(Pod) (Location, error)
+	// Envoy is the binary, XDS the control plane's address, and Delta how to ask it. SDS is where proxies get
+	// certificates; empty: they get none.
 	Envoy string
 	XDS   string
 	SDS   string
 	Delta bool
 	Mark  int
-	// Admin gives the address of a pod's admin API.
+	// Admin returns the address of a pod's admin API.
 	Admin func(Pod) (string, error)
 	// WorkDir takes bootstraps and logs.
 	WorkDir string
@@ -56,7 +57,7 @@ type World struct {
 // Running is a pod that runs.
 type Running struct {
 	Pod
-	Place Place
+	Location Location
 	// Proxy is nil for a pod without one.
 	Proxy *proxy.Proxy
 
@@ -78,11 +79,11 @@ func Start(o Options) (*World, error) {
 
 // Add starts one more pod.
 func (w *World) Add(p Pod) (*Running, error) {
-	place, err := w.o.Place(p)
+	location, err := w.o.Location(p)
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{Pod: p, Place: place}
+	r := &Running{Pod: p, Location: location}
 	w.mu.Lock()
 	w.running[p.Node.Name] = r
 	w.mu.Unlock()
@@ -97,7 +98,7 @@ func (w *World) Add(p Pod) (*Running, error) {
 		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
 	}
 	r.Proxy, err = proxy.Start(proxy.Options{
-		Binary: w.o.Envoy, Place: place, Node: p.Node, XDS: w.o.XDS, SDS: w.o.SDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
+		Binary: w.o.Envoy, Location: location, Node: p.Node, XDS: w.o.XDS, SDS: w.o.SDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
 	})
 	return r, err
 }
@@ -111,7 +112,7 @@ func (w *World) serve(r *Running) error {
 			if err != nil {
 				return nil, err
 			}
-			return r.Place.DialContext(ctx, network, literal)
+			return r.Location.DialContext(ctx, network, literal)
 		}},
 	})
 	listen := func(port int, serve func(net.Listener) error) error {
@@ -119,7 +120,7 @@ func (w *World) serve(r *Running) error {
 		if !r.Proxied {
 			host = r.Node.Addr.String()
 		}
-		l, err := r.Place.Listen(net.JoinHostPort(host, strconv.Itoa(port)))
+		l, err := r.Location.Listen(net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil {
 			return err
 		}
@@ -143,14 +144,14 @@ func (w *World) serve(r *Running) error {
 	return nil
 }
 
-// Pod gives a running pod, or nil.
+// Pod returns a running pod, or nil.
 func (w *World) Pod(name string) *Running {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.running[name]
 }
 
-// all gives the running pods by name.
+// all returns the running pods by name.
 func (w *World) all() []*Running {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,12 +179,12 @@ func (w *World) Ready(ctx context.Context) error {
 	return w.each(func(r *Running) error { return r.Proxy.Ready(ctx) })
 }
 
-// Healthy tells whether every proxy has taken everything it was sent.
+// Healthy reports whether every proxy has taken everything it was sent.
 func (w *World) Healthy(ctx context.Context) error {
 	return w.each(func(r *Running) error { return r.Proxy.Healthy(ctx) })
 }
 
-// Waits tells what the proxies wait for: their requests and connections that are under way, by where they came in and where they went.
+// Waits returns the proxies' requests and connections under way, by where they came in and where they go.
 func (w *World) Waits() string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace/2)
 	defer cancel()
@@ -239,7 +240,7 @@ func (r *Running) stop(grace time.Duration) {
 	if r.Proxy != nil {
 		r.Proxy.Stop()
 	}
-	if c, ok := r.Place.(interface{ Close() error }); ok {
+	if c, ok := r.Location.(interface{ Close() error }); ok {
 		c.Close()
 	}
 }

@@ -50,7 +50,7 @@ func machine(ctx context.Context, t *testing.T, address, ip string) {
 	}
 }
 
-// outside gives a cluster, and what starts servers that are not in it.
+// outside returns a cluster, and a function that starts servers outside it.
 func outside(t *testing.T) (context.Context, *cluster.Cluster, func(args ...string) *controlplane.Process) {
 	t.Helper()
 	ctx, c, _ := start(t)
@@ -77,7 +77,7 @@ func outside(t *testing.T) (context.Context, *cluster.Cluster, func(args ...stri
 	}
 }
 
-// entry gives who holds the entry of a machine; nobody if there is none.
+// entry returns the holder of a machine's entry, "" if there is no entry.
 func entry(ctx context.Context, t *testing.T, c *cluster.Cluster, ip string) string {
 	t.Helper()
 	u, err := c.Dynamic().Resource(resource(kinds.WorkloadEntry)).Namespace("vm").Get(ctx, "reviews-"+ip, metav1.GetOptions{})
@@ -90,8 +90,8 @@ func entry(ctx context.Context, t *testing.T, c *cluster.Cluster, ip string) str
 	return u.GetAnnotations()["istio.io/workloadController"]
 }
 
-// What a server outside the cluster registered is taken away by the next one when it was killed, and is left alone while it runs; and a server that ends takes along what told
-// that it runs.
+// What a server outside the cluster registered is taken away by the next one when it was killed, and is left alone
+// while it runs; and a server that ends takes along what told that it runs.
 func TestServerOutsideTheClusterIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, c, serve := outside(t)
@@ -156,7 +156,8 @@ func TestServerOutsideTheClusterIsKilled(t *testing.T) {
 	})
 }
 
-// The leader among the pods takes away what a server outside the cluster registered that was killed. There is no other server outside that could.
+// The leader among the pods takes away what a server outside the cluster registered that was killed. There is no other
+// server outside that could.
 func TestLeaderSweepsForServersOutside(t *testing.T) {
 	t.Parallel()
 	ctx, c, serve := outside(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// startReplica starts a process that stands for election, and gives what it says.
+// startReplica starts a process that stands for election, and returns its output.
 func startReplica(ctx context.Context, t *testing.T, access cluster.Access, name string) (*os.Process, <-chan string) {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), name)
@@ -72,7 +72,8 @@ func version(ctx context.Context, t *testing.T, c *cluster.Cluster, name string)
 	return m.ResourceVersion
 }
 
-// A leader that is stopped for longer than its lease, and goes on where it was, has written for the last time; one that is killed is followed.
+// A leader that is stopped for longer than its lease, and goes on where it was, has written for the last time; one that
+// is killed is followed.
 func TestLeaderIsStoppedAndResumed(t *testing.T) {
 	ctx, c, access := start(t)
 	for _, name := range []string{"one", "two"} {

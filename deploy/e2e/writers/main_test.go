@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// replica stands for election, and writes as often as it can while it leads. It says so on standard output, until it is killed.
+// replica stands for election, and writes as often as it can while it leads. It says so on standard output, until it is
+// killed.
 func replica(name, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -107,7 +108,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: istiod}
 subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
 
-// start gives a cluster and what the ServiceAccount of the control plane has of it.
+// start returns a cluster and a client with the rights of the control plane's ServiceAccount.
 func start(t *testing.T) (context.Context, *cluster.Cluster, cluster.Access) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -134,7 +135,7 @@ func start(t *testing.T) (context.Context, *cluster.Cluster, cluster.Access) {
 	return ctx, c, access
 }
 
-// eventually waits until ok gives no error.
+// eventually waits until ok returns no error.
 func eventually(ctx context.Context, t *testing.T, what string, ok func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)

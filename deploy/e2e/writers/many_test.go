@@ -57,7 +57,8 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// A thousand machines that connect at once are all registered, though the API server is asked no more often than by default; one request each.
+// A thousand machines that connect at once are all registered, though the API server is asked no more often than by
+// default; one request each.
 func TestAThousandMachinesAtOnce(t *testing.T) {
 	const n = 1000
 	ctx, c, access := start(t)

@@ -262,7 +262,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestWrites(t *testing.T) {
+func TestRequestsThatWrite(t *testing.T) {
 	for _, c := range []struct {
 		r    Request
 		want bool

@@ -33,7 +33,8 @@ func newWire(l net.Listener) *wire {
 	return w
 }
 
-// Accept gives the next connection that is not refused. One that is accepted while the network is lost waits for its first byte.
+// Accept returns the next connection that is not refused. One that is accepted while the network is lost waits for its
+// first byte.
 func (w *wire) Accept() (net.Conn, error) {
 	for {
 		inner, err := w.Listener.Accept()

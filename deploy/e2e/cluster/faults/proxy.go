@@ -43,7 +43,8 @@ type watch struct {
 	cut     context.CancelFunc
 }
 
-// Start starts a proxy on a free port of the host, 127.0.0.1 without one, in front of the cluster. At first it only passes on and counts.
+// Start starts a proxy on a free port of the host, 127.0.0.1 without one, in front of the cluster. At first it only
+// passes on and counts.
 func Start(ctx context.Context, c *cluster.Cluster, host string) (*Proxy, error) {
 	if host == "" {
 		host = "127.0.0.1"
@@ -126,7 +127,7 @@ func (p *Proxy) Lose() { p.wire.set(lost) }
 // Heal ends what Refuse or Lose began. Bytes that were held back arrive then.
 func (p *Proxy) Heal() { p.wire.set(up) }
 
-// CutWatches breaks the watches that match, in the middle, and gives their number.
+// CutWatches breaks the watches that match, in the middle, and returns their number.
 func (p *Proxy) CutWatches(m Match) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,7 +225,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(noted, r.WithContext(ctx))
 }
 
-// decide counts the request and gives what is to be done to it.
+// decide counts the request and returns what is to be done to it.
 func (p *Proxy) decide(r Request) (delay time.Duration, answer *Rule, seen *Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +248,7 @@ func (p *Proxy) note(r *Request, code int) {
 	r.Code = code
 }
 
-// track lists an open watch until the function that it gives is called.
+// track lists an open watch until the function that it returns is called.
 func (p *Proxy) track(w *watch) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,7 +291,7 @@ func reason(code int) metav1.StatusReason {
 	}
 }
 
-// noting tells which status an answer has.
+// noting records the status of an answer.
 type noting struct {
 	http.ResponseWriter
 	note func(int)

@@ -11,11 +11,13 @@ import (
 // Request is one that came by.
 type Request struct {
 	Time time.Time
-	// Verb is that of RBAC: get, list, watch, create, update, patch, delete, deletecollection. For what is no resource it is the method, in lower case.
+	// Verb is that of RBAC: get, list, watch, create, update, patch, delete, deletecollection. For what is no resource
+	// it is the method, in lower case.
 	Verb string
-	// Initial tells a watch that begins with what there is, which informers use in place of a list.
+	// Initial selects watches that begin with the existing objects, which informers use in place of a list.
 	Initial bool
-	// Group is empty for the core group. Resource may have a subresource, pods/status; it is empty for what is no resource, as discovery and /readyz.
+	// Group is empty for the core group. Resource may have a subresource, pods/status; it is empty for what is no
+	// resource, as discovery and /readyz.
 	Group     string
 	Resource  string
 	Namespace string
@@ -31,7 +33,8 @@ type Request struct {
 	Code int
 }
 
-// Writes tells whether the request changes something in the cluster. What is only asked by POST, such as access and token reviews, does not.
+// Writes reports whether the request changes something in the cluster. What is only asked by POST, such as access and
+// token reviews, does not.
 func (r Request) Writes() bool {
 	switch r.Verb {
 	case "update", "patch", "delete", "deletecollection":
@@ -43,7 +46,8 @@ func (r Request) Writes() bool {
 	}
 }
 
-// parse reads what the request asks for, by the layout of Kubernetes' API paths: /api/VERSION/... for the core group, /apis/GROUP/VERSION/... for others.
+// parse reads what the request asks for, by the layout of Kubernetes' API paths: /api/VERSION/... for the core group,
+// /apis/GROUP/VERSION/... for others.
 func parse(r *http.Request) Request {
 	q := Request{
 		Time: time.Now(), Verb: strings.ToLower(r.Method), Path: r.URL.Path, Query: r.URL.RawQuery,

@@ -18,7 +18,8 @@ type Match struct {
 	Writes bool
 }
 
-// Rule does something to requests. Of the rules that match one, all delay it, and the first that has a status answers it.
+// Rule does something to requests. Of the rules that match one, all delay it, and the first that has a status answers
+// it.
 type Rule struct {
 	Match
 	// Share is how many of those that match are hit, spread evenly: 0.25 is every fourth. 0 is all.
@@ -31,7 +32,7 @@ type Rule struct {
 	RetryAfter time.Duration
 }
 
-// Of tells whether the request is one of those chosen.
+// Of reports whether the rule matches the request.
 func (m Match) Of(r Request) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return (len(m.Verbs) == 0 || slices.Contains(m.Verbs, r.Verb)) && is(m.Group, r.Group) && is(m.Resource, r.Resource) &&
@@ -44,7 +45,7 @@ type active struct {
 	due float64
 }
 
-// hits counts the request and tells whether it is one of the share.
+// hits counts the request and reports whether it falls into the share.
 func (a *active) hits(r Request) bool {
 	if !a.Of(r) {
 		return false

@@ -20,7 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// Program gives the control plane's binary: the one that PILOT_DISCOVERY names, else one that is built into the folder.
+// Program returns the control plane's binary: the one that PILOT_DISCOVERY names, else one that is built into the
+// folder.
 func Program(ctx context.Context, dir string) (string, error) {
 	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
 		return path, nil
@@ -111,7 +112,8 @@ func (c *Container) start() error {
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	started := make(chan error)
 	go func() {
-		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the container runs.
+		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the
+		// container runs.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
@@ -127,7 +129,7 @@ func (c *Container) start() error {
 	return nil
 }
 
-// environment is what the container's description makes of the pod's facts. A source that it does not know is an error, and so is one that gives nothing.
+// environment returns the container's environment. A source that is unknown or has no value is an error.
 func environment(c corev1.Container, pod, namespace, account string) ([]string, error) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
 	for _, e := range c.Env {
@@ -159,13 +161,14 @@ func (c *Container) Kill() error {
 // Ended is closed when the container has ended, for whatever reason.
 func (c *Container) Ended() <-chan struct{} { return c.ended }
 
-// Terminate tells it to stop, as the end of a pod does. Only the first call does: another signal would end it at once.
+// Terminate signals it to stop, as the end of a pod does. Only the first call does: another signal would end it at
+// once.
 func (c *Container) Terminate() {
 	c.terminate.Do(func() { _ = c.cmd.Process.Signal(syscall.SIGTERM) })
 }
 
-// Stop has it terminate, and waits. What does not stop in the pod's grace period is killed, and an error; so is another exit code than 0, unless it
-// was killed before.
+// Stop has it terminate, and waits. What does not stop in the pod's grace period is killed, and an error; so is another
+// exit code than 0, unless it was killed before.
 func (c *Container) Stop() error {
 	c.Terminate()
 	select {
