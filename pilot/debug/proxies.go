@@ -25,8 +25,6 @@ type Proxies interface {
 	Push()
 }
 
-const extensionType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
-
 // proxy returns the stream of the proxy that proxyID names, by pod.namespace or by the id of the stream.
 func (a *API) proxy(query url.Values) (xds.Client, error) {
 	id := query.Get("proxyID")
@@ -96,7 +94,7 @@ func newTypeStatus(typeURL string, t xds.TypeStatus) TypeStatus {
 		return &t
 	}
 	s := TypeStatus{
-		Type: xds.ShortType(typeURL), State: Stale, Subscribed: strconv.Itoa(t.Names), Sent: t.Sent, Acked: t.Acked, SentTime: at(t.SentAt), AckedTime: at(t.AckedAt),
+		Type: envoy.ShortType(typeURL), State: Stale, Subscribed: strconv.Itoa(t.Names), Sent: t.Sent, Acked: t.Acked, SentTime: at(t.SentAt), AckedTime: at(t.AckedAt),
 		LastError: t.LastError, ErrorTime: at(t.LastErrorAt),
 	}
 	if t.Wildcard {
@@ -126,7 +124,7 @@ func (a *API) syncz(query url.Values) (any, error) {
 			ListenerSent: c.Types[envoy.ListenerType].Sent, ListenerAcked: c.Types[envoy.ListenerType].Acked,
 			RouteSent: c.Types[envoy.RouteType].Sent, RouteAcked: c.Types[envoy.RouteType].Acked,
 			EndpointSent: c.Types[envoy.EndpointType].Sent, EndpointAcked: c.Types[envoy.EndpointType].Acked,
-			ExtensionConfigSent: c.Types[extensionType].Sent, ExtensionConfigAcked: c.Types[extensionType].Acked,
+			ExtensionConfigSent: c.Types[envoy.ExtensionType].Sent, ExtensionConfigAcked: c.Types[envoy.ExtensionType].Acked,
 			Resources: map[string]TypeStatus{},
 			Version:   c.Proxy.Release(), Address: c.Address, Connected: c.Connected, Waits: c.Waits,
 		}

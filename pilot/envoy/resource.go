@@ -59,15 +59,6 @@ const overhead = 512
 // cost is about what the resource itself takes in memory, without what it is made of.
 func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
-// Type URLs of the resources that this server sends.
-const (
-	ClusterType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	EndpointType    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-	ListenerType    = "type.googleapis.com/envoy.config.listener.v3.Listener"
-	RouteType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
-)
-
 // Union is what one proxy is sent of a wildcard type: the half that its outbound cohort shares and the half that its inbound cohort shares, less
 // the names that it alone must not have. Two Unions are the same configuration when both Sets are the same pointers and so is Omit.
 type Union struct {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 // conn is one stream. Its owner is the goroutine that calls run.
@@ -431,12 +432,12 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		w.status.AckedAt = time.Now()
 		w.status.LastError, w.status.LastErrorAt = "", time.Time{}
 	case expired:
-		s.metrics.expired[ShortType(v.typeURL)].Inc()
+		s.metrics.expired[envoy.ShortType(v.typeURL)].Inc()
 	case rejected:
 		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
 		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
 		w.status.LastErrorAt = time.Now()
-		s.warnings.log(log.Warn, &c.warnings, "the proxy rejected a response", "type", ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
+		s.warnings.log(log.Warn, &c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
 	}
 	return nil
 }
@@ -462,7 +463,7 @@ type observing conn
 
 func (o *observing) panicked(typeURL string, err error) {
 	o.server.metrics.internalErrors.Inc()
-	o.server.logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", ShortType(typeURL), "err", err)
+	o.server.logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err)
 }
 
 func (o *observing) suppressed(string) { o.server.metrics.suppressed.Inc() }

@@ -44,10 +44,10 @@ func (s *session) incremental(r *request) (verdict, error) {
 // begin takes the first request for a type on the stream.
 func (s *session) begin(w *watch, r *request) error {
 	// of a type that nobody knows there is nothing to remove
-	resumes := !r.versions.empty() && (s.ofObjects() || kindOf(w.typeURL).short != "unknown")
+	resumes := !r.versions.empty() && (s.ofObjects() || w.kind.Known())
 	w.explicit = r.names.star
 	s.resumed = s.resumed || resumes
-	w.wildcard = w.explicit || r.names.empty() && (w.complete || !kindOf(w.typeURL).named)
+	w.wildcard = w.explicit || r.names.empty() && (w.complete || !w.kind.Named)
 	if err := s.want(w, r.names.names); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *session) begin(w *watch, r *request) error {
 		}
 		w.keepNamed()
 	}
-	switch w.typeURL {
+	switch w.kind.URL {
 	case envoy.ClusterType:
 		s.resuming = resumes
 		if s.resuming && s.find(envoy.EndpointType) == nil {
@@ -96,7 +96,7 @@ func (s *session) alter(w *watch, add, remove requestNames) error {
 			delete(w.pendingRemoval, name)
 			// A client may ask for ever other names.
 			delete(w.rejected, name)
-			w.compare = w.compare || w.typeURL == envoy.RouteType && w.hosts != nil // its virtual hosts go with it
+			w.compare = w.compare || w.kind.URL == envoy.RouteType && w.hosts != nil // its virtual hosts go with it
 		}
 	}
 	if add.star && !w.wildcard {

@@ -136,11 +136,11 @@ func (f *fakeTranslator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, Cohort, 
 }
 
 func (f *fakeTranslator) Wildcard(s *snapshot.Snapshot, _ Cohort, typeURL string) envoy.Union {
-	w := f.world(s, "wildcard "+ShortType(typeURL))
+	w := f.world(s, "wildcard "+envoy.ShortType(typeURL))
 	if w.poison[typeURL+"/*"] {
 		panic(fmt.Sprintf("%s is poisoned", typeURL))
 	}
-	if typeURL == envoy.ClusterType || typeURL == envoy.ListenerType || typeURL == nameTableType {
+	if typeURL == envoy.ClusterType || typeURL == envoy.ListenerType || typeURL == envoy.NameTableType {
 		return w.unions[typeURL]
 	}
 	return envoy.Union{}
@@ -151,13 +151,13 @@ func (f *fakeTranslator) Outbound(s *snapshot.Snapshot, c Cohort, typeURL string
 }
 
 func (f *fakeTranslator) Subscribed(s *snapshot.Snapshot, _ Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
-	w := f.world(s, "subscribed "+ShortType(typeURL))
+	w := f.world(s, "subscribed "+envoy.ShortType(typeURL))
 	var list []*envoy.Resource
 	var err error
 	for _, name := range names.All() {
 		switch r := w.resources[typeURL][name]; {
 		case w.poison[typeURL+"/"+name]:
-			err = errors.Join(err, fmt.Errorf("panic in translate %s: %s %s is poisoned", ShortType(typeURL), typeURL, name))
+			err = errors.Join(err, fmt.Errorf("panic in translate %s: %s %s is poisoned", envoy.ShortType(typeURL), typeURL, name))
 		case r != nil && typeURL == envoy.RouteType:
 			list = append(list, fakeRoute(r, w.resources[envoy.VirtualHostType]))
 		case r != nil:
@@ -220,9 +220,9 @@ func longType(short string) string {
 	case "vhds":
 		return envoy.VirtualHostType
 	case "sds":
-		return secretType
+		return envoy.SecretType
 	case "nds":
-		return nameTableType
+		return envoy.NameTableType
 	}
 	return "type.googleapis.com/" + short
 }

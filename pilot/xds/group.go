@@ -28,14 +28,14 @@ func (s *session) groupKey() groupKey {
 	for _, w := range s.watches {
 		named := !w.whole() && w.names != nil
 		switch {
-		case w.idle(), w.typeURL == envoy.VirtualHostType: // which follow the route configurations
-		case w.typeURL == envoy.ClusterType && w.names == nil:
+		case w.idle(), w.kind.URL == envoy.VirtualHostType: // which follow the route configurations
+		case w.kind.URL == envoy.ClusterType && w.names == nil:
 			k.clusters = true
-		case w.typeURL == envoy.ListenerType && w.names == nil:
+		case w.kind.URL == envoy.ListenerType && w.names == nil:
 			k.listeners = true
-		case w.typeURL == envoy.EndpointType && named:
+		case w.kind.URL == envoy.EndpointType && named:
 			k.endpoints = w.names
-		case w.typeURL == envoy.RouteType && named:
+		case w.kind.URL == envoy.RouteType && named:
 			k.routes = w.names
 		default:
 			return groupKey{}
@@ -137,7 +137,7 @@ func (a *subscriberGroup) changed(p *push) bool {
 func (s *Server) translationFailed(typeURL string, err error) {
 	if err != nil {
 		s.metrics.internalErrors.Inc()
-		s.logger.Error("translation failed: proxies keep what they have", "type", ShortType(typeURL), "err", err)
+		s.logger.Error("translation failed: proxies keep what they have", "type", envoy.ShortType(typeURL), "err", err)
 	}
 }
 

@@ -152,7 +152,7 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 			}
 			for _, x := range m.Resources {
 				version, _, _ := strings.Cut(x.Version, ".")
-				got <- ShortType(m.TypeUrl) + " " + x.Name + "=" + version
+				got <- envoy.ShortType(m.TypeUrl) + " " + x.Name + "=" + version
 			}
 		}
 	}()
@@ -195,7 +195,7 @@ func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 	r.publish(true, "cds a=2")
 	if !of.ask(t.Context(), func(s *session) {
 		of.connected = of.connected.Add(-time.Hour)
-		s.open(nameTableType).wildcard = true
+		s.open(envoy.NameTableType).wildcard = true
 		of.joinGroup()
 	}) {
 		t.Fatal("the stream is gone")

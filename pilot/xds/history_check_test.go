@@ -36,7 +36,7 @@ func (c *modelClient) check() {
 	for _, short := range []string{"cds", "eds", "lds", "rds"} {
 		t := longType(short)
 		want := map[string]string{}
-		if kindOf(t).complete {
+		if envoy.TypeOf(t).Complete {
 			want = maps.Clone(c.h.versions[short])
 		} else {
 			for name := range c.subs[t] {

@@ -292,11 +292,11 @@ func (c *modelClient) serve() bool {
 		r = c.session.next()
 	}
 	if r != nil {
-		c.h.t.Logf("%v is sent %s %s: %v -%v", c, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+		c.h.t.Logf("%v is sent %s %s: %v -%v", c, envoy.ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 		c.in = append(c.in, r)
 		for _, x := range r.Resources {
 			if c.refused[refusal{r.TypeURL, x.Name, x.Version}] {
-				c.h.t.Fatalf("%v: %s %s=%s comes again, which it rejected", c, ShortType(r.TypeURL), x.Name, x.Version)
+				c.h.t.Fatalf("%v: %s %s=%s comes again, which it rejected", c, envoy.ShortType(r.TypeURL), x.Name, x.Version)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func (c *modelClient) send(typeURL string, add, remove []string, nonce, fault st
 		detail = &rpcstatus.Status{Code: 13, Message: fault}
 	}
 	s := c.session
-	c.h.t.Logf("%v sends %s nonce=%s +%v -%v %v %s", c, ShortType(typeURL), nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
+	c.h.t.Logf("%v sends %s nonce=%s +%v -%v %v %s", c, envoy.ShortType(typeURL), nonce, add, remove, slices.Sorted(maps.Keys(c.subs[typeURL])), fault)
 	if c.delta {
 		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove, ErrorDetail: detail}
 		if add == nil && remove == nil {
@@ -391,8 +391,8 @@ func (c *modelClient) receive() bool {
 	}
 	r := c.in[0]
 	c.in = c.in[1:]
-	have, whole := c.have[r.TypeURL], kindOf(r.TypeURL).complete
-	c.h.t.Logf("%v takes %s %s: %v -%v", c, ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
+	have, whole := c.have[r.TypeURL], envoy.TypeOf(r.TypeURL).Complete
+	c.h.t.Logf("%v takes %s %s: %v -%v", c, envoy.ShortType(r.TypeURL), r.Nonce, show(r), r.Removed)
 	if r.TypeURL == envoy.VirtualHostType {
 		c.takeHosts(r)
 		return true
@@ -445,7 +445,7 @@ func (c *modelClient) receive() bool {
 	}
 	for _, name := range r.Removed {
 		if _, ok := have[name]; !ok && !c.h.nacks {
-			c.h.t.Fatalf("delta: %s %s is removed and was not there", ShortType(r.TypeURL), name)
+			c.h.t.Fatalf("delta: %s %s is removed and was not there", envoy.ShortType(r.TypeURL), name)
 		}
 		delete(have, name)
 	}

@@ -94,7 +94,7 @@ func TestHostsRequestedBeforeRoutesAreResent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for x := s.next(); x != nil; x = s.next() {
-			all = append(all, ShortType(x.TypeURL)+fmt.Sprint(show(x), x.Removed))
+			all = append(all, envoy.ShortType(x.TypeURL)+fmt.Sprint(show(x), x.Removed))
 		}
 		return all
 	}
@@ -145,7 +145,7 @@ func TestEndpointsOfUnsubscribedClusterAreSent(t *testing.T) {
 				return false
 			}
 			for i := range x.Resources {
-				got[ShortType(x.TypeURL)+" "+x.Resources[i].Name], _, _ = strings.Cut(sentVersion(x, i), ".")
+				got[envoy.ShortType(x.TypeURL)+" "+x.Resources[i].Name], _, _ = strings.Cut(sentVersion(x, i), ".")
 			}
 			return true
 		}
@@ -166,7 +166,7 @@ func TestEndpointsOfUnsubscribedClusterAreSent(t *testing.T) {
 		}
 		if delta {
 			for _, w := range s.watches { // acknowledge
-				_, _ = ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: w.typeURL, ResponseNonce: w.status.Sent})
+				_, _ = ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: w.kind.URL, ResponseNonce: w.status.Sent})
 			}
 			for step() {
 			}

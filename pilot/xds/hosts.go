@@ -56,7 +56,7 @@ const generationMark = "~" // precedes the generation in a version
 // versionWithGeneration returns the version that the client is sent for a route configuration or a virtual host.
 func (s *session) versionWithGeneration(w *watch, r *envoy.Resource) string {
 	route := r.Name
-	if w.typeURL == envoy.VirtualHostType {
+	if w.kind.URL == envoy.VirtualHostType {
 		route, _ = routeOf(r.Name)
 	}
 	if n := s.generations[route]; n > 0 {

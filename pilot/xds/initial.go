@@ -230,9 +230,9 @@ func (s *session) takeInitial(w *watch, v initialVersions) {
 	w.initial = true
 	switch {
 	case !s.divided:
-	case w.typeURL == envoy.RouteType:
+	case w.kind.URL == envoy.RouteType:
 		v = s.initialHeads(v)
-	case w.typeURL == envoy.VirtualHostType:
+	case w.kind.URL == envoy.VirtualHostType:
 		v = s.initialHosts(v)
 	}
 	if w.whole() {
@@ -240,7 +240,7 @@ func (s *session) takeInitial(w *watch, v initialVersions) {
 		return
 	}
 	var clusters envoy.Union
-	if c := s.find(envoy.ClusterType); c != nil && w.typeURL == envoy.EndpointType {
+	if c := s.find(envoy.ClusterType); c != nil && w.kind.URL == envoy.EndpointType {
 		clusters = c.held
 	}
 	if w.held.Outbound = setOf(w.relevant(clusters, v.own)); v.shared != nil && w.names != nil {
@@ -252,7 +252,7 @@ func (s *session) takeInitial(w *watch, v initialVersions) {
 		}
 	}
 	// those whose clusters have changed since do not count
-	if w.typeURL == envoy.EndpointType && len(s.changedClusters) > 0 {
+	if w.kind.URL == envoy.EndpointType && len(s.changedClusters) > 0 {
 		w.shared = nil
 		for _, half := range []**envoy.Set{&w.held.Outbound, &w.held.Inbound} {
 			var gone []*envoy.Resource
@@ -313,7 +313,7 @@ func (w *watch) relevant(clusters envoy.Union, list []*envoy.Resource) []*envoy.
 		if !w.names.Has(r.Name) {
 			continue
 		}
-		if w.typeURL == envoy.EndpointType {
+		if w.kind.URL == envoy.EndpointType {
 			own, ok := strings.CutSuffix(r.Version, clusterSuffix(clusters, r.Name))
 			if !ok {
 				continue

@@ -105,7 +105,7 @@ func TestGoneClustersAreRemovedFromLateResumer(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "nds n=1")
 	c := r.silent()
-	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: nameTableType})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.NameTableType})
 	c.expect("nds n=1")
 	of := r.server.streams()[0]
 	if !of.ask(t.Context(), func(*session) { of.connected = of.connected.Add(-time.Minute) }) {

@@ -48,7 +48,7 @@ func (s *session) status() map[string]TypeStatus {
 	for _, w := range s.watches {
 		st := w.status
 		st.Wildcard, st.Names = w.wildcard, w.names.Len()
-		types[w.typeURL] = st
+		types[w.kind.URL] = st
 	}
 	return types
 }

@@ -7,10 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
-)
 
-// shortTypes are the values of the label type.
-var shortTypes = [...]string{"cds", "eds", "lds", "rds", "vhds", "sds", "ecds", "nds", "pcds", "unknown"}
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
 
 // reasons are the values of pilot_push_triggers' label type.
 var reasons = [...]string{
@@ -97,7 +96,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	size := histogram("pilot_xds_config_size_bytes", "Bytes of the resources in one response.", []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, "type")
 	expired := counter("pilot_xds_expired_nonce", "Requests that answer a response which was followed by another.", "type")
 	rejects := counter("pilot_total_xds_rejects", "Responses that proxies rejected.", "type")
-	for _, t := range shortTypes {
+	for _, t := range envoy.ShortTypes() {
 		m.pushes[t] = pushes.WithLabelValues(t)
 		m.sendErrors[t] = pushes.WithLabelValues(t + "_senderr")
 		m.pushTime[t] = pushTime.WithLabelValues(t)
@@ -166,7 +165,7 @@ func (m *metrics) disconnect(version, node string, last bool) {
 }
 
 func (m *metrics) reject(typeURL, node string, code codes.Code) {
-	t := ShortType(typeURL)
+	t := envoy.ShortType(typeURL)
 	m.rejects[t].Inc()
 	gauge := m.rejectGauges[t]
 	if gauge == nil {
@@ -190,7 +189,7 @@ func (m *metrics) reject(typeURL, node string, code codes.Code) {
 
 // sent records one response that was made in one time and sent in another.
 func (m *metrics) sent(r *Response, made, took time.Duration, err error) {
-	t := ShortType(r.TypeURL)
+	t := envoy.ShortType(r.TypeURL)
 	if err != nil {
 		m.sendErrors[t].Inc()
 		return

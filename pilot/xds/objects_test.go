@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 type quiet struct{}
@@ -59,7 +60,7 @@ func TestObjectsOverStateOfTheWorld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask(nameTableType, "what istiods send at first") // their first nonce is a time
+	ask(envoy.NameTableType, "what istiods send at first") // their first nonce is a time
 	equalInts(t, "a type", sizes(s), 2, 0)
 	ask("nothing/v1/Known", "")
 	equalInts(t, "a type of nothing", sizes(s), 0, 0)
@@ -76,7 +77,7 @@ func TestObjectsOverStateOfTheWorld(t *testing.T) {
 func TestObjectsOverDelta(t *testing.T) {
 	f := newFakeTranslator()
 	s := objectsOf(t, f, true)
-	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: nameTableType}); err != nil {
+	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.NameTableType}); err != nil {
 		t.Fatal(err)
 	}
 	equalInts(t, "a type", sizes(s), 2, 0)

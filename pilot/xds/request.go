@@ -114,7 +114,7 @@ func (r *request) decode(w *rawRequest, b []byte) error {
 	if err := eachField(b, func(f protowire.Number, at int, v []byte, end int) error { return r.field(w, f, at, v, end) }); err != nil {
 		return err
 	}
-	r.typeURL, r.nonce, r.resumes = typeOf(w.typeURL), string(w.nonce), len(w.version) > 0
+	r.typeURL, r.nonce, r.resumes = envoy.TypeURL(w.typeURL), string(w.nonce), len(w.version) > 0
 	if !r.room(w) {
 		return nil
 	}

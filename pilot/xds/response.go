@@ -12,20 +12,20 @@ import (
 func (s *session) byName(w *watch) *Response {
 	resend, diverged, before := w.resend, w.diverged, w.held
 	w.compare, w.resend, w.answer = false, nil, false
-	target, ok := s.subscribed(w.typeURL, w.names)
+	target, ok := s.subscribed(w.kind.URL, w.names)
 	if !ok {
 		for name := range resend {
 			w.diverge(name, nil)
 		}
 		return nil
 	}
-	if w.typeURL == envoy.RouteType && s.divided {
+	if w.kind.URL == envoy.RouteType && s.divided {
 		target = s.divide(w, target)
 	}
 	diff := s.diff(w, target, true)
 	w.held, w.initial, w.diverged = target, false, nil
 	out := diff.changed
-	if len(diff.removed)+len(resend)+len(diverged) > 0 || w.typeURL == envoy.EndpointType && s.leavingAny() {
+	if len(diff.removed)+len(resend)+len(diverged) > 0 || w.kind.URL == envoy.EndpointType && s.leavingAny() {
 		out = s.visit(w, before, diff, resend, diverged)
 	}
 	if out = s.acceptable(w, out); len(out) == 0 {
@@ -49,13 +49,13 @@ func (s *session) deliverNamed(w *watch, list []*envoy.Resource, by *versionCach
 func (s *session) part(w *watch) *Response {
 	for len(w.bisection) > 0 {
 		list := slices.DeleteFunc(slices.Clone(w.bisection[0]), func(r *envoy.Resource) bool {
-			tombstone := w.typeURL == envoy.VirtualHostType && w.pendingRemoval[r.Name] != nil && w.pendingRemoval[r.Name].Version == r.Version
+			tombstone := w.kind.URL == envoy.VirtualHostType && w.pendingRemoval[r.Name] != nil && w.pendingRemoval[r.Name].Version == r.Version
 			return !tombstone && !w.has(r) || w.isRejected(r)
 		})
 		switch w.bisection = w.bisection[1:]; {
 		case len(list) == 0:
 		case w.whole():
-			if w.typeURL == envoy.ClusterType {
+			if w.kind.URL == envoy.ClusterType {
 				s.rewarm(list)
 			}
 			return s.deliver(w, list, nil, nil)
@@ -91,10 +91,10 @@ func (s *session) visit(w *watch, before envoy.Union, diff difference, resend ma
 		}
 		has := w.held.Get(name)
 		switch {
-		case w.typeURL == envoy.EndpointType && s.leaving(name):
+		case w.kind.URL == envoy.EndpointType && s.leaving(name):
 			// its cluster still takes traffic: removals brings it back
 			w.diverge(name, had)
-		case has == nil && (w.typeURL == envoy.EndpointType || w.typeURL == envoy.RouteType):
+		case has == nil && (w.kind.URL == envoy.EndpointType || w.kind.URL == envoy.RouteType):
 			// it could not be translated
 			w.diverge(name, had)
 		case has == nil:
@@ -116,7 +116,7 @@ func (s *session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource
 	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
 		bad := w.isRejected(r)
 		if bad {
-			s.observer.suppressed(w.typeURL)
+			s.observer.suppressed(w.kind.URL)
 		}
 		return bad
 	})
@@ -166,7 +166,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 	if !ok {
 		return nil
 	}
-	if w.typeURL == envoy.VirtualHostType {
+	if w.kind.URL == envoy.VirtualHostType {
 		resend = s.hostsToResend(target, w.held, resend)
 	}
 	diff := s.diff(w, target, w.wildcard)
@@ -185,7 +185,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 		delete(w.pendingRemoval, r.Name)
 	}
 	w.held, w.initial = target, false
-	if w.typeURL == envoy.VirtualHostType {
+	if w.kind.URL == envoy.VirtualHostType {
 		for _, r := range s.entomb(w.pendingRemoval) {
 			w.markRemoval(r.Name, r)
 			out = append(out, r)
@@ -195,7 +195,7 @@ func (s *session) wholeDelta(w *watch) *Response {
 	if len(out) == 0 && (!answer || s.removable(w)) {
 		return nil // the removals are the answer
 	}
-	if w.typeURL == envoy.ClusterType {
+	if w.kind.URL == envoy.ClusterType {
 		s.rewarm(out)
 		s.ahead(before, out)
 	}
@@ -220,7 +220,7 @@ func (s *session) ahead(before envoy.Union, clusters []*envoy.Resource) {
 func (s *session) early(w *watch) *Response {
 	names := s.interner.table.Of(s.unrequested)
 	s.unrequested = nil
-	u, _ := s.subscribed(w.typeURL, names) // of what fails there is none
+	u, _ := s.subscribed(w.kind.URL, names) // of what fails there is none
 	var out []*envoy.Resource
 	for _, name := range names.All() {
 		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {
@@ -248,7 +248,7 @@ func (s *session) wholeState(w *watch) *Response {
 	if len(diff.changed) == 0 && len(diff.removed) == 0 && !answer {
 		return nil
 	}
-	if w.typeURL == envoy.ClusterType && s.routes() {
+	if w.kind.URL == envoy.ClusterType && s.routes() {
 		for _, r := range diff.removed {
 			w.markRemoval(r.Name, r)
 		}
@@ -263,7 +263,7 @@ func (s *session) wholeState(w *watch) *Response {
 		return nil // absence says nothing for such a type
 	}
 	r := s.deliverState(w)
-	if r != nil && w.typeURL == envoy.ClusterType {
+	if r != nil && w.kind.URL == envoy.ClusterType {
 		s.rewarm(diff.changed)
 		s.ahead(before, diff.changed)
 	}
@@ -273,7 +273,7 @@ func (s *session) wholeState(w *watch) *Response {
 // routes reports whether the client takes listeners or routes, which name clusters.
 func (s *session) routes() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
-		return (w.typeURL == envoy.ListenerType || w.typeURL == envoy.RouteType) && !w.idle()
+		return (w.kind.URL == envoy.ListenerType || w.kind.URL == envoy.RouteType) && !w.idle()
 	})
 }
 
@@ -287,7 +287,7 @@ func (s *session) deliverState(w *watch) *Response {
 		all = append(all, w.pendingRemoval[name])
 	}
 	if w.refused != "" && versionOf(all) == w.refused {
-		s.observer.suppressed(w.typeURL)
+		s.observer.suppressed(w.kind.URL)
 		return nil
 	}
 	w.refused = ""
@@ -310,7 +310,7 @@ func (s *session) removals(w *watch) *Response {
 // A delta client has had time to unsubscribe: it does so before it acknowledges the removal. For state of the world
 // they belong to the same step.
 func (s *session) compareEndpointsOf(w *watch, d delivery) {
-	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && eds != nil && !eds.whole() {
+	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || slices.ContainsFunc(d.removed, eds.names.Has)
 	}
 }
@@ -318,7 +318,7 @@ func (s *session) compareEndpointsOf(w *watch, d delivery) {
 // compareStayingEndpoints marks assignments for comparison that waited for the removal of clusters which will not be
 // removed, because the client unsubscribed from them.
 func (s *session) compareStayingEndpoints(w *watch, leaving int) {
-	if eds := s.find(envoy.EndpointType); w.typeURL == envoy.ClusterType && len(w.pendingRemoval) < leaving && eds != nil && !eds.whole() {
+	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && len(w.pendingRemoval) < leaving && eds != nil && !eds.whole() {
 		eds.compare = eds.compare || !eds.idle()
 	}
 }
@@ -328,7 +328,7 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	s.nonces++
 	r := &Response{
 		Delta:     s.delta,
-		TypeURL:   w.typeURL,
+		TypeURL:   w.kind.URL,
 		Version:   by.versionOf(resources),
 		Nonce:     s.prefix + strconv.FormatUint(s.nonces, 36),
 		Resources: resources,
@@ -336,13 +336,13 @@ func (s *session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	}
 	switch {
 	case !s.delta:
-	case w.typeURL == envoy.EndpointType:
+	case w.kind.URL == envoy.EndpointType:
 		var clusters envoy.Union
 		if c := s.find(envoy.ClusterType); c != nil {
 			clusters = c.held
 		}
 		r.Versions = by.withClusters(resources, clusters)
-	case s.hasGenerations && (w.typeURL == envoy.RouteType || w.typeURL == envoy.VirtualHostType):
+	case s.hasGenerations && (w.kind.URL == envoy.RouteType || w.kind.URL == envoy.VirtualHostType):
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {
 			r.Versions[i] = s.versionWithGeneration(w, x)

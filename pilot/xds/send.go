@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 var errSending = errors.New("sending failed") // by a panic
@@ -147,5 +149,5 @@ func (c *conn) cut(log *slog.Logger) {
 	s.metrics.writeTimeouts.Inc()
 	c.end(status.Error(codes.Unavailable, "the client does not read"))
 	closed := s.listeners.cut(c.remote, c.local)
-	log.Warn("the proxy does not read: cutting its connection", "type", ShortType(typeURL), "dur", took.Round(time.Millisecond), "closed", closed)
+	log.Warn("the proxy does not read: cutting its connection", "type", envoy.ShortType(typeURL), "dur", took.Round(time.Millisecond), "closed", closed)
 }

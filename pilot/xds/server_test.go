@@ -163,7 +163,7 @@ func (c *deltaClient) expect(want string) *discoveryv3.DeltaDiscoveryResponse {
 	if err != nil {
 		c.t.Fatalf("want %q, got %v", want, err)
 	}
-	got := ShortType(m.TypeUrl)
+	got := envoy.ShortType(m.TypeUrl)
 	for _, x := range m.Resources {
 		version := x.Version
 		if m.TypeUrl == envoy.EndpointType {
@@ -235,7 +235,7 @@ func TestServerDelta(t *testing.T) {
 	if !ok || len(dump) != 1 || dump[0].Name != "b" {
 		t.Errorf("dump: %v %v", dump, ok)
 	}
-	if _, ok := r.server.Dump("web.a", secretType); ok {
+	if _, ok := r.server.Dump("web.a", envoy.SecretType); ok {
 		t.Error("a type that was never asked for was dumped")
 	}
 	if _, ok := r.server.Dump("nobody.a", envoy.ClusterType); ok {

@@ -101,7 +101,7 @@ type verdict struct {
 // find returns the watch of a type, or nil.
 func (s *session) find(typeURL string) *watch {
 	for _, w := range s.watches {
-		if w.typeURL == typeURL {
+		if w.kind.URL == typeURL {
 			return w
 		}
 	}
@@ -109,9 +109,10 @@ func (s *session) find(typeURL string) *watch {
 }
 
 func (s *session) open(typeURL string) *watch {
-	w := &watch{typeURL: typeURL, complete: kindOf(typeURL).complete || s.ofObjects()}
+	w := &watch{kind: envoy.TypeOf(typeURL)}
+	w.complete = w.kind.Complete || s.ofObjects()
 	s.watches = append(s.watches, w)
-	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(kindOf(a.typeURL).rank, kindOf(b.typeURL).rank) })
+	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(a.kind.Addition, b.kind.Addition) })
 	return w
 }
 
@@ -124,7 +125,7 @@ func (s *session) check(r *request) error {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
 	// there is no whole of it: that would be nothing, and hide what the client names beside it
-	if kindOf(r.typeURL).named && !s.ofObjects() {
+	if envoy.TypeOf(r.typeURL).Named && !s.ofObjects() {
 		r.names.star, r.unsubscribed.star = false, false
 	}
 	return r.fault
@@ -172,7 +173,7 @@ func (s *session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap,
 // pending reports whether next may return a response.
 func (s *session) pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
-		return w.pending() || s.removable(w) || w.typeURL == envoy.EndpointType && len(s.unrequested) > 0
+		return w.pending() || s.removable(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
 	})
 }
 
@@ -191,9 +192,9 @@ func (s *session) removable(w *watch) bool {
 	switch {
 	case len(w.pendingRemoval) == 0:
 		return false
-	case w.typeURL == envoy.ClusterType:
+	case w.kind.URL == envoy.ClusterType:
 		return !s.resuming
-	case w.typeURL == envoy.VirtualHostType:
+	case w.kind.URL == envoy.VirtualHostType:
 		return len(w.sent) == 0 && len(w.bisection) == 0 // what takes their place was taken
 	}
 	return true
@@ -210,15 +211,15 @@ func (s *session) next() *Response {
 				return r
 			}
 		}
-		if w.typeURL == envoy.EndpointType && len(s.unrequested) > 0 {
+		if w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0 {
 			if r := s.early(w); r != nil {
 				return r
 			}
 		}
 	}
-	for i := range 3 {
+	for i := range envoy.Removals {
 		for _, w := range s.watches {
-			if kindOf(w.typeURL).removal == i && s.removable(w) {
+			if w.kind.Removal == i && s.removable(w) {
 				return s.removals(w)
 			}
 		}
@@ -228,7 +229,7 @@ func (s *session) next() *Response {
 
 func (s *session) additions(w *watch) *Response {
 	switch {
-	case w.typeURL == envoy.VirtualHostType && !s.divided && !s.ofObjects():
+	case w.kind.URL == envoy.VirtualHostType && !s.divided && !s.ofObjects():
 		// Envoy would fall back from a whole route configuration to VHDS
 		w.compare, w.answer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
@@ -251,14 +252,14 @@ func (s *session) additions(w *watch) *Response {
 // target is what the client should have of a type that is sent as a whole. false: what it has stands.
 func (s *session) target(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
-	if w.typeURL == envoy.VirtualHostType && !s.ofObjects() {
+	if w.kind.URL == envoy.VirtualHostType && !s.ofObjects() {
 		routes := s.find(envoy.RouteType)
 		if routes == nil {
 			return envoy.Union{}, false
 		}
 		u.Outbound = routes.hosts
-	} else if err := safe.Do("translate "+ShortType(w.typeURL), func() { u = s.translator.Wildcard(s.snapshot, s.cohort, w.typeURL) }); err != nil {
-		s.observer.panicked(w.typeURL, err)
+	} else if err := safe.Do("translate "+envoy.ShortType(w.kind.URL), func() { u = s.translator.Wildcard(s.snapshot, s.cohort, w.kind.URL) }); err != nil {
+		s.observer.panicked(w.kind.URL, err)
 		return envoy.Union{}, false
 	}
 	if !w.wildcard {
@@ -271,7 +272,7 @@ func (s *session) target(w *watch) (envoy.Union, bool) {
 func (s *session) subscribed(typeURL string, names *envoy.Names) (envoy.Union, bool) {
 	var u envoy.Union
 	var failed error
-	err := safe.Do("translate "+ShortType(typeURL), func() { u, failed = s.translator.Subscribed(s.snapshot, s.cohort, typeURL, names) })
+	err := safe.Do("translate "+envoy.ShortType(typeURL), func() { u, failed = s.translator.Subscribed(s.snapshot, s.cohort, typeURL, names) })
 	if e := cmp.Or(err, failed); e != nil {
 		s.observer.panicked(typeURL, e)
 	}

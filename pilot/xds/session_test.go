@@ -78,7 +78,7 @@ func newTranscript(out *bytes.Buffer) *transcript {
 
 func (x *transcript) panicked(typeURL string, err error) { fmt.Fprintln(x.out, "panic", err) }
 func (x *transcript) suppressed(typeURL string) {
-	fmt.Fprintln(x.out, "suppressed", ShortType(typeURL))
+	fmt.Fprintln(x.out, "suppressed", envoy.ShortType(typeURL))
 }
 
 func newTestSession(f *fakeTranslator, o observer, delta bool) *session {
@@ -170,7 +170,7 @@ func (x *transcript) step() *Response {
 		return nil
 	}
 	x.last[r.TypeURL] = r.Nonce
-	fmt.Fprintf(x.out, "%s %s:", ShortType(r.TypeURL), r.Nonce)
+	fmt.Fprintf(x.out, "%s %s:", envoy.ShortType(r.TypeURL), r.Nonce)
 	for i, res := range r.Resources {
 		fmt.Fprintf(x.out, " %s=%s", res.Name, sentVersion(r, i))
 	}

@@ -67,7 +67,7 @@ func (s *session) replace(w *watch, names requestNames, first, anew bool) error 
 	case !names.empty():
 		w.wildcard, w.explicit = names.star, names.star
 	case first:
-		w.wildcard = w.complete || !kindOf(w.typeURL).named
+		w.wildcard = w.complete || !w.kind.Named
 	case w.explicit || !w.wildcard:
 		w.wildcard, w.explicit = false, false
 	}

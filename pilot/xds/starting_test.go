@@ -136,7 +136,7 @@ func TestDebugTypesAreRefused(t *testing.T) {
 	}
 	c := r.delta("p.a")
 	c.expect("cds a=1")
-	for _, typeURL := range []string{nameTableType, extensionType, secretType, "type.googleapis.com/no.such.Type"} {
+	for _, typeURL := range []string{envoy.NameTableType, envoy.ExtensionType, envoy.SecretType, "type.googleapis.com/no.such.Type"} {
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: []string{"x"}})
 	}
 	r.publish(true, "cds a=2")

@@ -14,7 +14,7 @@ import (
 // absence means removal. By name (all else): what is not there is no concern of the client's. Both compare Sets, which
 // the streams of a cohort share: held is the last one, and only what diverges is kept for this client alone.
 type watch struct {
-	typeURL  string
+	kind     *envoy.Type
 	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
 	wildcard bool
 	explicit bool // the wildcard was asked for by "*", not by naming nothing
@@ -73,7 +73,7 @@ type TypeStatus struct {
 
 // whole reports in which way the watch works.
 func (w *watch) whole() bool {
-	return w.wildcard || w.complete || w.typeURL == envoy.VirtualHostType
+	return w.wildcard || w.complete || w.kind.URL == envoy.VirtualHostType
 }
 
 // idle reports whether the client subscribes to nothing of the type at present.

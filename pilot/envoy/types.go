@@ -1,0 +1,97 @@
+package envoy
+
+// Type URLs of the resources that this server sends, or knows.
+const (
+	ClusterType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	EndpointType    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ListenerType    = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	RouteType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	VirtualHostType = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
+	SecretType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	ExtensionType   = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+	NameTableType   = "type.googleapis.com/istio.networking.nds.v1.NameTable"
+	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+)
+
+// Type is what is known of a type of resources.
+type Type struct {
+	URL   string
+	Short string // in metrics and logs; unknown types share one
+
+	// Addition orders types on the wire: what is referred to comes before what refers to it. Removal orders the pass of
+	// removals: what refers goes first, clusters last.
+	Addition, Removal int
+
+	// Complete: a state-of-the-world response holds all that is subscribed to, and absence means removal. The first
+	// response is due even when it is empty, for Envoy waits for it.
+	Complete bool
+	Named    bool // proxies subscribe by name: a subscription without names is to nothing
+	Total    bool // every name exists: what nobody defined is an empty resource, so that Envoy goes on
+	Live     bool // changes with endpoints alone
+}
+
+// types is the one table of them.
+var types = [...]Type{
+	{URL: ClusterType, Short: "cds", Addition: 0, Removal: 2, Complete: true},
+	{URL: EndpointType, Short: "eds", Addition: 1, Removal: 1, Named: true, Total: true, Live: true},
+	{URL: ListenerType, Short: "lds", Addition: 2, Removal: 0, Complete: true},
+	{URL: RouteType, Short: "rds", Addition: 3, Removal: 1, Named: true, Total: true},
+	{URL: VirtualHostType, Short: "vhds", Addition: 4, Removal: 1},
+	{URL: SecretType, Short: "sds", Addition: 5, Removal: 1, Named: true},
+	{URL: ExtensionType, Short: "ecds", Addition: 6, Removal: 1, Named: true},
+	{URL: NameTableType, Short: "nds", Addition: 6, Removal: 1},
+	{URL: ProxyConfigType, Short: "pcds", Addition: 6, Removal: 1},
+}
+
+// UnknownShort is the short name of all types that are not in the table.
+const UnknownShort = "unknown"
+
+// Removals is how many passes of removals there are: each Removal is less.
+const Removals = 3
+
+// TypeOf returns the type of a URL. One that is not in the table comes after all others.
+func TypeOf(url string) *Type {
+	if t := find(url); t != nil {
+		return t
+	}
+	return &Type{URL: url, Short: UnknownShort, Addition: len(types), Removal: 1}
+}
+
+func find(url string) *Type {
+	for i := range types {
+		if types[i].URL == url {
+			return &types[i]
+		}
+	}
+	return nil
+}
+
+// Known reports whether the type is in the table.
+func (t *Type) Known() bool { return t.Short != UnknownShort }
+
+// TypeURL returns a URL as a string, that of the table if it is there.
+func TypeURL(b []byte) string {
+	for i := range types {
+		if types[i].URL == string(b) {
+			return types[i].URL
+		}
+	}
+	return string(b)
+}
+
+// ShortType returns the short name of the type with that URL.
+func ShortType(url string) string {
+	if t := find(url); t != nil {
+		return t.Short
+	}
+	return UnknownShort
+}
+
+// ShortTypes returns every short name.
+func ShortTypes() []string {
+	var list []string
+	for _, t := range types {
+		list = append(list, t.Short)
+	}
+	return append(list, UnknownShort)
+}
