@@ -71,8 +71,8 @@ func (m *benchMesh) changes(b *testing.B, n int) map[string][2][]kinds.Change {
 	}
 }
 
-// BenchmarkChange: what one change costs, by the size of the mesh: the commit, and with it all Sets of 20 scopes; and a proxy that joins. The time that counts is
-// the processor's, which other programs take nothing of.
+// BenchmarkChange: what one change costs, by the size of the mesh: the commit, and with it all Sets of 20 scopes; and a
+// proxy that joins. The time that counts is the processor's, which other programs take nothing of.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{250, 1000, 4000} {
 		t := newBenchMesh(b, n)

@@ -17,7 +17,8 @@ metadata: {name: any, namespace: b}
 spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
 `
 
-// TestChangesMatchFreshWorld: each case is a world, and a change of it, after which a long-lived Translator must give what a new one gives.
+// TestChangesMatchFreshWorld: each case is a world, and a change of it, after which a long-lived Translator must give
+// what a new one gives.
 func TestChangesMatchFreshWorld(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"a Sidecar's HTTP port over a service that speaks something else": {`

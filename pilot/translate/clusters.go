@@ -45,8 +45,8 @@ type clusterKey struct {
 	ipv4, ipv6   bool
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
-	headlessTLS  snapshot.TLS                    // of a headless service: which of its endpoints take mTLS
-	inline       frozen.List[*registry.Endpoint] // of a service that Envoy resolves by DNS, as is the next: those of the port, whatever their network
+	headlessTLS  snapshot.TLS                    // for a headless service: which of its endpoints take mTLS
+	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
 	policies     frozen.List[endpointPolicies]
 	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
 }
@@ -58,7 +58,8 @@ func (k clusterKey) name() string {
 	return names.Cluster(names.Outbound, k.port, k.subset, k.service.Host)
 }
 
-// clusterGenerator makes the clusters of every service in scope, each host's by itself, and the sentinels.
+// clusterGenerator generates the clusters of every service in scope. Each host is a partition. The fixed clusters are
+// in none.
 func clusterGenerator(c cohort.Scope) generator[string] {
 	return generator[string]{
 		all: func(v *view) []*envoy.Resource {
@@ -128,7 +129,7 @@ func (v *view) serviceClusters(c cohort.Scope, s scope.Service) []*envoy.Resourc
 	return slices.CompactFunc(out, func(a, b *envoy.Resource) bool { return a.Name == b.Name })
 }
 
-// subsets yields the names of a service's subsets, first that of the whole.
+// subsets yields the names of a service's subsets. The first is the empty name, which stands for the whole service.
 func subsets(rules *destinationrule.Merged) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield("") {
@@ -142,23 +143,25 @@ func subsets(rules *destinationrule.Merged) iter.Seq[string] {
 	}
 }
 
-// noTLS tells that mTLS is off for a whole namespace: by its own policy, else by the mesh's.
+// noTLS reports whether mTLS is off for a whole namespace: by its own policy, else by the mesh's.
 func (v *view) noTLS(namespace string) bool {
 	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.Index, namespace, nil), 0) == mtls.Disable
 }
 
-// rules returns the DestinationRules in force for a cohort's calls to a service, with as many subsets as a service of its ports may have.
+// rules returns the DestinationRules in force for a cohort's calls to a service. Subsets beyond the limit for a service
+// with that many ports are left out.
 func (v *view) rules(c cohort.Scope, s *registry.Service) *destinationrule.Merged {
 	return v.mergedRules.of(v.Index.Rules(c.Namespace, s, c.Rules)).First(limits.Subsets(v.HostClusters, len(s.Ports)))
 }
 
-// serviceRule returns what they say of the service itself.
+// serviceRule returns the rule of the service itself, without a subset.
 func (v *view) serviceRule(c cohort.Scope, s *registry.Service) destinationrule.Rule {
 	rule, _ := v.rules(c, s).Rule("")
 	return rule
 }
 
-// mergedRules keeps rules that are many, or have many subsets: of each subset's cluster they are asked again. Safe for concurrent use.
+// mergedRules caches merged rules that are many, or have many subsets: the cluster of each subset needs them. Safe for
+// concurrent use.
 type mergedRules struct {
 	mu      sync.RWMutex
 	byRules map[destinationrule.Rules]*destinationrule.Merged
@@ -218,7 +221,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
 		}
 	}
-	if _, ok := options.UpstreamProtocolOptions.(*httpv3.HttpProtocolOptions_ExplicitHttpConfig_); ok && options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
+	if options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
 		http2 = true
 	}
 	k.setTLS(c, options, policy, http2)
@@ -229,18 +232,20 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	return envoy.NewResource(c.Name, c)
 }
 
-// sessionHosts are the hosts to which a session may go on: those that drain too.
+// sessionHosts returns the health statuses of hosts to which a session may go on: draining ones are included.
 func sessionHosts() *corev3.HealthStatusSet {
-	return &corev3.HealthStatusSet{Statuses: []corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}}
+	return &corev3.HealthStatusSet{Statuses: []corev3.HealthStatus{
+		corev3.HealthStatus_HEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED,
+	}}
 }
 
-// upgrades tells that the mesh wants HTTP/2 where a service speaks HTTP/1, and no rule is against it.
+// upgrades reports whether the mesh wants HTTP/2 for a service that speaks HTTP/1, and no rule forbids it.
 func upgrades(m *mesh.Config, p destinationrule.Policy) bool {
 	return m.GetH2UpgradePolicy() == meshv1alpha1.MeshConfig_UPGRADE &&
 		p.ConnectionPool.GetHttp().GetH2UpgradePolicy() != networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_DO_NOT_UPGRADE
 }
 
-// keepalive is the mesh's, nil where it has none.
+// keepalive returns the mesh's TCP keepalive, nil where it has none.
 func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
 	if m.GetTcpKeepalive() == nil {
 		return nil
@@ -248,7 +253,7 @@ func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
 	return &clusterv3.UpstreamConnectionOptions{TcpKeepalive: destinationrule.Keepalive(m.GetTcpKeepalive())}
 }
 
-// setDiscovery says how Envoy finds the endpoints.
+// setDiscovery sets how Envoy finds the endpoints.
 func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Policy) {
 	kind := clusterv3.Cluster_EDS
 	switch k.service.Resolution {
@@ -269,13 +274,16 @@ func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Po
 	case clusterv3.Cluster_ORIGINAL_DST:
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 		if n, err := strconv.ParseUint(k.service.Port(k.port).TargetPort, 10, 16); err == nil && k.service.Provider == registry.External && uint32(n) != k.port {
-			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: envoy.UInt32(uint32(n))}}
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{
+				OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: envoy.UInt32(uint32(n))},
+			}
 		}
 	case clusterv3.Cluster_EDS:
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS(), ServiceName: c.Name}
 	default:
 		c.DnsLookupFamily = dnsFamily(k.ipv4, k.ipv6)
-		// These fields rather than those of a DNS cluster extension: what the real istiod sends, and what every supported Envoy takes.
+		// These fields and not a DNS cluster extension: the real istiod sends them, and every supported Envoy takes
+		// them.
 		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()        //nolint:staticcheck
 		c.RespectDnsTtl = true                               //nolint:staticcheck
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
@@ -301,7 +309,7 @@ func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
 	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(k.inline.All, func(address string) bool { return address != "" })}
 }
 
-// setTLS says how the cluster's connections are secured.
+// setTLS sets how the cluster's connections are secured.
 func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, policy destinationrule.Policy, http2 bool) {
 	if k.sni {
 		return
@@ -343,12 +351,13 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 	}
 }
 
-// peerIDs are the SPIFFE IDs that may answer for the service, sorted.
+// peerIDs returns the SPIFFE IDs that may answer for the service, sorted.
 func (k clusterKey) peerIDs() []string {
 	return k.withTrustDomainAliases(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
 }
 
-// withTrustDomainAliases gives identities with those that they have in the trust domains that the mesh's goes by as well, sorted.
+// withTrustDomainAliases returns SPIFFE IDs together with the same IDs in the aliases of the mesh's trust domain,
+// sorted.
 func (k clusterKey) withTrustDomainAliases(ids []string) []string {
 	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
 	ids = slices.Clip(ids)
@@ -391,7 +400,7 @@ func serviceMetadata(services ...*registry.Service) map[string]*structpb.Value {
 	return m
 }
 
-// unlimited circuit breakers: Envoy's own defaults are far below what a service takes.
+// unlimited returns circuit breakers that never open: Envoy's own defaults are far below what a service takes.
 func unlimited() *clusterv3.CircuitBreakers {
 	limit := envoy.UInt32(math.MaxUint32)
 	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
@@ -405,7 +414,7 @@ func useDownstream() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
 	}}
 }
 
-// setHTTPOptions attaches the options, if they say anything. Envoy requires an explicit protocol with any other option.
+// setHTTPOptions attaches the options unless they are empty. With any other option Envoy requires an explicit protocol.
 func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
 	if o.UpstreamProtocolOptions == nil {
 		if o.CommonHttpProtocolOptions == nil && o.UpstreamHttpProtocolOptions == nil {
@@ -418,7 +427,7 @@ func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
 	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(o)}
 }
 
-// fixedClusterKey is all that a cluster without service depends on.
+// fixedClusterKey is all that a cluster without a service depends on.
 type fixedClusterKey struct {
 	name         string
 	mesh         *mesh.Config
@@ -451,7 +460,8 @@ func buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 	return envoy.NewResource(k.name, c)
 }
 
-// inboundSource is the address from which a sidecar calls its own workload, so that the call is not captured again: one of each family that it has.
+// inboundSource returns the address from which a sidecar calls its own workload, so that the call is not captured
+// again. There is one for each address family of the proxy.
 func inboundSource(ipv4, ipv6 bool) *corev3.BindConfig {
 	const v4, v6 = "127.0.0.6", "::6"
 	switch {
@@ -466,7 +476,7 @@ func inboundSource(ipv4, ipv6 bool) *corev3.BindConfig {
 	}
 }
 
-// metadataExchange configures the extension with which proxies tell each other who they are on TCP connections.
+// metadataExchange configures the extension with which proxies exchange their workloads' metadata on TCP connections.
 func metadataExchange() *anypb.Any {
 	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange", map[string]any{"protocol": mtls.PeerExchange, "enable_discovery": true})
 }

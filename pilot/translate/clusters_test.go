@@ -39,7 +39,8 @@ func deletions(changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// twoClusterProxies are proxies of a mesh of two clusters. Of the last two, one names a cluster that nobody knows, and one has the address of a pod of another cluster.
+// twoClusterProxies are proxies of a mesh of two clusters. Of the last two, one names a cluster that nobody knows, and
+// one has the address of a pod of another cluster.
 func twoClusterProxies() map[string]*node.Proxy {
 	sidecar := func(name, ip, cluster, on string, locality ...string) *node.Proxy {
 		p := &node.Proxy{
@@ -64,7 +65,8 @@ serviceSettings:
   hosts: ["both.a.svc.cluster.local", "dns.kube-system.svc.cluster.local"]
 `
 
-// The facts are what a real istiod with two API servers sent these proxies, first as it is and then with some services local to their cluster.
+// The facts are what a real istiod with two API servers sent these proxies, first as it is and then with some services
+// local to their cluster.
 func TestTwoClusters(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	w := newWorld(t, mesh.Default())
@@ -89,7 +91,8 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// A proxy of no known cluster, and one with an address of another cluster's pod, serve nothing: whoever they say they are.
+// A proxy of no known cluster, and one with an address of another cluster's pod, serve nothing: whoever they say they
+// are.
 func TestUnknownProxiesServeNothing(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
@@ -198,7 +201,8 @@ func facts(t *testing.T, head string, c configByType) []string {
 	return out
 }
 
-// A service that is headless in one cluster alone has a listener for each address for the proxies there: a new endpoint concerns them, though not the others.
+// A service that is headless in one cluster alone has a listener for each address for the proxies there: a new endpoint
+// concerns them, though not the others.
 func TestHeadlessInOneCluster(t *testing.T) {
 	service := func(ip string) []kinds.Change {
 		return objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: half, namespace: a}, spec: {clusterIP: "+ip+", ports: [{name: tcp, port: 93}]}}"))

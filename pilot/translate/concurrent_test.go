@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestConcurrent lets many streams ask at once, some for the newest Snapshot and some for the one before; whoever asks gets what one stream alone would get.
+// TestConcurrent lets many streams ask at once, some for the newest Snapshot and some for the one before; whoever asks
+// gets what one stream alone would get.
 func TestConcurrent(t *testing.T) {
 	p, refs := readPool(t), &references{seen: map[string][]string{}}
 	w := newWorld(t, mesh.Default())
@@ -85,8 +86,8 @@ endpoints: [{addresses: [10.%[3]d.%[4]d.2], conditions: {ready: true}, targetRef
 	return all
 }
 
-// BenchmarkTranslate translates all services for one sidecar: cold, as the first stream after a start sees them, and warm, after a change of one VirtualService that
-// concerns one of them.
+// BenchmarkTranslate translates all services for one sidecar: cold, as the first stream after a start sees them, and
+// warm, after a change of one VirtualService that concerns one of them.
 func BenchmarkTranslate(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		w := newWorld(b, mesh.Default())

@@ -1,7 +1,14 @@
-// Package translate makes Envoy's configuration of a Snapshot: pure functions from (Snapshot, cohort) to Sets of resources.
+// Package translate makes Envoy's configuration from a Snapshot: pure functions from (Snapshot, cohort) to Sets of
+// resources.
 //
-// Translator is the way in. Each resource is made by a builder from one comparable key that holds everything it depends on, and remembered under that key
-// by an envoy.Memo; the key is also why the bytes are what they are. No key holds a Snapshot. Sets are kept (kept.go): each is made from the one before by those of its
-// units, hosts or places, of which scope.Dirty speaks, and is the same pointer when nothing came out different, so that whoever compares Sets sees at once that
-// nothing changed. It runs no goroutine; whoever needs a Set first makes it, and the others wait.
+// Translator is the entry point. A builder makes each resource from one comparable key, which holds everything that the
+// resource depends on; an envoy.Memo stores the resource under that key. The key is also the reason why the bytes are
+// what they are. No key holds a Snapshot.
+//
+// Sets are cached (cache.go). A generator (generator.go) divides a Set into partitions, such as hosts. When a Snapshot
+// changes, only the partitions that scope.Dirty affects are invalidated and generated again. A Set in which nothing
+// changed keeps its pointer, so that comparing pointers shows that there is nothing to send. What proxies subscribe to
+// by name is cached in the same way (subscriptions.go).
+//
+// The package runs no goroutine. The first caller that needs a Set generates it, and the others wait.
 package translate

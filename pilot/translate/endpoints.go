@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// assignmentKey is all that a ClusterLoadAssignment depends on. Without a service it is the empty assignment.
+// assignmentKey is all that a ClusterLoadAssignment depends on. Without a service the assignment is empty.
 type assignmentKey struct {
 	name      string
 	endpoints *snapshot.Endpoints
@@ -33,22 +33,23 @@ type assignmentKey struct {
 	number    uint32
 	policies  frozen.List[endpointPolicies]
 	sni       bool
-	node      string // of a service whose endpoints are called from their own node alone: the proxy's
-	cluster   string // of a service whose endpoints are called from their own cluster, or node, alone: the ID of the proxy's
+	node      string // the proxy's, for a service whose endpoints are called from their own node alone
+	cluster   string // the proxy's, for a service whose endpoints are called from their own cluster or node alone
 	topology  topology
 	paths     frozen.List[networkPath]
 }
 
-// endpointPolicies is the policies in force for the workload at one address of a network.
+// endpointPolicies is an endpoint with the PeerAuthentications in force for its workload.
 type endpointPolicies struct {
 	endpoint *registry.Endpoint
 	policies frozen.List[*kinds.Object]
 }
 
-// located tells that the assignment depends on where the client runs.
+// located reports whether the assignment depends on where the client runs.
 func (k assignmentKey) located() bool { return k.node != "" || k.topology != topology{} }
 
-// assignmentKey says of what the endpoints of one cluster are made as a cohort sees them: of nothing where there is no such cluster.
+// assignmentKey returns the key of an assignment as a cohort sees it. Where there is no such cluster the key has no
+// service.
 func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	k := assignmentKey{name: name}
 	n, ok := names.ParseCluster(name)
@@ -67,7 +68,7 @@ func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
 	k.policies, k.paths = v.endpointPolicies(k.endpoints.ByPort(k.port)), v.networkPaths(c.Scope, k.endpoints.NetworkClusters)
 	if s.NodeLocal {
-		k.node = cmp.Or(c.Node, "\x00") // a proxy of no node has none
+		k.node = cmp.Or(c.Node, "\x00") // no endpoint matches a proxy without a node
 	}
 	cluster := cmp.Or(c.Scope.Cluster, v.Cluster)
 	if s.NodeLocal || v.Index.ClusterLocal(s.Host) {
@@ -79,7 +80,8 @@ func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	return k
 }
 
-// endpointPolicies finds the policies for those endpoints that take mTLS. Without any PeerAuthentication, as in most meshes, the list is empty.
+// endpointPolicies returns the policies for those endpoints that take mTLS. The list is empty without any
+// PeerAuthentication, as in most meshes.
 func (v *view) endpointPolicies(endpoints []*registry.Endpoint) frozen.List[endpointPolicies] {
 	if !v.hasPeerAuthentication {
 		return frozen.List[endpointPolicies]{}
@@ -108,8 +110,8 @@ func buildAssignment(k assignmentKey) *envoy.Resource {
 	return envoy.NewResource(k.name, a)
 }
 
-// localities shares the endpoints of the port out by where they are. take tells an address that the cluster can have. A locality whose endpoints the client may not call stays
-// there, empty.
+// localities groups the endpoints of the port by locality. accept reports whether the cluster can have an address. A
+// locality whose endpoints the client may not call stays, empty.
 func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
 	policies := map[*registry.Endpoint]frozen.List[*kinds.Object]{}
 	for p := range k.policies.All {
@@ -145,8 +147,8 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept
 			order = append(order, at)
 		}
 		switch {
-		case !secure && (k.sni || crosses): // gateways find their way by what mTLS says
-		case crosses && e.Health == registry.Healthy: // of the others the gateway knows better
+		case !secure && (k.sni || crosses): // gateways route by the server name of mTLS
+		case crosses && e.Health == registry.Healthy: // the gateway knows best about those that are not healthy
 			g.addGateways(gateways, horizon.weight(e))
 		case !crosses:
 			g.direct = append(g.direct, directEndpoint{e, horizon.weight(e), secure})
@@ -156,7 +158,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept
 		sums[at.distance] = sums[at.distance].with(g)
 	}
 	if k.topology.enabled {
-		order = slices.DeleteFunc(order, func(at priorityGroup) bool { return groups[at].empty() }) // none is preferred
+		order = slices.DeleteFunc(order, func(at priorityGroup) bool { return groups[at].empty() }) // an empty group has no priority
 	}
 	slices.SortFunc(order, compareGroups)
 	priority := priorities(order)
@@ -169,7 +171,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept
 	return out
 }
 
-// sendable tells an address that EDS may carry: never a name.
+// sendable reports whether EDS may carry an address: a name is not allowed.
 func sendable(address string) bool {
 	if address != "" && address[0] == 'u' { // unix://
 		return true
@@ -178,7 +180,7 @@ func sendable(address string) bool {
 	return err == nil
 }
 
-// tlsMatch is the metadata by which Envoy chooses among a cluster's transport sockets.
+// tlsMatch is the metadata key by which Envoy chooses among a cluster's transport sockets.
 const tlsMatch = "envoy.transport_socket_match"
 
 func tlsModeIstio() *structpb.Struct {
@@ -189,7 +191,7 @@ func workloadMetadata(name string) *structpb.Struct {
 	return envoy.Fields(map[string]*structpb.Value{"workload": envoy.Text(name)})
 }
 
-// telemetryName is how telemetry names the workload behind an endpoint.
+// telemetryName returns the name of an endpoint's workload in telemetry.
 func telemetryName(e *registry.Endpoint) string {
 	return e.Workload + ";" + e.Namespace + ";" + e.CanonicalName + ";" + e.CanonicalRevision + ";" + e.Cluster
 }
@@ -198,5 +200,5 @@ func locality(l registry.Locality) *corev3.Locality {
 	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.SubZone}
 }
 
-// percent is of 100.
+// percent returns a share of 100.
 func percent(v float64) *typev3.Percent { return &typev3.Percent{Value: v} }

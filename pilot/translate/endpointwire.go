@@ -10,10 +10,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Endpoints are the most of what a mesh is told, and each as a tree of messages would take a kilobyte for a moment. So they are written as they are sent, byte
-// for byte as protobuf would: fields by number, those of a oneof behind the others, maps by key.
+// Endpoints are most of what proxies are sent, and each one as a tree of messages would take a kilobyte for a moment.
+// So they are written directly in the wire format, byte for byte as protobuf would: fields by number, those of a oneof
+// after the others, maps by key.
 
-// appendEndpoint appends an LbEndpoint. tls: Envoy is to choose mTLS for it.
+// appendEndpoint appends an LbEndpoint. tls has Envoy choose mTLS for it.
 func appendEndpoint(dst []byte, e *registry.Endpoint, weight uint32, tls bool) []byte {
 	if e.HealthKnown {
 		status := [...]corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING}[e.Health]
@@ -31,7 +32,7 @@ func appendEndpoint(dst []byte, e *registry.Endpoint, weight uint32, tls bool) [
 	})
 }
 
-// appendAddress appends the field of an Address that says which.
+// appendAddress appends the one field of an Address that is set.
 func appendAddress(dst []byte, e *registry.Endpoint) []byte {
 	if path, ok := strings.CutPrefix(e.Address, "unix://"); ok {
 		return appendMessage(dst, 2, func(b []byte) []byte { return appendText(b, 1, path) })
@@ -42,7 +43,7 @@ func appendAddress(dst []byte, e *registry.Endpoint) []byte {
 	})
 }
 
-// appendFilterMetadata appends an entry of a Metadata: a Struct with one text.
+// appendFilterMetadata appends an entry of a Metadata: a Struct with one string.
 func appendFilterMetadata(dst []byte, filter, field, value string) []byte {
 	return appendMessage(dst, 1, func(b []byte) []byte {
 		b = appendText(b, 1, filter)
@@ -71,7 +72,7 @@ func appendText(dst []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
 }
 
-// appendMessage appends a field with a length, whose content fill appends.
+// appendMessage appends a field with a length. fill appends its content.
 func appendMessage(dst []byte, field protowire.Number, fill func([]byte) []byte) []byte {
 	dst = append(protowire.AppendTag(dst, field, protowire.BytesType), 0)
 	begin := len(dst)

@@ -63,7 +63,8 @@ func checkEviction(t *testing.T, edit string) {
 	}
 }
 
-// TestSetsOfDepartedProxiesAreEvicted: what was made for proxies that came and went goes with them, also where nothing else happens. Clients choose what they say of themselves.
+// TestSetsOfDepartedProxiesAreEvicted: what was made for proxies that came and went goes with them, also where nothing
+// else happens. Clients choose what they say of themselves.
 func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)

@@ -38,8 +38,8 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 	return list
 }
 
-// CheckPartitions says which resource of a cohort two units of its recipe claim, or none: a unit that is made again would take it from the other. routes are the names of
-// its route configurations.
+// CheckPartitions says which resource of a cohort two units of its recipe claim, or none: a unit that is made again
+// would take it from the other. routes are the names of its route configurations.
 func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
 	c := k.Inputs()
 	v := t.view(s)

@@ -19,19 +19,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// server is one server of one Gateway at one port of the workload.
+// server is one server of one Gateway on one port of the workload.
 type server struct {
 	*networkingv1alpha3.Server
 	gateway *kinds.Object
 	target  uint32 // the port that is bound
 	bind    string
-	hosts   []string // in one spelling: "host" for all namespaces, else "namespace/host"
+	hosts   []string // normalised: "host" for all namespaces, else "namespace/host"
 }
 
-// servers lists the servers of a gateway. They are shared, and not to be changed.
+// servers returns the servers of a gateway. The caller must not change the slice.
 func (v *view) servers(c cohort.Scope) []server { return v.serverTables.of(c).all }
 
-// serversOf lists those whose routes have a name.
+// serversOf returns the servers that share a route configuration.
 func (v *view) serversOf(c cohort.Scope, route string) []server {
 	return v.serverTables.of(c).byRoute[route]
 }
@@ -42,7 +42,8 @@ type serverTable struct {
 	byRoute map[string][]server
 }
 
-// serverTables keeps one for each set of Gateways and ports: every route asks for its servers. Safe for concurrent use.
+// serverTables caches a table for each set of Gateways and ports: every route configuration needs its servers. Safe for
+// concurrent use.
 type serverTables struct {
 	mu   sync.Mutex
 	made map[serverTableKey]*serverTable
@@ -70,35 +71,35 @@ func (s *serverTables) of(c cohort.Scope) *serverTable {
 	return s.made[k]
 }
 
-// servers lists the servers of a gateway by the precedence of their Gateways. Two that want one place share its listener and its routes. Of two with TLS settings that
-// want one host at one place, the second is as if it were not there.
+// servers lists the servers of a gateway by the precedence of their Gateways. Servers with one bind key share its
+// listener and its routes. Of two servers with TLS settings that want one host at one bind key, the second is left out.
 func servers(c cohort.Scope) []server {
 	var all []server
 	type boundHost struct {
 		bindKey
 		host string
 	}
-	var taken map[boundHost]struct{}
+	var seen map[boundHost]struct{}
 	byPort := targetsByPort(c)
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			hosts := serverHosts(s, o.Namespace)
 			port := s.GetPort().GetNumber()
-			bound := byPort[port]
-			if bound == nil {
-				bound = []uint32{port} // a port that no service has is bound as it is
+			targets := byPort[port]
+			if targets == nil {
+				targets = []uint32{port} // a port without a service is bound itself
 			}
-			for _, target := range bound {
-				at := bindKey{s.Bind, target}
+			for _, target := range targets {
+				key := bindKey{s.Bind, target}
 				if s.Tls != nil {
-					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := taken[boundHost{at, h}]; return ok }) {
+					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := seen[boundHost{key, h}]; return ok }) {
 						continue
 					}
-					if taken == nil {
-						taken = map[boundHost]struct{}{}
+					if seen == nil {
+						seen = map[boundHost]struct{}{}
 					}
 					for _, h := range hosts {
-						taken[boundHost{at, h}] = struct{}{}
+						seen[boundHost{key, h}] = struct{}{}
 					}
 				}
 				all = append(all, server{s, o, target, s.Bind, hosts})
@@ -108,7 +109,8 @@ func servers(c cohort.Scope) []server {
 	return all
 }
 
-// serverHosts gives the hosts of a server of a Gateway in some namespace. Any host of any namespace makes up for all others.
+// serverHosts returns the hosts of a server of a Gateway in a namespace. A server for any host of any namespace has
+// just that one.
 func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 	list := make([]string, 0, len(s.Hosts))
 	for _, h := range s.Hosts {
@@ -139,7 +141,7 @@ func targetsByPort(c cohort.Scope) map[uint32][]uint32 {
 
 func (s server) route() string { return names.GatewayRoute(s.target, s.bind) }
 
-// eachHost takes the hosts of the server apart: the namespace whose VirtualServices may use it ("*" for any), and the host.
+// eachHost yields each host of the server, and the namespace whose VirtualServices may use it, "*" for any.
 func (s server) eachHost(yield func(namespace, host string) bool) {
 	for _, h := range s.hosts {
 		ns, host, ok := strings.Cut(h, "/")
@@ -157,18 +159,18 @@ type gatewayKey struct {
 	proxyContext
 	bind  string
 	port  uint32
-	route string              // of the chain that takes HTTP; empty without one
+	route string              // the route configuration of the HTTP chain; empty without one
 	http  registry.Protocol   // the first HTTP server's
-	sni   frozen.List[string] // SNI-DNAT clusters that connections are handed to by the name that they ask for
+	sni   frozen.List[string] // SNI-DNAT clusters, each selected by its name as the server name
 	dual  bool
 }
 
-// autoPassthrough tells a server that hands mTLS on, as it is, to the cluster that its server name is.
+// autoPassthrough reports whether a server forwards mTLS unterminated to the cluster that its server name selects.
 func autoPassthrough(s *networkingv1alpha3.Server) bool {
 	return s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH && !portProtocol(s.GetPort().GetProtocol(), registry.TCP).IsHTTP()
 }
 
-// hasAutoPassthrough tells a gateway with such a server: it has SNI-DNAT clusters.
+// hasAutoPassthrough reports whether a gateway has such a server: then it has SNI-DNAT clusters.
 func hasAutoPassthrough(c cohort.Scope) bool {
 	for o := range c.Gateways.All {
 		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, autoPassthrough) {
@@ -178,34 +180,34 @@ func hasAutoPassthrough(c cohort.Scope) bool {
 	return false
 }
 
-// gatewayListenerBuilder is what the servers of one place open.
+// gatewayListenerBuilder collects the servers that share a bind key.
 type gatewayListenerBuilder struct {
 	gatewayKey
 	sni       []string
 	seen      map[string]struct{} // in sni
-	plaintext bool                // the first server takes HTTP: the place is not shared with TLS
+	plaintext bool                // the first server takes HTTP: TLS cannot share the bind key
 }
 
 // gatewayListeners makes the listeners of a gateway: none while no Gateway selects it.
 func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
-	places, order := map[bindKey]*gatewayListenerBuilder{}, []*gatewayListenerBuilder{}
+	builders, order := map[bindKey]*gatewayListenerBuilder{}, []*gatewayListenerBuilder{}
 	open := func(s server, plain bool) *gatewayListenerBuilder {
 		bind, dual := s.bind, false
 		if bind == "" {
 			bind, dual = wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
 		}
-		at := bindKey{bind, s.target}
-		if places[at] == nil {
+		key := bindKey{bind, s.target}
+		if builders[key] == nil {
 			k := gatewayKey{proxyContext: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
 			k.denyAll, k.internalRanges = c.Outbound.DenyAll, v.internalRanges()
-			places[at] = &gatewayListenerBuilder{gatewayKey: k, seen: map[string]struct{}{}, plaintext: plain}
-			order = append(order, places[at])
+			builders[key] = &gatewayListenerBuilder{gatewayKey: k, seen: map[string]struct{}{}, plaintext: plain}
+			order = append(order, builders[key])
 		}
-		return places[at]
+		return builders[key]
 	}
 	for _, s := range v.servers(c.Scope) {
 		if c.Outbound.Unprivileged && s.target < 1024 {
-			continue // it could not bind it, and Envoy would reject the listener
+			continue // Envoy could not bind it, and would reject the listener
 		}
 		switch p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); {
 		case p.IsHTTP():
@@ -228,7 +230,7 @@ func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 	}
 	var out []*envoy.Resource
 	for _, o := range order {
-		if k := o.gatewayKey; k.route != "" || len(o.sni) > 0 { // Envoy takes no listener without chains
+		if k := o.gatewayKey; k.route != "" || len(o.sni) > 0 { // Envoy refuses a listener without chains
 			k.sni = frozen.ListOf(o.sni...)
 			out = append(out, v.t.gateways.Get(k))
 		}
@@ -236,7 +238,8 @@ func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 	return out
 }
 
-// sniClusters names the SNI-DNAT clusters that are reached by a server: of the services that its hosts cover, whatever namespace they name.
+// sniClusters returns the names of the SNI-DNAT clusters of a server: of each service that its hosts cover, in any
+// namespace.
 func (v *view) sniClusters(c cohort.Scope, s server) []string {
 	var list []string
 	for svc := range v.Index.ScopeOf(c.Namespace, c.Sidecar).Services {
@@ -264,7 +267,7 @@ func (s server) covers(host string) bool {
 	return false
 }
 
-// internalRanges gives the ranges of addresses inside the mesh; requests from there may be believed.
+// internalRanges returns the ranges of addresses inside the mesh, whose forwarding headers are trusted.
 func (v *view) internalRanges() frozen.List[string] {
 	if v.Networks == nil {
 		return frozen.List[string]{}
@@ -281,7 +284,7 @@ func buildGateway(k gatewayKey) *envoy.Resource {
 		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
 		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
 	}
-	// Policies hold where the connection is going: here all that can be seen of it is its server name.
+	// Policies are enforced at the destination: all that is visible here is the server name.
 	for cluster := range k.sni.All {
 		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
 			FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: mtls.Mesh},

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// gatewayHostGenerator makes the virtual hosts of a gateway's route configuration. Its units are hosts. Those that are routed alike share one virtual host, which is the
-// most specific one's; the others have none.
+// gatewayHostGenerator generates the virtual hosts of a gateway's route configuration. Each host is a partition. Hosts
+// with the same routes are merged into the virtual host of the most specific one; the others have none.
 func gatewayHostGenerator(v *view, c cohort.Scope, name string) generator[string] {
 	b := sync.OnceValue(func() *gatewayRouteBuilder { return v.gatewayRouteBuilder(c, name) })
 	return generator[string]{
@@ -31,48 +31,48 @@ func gatewayHostGenerator(v *view, c cohort.Scope, name string) generator[string
 	}
 }
 
-// gatewayRouteBuilder is one route configuration of a gateway at work.
+// gatewayRouteBuilder builds one route configuration of a gateway.
 type gatewayRouteBuilder struct {
 	routeBuilder
-	servers    []gatewayServer   // whose routes these are, by precedence
-	redirected map[string]uint32 // the hosts that servers redirect to https, whether or not they are routed, with the server's port
+	servers    []gatewayServer   // that have this route configuration, by precedence
+	redirected map[string]uint32 // the server's port by host, for hosts that are redirected to https, with routes or without
 	routed     map[string]*routedHost
 	merged     map[mergeKey]*mergedHosts
 }
 
-// gatewayServer is a server with its hosts by name, and the namespaces whose VirtualServices may have each: "*" stands for any.
+// gatewayServer is a server with its hosts. Each host has the namespaces whose VirtualServices may use it; "*" is any.
 type gatewayServer struct {
 	server
 	name    string // of the Gateway, "ns/name"
 	hosts   map[string][]string
-	partial []string // of hosts: the patterns that are not among scope.Patterns
+	partial []string // those patterns of hosts that scope.Patterns does not yield
 }
 
-// routedHost is what requests to one host meet.
+// routedHost is what happens to requests for one host.
 type routedHost struct {
 	mergeKey
-	tls bool // those in plaintext are redirected to https
+	tls bool // plaintext requests are redirected to https
 }
 
-// mergeKey is what hosts have in common that share a virtual host.
+// mergeKey is equal for hosts that are merged into one virtual host.
 type mergeKey struct {
 	bindings frozen.List[binding]
 	port     uint32
 }
 
-// mergedHosts are the hosts that are routed alike, the most specific first.
+// mergedHosts is hosts with the same merge key, the most specific first.
 type mergedHosts struct {
 	hosts []string
-	mixed bool // plaintext requests to some of them, not to all, are redirected to https
+	mixed bool // some of them, not all, are redirected to https: then they are not merged
 }
 
-// newMergedHosts makes them of a list.
+// newMergedHosts sorts hosts with the same merge key.
 func (b *gatewayRouteBuilder) newMergedHosts(hosts []string) *mergedHosts {
 	slices.SortFunc(hosts, compareSpecificity)
 	return &mergedHosts{hosts, slices.ContainsFunc(hosts, func(h string) bool { return b.routedHost(h).tls != b.routedHost(hosts[0]).tls })}
 }
 
-// blackhole is the host of the virtual host that a route configuration has in the place of none.
+// blackhole is the host in the name of blackholeHost's virtual host.
 const blackhole = "blackhole"
 
 func (v *view) gatewayRouteBuilder(c cohort.Scope, name string) *gatewayRouteBuilder {
@@ -92,7 +92,7 @@ func (v *view) gatewayRouteBuilder(c cohort.Scope, name string) *gatewayRouteBui
 			}
 		}
 		if s.GetTls().GetHttpsRedirect() {
-			for _, h := range s.hosts { // with the namespace, where it has one
+			for _, h := range s.hosts { // may have a namespace
 				if b.redirected[h] == 0 {
 					b.redirected[h] = s.Port.Number
 				}
@@ -103,13 +103,14 @@ func (v *view) gatewayRouteBuilder(c cohort.Scope, name string) *gatewayRouteBui
 	return b
 }
 
-// admits reports whether a VirtualService, one of Index.OfGateway, may have a host on the server: one of the two names it, and the other names or covers it.
+// admits reports whether a VirtualService, one of Index.VirtualServicesOfGateway, may have a host on the server: one of
+// the two names it, and the other names or covers it.
 func (s *gatewayServer) admits(x *scope.Index, vs *scope.VirtualService, host string) bool {
 	open := func(h string) bool {
 		spaces := s.hosts[h]
 		return slices.Contains(spaces, "*") || slices.Contains(spaces, vs.Namespace)
 	}
-	if open(host) { // vs is of those that name or cover it
+	if open(host) { // vs names or covers it
 		return true
 	}
 	if !x.GatewayHasHost(s.name, host, vs) {
@@ -123,7 +124,7 @@ func (s *gatewayServer) admits(x *scope.Index, vs *scope.VirtualService, host st
 	return slices.ContainsFunc(s.partial, func(h string) bool { return open(h) && names.Covers(h, host) })
 }
 
-// routedHost says what requests to a host meet; nil: nothing.
+// routedHost returns what happens to requests for a host, or nil without routes and redirect.
 func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	if r, ok := b.routed[host]; ok {
 		return r
@@ -152,21 +153,21 @@ func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	return b.routed[host]
 }
 
-// mergedWith finds the hosts that are routed like one.
+// mergedWith returns the hosts with a merge key.
 func (b *gatewayRouteBuilder) mergedWith(k mergeKey) *mergedHosts {
 	if m, ok := b.merged[k]; ok {
 		return m
 	}
 	var list []string
 	candidates := map[string]struct{}{}
-	var fewest *binding // they have all in common
+	var smallest *binding // each of the hosts is in all of them, so the smallest is enough
 	for x := range k.bindings.All {
-		if fewest == nil || len(virtualSpec(x.object).Hosts) < len(virtualSpec(fewest.object).Hosts) {
-			fewest = &x
+		if smallest == nil || len(virtualSpec(x.object).Hosts) < len(virtualSpec(smallest.object).Hosts) {
+			smallest = &x
 		}
 	}
-	if fewest != nil {
-		for h := range b.coveredHosts(slices.Values(virtualServiceHosts(*fewest, b.view.Domain))) {
+	if smallest != nil {
+		for h := range b.coveredHosts(slices.Values(virtualServiceHosts(*smallest, b.view.Domain))) {
 			candidates[h] = struct{}{}
 		}
 	} else {
@@ -191,7 +192,7 @@ func virtualServiceHosts(x binding, domain string) []string {
 	return list
 }
 
-// coveredHosts gives each host that VirtualServices with some hosts may have.
+// coveredHosts yields some hosts of VirtualServices, and the servers' hosts that they cover.
 func (b *gatewayRouteBuilder) coveredHosts(hosts iter.Seq[string]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for h := range hosts {
@@ -212,7 +213,7 @@ func (b *gatewayRouteBuilder) coveredHosts(hosts iter.Seq[string]) iter.Seq[stri
 	}
 }
 
-// allHosts gives the hosts that may have a virtual host.
+// allHosts returns the hosts that may have a virtual host.
 func (b *gatewayRouteBuilder) allHosts() []string {
 	all := map[string]struct{}{blackhole: {}}
 	for h := range b.redirected {
@@ -231,14 +232,14 @@ func (b *gatewayRouteBuilder) allHosts() []string {
 
 func (b *gatewayRouteBuilder) buildAll() []*envoy.Resource {
 	hosts := b.allHosts()
-	// With all hosts at hand it need not be asked of each which others are like it.
-	together := map[mergeKey][]string{}
+	// Merging all hosts at once is cheaper than looking for the others of each.
+	byKey := map[mergeKey][]string{}
 	for _, h := range hosts {
 		if r := b.routedHost(h); r != nil {
-			together[r.mergeKey] = append(together[r.mergeKey], h)
+			byKey[r.mergeKey] = append(byKey[r.mergeKey], h)
 		}
 	}
-	for k, list := range together {
+	for k, list := range byKey {
 		b.merged[k] = b.newMergedHosts(list)
 	}
 	var made []*envoy.Resource
@@ -248,9 +249,10 @@ func (b *gatewayRouteBuilder) buildAll() []*envoy.Resource {
 	return made
 }
 
-// closure gives, for hosts whose VirtualServices or services are different, those whose virtual hosts may be. Before the change a host was like others by a
-// VirtualService that it had in common with them: if that is a different one now, its hosts are among those given; if not, they still have it in common. Hosts that
-// nothing routes are alike without one.
+// closure returns the hosts whose virtual hosts may change when the VirtualServices or services of some hosts change.
+// Hosts are merged because they have a VirtualService in common. If that one changed, its hosts are in the result; if
+// not, they still have it in common. Hosts without routes are merged without a VirtualService, and are added where one
+// of them changes.
 func (b *gatewayRouteBuilder) closure(hosts []string) []string {
 	all := map[string]struct{}{blackhole: {}}
 	add := func(hosts []string) {
@@ -280,7 +282,7 @@ func (b *gatewayRouteBuilder) closure(hosts []string) []string {
 			}
 		}
 	}
-	if redirected { // it may be routed now, or no more
+	if redirected { // a redirected host may have gained or lost its routes
 		for h := range b.redirected {
 			if b.routedHost(h).bindings.Empty() {
 				all[h] = struct{}{}
@@ -290,7 +292,7 @@ func (b *gatewayRouteBuilder) closure(hosts []string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// virtualHosts makes the virtual host that is a host's, if there is one.
+// virtualHosts makes the virtual host that a host gives its name to, if there is one.
 func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 	r := b.routedHost(host)
 	if r == nil {
@@ -321,7 +323,7 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 	return []*envoy.Resource{b.view.virtualHost(k)}
 }
 
-// noHosts tells that there are servers, and that no host has a virtual host.
+// noHosts reports whether no host has a virtual host.
 func (b *gatewayRouteBuilder) noHosts() bool {
 	for i := range b.servers {
 		for h := range b.coveredHosts(b.view.Index.HostsOfGateway(b.servers[i].name, b.cohort.Namespace)) {
@@ -333,7 +335,7 @@ func (b *gatewayRouteBuilder) noHosts() bool {
 	return len(b.redirected) == 0
 }
 
-// compareSpecificity orders hosts: those that are exact before patterns, longer ones before shorter ones, then by name.
+// compareSpecificity orders hosts: exact ones before patterns, longer before shorter ones, then by name.
 func compareSpecificity(a, b string) int {
 	if x, y := strings.HasPrefix(a, "*"), strings.HasPrefix(b, "*"); x != y {
 		if x {

@@ -19,7 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// generatedGatewayWorlds draws histories of gateways alone: their servers get in each other's way, and so do VirtualServices.
+// generatedGatewayWorlds draws histories of gateways alone: their servers get in each other's way, and so do
+// VirtualServices.
 func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
 	objects := slices.DeleteFunc(slices.Clone(generatedKeys), func(k kinds.Key) bool {
 		return k.Kind != kinds.VirtualService && k.Kind != kinds.DestinationRule || k.Namespace == "istio-system"
@@ -56,7 +57,8 @@ func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
 	})
 }
 
-// TestIncrementalGatewaySetsMatchFreshOnes is TestKept for gateways, whose virtual hosts depend on one another in ways of their own.
+// TestIncrementalGatewaySetsMatchFreshOnes is TestKept for gateways, whose virtual hosts depend on one another in ways
+// of their own.
 func TestIncrementalGatewaySetsMatchFreshOnes(t *testing.T) {
 	refs, gen := &references{seen: map[string][]string{}}, generatedGatewayWorlds()
 	who := slices.Index(slices.Sorted(maps.Keys(generatedProxies())), "gateway")
@@ -68,8 +70,9 @@ func TestIncrementalGatewaySetsMatchFreshOnes(t *testing.T) {
 	})
 }
 
-// gatewayHostCases are gateways on ports of their own: servers, each "redirect" or not with its hosts, and VirtualServices, each with its hosts; those in namespace b begin
-// with "b:". The virtual hosts are what the real istiod made of them, but for catch-all routes behind others.
+// gatewayHostCases are gateways on ports of their own: servers, each "redirect" or not with its hosts, and
+// VirtualServices, each with its hosts; those in namespace b begin with "b:". The virtual hosts are what the real
+// istiod made of them, but for catch-all routes behind others.
 var gatewayHostCases = []struct {
 	name     string
 	servers  []string
@@ -164,7 +167,8 @@ func TestGatewayVirtualHosts(t *testing.T) {
 	}
 }
 
-// TestGatewayFollowsDestinations: a gateway's routes lead to what services and DestinationRules say of the destination, and no others are made again.
+// TestGatewayFollowsDestinations: a gateway's routes lead to what services and DestinationRules say of the destination,
+// and no others are made again.
 func TestGatewayFollowsDestinations(t *testing.T) {
 	const gateway = `
 apiVersion: networking.istio.io/v1

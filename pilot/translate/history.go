@@ -8,15 +8,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// history holds what Snapshots changed, each of the last ones by itself and those before them together, for whoever makes something of what it made of an earlier one.
-// It begins with the last Snapshot that changed everything. Safe for concurrent use.
+// history holds what changed between Snapshots, so that cached things can be updated incrementally. The newest changes
+// are kept one by one, older ones merged. It begins with the last Snapshot in which everything was dirty. Safe for
+// concurrent use.
 type history struct {
 	mu      sync.Mutex
 	changes []change                   // by revision, without gaps
-	merged  map[[2]uint64]*scope.Dirty // what since gave after the newest note
+	merged  map[[2]uint64]*scope.Dirty // results of since, dropped when a change is recorded
 }
 
-// change is in what Snapshots differ from those before, from one revision to another.
+// change is what is dirty between two revisions.
 type change struct {
 	from, to uint64
 	*scope.Dirty
@@ -24,11 +25,11 @@ type change struct {
 
 // Bounds of a history.
 const (
-	maxChanges = 256     // by themselves
-	maxNames   = 1 << 14 // of hosts and places, of those together: beyond, nothing is known of them
+	maxChanges = 256     // that are kept one by one
+	maxNames   = 1 << 14 // of hosts, endpoints and listeners in the merged change; a larger one is dropped
 )
 
-// record enters what the newest Snapshot changed.
+// record appends what the newest Snapshot changed.
 func (h *history) record(revision uint64, c *scope.Dirty) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,7 +38,7 @@ func (h *history) record(revision uint64, c *scope.Dirty) {
 	}
 	if n := maxChanges / 2; len(h.changes) >= maxChanges {
 		first := h.changes[:n]
-		if first[0].All { // with which all that came after would be everything
+		if first[0].All { // merging it would make everything dirty
 			first = first[1:]
 		}
 		old := change{first[0].from, first[len(first)-1].to, mergeChanges(first)}
@@ -45,11 +46,11 @@ func (h *history) record(revision uint64, c *scope.Dirty) {
 			h.changes = slices.Insert(h.changes, 0, old)
 		}
 	}
-	own := *c // c is a part of its Index, which would be kept as long, and its Snapshot
+	own := *c // c is a part of its Index: a pointer to it would keep the Index and its Snapshot alive
 	h.changes, h.merged = append(h.changes, change{revision, revision, &own}), map[[2]uint64]*scope.Dirty{}
 }
 
-// mayReassign tells whether the cohort of a proxy of a namespace may be another at a revision than at an earlier one.
+// mayReassign reports whether a proxy in a namespace may belong to another cohort than it did at an earlier revision.
 func (h *history) mayReassign(from, to uint64, namespace string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,7 +58,8 @@ func (h *history) mayReassign(from, to uint64, namespace string) bool {
 	return !ok || slices.ContainsFunc(list, func(c change) bool { return c.Reassign.Includes(namespace) })
 }
 
-// between gives the changes after one revision, up to another, and perhaps some before or after them. false: they are not known.
+// between returns the changes after one revision, up to another. Where changes were merged it returns some before or
+// after them too. It reports whether the history still holds them.
 func (h *history) between(from, to uint64) ([]change, bool) {
 	if len(h.changes) == 0 || from >= to || from+1 < h.changes[0].from || to > h.changes[len(h.changes)-1].to {
 		return nil, false
@@ -69,7 +71,7 @@ func (h *history) between(from, to uint64) ([]change, bool) {
 	return h.changes[at(from+1) : at(to)+1], true
 }
 
-// since gives all that changed after one revision, up to another. false: that is not known.
+// since returns what is dirty after one revision, up to another, and whether the history still holds that.
 func (h *history) since(from, to uint64) (*scope.Dirty, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,6 +89,7 @@ func (h *history) since(from, to uint64) (*scope.Dirty, bool) {
 	return h.merged[k], true
 }
 
+// mergeChanges returns one scope.Dirty for several changes.
 func mergeChanges(list []change) *scope.Dirty {
 	var all []*scope.Dirty
 	for _, c := range list {

@@ -8,8 +8,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// TestHistoryMergesOldChanges: many small changes, of endpoints say, do not make what was before them unknown: what is told of long ago holds too much, and never too little, and not that
-// everything is different, as at the first. What is too much to tell is not known.
+// TestHistoryMergesOldChanges: many small changes, of endpoints say, do not make what was before them unknown: what is
+// told of long ago holds too much, and never too little, and not that everything is different, as at the first. What is
+// too much to tell is not known.
 func TestHistoryMergesOldChanges(t *testing.T) {
 	for _, hosts := range []int{1, 10 * maxNames / 1000} {
 		var h history

@@ -164,7 +164,8 @@ func (m *references) intern(names []string) *envoy.Names {
 	return n
 }
 
-// checkDivided looks at route configurations as clients take them that take virtual hosts by themselves: put together they are the same virtual hosts.
+// checkDivided looks at route configurations as clients take them that take virtual hosts by themselves: put together
+// they are the same virtual hosts.
 func checkDivided(t tb, routes *envoy.Set) {
 	heads, hosts := routes.Divided()
 	n := 0
@@ -298,8 +299,9 @@ func moving(k kinds.Key) bool {
 	return k.Kind == kinds.Pod || k.Kind == kinds.EndpointSlice || k.Kind == kinds.WorkloadEntry
 }
 
-// TestHistories applies random changes commit by commit. After each, what a long-lived Translator gives with its memo and without must be, byte for byte, what a
-// fresh one gives of a fresh world that got all objects in one batch; and what the Diff says must be enough for a stream to know what to send.
+// TestHistories applies random changes commit by commit. After each, what a long-lived Translator gives with its memo
+// and without must be, byte for byte, what a fresh one gives of a fresh world that got all objects in one batch; and
+// what the Diff says must be enough for a stream to know what to send.
 func TestHistories(t *testing.T) {
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {

@@ -28,7 +28,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// direction is whose traffic a connection manager sees.
+// direction is the direction of the traffic of a connection manager.
 type direction int
 
 const (
@@ -43,11 +43,16 @@ type proxyContext struct {
 	capabilities   node.Capabilities
 	tags           cohort.Tags
 	http10         bool
-	denyAll        bool                // nothing is to pass
+	denyAll        bool                // nothing may pass: a policy that is not translated selects the workload
 	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
-// connectionManager makes the HTTP connection manager of one chain. Its routes come by RDS (route is their name) or with it (inline).
+func (v *view) proxyContext(c node.Capabilities, t cohort.Tags, http10 bool) proxyContext {
+	return proxyContext{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
+}
+
+// connectionManager makes the HTTP connection manager of one chain. Its routes are the inline ones, or else come by RDS
+// under the name route.
 func (c proxyContext) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) *listenerv3.Filter {
 	m := &hcmv3.HttpConnectionManager{
 		StatPrefix:                   statPrefix,
@@ -96,7 +101,7 @@ func (c proxyContext) connectionManager(d direction, statPrefix, route string, i
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
 }
 
-// serverName is what responses of inbound and gateway listeners say in their header server.
+// serverName is the server header in responses of inbound and gateway listeners.
 const serverName = "istio-envoy"
 
 func (c proxyContext) normalizePath(m *hcmv3.HttpConnectionManager) {
@@ -111,7 +116,7 @@ func (c proxyContext) normalizePath(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// internalAddresses is nil where nobody says which they are: Envoy then has its own idea.
+// internalAddresses returns the ranges inside the mesh, or nil where none are configured: then Envoy's default applies.
 func (c proxyContext) internalAddresses() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	var ranges []*corev3.CidrRange
 	for r := range c.internalRanges.All {
@@ -124,7 +129,8 @@ func (c proxyContext) internalAddresses() *hcmv3.HttpConnectionManager_InternalA
 	return &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: ranges}
 }
 
-// httpFilters is the one list of HTTP filters: its order is the order on the wire. A filter of Istio's own build goes only to proxies that list it.
+// httpFilters returns the HTTP filters of a chain; their order is the order on the wire. A proxy gets a filter of
+// Istio's own build only if it lists that.
 func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.HttpFilter {
 	var f []*hcmv3.HttpFilter
 	if c.capabilities.Has(node.HTTPPeerMetadata) {
@@ -143,7 +149,10 @@ func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.Htt
 	if d != inbound && c.capabilities.Has(node.ALPNFilter) {
 		f = append(f, envoy.HTTPFilter("istio.alpn", envoy.Any(meshALPN())))
 	}
-	f = append(f, envoy.HTTPFilter("envoy.filters.http.fault", envoy.Any(&faultv3.HTTPFault{})), envoy.HTTPFilter("envoy.filters.http.cors", envoy.Any(&corsv3.Cors{})))
+	f = append(f,
+		envoy.HTTPFilter("envoy.filters.http.fault", envoy.Any(&faultv3.HTTPFault{})),
+		envoy.HTTPFilter("envoy.filters.http.cors", envoy.Any(&corsv3.Cors{})),
+	)
 	if telemetry.Stats(c.mesh) && c.capabilities.Has(node.HTTPStats) {
 		f = append(f, envoy.HTTPFilter("istio.stats", statsConfig()))
 	}
@@ -152,7 +161,7 @@ func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.Htt
 
 func statsConfig() *anypb.Any { return envoy.Empty("type.googleapis.com/stats.PluginConfig") }
 
-// peerMetadata configures the extension with which proxies tell each other who they are in HTTP headers.
+// peerMetadata configures the extension with which proxies exchange their workloads' metadata in HTTP headers.
 func peerMetadata(d direction) *anypb.Any {
 	side := "upstream"
 	if d == inbound {
@@ -165,7 +174,7 @@ func peerMetadata(d direction) *anypb.Any {
 	})
 }
 
-// meshALPN makes mTLS connections say what they carry, so that the other side need not sniff.
+// meshALPN has mTLS connections announce their protocol, so that the other side need not sniff it.
 func meshALPN() *alpnv2alpha1.FilterConfig {
 	return &alpnv2alpha1.FilterConfig{AlpnOverride: []*alpnv2alpha1.FilterConfig_AlpnOverride{
 		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP10, AlpnOverride: []string{"istio-http/1.0", "istio", "http/1.0"}},

@@ -24,22 +24,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// workloadPort is one port on which a sidecar takes calls for its workload: of the services that have it as target, or of a Sidecar's ingress.
+// workloadPort is one port on which a sidecar takes calls for its workload: the target of services, or the port of a
+// Sidecar's ingress listener.
 type workloadPort struct {
 	target   uint32
 	port     uint32 // the service's, or the ingress listener's
-	host     string // whom requests are for, in traces
+	host     string // the host of requests in traces
 	protocol registry.Protocol
 	services frozen.List[*registry.Service] // that have this target, oldest first
 	rule     destinationrule.Rule           // of the first service
 
 	ingress   *kinds.Object // the Sidecar whose ingress it is, or nil
-	bind      string        // of an ingress: what its listener or chain is named by
-	bindsPort bool          // it binds a listener of its own
-	endpoint  string        // of an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
+	bind      string        // for an ingress: the address in the name of its listener or chain
+	bindsPort bool          // it has a listener of its own
+	endpoint  string        // for an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
 }
 
-// workloadPorts lists the ports of an inbound cohort by target. Of several services with one target the oldest says what it speaks.
+// workloadPorts returns the ports of an inbound cohort by target. Where several services have one target, the protocol
+// is the oldest one's.
 func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 	var served []workloadPort
 	byTarget := map[uint32]int{} // in served, by target
@@ -58,7 +60,8 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 		}
 		byTarget[t.TargetPort] = len(served)
 		served = append(served, workloadPort{
-			target: t.TargetPort, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol, services: frozen.ListOf(t.Service), rule: destinationrule.ServiceRule(t.Rules),
+			target: t.TargetPort, port: t.Port, host: t.Service.Host, protocol: t.Service.Port(t.Port).Protocol,
+			services: frozen.ListOf(t.Service), rule: destinationrule.ServiceRule(t.Rules),
 			bind: wildcard(c.IPv4), endpoint: v.localEndpoint(c, t.TargetPort),
 		})
 	}
@@ -68,13 +71,14 @@ func (v *view) workloadPorts(c cohort.Inbound) []workloadPort {
 		}
 	}
 	if c.Interception == node.None {
-		return nil // nothing is captured, and nobody said what to bind
+		return nil // nothing is captured, and there is no listener to bind
 	}
 	slices.SortFunc(served, func(a, b workloadPort) int { return int(a.target) - int(b.target) })
 	return served
 }
 
-// localEndpoint is where a workload's port is called if the mesh says that workloads listen on loopback; empty for the original destination.
+// localEndpoint returns the address of a workload's port on loopback, if the mesh calls workloads there. It is empty
+// for the original destination.
 func (v *view) localEndpoint(c cohort.Inbound, port uint32) string {
 	if v.Mesh.InboundPassthrough() {
 		return ""
@@ -82,7 +86,7 @@ func (v *view) localEndpoint(c cohort.Inbound, port uint32) string {
 	return net.JoinHostPort(loopback(c.IPv4), strconv.FormatUint(uint64(port), 10))
 }
 
-// ingressPorts are the ports of a Sidecar's ingress listeners: they replace what services say.
+// ingressPorts returns the ports of a Sidecar's ingress listeners, which replace those of the services.
 func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloadPort) []workloadPort {
 	var ports []workloadPort
 	for _, l := range spec.Ingress {
@@ -103,7 +107,8 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 	return ports
 }
 
-// defaultEndpoint is where an ingress listener sends to, if that is a place of the workload's own: a unix socket, loopback, or (as 0.0.0.0) the proxy's address.
+// defaultEndpoint returns where an ingress listener sends to, if that is the workload's own: a unix socket, loopback,
+// or (for 0.0.0.0) the proxy's address.
 func defaultEndpoint(written string, c cohort.Inbound) string {
 	if strings.HasPrefix(written, "unix://") {
 		return written
@@ -113,7 +118,7 @@ func defaultEndpoint(written string, c cohort.Inbound) string {
 		return ""
 	}
 	switch host {
-	case "127.0.0.1", "::1": // of whichever family the proxy has
+	case "127.0.0.1", "::1": // in the proxy's address family
 		return net.JoinHostPort(loopback(c.IPv4), port)
 	case "0.0.0.0", "::":
 		return net.JoinHostPort(c.Address, port)
@@ -141,7 +146,8 @@ func (v *view) inboundClusters(c cohort.Inbound) []*envoy.Resource {
 	return out
 }
 
-// maxCleanupInterval keeps idle connections to the workload for as long as they live; it is the longest that Envoy takes.
+// maxCleanupInterval is the longest cleanup interval that Envoy takes, in seconds. With it the hosts of connections to
+// the workload are kept for as long as the connections live.
 const maxCleanupInterval = 9223372035
 
 func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
@@ -172,7 +178,9 @@ func buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 			c.UpstreamBindConfig = nil
 		}
 		c.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(host, port)}}}},
+			LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(host, port)}},
+			}},
 		}}}
 	}
 	options := &httpv3.HttpProtocolOptions{}

@@ -23,7 +23,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// inboundKey is all that a listener for a workload's incoming traffic depends on: virtualInbound, or one that a Sidecar's ingress binds.
+// inboundKey is all that a listener for a workload's incoming traffic depends on: virtualInbound, or one that a
+// Sidecar's ingress binds.
 type inboundKey struct {
 	proxyContext
 	ports       frozen.List[workloadPort]
@@ -115,7 +116,7 @@ func buildInbound(k inboundKey) *envoy.Resource {
 	return envoy.NewResource(l.Name, l)
 }
 
-// inspectorPorts says on which ports an inspector has nothing to find out, and whether it is needed at all.
+// inspectorPorts returns the ports on which an inspector is disabled, and reports whether it is needed at all.
 func (k inboundKey) inspectorPorts(sets []chainSet, needs func(chainSet) bool) (*listenerv3.ListenerFilterChainMatchPredicate, bool) {
 	var with, without []uint32
 	any, everywhere := false, false
@@ -155,7 +156,7 @@ func listenerFilter(name string, config proto.Message, disabled *listenerv3.List
 	return &listenerv3.ListenerFilter{Name: name, FilterDisabled: disabled, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: envoy.Any(config)}}
 }
 
-// chainSet is the filter chains of one port, or (port 0) of every other.
+// chainSet is the filter chains of one port; port 0 stands for all others.
 type chainSet struct {
 	port   uint32
 	chains []*listenerv3.FilterChain
@@ -171,11 +172,13 @@ func (s chainSet) sniffed() bool {
 	})
 }
 
-// catchAll makes the chains for ports that no service has: port 0 for all of them, else for one that a policy treats apart.
+// catchAll makes the chains for ports without a service: for all of them if port is 0, else for one port that has a
+// policy of its own.
 func (k inboundKey) catchAll(port uint32) chainSet {
 	return k.chains(port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() *listenerv3.Filter {
-			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false), registry.Unsupported)
+			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
+			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
 		},
 		func() []*listenerv3.Filter { return k.tcpFilters(inbound, names.InboundPassthroughCluster, false, 0) })
 }
@@ -200,8 +203,10 @@ func (k inboundKey) servicePort(p workloadPort) chainSet {
 	return s
 }
 
-// chains makes what a port needs for its protocol and for the mode it is in.
-func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tcpName string, http func() *listenerv3.Filter, tcp func() []*listenerv3.Filter) chainSet {
+// chains makes the chains that a port needs for its protocol and mTLS mode.
+func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tcpName string,
+	http func() *listenerv3.Filter, tcp func() []*listenerv3.Filter,
+) chainSet {
 	set := chainSet{port: port}
 	add := func(isHTTP, terminate bool, transport string, alpn ...string) {
 		c := &listenerv3.FilterChain{Name: tcpName, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: transport, ApplicationProtocols: alpn}}
@@ -258,7 +263,7 @@ func byMode(mode mtls.Mode, strict, disable func()) {
 	}
 }
 
-// inboundRoute sends every request of a chain to one cluster.
+// inboundRoute returns routes that send every request of a chain to one cluster.
 func inboundRoute(name, cluster, host string, port uint32, grpc bool) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{
 		Name:             name,

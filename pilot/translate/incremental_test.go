@@ -28,8 +28,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// A tangle is a small world in which everything is in the way of everything else: hosts that are other hosts' short names, addresses and ports that several
-// services want, names that stand for names, patterns over all of them.
+// A tangle is a small world in which everything is in the way of everything else: hosts that are other hosts' short
+// names, addresses and ports that several services want, names that stand for names, patterns over all of them.
 
 // generatedStep is what one commit brings. A nil value takes away.
 type generatedStep struct {
@@ -97,7 +97,8 @@ var (
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"b/*"}}}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "x"}}, {Hosts: []string{"*/*"}}}},
 		{OutboundTrafficPolicy: &networkingv1alpha3.OutboundTrafficPolicy{Mode: networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY}},
-		// On sockets: all ports, one port, and two listeners on one socket, whose routes are called as if they were of a port.
+		// On sockets: all ports, one port, and two listeners on one socket, whose routes are called as if they were of
+		// a port.
 		{Egress: []*networkingv1alpha3.IstioEgressListener{
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "HTTP", Name: "x"}, Bind: "unix:///x.sock"},
 			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "TCP", Name: "y"}, Bind: "unix://@y"},
@@ -350,8 +351,9 @@ func generatedProxies() map[string]*node.Proxy {
 	return all
 }
 
-// checkHistory lets a long-lived Translator follow a history, and says where it first differs from a fresh one on a world made at once. hide may take something out
-// of what it learns of each change. asked tells which proxies ask at a step: the others skip it.
+// checkHistory lets a long-lived Translator follow a history, and says where it first differs from a fresh one on a
+// world made at once. hide may take something out of what it learns of each change. asked tells which proxies ask at a
+// step: the others skip it.
 func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	tr := translate.New(translate.Options{Idle: 1 << 20})
@@ -428,7 +430,8 @@ func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step
 	return ""
 }
 
-// subscriptions are those of proxies to what is asked for by name. While a list of names is the same it is the same pointer.
+// subscriptions are those of proxies to what is asked for by name. While a list of names is the same it is the same
+// pointer.
 type subscriptions struct {
 	translator *translate.Translator
 	names      envoy.NameTable
@@ -476,7 +479,8 @@ func (p config) routeNames() []string {
 
 func always(int, int) bool { return true }
 
-// TestIncrementalSetsMatchFreshOnes: what is kept from one Snapshot to the next, and made again in part, is what would be made of the newest alone; also by those who missed some.
+// TestIncrementalSetsMatchFreshOnes: what is kept from one Snapshot to the next, and made again in part, is what would
+// be made of the newest alone; also by those who missed some.
 func TestIncrementalSetsMatchFreshOnes(t *testing.T) {
 	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	rapid.Check(t, func(t *rapid.T) {
@@ -489,8 +493,8 @@ func TestIncrementalSetsMatchFreshOnes(t *testing.T) {
 	})
 }
 
-// TestHiddenChangesAreFound: a change of which the Index did not tell is found by the histories, whichever sort it is. A bound on what is read that is too narrow
-// is such a change.
+// TestHiddenChangesAreFound: a change of which the Index did not tell is found by the histories, whichever sort it is.
+// A bound on what is read that is too narrow is such a change.
 func TestHiddenChangesAreFound(t *testing.T) {
 	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	for what, hide := range map[string]func(*scope.Dirty){

@@ -13,7 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// TestMemoKeysHoldNoSnapshot: a memo key that held a whole Snapshot would be equal to none of the next, and would keep the world alive.
+// TestMemoKeysHoldNoSnapshot: a memo key that held a whole Snapshot would be equal to none of the next, and would keep
+// the world alive.
 func TestMemoKeysHoldNoSnapshot(t *testing.T) {
 	worlds := map[reflect.Type]bool{}
 	for _, v := range []any{snapshot.Snapshot{}, scope.Index{}, scope.Scope{}, view{}, Translator{}} {

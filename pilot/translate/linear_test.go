@@ -124,9 +124,11 @@ func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *e
 // linearWork is the environment variable that names the work of TestLinear: an object, and how many entries it has.
 const linearWork = "LINEAR_WORK"
 
-// TestLinear: what an object costs is linear in its size, from YAML to Sets: when it comes, changes and goes, when something beside it changes, and when everything
-// is made anew. The cost is the number of statements that run, counted by the coverage counters of a program built for that: it is nearly the same in each run,
-// whatever else the machine does, needs no hook in the code that it watches, and finds a loop that only looks and allocates nothing. The profile says where.
+// TestLinear: what an object costs is linear in its size, from YAML to Sets: when it comes, changes and goes, when
+// something beside it changes, and when everything is made anew. The cost is the number of statements that run, counted
+// by the coverage counters of a program built for that: it is nearly the same in each run, whatever else the machine
+// does, needs no hook in the code that it watches, and finds a loop that only looks and allocates nothing. The profile
+// says where.
 func TestLinear(t *testing.T) {
 	if work := os.Getenv(linearWork); work != "" {
 		name, n := "", 0
@@ -185,7 +187,8 @@ func statements(t *testing.T, program, name string, n int) map[string]int {
 	return blocks
 }
 
-// runLargeObject adds, changes and removes large objects in a small mesh, and translates it each time. write returns the objects of a state.
+// runLargeObject adds, changes and removes large objects in a small mesh, and translates it each time. write returns
+// the objects of a state.
 func runLargeObject(t *testing.T, write func(state int) string) {
 	var table envoy.NameTable
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})

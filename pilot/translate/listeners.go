@@ -17,7 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// listenerGenerator makes the listeners for a sidecar's outgoing traffic, each place's by itself, virtualOutbound included.
+// listenerGenerator generates the listeners for a sidecar's outgoing traffic. Each bind key is a partition;
+// virtualOutbound is one too.
 func listenerGenerator(c cohort.Inputs) generator[bindKey] {
 	return generator[bindKey]{
 		all: func(v *view) []*envoy.Resource {
@@ -56,13 +57,14 @@ func listenerGenerator(c cohort.Inputs) generator[bindKey] {
 	}
 }
 
-// affectedBindKeys are those at which changes may make a difference. A Sidecar's listeners stand where it says, on the ports of the services.
+// affectedBindKeys returns the bind keys whose listeners may be dirty. A Sidecar's listeners are at the addresses that
+// it specifies, on the ports of the services.
 func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []bindKey {
 	if len(changes.Listeners) == 0 {
 		return nil
 	}
-	var binds []string   // in the place of all addresses
-	var proxies []uint32 // ports that services of any port are called through
+	var binds []string   // addresses at which services of any address may have a listener
+	var proxies []uint32 // ports of HTTP proxies, which reach services of any port
 	if c.Outbound.Interception == node.None {
 		binds = append(binds, loopback(c.Scope.IPv4))
 	}
@@ -72,7 +74,7 @@ func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []bindKey {
 				binds = append(binds, e.Bind)
 			} else if e.CaptureMode == networkingv1alpha3.CaptureMode_NONE {
 				binds = append(binds, loopback(c.Scope.IPv4))
-			} else if e.Port != nil { // which may say HTTP where a service says otherwise
+			} else if e.Port != nil { // its protocol may be HTTP where the service's is not
 				binds = append(binds, wildcard(c.Scope.IPv4))
 			}
 			if registry.ParseProtocol(e.Port.GetProtocol()) == registry.HTTPProxy {
@@ -117,7 +119,7 @@ func (v *view) newOutboundBuilder(c cohort.Inputs) *outboundBuilder {
 	}
 }
 
-// build makes the listener of a slot.
+// build makes the listener that a builder collected.
 func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 	k := outboundKey{proxyContext: l.context, bind: s.bind, port: s.port, bindsPort: s.bindsPort, route: s.route, chains: frozen.ListOf(s.chains...)}
 	captured := !s.bindsPort
@@ -132,7 +134,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 	return l.view.t.outbound.Get(k)
 }
 
-// fixedListeners are those that no service asks for.
+// fixedListeners returns the listeners that do not depend on services.
 func (v *view) fixedListeners(c cohort.Inputs) []*envoy.Resource {
 	env := v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
 	var out []*envoy.Resource

@@ -13,7 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// A server name that two services have, one of them as an alias, is the first one's alone: Envoy takes no listener with a name in two chains.
+// A server name that two services have, one of them as an alias, is the first one's alone: Envoy takes no listener with
+// a name in two chains.
 func TestServerNamesAreTakenOnce(t *testing.T) {
 	const entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: a, creationTimestamp: %q}\n" +
 		"spec: {hosts: [%s], location: MESH_EXTERNAL, resolution: DNS, ports: [{number: 9460, name: tls, protocol: TLS}]}\n---\n"

@@ -16,14 +16,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// accepted are the differences from the real istiod that are meant to be, with their reasons. Each has to excuse something.
+// accepted are the differences from the real istiod that are meant to be, with their reasons. Each has to excuse
+// something.
 var accepted = []struct{ where, reason string }{}
 
 // byType is what a proxy is sent: type, name, the resource as JSON.
 type byType map[string]map[string]any
 
-// TestReference compares, leaf by leaf, what is translated with what the real istiod sent proxies of every sort. testdata/reference holds the world that all cases
-// start from, what each case adds, and what was sent: all of it for 00-none, for other cases what differs from that.
+// TestReference compares, leaf by leaf, what is translated with what the real istiod sent proxies of every sort.
+// testdata/reference holds the world that all cases start from, what each case adds, and what was sent: all of it for
+// 00-none, for other cases what differs from that.
 func TestReference(t *testing.T) {
 	dir := filepath.Join("testdata", "reference")
 	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*.json"))
@@ -138,7 +140,8 @@ func union[V any](a, b map[string]V) map[string]V {
 	return m
 }
 
-// flatten writes every leaf under its path. Elements of lists whose order means nothing to Envoy are told apart by what they are, others by where they stand.
+// flatten writes every leaf under its path. Elements of lists whose order means nothing to Envoy are told apart by what
+// they are, others by where they stand.
 func flatten(path string, v any, out map[string]string) {
 	switch v := v.(type) {
 	case nil:

@@ -15,7 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// headerKey is all that a RouteConfiguration depends on beside its virtual hosts. Those of a divided one come by themselves.
+// headerKey is all that a RouteConfiguration depends on beside its virtual hosts. A divided one gets its virtual hosts
+// by VHDS.
 type headerKey struct {
 	name    string
 	divided bool
@@ -31,17 +32,17 @@ type routeKey struct {
 // virtualHostKey is all that one virtual host depends on.
 type virtualHostKey struct {
 	name           string
-	domains        string            // one a line
+	domains        string            // one per line
 	route          string            // the route configuration that it is part of
-	port           uint32            // of the listener, or of the gateway's server; 0 where the listener's port says nothing
-	service        *registry.Service // whose default route it has where no VirtualService routes; nil without one
+	port           uint32            // of the listener, or of the gateway's server; 0 where it depends on neither
+	service        *registry.Service // gives the default route where no VirtualService has a route; nil without one
 	bindings       frozen.List[binding]
 	destinations   frozen.List[destination]
 	mesh           *mesh.Config
 	gateway        bool
-	proxyNamespace string // the proxy's namespace
+	proxyNamespace string // empty where no route depends on it
 	domain         string // the cluster's: cluster.local
-	fallback       string // of the last virtual host: the cluster for what no other matched; block_all where it is BlackHoleCluster
+	fallback       string // of the catch-all: the cluster for what no other matches; BlackHoleCluster makes it block_all
 	tls            bool   // plaintext requests are redirected to https
 }
 
@@ -49,17 +50,17 @@ type virtualHostKey struct {
 type binding struct {
 	object          *kinds.Object
 	gateway         string // "mesh", or the Gateway that it is bound to
-	excludedMatches string // its matches that do not hold for the proxy, as scope.ExcludedMatches writes them
+	excludedMatches string // the matches that do not hold for the proxy, as scope.ExcludedMatches encodes them
 }
 
-// destination is a service that routes of a virtual host lead to, with the rule that says how its load is spread.
+// destination is a service that routes of a virtual host lead to, with the rule for its load balancing.
 type destination struct {
 	host    string
 	service *registry.Service // nil if there is none
 	rule    destinationrule.Rule
 }
 
-// route makes a route configuration as a cohort sees it: an empty one where there is none.
+// route returns a route configuration as a cohort sees it: an empty one where there is none.
 func (v *view) route(of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
 	c, key := of.Value(), setKey{typeURL: envoy.VirtualHostType, route: name, scope: of.Weak()}
 	var s *version
@@ -80,7 +81,8 @@ func (v *view) route(of cohort.Handle[cohort.Scope], name string) *envoy.Resourc
 	return v.t.routes.Get(routeKeyOf(c, name, s, v.t.headers.Get))
 }
 
-// routeKeyOf gives the key of a route configuration with the virtual hosts of a version, nil where it has none; header makes what goes before them.
+// routeKeyOf returns the key of a route configuration with the virtual hosts of a version, which may be nil. header
+// makes the part before the virtual hosts.
 func routeKeyOf(c cohort.Scope, name string, s *version, header func(headerKey) *envoy.Resource) routeKey {
 	k := routeKey{header: header(headerKey{name: name})}
 	if s != nil {
@@ -92,7 +94,8 @@ func routeKeyOf(c cohort.Scope, name string, s *version, header func(headerKey) 
 	return k
 }
 
-// divisible tells whether a route configuration can have more than one virtual host. Those of one sniffed service have one alone, and go whole.
+// divisible reports whether a route configuration can have more than one virtual host. Those of a single sniffed
+// service have one, and are always sent whole.
 func divisible(name string) bool {
 	n, ok := names.ParseRoute(name)
 	return !ok || n.Host == ""
@@ -117,7 +120,7 @@ func buildRoute(k routeKey) *envoy.Resource {
 	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
 }
 
-// routeBuilder is one route configuration at work.
+// routeBuilder is what the builders of sidecars' and gateways' route configurations have in common.
 type routeBuilder struct {
 	view   *view
 	cohort cohort.Scope
@@ -130,7 +133,7 @@ func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtual
 	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh, proxyNamespace: b.cohort.Namespace, domain: b.view.Domain}
 }
 
-// binding is a VirtualService as it applies to the proxy.
+// binding returns a VirtualService as it applies to the proxy.
 func (b *routeBuilder) binding(gateway string, vs *scope.VirtualService) binding {
 	x := binding{object: vs.Object, gateway: gateway}
 	for f := range b.cohort.ExcludedMatches.All {
@@ -141,7 +144,7 @@ func (b *routeBuilder) binding(gateway string, vs *scope.VirtualService) binding
 	return x
 }
 
-// destinations finds the services that a virtual host's routes lead to.
+// destinations returns the services that the routes of a virtual host lead to.
 func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) frozen.List[destination] {
 	var list []destination
 	seen := map[string]struct{}{}
@@ -167,13 +170,14 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 	return frozen.ListOf(list...)
 }
 
-// blackholeHost makes the virtual host of a route configuration that has no other: of a port without routes, or one that is about to close. None at all would be worse, for
-// Envoy 1.37 dies of a route configuration whose virtual hosts came by themselves if it is empty at last, and then comes back.
+// blackholeHost makes the only virtual host of a route configuration without others: of a port without routes, or one
+// that is about to close. An empty route configuration would be worse: Envoy 1.37 dies of one that had its virtual
+// hosts by VHDS, becomes empty, and is then sent again.
 func (b *routeBuilder) blackholeHost(port uint32) *envoy.Resource {
 	return b.view.virtualHost(b.virtualHostKey(names.VirtualHost(blackhole, port), "*", port))
 }
 
-// catchAllHost makes the virtual host for whatever no other matches.
+// catchAllHost makes the virtual host for what no other matches.
 func (b *routeBuilder) catchAllHost(fallback string) *envoy.Resource {
 	k := b.virtualHostKey(names.AllowAny, "*", 0)
 	if k.fallback = fallback; fallback == names.BlackHoleCluster {

@@ -16,10 +16,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// virtualHostGenerator makes the virtual hosts of a sidecar's route configuration, of a port, of one sniffed service, or of the HTTP proxy: each host's by itself, and
-// the one for whatever no other matches.
+// virtualHostGenerator generates the virtual hosts of a sidecar's route configuration: of a port, of one sniffed
+// service, or of the HTTP proxy. Each host is a partition. The catch-all is in none: it changes with the mesh or the
+// Sidecar only.
 func virtualHostGenerator(c cohort.Scope, name string) generator[string] {
-	var at *sidecarRouteBuilder // one for all the hosts of a view, for what it finds out of VirtualServices with many
+	var at *sidecarRouteBuilder // shared by all hosts of a view, as a cache for VirtualServices with many hosts
 	routing := func(v *view) *sidecarRouteBuilder {
 		if at == nil || at.view != v {
 			at, _ = v.sidecarRouteBuilder(c, name)
@@ -44,7 +45,7 @@ func virtualHostGenerator(c cohort.Scope, name string) generator[string] {
 	}
 }
 
-// virtualHostLocator finds the virtual host of a host.
+// virtualHostLocator returns a function that locates the virtual hosts of a host.
 func virtualHostLocator(route string) func(host string) locator {
 	return func(host string) locator {
 		prefix := envoy.HostName(route, names.Domain(host)) + ":"
@@ -52,13 +53,13 @@ func virtualHostLocator(route string) func(host string) locator {
 	}
 }
 
-// sidecarRouteBuilder is one route configuration of a sidecar at work.
+// sidecarRouteBuilder builds one route configuration of a sidecar.
 type sidecarRouteBuilder struct {
 	routeBuilder
 	egress  *scope.Egress
-	sniffed string // the only service that it is of; empty: all
+	sniffed string // the host of the only service; empty for all services
 
-	virtualOnly map[virtualOnlyKey]*virtualOnly // of VirtualServices with hosts that no service has, so that each of many is asked once
+	virtualOnly map[virtualOnlyKey]*virtualOnly // a cache, for VirtualServices with many hosts
 }
 
 type virtualOnlyKey struct {
@@ -66,32 +67,37 @@ type virtualOnlyKey struct {
 	port    uint32
 }
 
-// virtualOnly is what the virtual hosts of a VirtualService that no service has have in common.
+// virtualOnly is what all virtual hosts of one VirtualService have in common whose hosts no service has.
 type virtualOnly struct {
 	bindings     frozen.List[binding]
 	destinations frozen.List[destination]
 }
 
-// sidecarRouteBuilder says what a route configuration is of. false: of nothing.
+// sidecarRouteBuilder returns the builder of a route configuration. It reports false where no listener has a route
+// configuration of that name.
 func (v *view) sidecarRouteBuilder(c cohort.Scope, name string) (*sidecarRouteBuilder, bool) {
 	n, ok := names.ParseRoute(name)
 	if isSocketRoute(name) {
-		n, ok = names.RouteName{}, true // whatever its path looks like
+		n, ok = names.RouteName{}, true // its path may look like a port's route name
 	}
 	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute {
 		return nil, false
 	}
 	sc := v.Index.ScopeOf(c.Namespace, c.Sidecar)
-	b := &sidecarRouteBuilder{routeBuilder{view: v, cohort: c, scope: sc, route: name, port: n.Port}, egressFor(sc, name, n.Port), n.Host, map[virtualOnlyKey]*virtualOnly{}}
+	b := &sidecarRouteBuilder{
+		routeBuilder: routeBuilder{view: v, cohort: c, scope: sc, route: name, port: n.Port},
+		egress:       egressFor(sc, name, n.Port), sniffed: n.Host, virtualOnly: map[virtualOnlyKey]*virtualOnly{},
+	}
 	return b, b.egress != nil
 }
 
-// isSocketRoute tells the name of a socket's routes: its path, or its name in the abstract namespace.
+// isSocketRoute reports whether a route configuration is of a socket: its name is a path, or a name in the abstract
+// namespace.
 func isSocketRoute(name string) bool {
 	return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "@")
 }
 
-// egressFor gives the egress listener whose routes a name means: the one of that port or socket, else the catch-all.
+// egressFor returns the egress listener of a route configuration: the one of its port or socket, else the catch-all.
 func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
 	var rest *scope.Egress
 	for i := range sc.Egress {
@@ -117,7 +123,7 @@ func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
 		return
 	}
 	seen := map[string]bool{}
-	virtual := map[*scope.VirtualService]bool{} // those that route a service here
+	routing := map[*scope.VirtualService]bool{} // those that route a service
 	for svc := range b.services() {
 		if seen[svc.Host] {
 			continue
@@ -125,14 +131,14 @@ func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
 		seen[svc.Host] = true
 		visit(svc.Host)
 		if of, ok := b.servedPort(svc.Host); ok && of.virtual != nil {
-			virtual[of.virtual] = true
+			routing[of.virtual] = true
 		}
 	}
-	also := maps.Keys(virtual)
+	virtualServices := maps.Keys(routing)
 	if b.port == 80 {
-		also = b.egress.VirtualServices
+		virtualServices = b.egress.VirtualServices
 	}
-	for vs := range also {
+	for vs := range virtualServices {
 		for _, h := range vs.Hosts {
 			if !seen[h] {
 				seen[h] = true
@@ -142,7 +148,7 @@ func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
 	}
 }
 
-// services returns those that may have a port of the route configuration.
+// services returns the services that may have a port of the route configuration.
 func (b *sidecarRouteBuilder) services() iter.Seq[*registry.Service] {
 	if b.port == 0 || b.egress.HTTPProxy {
 		return b.view.Index.EachService
@@ -150,7 +156,7 @@ func (b *sidecarRouteBuilder) services() iter.Seq[*registry.Service] {
 	return b.view.Index.ServicesByPort(b.port)
 }
 
-// closure gives the hosts, and those that may be called by a name of theirs.
+// closure returns the hosts together with those that may have a domain in common with one of them.
 func (b *sidecarRouteBuilder) closure(hosts []string) []string {
 	if b.sniffed != "" {
 		if slices.Contains(hosts, b.sniffed) {
@@ -166,7 +172,8 @@ func (b *sidecarRouteBuilder) closure(hosts []string) []string {
 	return slices.Compact(all)
 }
 
-// servedPort is a service port of the route configuration, with the VirtualService that routes it, if one does, and the host by which that is bound.
+// servedPort is a service port of the route configuration. If a VirtualService routes it, that and the host by which it
+// is bound are set too.
 type servedPort struct {
 	service scope.Service
 	port    *registry.Port
@@ -174,7 +181,7 @@ type servedPort struct {
 	boundBy string
 }
 
-// servedPort finds what serves a host here.
+// servedPort returns the port of the service that has a host here.
 func (b *sidecarRouteBuilder) servedPort(host string) (servedPort, bool) {
 	if b.sniffed != "" && host != b.sniffed {
 		return servedPort{}, false
@@ -203,7 +210,7 @@ func (b *sidecarRouteBuilder) servedPort(host string) (servedPort, bool) {
 	return servedPort{}, false
 }
 
-// matches tells that a host of a VirtualService, which may be a pattern, is that of a service here.
+// matches reports whether a host of a VirtualService, which may be a pattern, routes a service here.
 func (b *sidecarRouteBuilder) matches(host string) bool {
 	if !strings.HasPrefix(host, "*") {
 		of, ok := b.servedPort(host)
@@ -219,7 +226,8 @@ func (b *sidecarRouteBuilder) matches(host string) bool {
 	return false
 }
 
-// virtualOnlyCandidate returns the claim of a host that no service has, by its VirtualService. Such are called on port 80, and on the ports of the services that they are listed with.
+// virtualOnlyCandidate returns the candidate for a host that a VirtualService but no service has, or nil. Such a host
+// is called on port 80, and on the ports of services that the same VirtualService routes.
 func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
 	if b.sniffed != "" || b.port == 0 {
 		return nil
@@ -237,7 +245,8 @@ func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
 	return c
 }
 
-// virtualOnlyOf returns nil for a VirtualService that has nothing here for hosts without a service.
+// virtualOnlyOf returns what the virtual hosts of a VirtualService have in common, or nil where it has no route for
+// hosts without a service here.
 func (b *sidecarRouteBuilder) virtualOnlyOf(vs *scope.VirtualService) *virtualOnly {
 	at := virtualOnlyKey{vs, b.port}
 	if of, ok := b.virtualOnly[at]; ok {
@@ -249,13 +258,14 @@ func (b *sidecarRouteBuilder) virtualOnlyOf(vs *scope.VirtualService) *virtualOn
 	}
 	c := &candidate{key: b.virtualHostKey("", "", b.port), virtual: vs}
 	b.setDestinations(c)
-	if hasRoutes(c.key) { // no route, no host: requests go where they would without it
+	if hasRoutes(c.key) { // without a route there is no virtual host, and requests go where they would without it
 		b.virtualOnly[at] = &virtualOnly{c.key.bindings, c.key.destinations}
 	}
 	return b.virtualOnly[at]
 }
 
-// candidate is a virtual host with the domains that it wants. What a VirtualService says comes before what is so by default, also where both want a name.
+// candidate is a virtual host with the domains that it wants. Where two candidates want a domain, VirtualServices take
+// precedence over services.
 type candidate struct {
 	key     virtualHostKey
 	domains []string
@@ -265,7 +275,7 @@ type candidate struct {
 	host    string
 }
 
-// precedes tells whose domain it is that two want.
+// precedes reports whether c gets a domain that both want.
 func (c *candidate) precedes(o *candidate) bool {
 	switch {
 	case c.class != o.class:
@@ -276,19 +286,22 @@ func (c *candidate) precedes(o *candidate) bool {
 	return snapshot.ByServicePrecedence(c.service, o.service) < 0
 }
 
-// hostIndex returns the place of the host among those of its VirtualService.
+// hostIndex returns the position of the host in its VirtualService.
 func (c *candidate) hostIndex() int { return slices.Index(c.virtual.Hosts, c.host) }
 
-// candidate gives that of a host, nil if it has none.
+// candidate returns the candidate for a host, or nil if it has none.
 func (b *sidecarRouteBuilder) candidate(host string) *candidate {
 	if of, ok := b.servedPort(host); ok {
 		s := of.service.Service
 		if of.virtual == nil && s.Resolution == registry.Alias {
-			return nil // another name of a service, which has it among its own
+			return nil // the aliased service has this name among its domains
 		}
 		c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, of.port.Number), "", of.port.Number), class: 2, domains: []string{"*"}, service: s}
 		if b.sniffed == "" {
-			c.domains = names.Domains(names.Called{Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s), Headless: s.VersionFor(b.cohort.Cluster).Headless, Domain: b.cohort.Domain})
+			c.domains = names.Domains(names.Called{
+				Host: host, Aliases: b.aliases(s), Addresses: b.addresses(s),
+				Headless: s.VersionFor(b.cohort.Cluster).Headless, Domain: b.cohort.Domain,
+			})
 		}
 		if s.Resolution != registry.Alias {
 			c.key.service = s
@@ -301,7 +314,7 @@ func (b *sidecarRouteBuilder) candidate(host string) *candidate {
 	return b.virtualOnlyCandidate(host)
 }
 
-// setDestinations says what requests to a host are answered with.
+// setDestinations sets the bindings and destinations in a candidate's key.
 func (b *sidecarRouteBuilder) setDestinations(c *candidate) {
 	if c.virtual != nil {
 		c.key.bindings = frozen.ListOf(b.binding("mesh", c.virtual))
@@ -309,7 +322,7 @@ func (b *sidecarRouteBuilder) setDestinations(c *candidate) {
 	c.key.destinations = b.destinations(c.key, c.key.service)
 }
 
-// virtualHosts makes the virtual hosts of a host: in an HTTP proxy one for each port, else one if it has any.
+// virtualHosts makes the virtual hosts of a host: one for each port in an HTTP proxy, else at most one.
 func (b *sidecarRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 	if !b.egress.HTTPProxy {
 		return b.virtualHost(host)
@@ -358,14 +371,14 @@ func (b *sidecarRouteBuilder) virtualHost(host string) []*envoy.Resource {
 	return []*envoy.Resource{b.view.virtualHost(c.key)}
 }
 
-// freeDomains gives those domains that no virtual host before wants.
+// freeDomains returns the domains of a candidate that no preceding candidate wants.
 func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
 	taken := map[string]struct{}{}
 	if b.sniffed == "" {
 		for _, h := range b.conflictingHosts(c.domains) {
 			if h != host {
-				if o := b.candidate(h); o != nil && o.precedes(c) {
-					for _, d := range o.domains {
+				if other := b.candidate(h); other != nil && other.precedes(c) {
+					for _, d := range other.domains {
 						taken[d] = struct{}{}
 					}
 				}
@@ -383,7 +396,7 @@ func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
 	return free
 }
 
-// conflictingHosts gives the hosts that may have one of some domains: those that have one in a mesh of any kind are among them.
+// conflictingHosts returns the hosts that may conflict over one of some domains. It may return too many.
 func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 	var list, seen names.Distinct
 	add := func(host string) {
@@ -391,13 +404,13 @@ func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 			return
 		}
 		if s := resolveAlias(b.scope, host); s != nil {
-			list.Add(s.Host) // which is called by this name too
+			list.Add(s.Host) // the aliased service has this domain too
 		}
 	}
 	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")
-	label, only, more := ".", "", false // the hosts that begin with the label
+	label, only, more := ".", "", false // the host that begins with the label, or whether there are several
 	for _, d := range domains {
-		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service is called by its pods' names too
+		for _, name := range []string{d, strings.TrimPrefix(d, "*.")} { // a headless service also has its pods' names
 			if name = strings.Trim(strings.TrimSuffix(name, "."), "[]"); !seen.Add(name) {
 				continue
 			}
@@ -409,7 +422,7 @@ func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 				label = l
 				only, more = b.view.Index.HostByLabel(label)
 			}
-			if !more { // which is so of most
+			if !more { // the usual case
 				if only != "" {
 					add(only)
 				}
@@ -424,7 +437,7 @@ func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 	return list.List
 }
 
-// addresses are those by which a service is called here.
+// addresses returns the addresses of a service in the proxy's cluster.
 func (b *routeBuilder) addresses(s *registry.Service) []string {
 	at := s.VersionFor(b.cohort.Cluster)
 	if len(at.Addresses) == 0 && b.cohort.AutoAddress {
@@ -433,7 +446,8 @@ func (b *routeBuilder) addresses(s *registry.Service) []string {
 	return at.Addresses
 }
 
-// aliases are the other names of a service, unless a VirtualService routes them: then they are hosts of their own.
+// aliases returns the other names of a service, without those that a VirtualService routes: these have virtual hosts of
+// their own.
 func (b *sidecarRouteBuilder) aliases(s *registry.Service) []string {
 	var list []string
 	for _, a := range b.view.aliases(b.scope, s) {
@@ -444,7 +458,7 @@ func (b *sidecarRouteBuilder) aliases(s *registry.Service) []string {
 	return list
 }
 
-// aliases are the ExternalName services in scope that are other names for a service, by precedence.
+// aliases returns the ExternalName services in scope that are aliases of a service, by precedence.
 func (v *view) aliases(sc *scope.Scope, s *registry.Service) []*registry.Service {
 	var found []*registry.Service
 	v.Index.Aliases(s.Host, func(a *registry.Service) {
@@ -456,7 +470,7 @@ func (v *view) aliases(sc *scope.Scope, s *registry.Service) []*registry.Service
 	return found
 }
 
-// resolveAlias gives the service that a host means, whatever other names it goes by; nil if there is none.
+// resolveAlias returns the service of a host, following aliases; nil if there is none.
 func resolveAlias(sc *scope.Scope, host string) *registry.Service {
 	for range scope.MaxAliasDepth {
 		s := sc.ServiceByHost(host)

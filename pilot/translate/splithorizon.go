@@ -9,14 +9,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// networkPath says how a client comes to what one cluster has in another network: through gateways, or, without any, not at all.
+// networkPath is how a client reaches the endpoints of one cluster in another network: through gateways, or not at all
+// where there are none.
 type networkPath struct {
 	network, cluster string
 	gateways         frozen.List[registry.Gateway]
 }
 
-// networkPaths lists those between a cohort and endpoints: none for endpoints that it calls as they are, which are those of its own network, of networks that nobody
-// knows, and of networks without a gateway.
+// networkPaths returns the paths from a cohort to the networks and clusters of some endpoints. Endpoints that the
+// cohort calls directly have none: those of its own network, of an unknown network, and of a network without a gateway.
 func (v *view) networkPaths(c cohort.Scope, sites []snapshot.NetworkCluster) frozen.List[networkPath] {
 	if v.Networks == nil && c.NetworkView.Empty() {
 		return frozen.List[networkPath]{}
@@ -38,7 +39,8 @@ func (v *view) networkPaths(c cohort.Scope, sites []snapshot.NetworkCluster) fro
 	return frozen.ListOf(list...)
 }
 
-// requestsNetwork tells that a cohort wants the endpoints of a network: without a view of its own it wants all, and those of no network it always wants.
+// requestsNetwork reports whether a cohort wants the endpoints of a network. Without a network view it wants all of
+// them. Endpoints without a network are always wanted.
 func requestsNetwork(c cohort.Scope, network string) bool {
 	if c.NetworkView.Empty() || network == "" {
 		return true
@@ -51,10 +53,11 @@ func requestsNetwork(c cohort.Scope, network string) bool {
 	return false
 }
 
-// splitHorizon is the crossings of one assignment at work. Endpoints behind gateways become those gateways: each has an equal part of their weight.
+// splitHorizon replaces the endpoints of one assignment that are behind gateways by those gateways. The gateways of an
+// endpoint share its weight equally.
 type splitHorizon struct {
-	gateways map[networkPath][]registry.Gateway // by network and cluster; no gateways: out of reach
-	scale    uint64                             // what all weights are multiplied by, so that the parts are whole
+	gateways map[networkPath][]registry.Gateway // by network and cluster; none: out of reach
+	scale    uint64                             // multiplies all weights, so that the parts are whole numbers
 }
 
 func newSplitHorizon(paths frozen.List[networkPath]) *splitHorizon {
@@ -74,7 +77,7 @@ func newSplitHorizon(paths frozen.List[networkPath]) *splitHorizon {
 	return b
 }
 
-// maxScale keeps weights small, so that few sums of them have to be scaled down again.
+// maxScale bounds the factor, so that few sums of weights have to be scaled down again.
 const maxScale = 1 << 10
 
 func lcm(a, b uint64) uint64 {
@@ -85,7 +88,8 @@ func lcm(a, b uint64) uint64 {
 	return a / x * b
 }
 
-// path gives the gateways before an endpoint; crosses: it is not called as it is.
+// path returns the gateways before an endpoint, and reports whether it is behind gateways or out of reach: then it is
+// not called directly.
 func (b *splitHorizon) path(e *registry.Endpoint) (gateways []registry.Gateway, crosses bool) {
 	if b.gateways == nil {
 		return nil, false
@@ -94,5 +98,5 @@ func (b *splitHorizon) path(e *registry.Endpoint) (gateways []registry.Gateway, 
 	return gateways, crosses
 }
 
-// weight is that of an endpoint.
+// weight returns the scaled weight of an endpoint.
 func (b *splitHorizon) weight(e *registry.Endpoint) uint64 { return uint64(max(e.Weight, 1)) * b.scale }

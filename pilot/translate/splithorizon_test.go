@@ -71,7 +71,8 @@ func (i *networkWorld) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	return i.builder.Commit(time.Time{})
 }
 
-// networkProxies are proxies in the networks of the mesh: in one each, in none, in one that has no gateway, and a gateway for traffic from others.
+// networkProxies are proxies in the networks of the mesh: in one each, in none, in one that has no gateway, and a
+// gateway for traffic from others.
 func networkProxies() map[string]*node.Proxy {
 	proxy := func(kind node.Type, name, namespace, ip, cluster, on, network string, labels map[string]string, view ...string) *node.Proxy {
 		return &node.Proxy{
@@ -87,7 +88,8 @@ func networkProxies() map[string]*node.Proxy {
 	}
 }
 
-// The facts are what a real istiod with two API servers sent these proxies; weights are those of one assignment to each other.
+// The facts are what a real istiod with two API servers sent these proxies; weights are those of one assignment to each
+// other.
 func TestNetworks(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, string(read(t, "testdata/networks/networks.yaml")))
@@ -106,7 +108,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A change of one network's gateways gives the services that have nothing there the same resources, and the mesh without gateways what it had before.
+// A change of one network's gateways gives the services that have nothing there the same resources, and the mesh
+// without gateways what it had before.
 func TestNetworksChange(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, "{}")

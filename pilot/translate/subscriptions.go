@@ -18,9 +18,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Subscribed gives the resources of those names, assignments or route configurations, as a cohort sees them: those that depend on where the proxy runs are the
-// inbound half, for they alone are not shared by the whole scope. What does not exist is there, and empty, so that Envoy goes on. Equal resources are equal Sets.
-// A name whose translation fails keeps what it had in the last Snapshot; where there is none it is missing. Of other types it gives nothing.
+// Subscribed returns the resources of a list of names, assignments or route configurations, as a cohort sees them.
+// Resources that depend on where the proxy runs are in the inbound half; all others are in the outbound half, which the
+// whole scope shares. A name that does not exist has an empty resource, so that Envoy goes on. A name whose translation
+// fails keeps its last good resource, or is missing where there is none. Equal resources are equal Sets. For other
+// types the result is empty.
 func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	if names == nil {
 		return envoy.Union{}, nil
@@ -56,7 +58,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 	return envoy.Union{}, nil
 }
 
-// assignment makes one. Clients choose the names: of one that no service is behind nothing is kept.
+// assignment returns one assignment. Clients choose the names, so an assignment without a service is not cached.
 func (v *view) assignment(k assignmentKey) *envoy.Resource {
 	if k.service == nil {
 		return buildAssignment(k)
@@ -64,7 +66,7 @@ func (v *view) assignment(k assignmentKey) *envoy.Resource {
 	return v.t.assignments.Get(k)
 }
 
-// routeOrNone is route, except that of a name that no listener has nothing is kept.
+// routeOrNone is route, except that a route configuration without a listener is not cached.
 func (v *view) routeOrNone(of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
 	c := of.Value()
 	if c.Type == node.Router {
@@ -81,11 +83,11 @@ func (v *view) routeOrNone(of cohort.Handle[cohort.Scope], name string) *envoy.R
 	return v.route(of, name)
 }
 
-// subscriptionKey is what streams share that ask for the same names.
+// subscriptionKey is what streams that subscribe to the same names have in common.
 type subscriptionKey struct {
 	typeURL  string
 	scope    weak.Pointer[cohort.Scope]
-	located  bool // only what depends on the two
+	located  bool // it holds the resources that depend on node and location, else all others
 	node     string
 	location cohort.Location
 	names    weak.Pointer[envoy.Names]
@@ -93,23 +95,25 @@ type subscriptionKey struct {
 
 func weakOf(n *envoy.Names) weak.Pointer[envoy.Names] { return weak.Make(n) }
 
-// subscriptionCache holds what proxies subscribe to by name: each subscription's next Set is made by looking at what changed alone. Those whose names nobody holds any more are
-// forgotten. Safe for concurrent use.
+// subscriptionCache caches what proxies subscribe to by name. The next version of a subscription is made by looking at
+// the names that changes affect. A subscription is evicted when its list of names or its scope is garbage collected.
+// Safe for concurrent use.
 type subscriptionCache struct {
 	cache[subscriptionKey, *subscriptionVersion]
-	byHost map[weak.Pointer[envoy.Names]]frozen.Table[string] // names by host, of the lists of which somebody wanted that; mu's
+	byHost map[weak.Pointer[envoy.Names]]frozen.Table[string] // the names of a list ordered by host, made on demand; guarded by mu
 }
 
-// subscriptionVersion is what a subscription was in some revisions. The names that failed are looked at again each time.
+// subscriptionVersion is a subscription as it is in a span of revisions. Names that failed are tried again with each
+// Snapshot.
 type subscriptionVersion struct {
 	span
 	set      *envoy.Set
-	located  bool // some depend on where the proxy runs
+	located  bool // some of its names depend on where the proxy runs
 	failed   map[string]error
 	reported atomic.Bool
 }
 
-// err gives what failed to the first that asks.
+// err returns what failed, to its first caller only.
 func (s *subscriptionVersion) err() error {
 	if len(s.failed) == 0 || s.reported.Swap(true) {
 		return nil
@@ -121,8 +125,8 @@ func (s *subscriptionVersion) err() error {
 	return errors.Join(all...)
 }
 
-// get gives the state of a subscription in a Snapshot. make gives the resource of one name, nil if it is not of this subscription, and whether it depends on
-// where the proxy runs.
+// get returns the version of a subscription in a Snapshot. build returns the resource of one name, or nil where it does
+// not belong to this subscription, and reports whether it depends on where the proxy runs.
 func (c *subscriptionCache) get(v *view, k subscriptionKey, names *envoy.Names, build func(name string) (*envoy.Resource, bool)) *subscriptionVersion {
 	e, fresh := c.entry(k)
 	if fresh {
@@ -139,7 +143,7 @@ func (c *subscriptionCache) get(v *view, k subscriptionKey, names *envoy.Names, 
 		last = e.versions[n-1]
 		some, ok := c.affectedNames(v, k, names, last.to)
 		some = slices.AppendSeq(some, maps.Keys(last.failed))
-		switch late := v.Revision < last.to; { // a stream that has fallen far behind
+		switch late := v.Revision < last.to; { // the stream has fallen far behind
 		case !ok && late:
 			return refresh(v, &subscriptionVersion{}, look, build)
 		case late:
@@ -160,8 +164,11 @@ func (c *subscriptionCache) get(v *view, k subscriptionKey, names *envoy.Names, 
 	return next
 }
 
-// fromOrigin makes of the state of one list what it says of another list, and gives the names that it does not know. false: nobody asked for the one.
-func (c *subscriptionCache) fromOrigin(v *view, k subscriptionKey, origin, names *envoy.Names, build func(name string) (*envoy.Resource, bool)) (*subscriptionVersion, []string, bool) {
+// fromOrigin makes a first version of a list from the version of the list that it was edited from. It returns the names
+// that still have to be built, and reports whether the origin is cached.
+func (c *subscriptionCache) fromOrigin(v *view, k subscriptionKey, origin, names *envoy.Names,
+	build func(name string) (*envoy.Resource, bool),
+) (*subscriptionVersion, []string, bool) {
 	k.names = weakOf(origin)
 	c.mu.Lock()
 	cached := c.entries[k] != nil
@@ -187,7 +194,8 @@ func (c *subscriptionCache) fromOrigin(v *view, k subscriptionKey, origin, names
 	return &subscriptionVersion{located: from.located, set: from.set.With(removed, nil)}, look, true
 }
 
-// affectedNames gives the names that may be others in a view than at a revision before it, or after. false: all may be.
+// affectedNames returns the names that may differ between a view and another revision, earlier or later. It reports
+// false where all of them may.
 func (c *subscriptionCache) affectedNames(v *view, k subscriptionKey, names *envoy.Names, at uint64) (look []string, ok bool) {
 	changes, ok := v.t.history.since(min(at, v.Revision), max(at, v.Revision))
 	if !ok || changes.All || k.typeURL == envoy.RouteType && !changes.Empty() {
@@ -205,7 +213,8 @@ func (c *subscriptionCache) affectedNames(v *view, k subscriptionKey, names *env
 	return look, true
 }
 
-// namesByHost gives names, those of one host together: made from its origin's where that has been asked for.
+// namesByHost returns the names of a list, those of one host together. Where its origin has such a table it is made
+// from that.
 func (c *subscriptionCache) namesByHost(names *envoy.Names) frozen.Table[string] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +246,7 @@ func (c *subscriptionCache) namesByHost(names *envoy.Names) frozen.Table[string]
 	return hosts
 }
 
-// refresh makes a state from another, by looking at some names: no others may have changed.
+// refresh makes a version from another one by building some names again; no others may have changed.
 func refresh(v *view, last *subscriptionVersion, look iter.Seq[string], build func(name string) (*envoy.Resource, bool)) *subscriptionVersion {
 	s := &subscriptionVersion{span: span{v.Revision, v.Revision}, located: last.located}
 	var removed, added []*envoy.Resource
@@ -265,7 +274,7 @@ func refresh(v *view, last *subscriptionVersion, look iter.Seq[string], build fu
 	return s
 }
 
-// equalContent tells that a resource of which nothing is kept was made again.
+// equalContent reports whether a resource that is not cached was built again with the same content.
 func equalContent(had, has *envoy.Resource) bool {
 	if had == nil || has == nil || had.Version != has.Version || (had.Head == nil) != (has.Head == nil) {
 		return false
@@ -276,6 +285,7 @@ func equalContent(had, has *envoy.Resource) bool {
 	return had.Body != nil && has.Body != nil
 }
 
+// evictNames drops the table by host of a list that was garbage collected.
 func (c *subscriptionCache) evictNames(names weak.Pointer[envoy.Names]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Whatever changes, and whoever asks in which order, a subscription holds what looking at every name would give; what fails keeps its last good, and equal
-// content is one Set.
+// Whatever changes, and whoever asks in which order, a subscription holds what looking at every name would give; what
+// fails keeps its last good, and equal content is one Set.
 func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts = 4
@@ -138,7 +138,8 @@ func TestSubscriptionsAreEvicted(t *testing.T) {
 	}
 }
 
-// CachedResources is how many assignments, route configurations, their headers, Sets of virtual hosts, and subscriptions are known.
+// CachedResources is how many assignments, route configurations, their headers, Sets of virtual hosts, and
+// subscriptions are known.
 func (t *Translator) CachedResources() int {
 	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + t.CachedSets()
 }

@@ -35,7 +35,7 @@ func (c proxyContext) tcpFilters(d direction, cluster string, mongo bool, maxDur
 	return append(f, envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))
 }
 
-// addMetadataExchange adds the filter by which an inbound chain learns who calls.
+// addMetadataExchange appends the filter by which an inbound chain learns the caller's workload.
 func (c proxyContext) addMetadataExchange(f []*listenerv3.Filter) []*listenerv3.Filter {
 	if c.capabilities.Has(node.NetworkMetadataExchange) {
 		f = append(f, envoy.NetworkFilter("istio.metadata_exchange", metadataExchange()))

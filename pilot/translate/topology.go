@@ -11,33 +11,36 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// topology is where a client runs, as far as the traffic distribution of a service asks: the zero nearness finds all endpoints equally near.
+// topology is where a client runs, as far as a service's traffic distribution needs it. From it follows the topology
+// priority of each endpoint. With the zero topology all endpoints have the same priority.
 type topology struct {
 	cohort.Location
-	enabled  bool   // it matters at all
-	sameNode bool   // below the zone, too
-	node     string // the client's, in its cluster: beyond that a node's name is not unique
+	enabled  bool   // false for the zero topology
+	sameNode bool   // subzone and node count as well
+	node     string // the client's; unique within its cluster only
 	cluster  string
 }
 
-// prefersClose tells that a service prefers endpoints close to the client, and that no rule says otherwise. Endpoints that Envoy resolves itself are the same to all
-// clients: they are part of the cluster, which clients everywhere share.
+// prefersClose reports whether a service prefers endpoints close to the client, and no rule overrides that. It is false
+// for endpoints that Envoy resolves itself: they are part of the cluster, which clients everywhere share.
 func prefersClose(s *registry.Service, p destinationrule.Policy) bool {
 	return s.TrafficDist != "" && s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin && p.LoadBalancer.GetLocalityLbSetting() == nil
 }
 
+// topologyOf returns the topology of a client for a traffic distribution.
 func topologyOf(distribution string, c cohort.Inputs, cluster string) topology {
 	n := topology{Location: c.Location, enabled: true}
 	if distribution == corev1.ServiceTrafficDistributionPreferSameNode {
 		n.sameNode, n.node, n.cluster = true, c.Node, cluster
 		return n
 	}
-	n.Locality.SubZone = "" // closer than the zone does not matter
+	n.Locality.SubZone = "" // nothing below the zone counts
 	return n
 }
 
-// distance counts how many of region, zone, subzone and node the endpoint does not share with the client, from the first that differs on; of one behind a gateway that is
-// all. Another network is farther than anything in the client's own.
+// distance returns how far an endpoint is from the client: how many of region, zone, subzone and node they do not
+// share, counted from the first that differs. An endpoint behind a gateway shares none. An endpoint in another network
+// is farther than any in the client's own.
 func (n topology) distance(e *registry.Endpoint, crosses bool) int {
 	if !n.enabled {
 		return 0
@@ -66,7 +69,7 @@ func compareGroups(a, b priorityGroup) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone), cmp.Compare(a.distance, b.distance))
 }
 
-// priorities gives those of the distances that occur, without a gap: Envoy takes no other.
+// priorities maps the distances that occur to topology priorities without a gap: Envoy takes no others.
 func priorities(groups []priorityGroup) map[int]uint32 {
 	var distances []int
 	for _, g := range groups {

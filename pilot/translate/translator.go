@@ -37,13 +37,13 @@ type Translator struct {
 	subscriptions subscriptionCache
 	sets          cache[setKey, *version]
 	omitted       envoy.NameTable
-	derive        func(*snapshot.Snapshot) any // newView, made once: it is asked for with each Send
+	derive        func(*snapshot.Snapshot) any // newView as a function value, allocated once because each Send needs it
 
 	mu     sync.Mutex
-	newest *view // of the newest Snapshot that was asked for: the next one is made from it
+	newest *view // of the newest Snapshot; the next view is made from it
 }
 
-// New makes a Translator.
+// New returns a Translator.
 func New(o Options) *Translator {
 	m := envoy.NewMemo(o.Idle)
 	t := &Translator{
@@ -65,10 +65,10 @@ func New(o Options) *Translator {
 	return t
 }
 
-// Stats gives the memo's hits and misses since the start.
+// Stats returns the memo's hits and misses since the start.
 func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 
-// view is one Snapshot with what was worked out of it so far.
+// view is one Snapshot with everything that was derived from it so far.
 type view struct {
 	*scope.Index
 	t *Translator
@@ -77,13 +77,15 @@ type view struct {
 	mergedRules           *mergedRules
 	serverTables          *serverTables
 
-	conflicts *conflictLog // takes problems; nil: nobody does
+	conflicts *conflictLog // collects conflicts; nil where nobody does
 }
 
-// Prepare makes ready to translate a Snapshot. To be called with each, in their order, before it is published: what is the same as in the one before is then kept.
+// Prepare makes ready to translate a Snapshot. It must be called with each Snapshot, in order, before that is
+// published: then only what the Snapshot changed is made again.
 func (t *Translator) Prepare(s *snapshot.Snapshot) { t.view(s) }
 
-// view gives that of a Snapshot, with which it lives: a stream that is slow finds the one that it works on.
+// view returns the view of a Snapshot. They live as long as each other, so a slow stream finds the one that it still
+// uses.
 func (t *Translator) view(s *snapshot.Snapshot) *view {
 	return s.Derived(t, t.derive).(*view)
 }
@@ -96,7 +98,10 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	if v != nil {
 		last = v.Index
 	}
-	next := &view{Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0, mergedRules: &mergedRules{}, serverTables: &serverTables{}}
+	next := &view{
+		Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0,
+		mergedRules: &mergedRules{}, serverTables: &serverTables{},
+	}
 	if v == nil || s.Revision > v.Revision {
 		t.history.record(s.Revision, &next.Dirty)
 		if s.Diff.Full {
@@ -108,18 +113,18 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 	return next
 }
 
-// ResolveCohort says what a proxy's configuration is made from at a Snapshot.
+// ResolveCohort returns the key of a proxy's cohort at a Snapshot: what its configuration is made from.
 func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
 	return t.keys.Intern(cohort.Resolve(t.view(s).Index, p))
 }
 
-// NeedsReassign tells whether a proxy's configuration may be made from something else at a Snapshot than what it was made from at an earlier revision.
+// NeedsReassign reports whether a proxy may belong to another cohort at a Snapshot than it did at an earlier revision.
 func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
 	t.view(s)
 	return last.UnknownWorkload || t.history.mayReassign(since, s.Revision, p.Namespace)
 }
 
-// Wildcard gives every cluster or listener of a cohort.
+// Wildcard returns every cluster or listener of a cohort.
 func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
 	v := t.view(s)
 	u := envoy.Union{Outbound: v.outboundSet(c, typeURL)}
@@ -138,7 +143,7 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string
 	return u
 }
 
-// Outbound gives the half of Wildcard that does not depend on what runs beside a proxy.
+// Outbound returns the half of Wildcard that does not depend on the workload beside a proxy.
 func (t *Translator) Outbound(s *snapshot.Snapshot, c cohort.Key, typeURL string) *envoy.Set {
 	return t.view(s).outboundSet(c, typeURL)
 }
@@ -157,18 +162,20 @@ func (v *view) outboundSet(c cohort.Key, typeURL string) *envoy.Set {
 	return cachedSet(v, setKey{typeURL: typeURL, listeners: c.Listeners.Weak()}, func() generator[bindKey] { return listenerGenerator(outboundProxy(c)) }).set
 }
 
-// outboundProxy is what proxies have in common that share listeners for outgoing traffic.
+// outboundProxy returns what proxies that share listeners for outgoing traffic have in common.
 func outboundProxy(c cohort.Key) cohort.Inputs {
 	l := c.Listeners.Value()
 	return cohort.Inputs{Scope: l.Scope, Outbound: l.Outbound}
 }
 
-// meshChanged: what is made of a cohort and of the mesh alone changes with the mesh.
+// meshChanged reports that a Set is stale which depends on a cohort and the mesh configuration alone.
 func meshChanged(c *scope.Dirty) bool { return c.All }
 
+// anyChange reports that a Set is stale which may depend on anything.
 func anyChange(c *scope.Dirty) bool { return !c.Empty() }
 
-// Named gives one assignment or route configuration: an empty one where nothing has that name, so that Envoy goes on. Of other types nil.
+// Named returns one assignment or route configuration. It is empty where nothing has that name, so that Envoy goes on.
+// For other types it returns nil.
 func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {
 	v := t.view(s)
 	switch typeURL {

@@ -11,7 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// Of names that mean nothing, which any client may ask for, nothing is kept once it has let go of them; until then they are the same Set whatever else changes.
+// Of names that mean nothing, which any client may ask for, nothing is kept once it has let go of them; until then they
+// are the same Set whatever else changes.
 func TestUnknownNames(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	s := w.apply(services(t, 3)...)

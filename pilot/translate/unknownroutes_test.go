@@ -10,7 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestUnknownRouteConfigurations: route configurations that no listener has are as good as empty, however many a client asks for, and nothing is kept of them.
+// TestUnknownRouteConfigurations: route configurations that no listener has are as good as empty, however many a client
+// asks for, and nothing is kept of them.
 func TestUnknownRouteConfigurations(t *testing.T) {
 	for who, forms := range map[string][]string{"web": {"/x%d", "@x%d", "/x:%d"}, "gateway": {"x%d", "http.80.10.0.0.%d", "/x%d"}} {
 		for _, form := range forms {

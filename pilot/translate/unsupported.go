@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Unsupported says what of an object has no effect, or not the one that its author meant, for translation does not read it yet. false: all of it is read.
+// Unsupported returns a finding for the fields of an object that translation does not support yet: they have no effect,
+// or not the intended one. It reports false if all fields are supported.
 func Unsupported(o *kinds.Object) (diag.Diagnostic, bool) {
 	d := diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented"}
 	d.Field, d.Message, d.Fix = unsupported(o)
@@ -38,7 +39,8 @@ func unsupported(o *kinds.Object) (field, message, fix string) {
 			}
 		}
 		if closed != nil {
-			field, message = "spec.servers", "this version opens plain HTTP servers and those of mode AUTO_PASSTHROUGH alone; these ports stay closed: "+strings.Join(closed, ", ")
+			field = "spec.servers"
+			message = "this version opens plain HTTP servers and those of mode AUTO_PASSTHROUGH alone; these ports stay closed: " + strings.Join(closed, ", ")
 		}
 	case kinds.ServiceEntry:
 		if o.Spec.(*networkingv1.ServiceEntry).Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
@@ -63,11 +65,13 @@ func unsupported(o *kinds.Object) (field, message, fix string) {
 	return field, message, fix
 }
 
-// UnsupportedMesh says what of a mesh configuration has no effect, or not the one that its author meant.
+// UnsupportedMesh returns a finding for each field of a mesh configuration that is not supported yet.
 func UnsupportedMesh(c *mesh.Config) (list []diag.Diagnostic) {
 	say := func(set bool, field, message string) {
 		if set {
-			list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Object: "MeshConfig", Field: field, Message: "this version " + message})
+			list = append(list, diag.Diagnostic{
+				Severity: diag.Warning, Code: "NotImplemented", Object: "MeshConfig", Field: field, Message: "this version " + message,
+			})
 		}
 	}
 	l := c.GetLocalityLbSetting()

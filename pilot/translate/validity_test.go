@@ -115,8 +115,8 @@ func referencedClusters(t tb, m proto.Message) []string {
 	return list
 }
 
-// checkReferences holds all that a proxy is sent to Envoy's rules and checks that references are closed. A route may lead to what is not there only where a VirtualService
-// says so: open tells the hosts.
+// checkReferences holds all that a proxy is sent to Envoy's rules and checks that references are closed. A route may
+// lead to what is not there only where a VirtualService says so: open tells the hosts.
 func checkReferences(t tb, who string, c configByType, open func(host string) bool) {
 	missing := func(where, name string, route bool) {
 		if c["cds"][name] != nil || name == names.UnknownService {

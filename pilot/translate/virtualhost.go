@@ -20,7 +20,8 @@ func virtualSpec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }
 
-// buildVirtualHost makes one virtual host. Its resource is named as Envoy names it when it comes by itself: <route configuration>/<virtual host>.
+// buildVirtualHost makes one virtual host. Its resource has the name that VHDS uses: <route configuration>/<virtual
+// host>.
 func buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	var h *routev3.VirtualHost
 	switch k.fallback {
@@ -45,7 +46,8 @@ func buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	return envoy.NewHost(k.route, h)
 }
 
-// virtualHost makes a virtual host, one for all namespaces if no VirtualService asks in which the proxy is.
+// virtualHost returns a virtual host. All namespaces share it unless a VirtualService matches on the caller's
+// namespace.
 func (v *view) virtualHost(k virtualHostKey) *envoy.Resource {
 	perNamespace := false
 	for b := range k.bindings.All {
@@ -57,19 +59,19 @@ func (v *view) virtualHost(k virtualHostKey) *envoy.Resource {
 	return v.t.virtualHosts.Get(k)
 }
 
-// hasNamespaceMatch tells that some match is for callers of a namespace.
+// hasNamespaceMatch reports whether some match is for callers of a namespace.
 func hasNamespaceMatch(v *networkingv1.VirtualService) bool {
 	return slices.ContainsFunc(v.Http, func(r *networkingv1alpha3.HTTPRoute) bool {
 		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.SourceNamespace != "" })
 	})
 }
 
-// isBlackhole tells the virtual host of a gateway that has no other.
+// isBlackhole reports whether this is the virtual host of blackholeHost.
 func (k virtualHostKey) isBlackhole() bool {
 	return k.fallback == "" && k.service == nil && k.bindings.Empty() && !k.gateway
 }
 
-// hasRoutes tells whether VirtualServices give a virtual host any route.
+// hasRoutes reports whether any VirtualService of a virtual host has a route for it.
 func hasRoutes(k virtualHostKey) bool {
 	for b := range k.bindings.All {
 		if k.routedBy(b) {
@@ -79,10 +81,10 @@ func hasRoutes(k virtualHostKey) bool {
 	return false
 }
 
-// routedBy tells whether a VirtualService gives a virtual host any route.
+// routedBy reports whether a VirtualService has a route for a virtual host.
 func (k virtualHostKey) routedBy(b binding) bool { return virtualservice.Any(k.options(b)) }
 
-// virtualHostBuilder is a hostKey with its destinations by host, which each route asks for.
+// virtualHostBuilder is a virtualHostKey with its destinations by host, which each route needs.
 type virtualHostBuilder struct {
 	virtualHostKey
 	byHost map[string]destination
@@ -105,7 +107,7 @@ func (r virtualHostBuilder) add(host string, d destination) {
 	}
 }
 
-// httpRoutes makes what the VirtualServices of a virtual host say.
+// httpRoutes makes the routes of the VirtualServices of a virtual host.
 func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	var lists [][]*routev3.Route
 	for b := range r.bindings.All {
@@ -116,7 +118,7 @@ func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	return virtualservice.Join(lists...)
 }
 
-// options says what the routes of a VirtualService depend on, but for their destinations.
+// options returns what the routes of a VirtualService depend on, without their destinations.
 func (k virtualHostKey) options(b binding) virtualservice.Options {
 	return virtualservice.Options{
 		Object:    b.object,
@@ -129,7 +131,8 @@ func (k virtualHostKey) options(b binding) virtualservice.Options {
 	}
 }
 
-// matchFilter tells which matches are not foreign to the proxy.
+// matchFilter returns a function that reports whether the source labels of a match hold for the proxy; nil where all
+// do.
 func (b binding) matchFilter() func(*networkingv1alpha3.HTTPMatchRequest) bool {
 	if b.excludedMatches == "" {
 		return nil
@@ -147,13 +150,14 @@ func (b binding) matchFilter() func(*networkingv1alpha3.HTTPMatchRequest) bool {
 	return func(m *networkingv1alpha3.HTTPMatchRequest) bool { return !excluded[m] }
 }
 
-// cluster names the cluster of a destination. Without a port, a sidecar means the port that was called, a gateway the service's only one.
+// cluster returns the cluster name of a destination. A destination without a port means the port that was called, on a
+// gateway the service's only port.
 func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
 	if host == "" {
 		return names.UnknownService
 	}
 	if d, ok := r.byHost[host]; ok && d.service != nil {
-		host = d.service.Host // which is another where host is an alias
+		host = d.service.Host // differs where host is an alias
 		if port == 0 && r.gateway && len(d.service.Ports) == 1 {
 			port = d.service.Ports[0].Number
 		}
@@ -164,7 +168,7 @@ func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
 	return names.Cluster(names.Outbound, port, subset, host)
 }
 
-// hash says by what requests to a destination are spread where its DestinationRule wants a consistent hash.
+// hash returns the hash policies of a destination whose DestinationRule wants a consistent hash.
 func (r virtualHostBuilder) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
 	if d, ok := r.byHost[c.Host]; ok {
 		return d.rule.HashPolicy(c.Port)

@@ -14,20 +14,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// groupEndpoints is what one group has, before its weights are those that are sent.
+// groupEndpoints is the endpoints of one priority group, with weights that are not yet scaled to what is sent.
 type groupEndpoints struct {
 	direct   []directEndpoint
-	gateways map[registry.Gateway]uint64 // the weights of gateways
+	gateways map[registry.Gateway]uint64 // weights by gateway
 }
 
-// directEndpoint is an endpoint that is called as it is.
+// directEndpoint is an endpoint that is called directly, not through a gateway.
 type directEndpoint struct {
 	*registry.Endpoint
 	weight uint64
 	tls    bool // Envoy is to choose mTLS for it
 }
 
-// addGateways puts an endpoint behind gateways.
+// addGateways adds the gateways before an endpoint.
 func (g *groupEndpoints) addGateways(gateways []registry.Gateway, weight uint64) {
 	if g.gateways == nil {
 		g.gateways = map[registry.Gateway]uint64{}
@@ -43,7 +43,8 @@ func (g *groupEndpoints) empty() bool { return len(g.direct)+len(g.gateways) == 
 // endpointSize is about the length of an encoded endpoint.
 const endpointSize = 192
 
-// write writes the endpoints into their locality, and behind them the gateways, of which nobody knows more than that what is behind them takes mTLS.
+// write writes the endpoints, and then the gateways, into their locality. All that is known of the endpoints behind a
+// gateway is that they take mTLS.
 func (g *groupEndpoints) write(l *endpointv3.LocalityLbEndpoints, sum weightSum) {
 	if g.empty() {
 		return
@@ -62,14 +63,16 @@ func (g *groupEndpoints) write(l *endpointv3.LocalityLbEndpoints, sum weightSum)
 		l.LbEndpoints = append(l.LbEndpoints, &endpointv3.LbEndpoint{
 			HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: envoy.Address(w.Address, w.Port)}},
 			LoadBalancingWeight: envoy.UInt32(weight),
-			Metadata:            &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{tlsMatch: tlsModeIstio(), "istio": workloadMetadata(";;;;" + w.Cluster)}},
+			Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+				tlsMatch: tlsModeIstio(), "istio": workloadMetadata(";;;;" + w.Cluster),
+			}},
 		})
 		l.LoadBalancingWeight.Value += weight
 	}
 }
 
-// weightSum is what the weights of one priority add up to, over all of its localities. Envoy refuses an assignment in which a locality's endpoints, or a priority's
-// localities, come to more than a uint32.
+// weightSum is the sum of the weights of one priority, over all of its localities. Envoy refuses an assignment in which
+// the endpoints of a locality, or the localities of a priority, weigh more than a uint32 can hold.
 type weightSum struct{ sum, n uint64 }
 
 func (b weightSum) with(g *groupEndpoints) weightSum {
@@ -83,7 +86,7 @@ func (b weightSum) with(g *groupEndpoints) weightSum {
 	return b
 }
 
-// scale gives a weight as it is sent: as it is where the sum is one that Envoy takes, else in proportion, and at least 1.
+// scale returns a weight as it is sent: unchanged where Envoy takes the sum, else in proportion, and at least 1.
 func (b weightSum) scale(weight uint64) uint32 {
 	if b.sum <= math.MaxUint32 {
 		return uint32(weight)

@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestWeightsFitEnvoy: whatever the weights, Envoy takes what they add up to, of the endpoints of a locality and of the localities of a priority, and endpoints
-// keep their parts of it.
+// TestWeightsFitEnvoy: whatever the weights, Envoy takes what they add up to, of the endpoints of a locality and of the
+// localities of a priority, and endpoints keep their parts of it.
 func TestWeightsFitEnvoy(t *testing.T) {
 	const most = math.MaxUint32
 	for _, c := range []struct {

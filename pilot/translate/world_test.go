@@ -100,7 +100,8 @@ func proxy(t tb, data []byte) *node.Proxy {
 	return p
 }
 
-// configByType is everything that a proxy is sent, as an Envoy that follows its references would ask for it: type, name, resource.
+// configByType is everything that a proxy is sent, as an Envoy that follows its references would ask for it: type,
+// name, resource.
 type configByType map[string]map[string]*envoy.Resource
 
 func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) configByType {
