@@ -1,7 +1,8 @@
-// Package frozen holds what never changes once it is made, and is cheap to have many of.
+// Package frozen holds immutable lists and tables. Many versions of one table are cheap: they share what is equal.
 //
-// List is an immutable list that is comparable: lists of equal content are equal by ==, so that a list can be part of a memo's key. Lists are interned by the standard
-// library's package unique, which forgets what nobody holds. Table is an immutable sorted list that shares with the one that it was made from what they have in common.
+// List is immutable and comparable: two lists of equal content are equal by ==, so that a list can be part of a memo's
+// key. Lists are interned by the standard library's package unique, which drops a list once nobody refers to it. Table
+// is an immutable sorted list. It shares memory with the table that it was made from.
 //
-// It knows nothing of what it holds, and runs no goroutine.
+// The package does not depend on what the lists and tables hold, and starts no goroutine.
 package frozen

@@ -4,8 +4,8 @@ import "unique"
 
 // List is an immutable, interned list. The zero List is empty.
 type List[T comparable] struct {
-	first unique.Handle[cell[T]]
-	some  bool
+	first    unique.Handle[cell[T]]
+	nonEmpty bool
 }
 
 type cell[T comparable] struct {
@@ -13,7 +13,7 @@ type cell[T comparable] struct {
 	rest  List[T]
 }
 
-// ListOf makes a list.
+// ListOf returns the list of values.
 func ListOf[T comparable](values ...T) List[T] {
 	var l List[T]
 	for i := len(values) - 1; i >= 0; i-- {
@@ -22,12 +22,12 @@ func ListOf[T comparable](values ...T) List[T] {
 	return l
 }
 
-// Empty tells a list without values.
-func (l List[T]) Empty() bool { return !l.some }
+// Empty reports whether the list has no values.
+func (l List[T]) Empty() bool { return !l.nonEmpty }
 
 // All calls yield for each value in order.
 func (l List[T]) All(yield func(T) bool) {
-	for l.some {
+	for l.nonEmpty {
 		c := l.first.Value()
 		if !yield(c.value) {
 			return

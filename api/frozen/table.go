@@ -7,29 +7,31 @@ import (
 	"strings"
 )
 
-// Table is an immutable sorted list from which another, that differs in a few items, is made at a cost of what differs: the two share all else. Reading is
-// by order alone, so that equal content is equal however it came about. The zero Table is empty and cannot be edited.
+// Table is an immutable sorted list. A table that differs from it in a few items is made at a cost proportional to the
+// difference: the two share everything else. A reader sees the order alone, so two tables of equal content read the
+// same, whatever edits made them. The zero Table is empty and cannot be edited.
 type Table[T any] struct {
 	order  func(a, b T) int
-	chunks []*chunk[T] // none is empty
+	chunks []*chunk[T] // never empty
 	n      int
-	by     *Edit // made the list of chunks
+	owner  *Edit // the Edit that may write the list of chunks
 }
 
-// most is how many items a chunk has at most. An edit copies a chunk and the list of chunks, so it is small where the table is.
-const most = 64
+// maxChunk is the largest number of items in a chunk. An edit copies one chunk and the list of chunks, so chunks are
+// small.
+const maxChunk = 64
 
 type chunk[T any] struct {
 	items []T
-	by    *Edit // made it
+	owner *Edit // the Edit that may write items
 }
 
-// NewTable makes a Table in an order, in which no two items are equal.
+// NewTable returns an empty Table. No two of its items may be equal by order.
 func NewTable[T any](order func(a, b T) int) Table[T] { return Table[T]{order: order} }
 
-// TableOf makes a Table of items that are in its order, each once.
+// TableOf returns a Table of items. They must be sorted by order, without duplicates.
 func TableOf[T any](order func(a, b T) int, items []T) Table[T] {
-	const full = most * 3 / 4 // room for some more
+	const full = maxChunk * 3 / 4 // leaves room for insertions
 	t := Table[T]{order: order, n: len(items)}
 	for part := range slices.Chunk(items, full) {
 		t.chunks = append(t.chunks, &chunk[T]{items: slices.Clone(part)})
@@ -37,7 +39,8 @@ func TableOf[T any](order func(a, b T) int, items []T) Table[T] {
 	return t
 }
 
-// Concat makes one Table of several whose items, one Table after the other, are in order. It shares their items.
+// Concat returns one Table made of several. Their items, one Table after the other, must be sorted by order. The result
+// shares the items.
 func Concat[T any](order func(a, b T) int, tables ...Table[T]) Table[T] {
 	all := Table[T]{order: order}
 	for _, t := range tables {
@@ -46,7 +49,7 @@ func Concat[T any](order func(a, b T) int, tables ...Table[T]) Table[T] {
 	return all
 }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (t Table[T]) Len() int { return t.n }
 
 // All calls yield for each item in order.
@@ -60,7 +63,7 @@ func (t Table[T]) All(yield func(T) bool) {
 	}
 }
 
-// seek gives the place of the first item for which at is not negative.
+// seek returns the position of the first item for which at is not negative.
 func (t Table[T]) seek(at func(T) int) (c, i int) {
 	c = sort.Search(len(t.chunks), func(c int) bool { items := t.chunks[c].items; return at(items[len(items)-1]) >= 0 })
 	if c < len(t.chunks) {
@@ -70,7 +73,7 @@ func (t Table[T]) seek(at func(T) int) (c, i int) {
 	return c, i
 }
 
-// Where gives the items for which at is 0: at compares an item with what is sought, in the Table's order.
+// Where returns the items for which at is 0. at compares an item with a sought one, in the Table's order.
 func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for c, i := t.seek(at); c < len(t.chunks); c, i = c+1, 0 {
@@ -83,7 +86,8 @@ func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 	}
 }
 
-// ComparePrefix compares a name as strings.Compare does, and finds it equal if it begins with the prefix: so Where gives all that do.
+// ComparePrefix is strings.Compare, but returns 0 for every name that begins with the prefix. With it Where returns the
+// names that have a prefix.
 func ComparePrefix(name, prefix string) int {
 	if strings.HasPrefix(name, prefix) {
 		return 0
@@ -91,7 +95,7 @@ func ComparePrefix(name, prefix string) int {
 	return strings.Compare(name, prefix)
 }
 
-// First gives the first item for which at is 0.
+// First returns the first item for which at is 0.
 func (t Table[T]) First(at func(T) int) (x T, ok bool) {
 	if c, i := t.seek(at); c < len(t.chunks) {
 		if x = t.chunks[c].items[i]; at(x) == 0 {
@@ -102,11 +106,12 @@ func (t Table[T]) First(at func(T) int) (x T, ok bool) {
 	return none, false
 }
 
-// Get gives the item that is equal to x in the Table's order.
+// Get returns the item that is equal to x by the Table's order.
 func (t Table[T]) Get(x T) (T, bool) { return t.First(func(y T) int { return t.order(y, x) }) }
 
-// Diff calls visit for what differs between two Tables of one order: with items that are equal in order but are not the same, or with one that the other Table has
-// not got, and where has and had say which. What the Tables share costs nothing to speak of.
+// Diff calls visit for each difference between two Tables of one order: for two items that are equal by order and not
+// identical, and for an item that only one of the Tables has. had and has report which of the two have the item. Chunks
+// that the Tables share are skipped.
 func Diff[T comparable](from, to Table[T], visit func(from, to T, had, has bool)) {
 	var none T
 	a, b := cursor[T]{chunks: from.chunks}, cursor[T]{chunks: to.chunks}
@@ -140,7 +145,7 @@ func Diff[T comparable](from, to Table[T], visit func(from, to T, had, has bool)
 	}
 }
 
-// cursor is a place in a list of chunks.
+// cursor is a position in a list of chunks.
 type cursor[T any] struct {
 	chunks []*chunk[T]
 	i      int
@@ -148,7 +153,7 @@ type cursor[T any] struct {
 
 func (c *cursor[T]) item() T { return c.chunks[0].items[c.i] }
 
-// next gives the item and goes on.
+// next returns the current item and moves on.
 func (c *cursor[T]) next() T {
 	x := c.item()
 	if c.i++; c.i == len(c.chunks[0].items) {
@@ -157,11 +162,11 @@ func (c *cursor[T]) next() T {
 	return x
 }
 
-// Edit makes other Tables of some, by Put and Delete. A Table that it changes is good until it is changed again; once the Edit is done, what it made is frozen.
-// Not safe for concurrent use.
+// Edit changes Tables by Put and Delete. A Table that was changed may be read until the next change. After Done it is
+// frozen. Not safe for concurrent use.
 type Edit struct{ trim []func() }
 
-// Done ends the edit, which is not to be used again.
+// Done ends the edit. The Edit must not be used again.
 func (e *Edit) Done() {
 	for _, trim := range e.trim {
 		trim()
@@ -169,81 +174,82 @@ func (e *Edit) Done() {
 	e.trim = nil
 }
 
-// Put adds an item, in the place of one that is equal in order.
+// Put inserts an item, or replaces the one that is equal by order.
 func (t *Table[T]) Put(e *Edit, x T) {
 	c, i := t.seek(func(y T) int { return t.order(y, x) })
-	if c == len(t.chunks) { // behind all others
-		if c == 0 || len(t.chunks[c-1].items) >= most {
-			t.split(e, c, &chunk[T]{items: []T{x}})
+	if c == len(t.chunks) { // after every other item
+		if c == 0 || len(t.chunks[c-1].items) >= maxChunk {
+			t.insertChunk(e, c, &chunk[T]{items: []T{x}})
 			t.n++
 			return
 		}
 		c, i = c-1, len(t.chunks[c-1].items)
 	}
-	k := t.chunk(e, c)
+	k := t.writableChunk(e, c)
 	if i < len(k.items) && t.order(k.items[i], x) == 0 {
 		k.items[i] = x
 		return
 	}
 	t.n++
 	k.items = slices.Insert(k.items, i, x)
-	if len(k.items) > most {
-		const half = most / 2
+	if len(k.items) > maxChunk {
+		const half = maxChunk / 2
 		rest := &chunk[T]{items: slices.Clone(k.items[half:])}
 		k.items = slices.Clone(k.items[:half])
-		t.split(e, c+1, rest)
+		t.insertChunk(e, c+1, rest)
 	}
 }
 
-// Delete takes the item out that is equal to x in order.
+// Delete removes the item that is equal to x by order.
 func (t *Table[T]) Delete(e *Edit, x T) {
 	c, i := t.seek(func(y T) int { return t.order(y, x) })
 	if c == len(t.chunks) || t.order(t.chunks[c].items[i], x) != 0 {
 		return
 	}
 	t.n--
-	k := t.chunk(e, c)
+	k := t.writableChunk(e, c)
 	k.items = slices.Delete(k.items, i, i+1)
 	switch {
 	case len(k.items) == 0:
 		t.chunks = slices.Delete(t.chunks, c, c+1)
-	case c > 0 && len(k.items)+len(t.chunks[c-1].items) <= most/2: // or a table that shrinks would be all chunks and no items
-		before := t.chunk(e, c-1)
+	case c > 0 && len(k.items)+len(t.chunks[c-1].items) <= maxChunk/2:
+		// Without merging, a shrinking table would keep many almost empty chunks.
+		before := t.writableChunk(e, c-1)
 		before.items = append(before.items, k.items...)
 		t.chunks = slices.Delete(t.chunks, c, c+1)
 	}
 }
 
-// chunk gives one that may be written.
-func (t *Table[T]) chunk(e *Edit, c int) *chunk[T] {
-	t.list(e)
+// writableChunk returns a chunk that the edit may write: it copies a shared one.
+func (t *Table[T]) writableChunk(e *Edit, c int) *chunk[T] {
+	t.ownList(e)
 	k := t.chunks[c]
-	if k.by != e {
-		k = own(e, &chunk[T]{items: slices.Clone(k.items)})
+	if k.owner != e {
+		k = ownChunk(e, &chunk[T]{items: slices.Clone(k.items)})
 		t.chunks[c] = k
 	}
 	return k
 }
 
-func (t *Table[T]) split(e *Edit, c int, k *chunk[T]) {
-	t.list(e)
-	t.chunks = slices.Insert(t.chunks, c, own(e, k))
+func (t *Table[T]) insertChunk(e *Edit, c int, k *chunk[T]) {
+	t.ownList(e)
+	t.chunks = slices.Insert(t.chunks, c, ownChunk(e, k))
 }
 
-// own notes a chunk that the edit may write.
-func own[T any](e *Edit, k *chunk[T]) *chunk[T] {
-	k.by = e
+// ownChunk marks a chunk as writable by the edit, and trims its memory when the edit is done.
+func ownChunk[T any](e *Edit, k *chunk[T]) *chunk[T] {
+	k.owner = e
 	e.trim = append(e.trim, func() {
-		if cap(k.items)-len(k.items) > most/8 { // it grew; it stays for long
+		if cap(k.items)-len(k.items) > maxChunk/8 { // it grew, and it is kept for long
 			k.items = slices.Clone(k.items)
 		}
 	})
 	return k
 }
 
-// list makes the list of chunks one that may be written.
-func (t *Table[T]) list(e *Edit) {
-	if t.by != e {
-		t.by, t.chunks = e, slices.Clone(t.chunks)
+// ownList makes the list of chunks writable by the edit: it copies a shared one.
+func (t *Table[T]) ownList(e *Edit) {
+	if t.owner != e {
+		t.owner, t.chunks = e, slices.Clone(t.chunks)
 	}
 }

@@ -15,8 +15,9 @@ type pair struct{ key, value int }
 
 func byKey(a, b pair) int { return cmp.Compare(a.key, b.key) }
 
-// TestTable holds a Table against a map, through edits of every size; what was frozen stays as it was.
-func TestTable(t *testing.T) {
+// TestTableAgreesWithMap compares a Table with a map through edits of every size, and checks that earlier versions stay
+// unchanged.
+func TestTableAgreesWithMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table, model := frozen.NewTable(byKey), map[int]int{}
 		list := func(m map[int]int) []pair {
@@ -53,10 +54,10 @@ func TestTable(t *testing.T) {
 			if got := slices.Collect(before.All); !slices.Equal(got, was) {
 				t.Fatalf("the one before became %v, was %v", got, was)
 			}
-			compare(t, before, table)
-			compare(t, table, frozen.TableOf(byKey, want))
+			checkDiff(t, before, table)
+			checkDiff(t, table, frozen.TableOf(byKey, want))
 			i := rapid.IntRange(0, len(want)).Draw(t, "cut")
-			compare(t, before, frozen.Concat(byKey, frozen.TableOf(byKey, want[:i]), frozen.NewTable(byKey), frozen.TableOf(byKey, want[i:])))
+			checkDiff(t, before, frozen.Concat(byKey, frozen.TableOf(byKey, want[:i]), frozen.NewTable(byKey), frozen.TableOf(byKey, want[i:])))
 			k := keys.Draw(t, "sought")
 			v, ok := model[k]
 			if p, found := table.Get(pair{key: k}); found != ok || found && p.value != v {
@@ -71,8 +72,8 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// compare holds Differ against two maps.
-func compare(t *rapid.T, from, to frozen.Table[pair]) {
+// checkDiff compares Diff with the difference of two maps.
+func checkDiff(t *rapid.T, from, to frozen.Table[pair]) {
 	type change struct {
 		from, to pair
 		had, has bool
@@ -112,7 +113,7 @@ func BenchmarkTable(b *testing.B) {
 			table.Put(e, pair{i * 7919 % n, i})
 		}
 		e.Done()
-		b.Run(frozenSize(n), func(b *testing.B) {
+		b.Run(sizeName(n), func(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
@@ -125,6 +126,6 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-func frozenSize(n int) string {
+func sizeName(n int) string {
 	return map[int]string{250: "250", 1000: "1k", 4000: "4k", 100000: "100k"}[n]
 }
