@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// BenchmarkCommit: what the commit of one change costs, by the number of services.
+// BenchmarkCommit measures the commit of one change, by the number of services.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: map[registry.WorkloadKey]*registry.Workload{}}

@@ -17,20 +17,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Builder makes one Snapshot after another. Called by one goroutine; what it commits is frozen.
+// Builder makes one Snapshot after another. It is used by one goroutine. What it commits is immutable.
 type Builder struct {
-	last     *Snapshot
-	mesh     *mesh.Config
-	networks *Networks
-	now      tables // as they are at present
-	edit     *frozen.Edit
-	delta    Diff
-	arrived  map[ClusterAddress]bool // addresses of workloads that came or changed since the last commit
+	last         *Snapshot
+	mesh         *mesh.Config
+	networks     *Networks
+	current      tables // the tables as of the last Apply
+	edit         *frozen.Edit
+	diff         Diff
+	newAddresses map[ClusterAddress]bool // addresses of workloads that were added or changed since the last commit
 
-	// What was touched since the last commit, as it was then; nil: it was not there.
-	services  map[registry.ServiceKey]*registry.Service
-	endpoints map[registry.ServiceKey]*Endpoints
-	objects   map[kinds.Key]*kinds.Object
+	// The old value of everything that changed since the last commit; nil: it did not exist.
+	oldServices  map[registry.ServiceKey]*registry.Service
+	oldEndpoints map[registry.ServiceKey]*Endpoints
+	oldObjects   map[kinds.Key]*kinds.Object
 }
 
 // Options of a Builder.
@@ -41,7 +41,7 @@ type Options struct {
 	Limits  limits.Limits // the zero Limits are limits.Default
 }
 
-// NewBuilder makes a Builder of an empty world.
+// NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, last: &Snapshot{
 		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
@@ -52,52 +52,53 @@ func NewBuilder(o Options) *Builder {
 }
 
 func (b *Builder) reset() {
-	b.now, b.edit = b.last.tables, &frozen.Edit{}
-	b.delta = Diff{Triggers: map[string]int{}}
-	b.arrived = map[ClusterAddress]bool{}
-	b.services, b.endpoints, b.objects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
+	b.current, b.edit = b.last.tables, &frozen.Edit{}
+	b.diff = Diff{Triggers: map[string]int{}}
+	b.newAddresses = map[ClusterAddress]bool{}
+	b.oldServices, b.oldEndpoints, b.oldObjects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
 }
 
 // SetMesh replaces the mesh configuration.
 func (b *Builder) SetMesh(m *mesh.Config) {
 	if m != b.mesh {
 		b.mesh = m
-		b.full("global", "mesh config")
+		b.markFull("global", "mesh config")
 	}
 }
 
-// Apply takes changes of configuration objects. A Snapshot keeps Istio's kinds alone: proxies and other control planes
-// are sent nothing else. What other kinds mean reaches it as services, as mesh configuration, or as objects of Istio's
-// kinds that were made of them; so a write to another kind makes no Snapshot by itself. An object that no translation
-// reads is no reason to translate anew. An object that is the same to every reader keeps its old pointer. The objects of
-// remote clusters are ignored.
+// Apply applies changes of configuration objects. A Snapshot holds only objects of Istio's kinds, because proxies and
+// other control planes are sent nothing else. Other kinds reach it as services, as mesh configuration, or as objects of
+// Istio's kinds that were made of them, so a write to another kind alone makes no Snapshot. A change that no translation
+// reads causes no translation. An object whose content is unchanged keeps its old pointer. Objects of remote clusters
+// are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
 		if c.Cluster != "" || !c.Kind.Istio {
 			continue
 		}
-		was := b.now.Object(c.Key)
+		was := b.current.Object(c.Key)
 		if was == c.Object || was != nil && c.Object != nil && config.Equal(was, c.Object) {
 			continue
 		}
-		if len(b.objects) == 0 {
-			b.now.objects = maps.Clone(b.now.objects)
+		if len(b.oldObjects) == 0 {
+			b.current.objects = maps.Clone(b.current.objects)
 		}
-		if _, touched := b.objects[c.Key]; !touched {
-			b.objects[c.Key] = was
+		if _, touched := b.oldObjects[c.Key]; !touched {
+			b.oldObjects[c.Key] = was
 		}
-		b.now.replaceObject(b.edit, c.Kind, was, c.Object)
-		if Translated(c.Kind) && !translatesAlike(was, c.Object) {
-			b.full("config", c.Key.String())
+		b.current.replaceObject(b.edit, c.Kind, was, c.Object)
+		if Translated(c.Kind) && !sameTranslation(was, c.Object) {
+			b.markFull("config", c.Key.String())
 		} else {
-			b.delta.Objects = true
-			b.name(c.Key.String())
+			b.diff.Objects = true
+			b.addCause(c.Key.String())
 		}
 	}
 }
 
-// translatesAlike tells that two objects differ in nothing that a translation reads: labels and annotations it does not.
-func translatesAlike(a, b *kinds.Object) bool {
+// sameTranslation reports whether two objects are equal in everything that translations read. Labels and annotations
+// are not read.
+func sameTranslation(a, b *kinds.Object) bool {
 	if a == nil || b == nil || !a.Created.Equal(b.Created) {
 		return false
 	}
@@ -105,7 +106,8 @@ func translatesAlike(a, b *kinds.Object) bool {
 	return ok && proto.Equal(m, b.Spec.(proto.Message))
 }
 
-// Translated tells the kinds that translations read as they are. Whoever makes one read another kind names it here: Index.Objects refuses those that are not named.
+// Translated reports whether translations read objects of a kind. A kind that a translation reads must be listed here:
+// Index.Objects refuses kinds that are not.
 func Translated(k *kinds.Kind) bool {
 	switch k {
 	case kinds.VirtualService, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway, kinds.PeerAuthentication, kinds.AuthorizationPolicy, kinds.RequestAuthentication:
@@ -114,41 +116,41 @@ func Translated(k *kinds.Kind) bool {
 	return false
 }
 
-// ApplyRegistry takes what registries found different.
+// ApplyRegistry applies the changes that registries found.
 func (b *Builder) ApplyRegistry(c registry.Changes) {
 	for k, s := range c.Services {
-		old := b.now.Service(k)
+		old := b.current.Service(k)
 		if old == s {
 			continue
 		}
-		if _, touched := b.services[k]; !touched {
-			b.services[k] = old
+		if _, touched := b.oldServices[k]; !touched {
+			b.oldServices[k] = old
 		}
-		b.now.replaceService(b.edit, old, s)
-		b.full("service", "Service "+k.Namespace+"/"+k.Host)
+		b.current.replaceService(b.edit, old, s)
+		b.markFull("service", "Service "+k.Namespace+"/"+k.Host)
 	}
 	for k, w := range c.Workloads {
-		old := b.now.Workload(k)
+		old := b.current.Workload(k)
 		if old == w {
 			continue
 		}
 		if old != nil {
 			for _, a := range old.Addresses {
-				delete(b.arrived, ClusterAddress{k.Cluster, a})
+				delete(b.newAddresses, ClusterAddress{k.Cluster, a})
 			}
 		}
 		if w != nil {
 			for _, a := range w.Addresses {
-				b.arrived[ClusterAddress{k.Cluster, a}] = !w.HostNetwork
+				b.newAddresses[ClusterAddress{k.Cluster, a}] = !w.HostNetwork
 			}
 		}
-		b.now.replaceWorkload(b.edit, old, w)
-		if !sameProxy(old, w) {
-			b.delta.Workloads = append(b.delta.Workloads, k)
-			b.cause("proxy", k.String())
+		b.current.replaceWorkload(b.edit, old, w)
+		if !sameProxyConfig(old, w) {
+			b.diff.Workloads = append(b.diff.Workloads, k)
+			b.addTrigger("proxy", k.String())
 		} else {
-			b.delta.unnoticed = true
-			b.name(k.String())
+			b.diff.unsentWorkload = true
+			b.addCause(k.String())
 		}
 	}
 	for k, list := range c.Endpoints {
@@ -156,43 +158,43 @@ func (b *Builder) ApplyRegistry(c registry.Changes) {
 	}
 }
 
-// sameProxy tells that a proxy beside the workload is to be sent the same.
-func sameProxy(a, b *registry.Workload) bool {
+// sameProxyConfig reports whether a workload's change leaves the configuration of its proxy as it is.
+func sameProxyConfig(a, b *registry.Workload) bool {
 	return a != nil && b != nil && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Addresses, b.Addresses) && a.Locality == b.Locality &&
 		a.Identity == b.Identity && a.NodeName == b.NodeName && a.Network == b.Network && a.Owner == b.Owner && maps.Equal(a.Ports, b.Ports) &&
 		a.HostNetwork == b.HostNetwork
 }
 
 func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoint) {
-	old, next := b.now.Endpoints(k), newEndpoints(list)
-	if _, touched := b.endpoints[k]; !touched {
-		b.endpoints[k] = old
-		b.delta.Endpoints = append(b.delta.Endpoints, k)
+	old, next := b.current.Endpoints(k), newEndpoints(list)
+	if _, touched := b.oldEndpoints[k]; !touched {
+		b.oldEndpoints[k] = old
+		b.diff.Endpoints = append(b.diff.Endpoints, k)
 	}
 	if len(list) == 0 {
-		b.now.endpoints.Delete(b.edit, ServiceEndpoints{ServiceKey: k})
+		b.current.endpoints.Delete(b.edit, ServiceEndpoints{ServiceKey: k})
 	} else {
-		b.now.endpoints.Put(b.edit, ServiceEndpoints{k, next})
+		b.current.endpoints.Put(b.edit, ServiceEndpoints{k, next})
 	}
-	s := b.now.Service(k)
-	headless := headless(s)
+	s := b.current.Service(k)
+	headless := isHeadless(s)
 	switch {
 	case headless && !sameListeners(old.List, list):
-		b.full("headlessendpoint", "endpoints of "+k.Host)
+		b.markFull("headlessendpoint", "endpoints of "+k.Host)
 	case old.Identities != next.Identities, headless && old.TLS != next.TLS, s != nil && s.Resolution != registry.ClientSide && !s.Headless:
-		b.full("endpoint", "endpoints of "+k.Host)
+		b.markFull("endpoint", "endpoints of "+k.Host)
 	default:
 		trigger := "endpoint"
-		if moved := b.moved(s, old.List, list); len(moved) > 0 {
+		if moved := b.servingChanges(s, old.List, list); len(moved) > 0 {
 			trigger = "proxy"
-			b.delta.Addresses = append(b.delta.Addresses, moved...)
+			b.diff.Addresses = append(b.diff.Addresses, moved...)
 		}
-		b.cause(trigger, "endpoints of "+k.Host)
+		b.addTrigger(trigger, "endpoints of "+k.Host)
 	}
 }
 
-// headless tells a service that is so in some cluster.
-func headless(s *registry.Service) bool {
+// isHeadless reports whether a service is headless in any cluster.
+func isHeadless(s *registry.Service) bool {
 	if s == nil {
 		return false
 	}
@@ -204,16 +206,17 @@ func headless(s *registry.Service) bool {
 	return s.Headless
 }
 
-// sameListeners tells that a headless service's listeners, one for each address, stay as they are.
+// sameListeners reports whether the listeners of a headless service, one for each address, stay the same.
 func sameListeners(a, b []*registry.Endpoint) bool {
 	return slices.EqualFunc(a, b, func(x, y *registry.Endpoint) bool {
 		return x.Address == y.Address && x.ServicePort == y.ServicePort && x.HostName == y.HostName
 	})
 }
 
-// moved gives the addresses that began or ceased to serve a port of the service by the word of its endpoints alone: there the inbound half of a proxy changes.
-// Where a selector names known workloads, their labels decide, and no endpoint does.
-func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []ClusterAddress {
+// servingChanges returns the addresses that start or stop to serve a port of the service because of its endpoints
+// alone. The inbound configuration of a proxy at such an address changes. Where a selector matches a known workload,
+// the workload's labels decide instead.
+func (b *Builder) servingChanges(s *registry.Service, old, list []*registry.Endpoint) []ClusterAddress {
 	if s == nil {
 		return nil
 	}
@@ -228,7 +231,7 @@ func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []C
 	}
 	var out []ClusterAddress
 	look := func(e *registry.Endpoint, other map[serving]bool) {
-		if !other[of(e)] && b.decides(s, e) {
+		if !other[of(e)] && b.servedByAddress(s, e) {
 			out = append(out, ClusterAddress{b.last.ClusterKey(e.Cluster), e.Address})
 		}
 	}
@@ -242,31 +245,33 @@ func (b *Builder) moved(s *registry.Service, old, list []*registry.Endpoint) []C
 	return out
 }
 
-// decides tells that nothing but the endpoint says whom the service of its cluster leads to. A workload that arrives together with its endpoint is known.
-func (b *Builder) decides(s *registry.Service, e *registry.Endpoint) bool {
+// servedByAddress reports whether only an endpoint's address connects a workload to the service, in the endpoint's
+// cluster. A workload that is added together with its endpoint counts as known.
+func (b *Builder) servedByAddress(s *registry.Service, e *registry.Endpoint) bool {
 	at := ClusterAddress{b.last.ClusterKey(e.Cluster), e.Address}
 	in := s.ClusterVersion(at.Cluster)
-	return in != nil && (in.Selector == nil || b.last.workloadAt(at) == nil && !b.arrived[at])
+	return in != nil && (in.Selector == nil || b.last.workloadByAddress(at) == nil && !b.newAddresses[at])
 }
 
-func (b *Builder) full(trigger, cause string) {
-	b.delta.Full = true
-	b.cause(trigger, cause)
+func (b *Builder) markFull(trigger, cause string) {
+	b.diff.Full = true
+	b.addTrigger(trigger, cause)
 }
 
-func (b *Builder) cause(trigger, cause string) {
-	b.delta.Triggers[trigger]++
-	b.name(cause)
+func (b *Builder) addTrigger(trigger, cause string) {
+	b.diff.Triggers[trigger]++
+	b.addCause(cause)
 }
 
-// name says what changed, also where no proxy is sent anything for it.
-func (b *Builder) name(cause string) {
-	if len(b.delta.Causes) < MaxCauses && !slices.Contains(b.delta.Causes, cause) {
-		b.delta.Causes = append(b.delta.Causes, cause)
+// addCause records what changed, also where no proxy is sent anything for it.
+func (b *Builder) addCause(cause string) {
+	if len(b.diff.Causes) < MaxCauses && !slices.Contains(b.diff.Causes, cause) {
+		b.diff.Causes = append(b.diff.Causes, cause)
 	}
 }
 
-// Commit freezes what was applied since the last commit. received is when the first change of it arrived. Where nothing is different it gives the last Snapshot again.
+// Commit freezes everything that was applied since the last commit and returns the Snapshot. received is the time of
+// the first change in it. Where nothing changed it returns the last Snapshot again.
 func (b *Builder) Commit(received time.Time) *Snapshot {
 	if !b.changed() {
 		return b.last
@@ -276,21 +281,21 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	s.derived = &sync.Map{}
 	s.Mesh, s.Networks = b.mesh, b.networks
 	b.edit.Done()
-	s.tables = b.now
-	s.Diff = b.delta
+	s.tables = b.current
+	s.Diff = b.diff
 	s.Diff.Received = received
 	s.Diff.Global = b.mesh != b.last.Mesh || b.networks != b.last.Networks
-	for k, was := range b.services {
+	for k, was := range b.oldServices {
 		if is := s.Service(k); is != was {
 			s.Diff.Services = append(s.Diff.Services, ServiceChange{was, is})
 		}
 	}
-	for k, was := range b.objects {
-		if is := s.Object(k); is != was && Translated(k.Kind) && !translatesAlike(was, is) {
+	for k, was := range b.oldObjects {
+		if is := s.Object(k); is != was && Translated(k.Kind) && !sameTranslation(was, is) {
 			s.Diff.Configs = append(s.Diff.Configs, ConfigChange{was, is})
 		}
 	}
-	for k, was := range b.endpoints {
+	for k, was := range b.oldEndpoints {
 		s.Diff.OldEndpoints = append(s.Diff.OldEndpoints, ServiceEndpoints{k, was})
 	}
 	slices.SortFunc(s.Diff.Endpoints, func(a, b registry.ServiceKey) int {
@@ -302,8 +307,8 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	return &s
 }
 
-// changed tells whether anything was applied since the last commit that differs from what was there.
+// changed reports whether anything differs from the last commit.
 func (b *Builder) changed() bool {
-	d := &b.delta
-	return b.last.Revision == 0 || d.Full || d.Objects || d.unnoticed || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	d := &b.diff
+	return b.last.Revision == 0 || d.Full || d.Objects || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
 }

@@ -43,7 +43,7 @@ func service(change ...func(*registry.Service)) *registry.Service {
 	return &s
 }
 
-// TestDiff: how much a commit says to be different, after a world with one service, two endpoints and one pod.
+// TestDiff checks what a commit lists as changed, after a first commit with one service, two endpoints and one pod.
 func TestDiff(t *testing.T) {
 	headless := func(s *registry.Service) { s.Headless, s.Resolution = true, registry.Passthrough }
 	eps := func(list ...*registry.Endpoint) registry.Changes {
@@ -138,8 +138,8 @@ func virtual(ns, name string, created int64) *kinds.Object {
 
 func change(o *kinds.Object) kinds.Change { return kinds.Change{Key: o.Key, Object: o} }
 
-// TestFrozen: a Snapshot stays as it is while others follow.
-func TestFrozen(t *testing.T) {
+// TestSnapshotIsImmutable checks that later commits leave a Snapshot as it is.
+func TestSnapshotIsImmutable(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	x, y := virtual("a", "x", 2), virtual("a", "y", 1)
 	b.Apply([]kinds.Change{change(x), change(y)})
@@ -166,7 +166,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestPrecedence: the oldest first, those without time before all, ties by name and then namespace, in whatever order they came.
+// TestPrecedence checks the order: oldest first, those without a time before all, ties by name and then namespace,
+// whatever the order of arrival.
 func TestPrecedence(t *testing.T) {
 	want := []*kinds.Object{virtual("b", "a", 0), virtual("a", "b", 0), virtual("b", "b", 0), virtual("a", "z", 1), virtual("a", "c", 2)}
 	for i := range want {
@@ -180,8 +181,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestEqualObject: an object that says the same keeps its old pointer, and is no change.
-func TestEqualObject(t *testing.T) {
+// TestEqualObjectKeepsItsPointer checks that an object of equal content keeps its old pointer, and is no change.
+func TestEqualObjectKeepsItsPointer(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
 	x := virtual("a", "x", 1)
 	b.Apply([]kinds.Change{change(x)})
@@ -210,8 +211,8 @@ func TestEqualObject(t *testing.T) {
 	}
 }
 
-// TestObjectsThatNobodyTranslates: what only registries read is kept for those who ask for objects, and changes nothing for proxies; what is of a remote
-// cluster is not this server's to hand on.
+// TestObjectsThatNobodyTranslates checks that objects which only registries read are stored for those who ask for
+// objects and change nothing for proxies. Objects of a remote cluster are not stored.
 func TestObjectsThatNobodyTranslates(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
 	key := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "a", Name: "x"}
@@ -236,7 +237,7 @@ func TestObjectsThatNobodyTranslates(t *testing.T) {
 	}
 }
 
-func TestMesh(t *testing.T) {
+func TestMeshConfig(t *testing.T) {
 	m := mesh.Default()
 	b := snapshot.NewBuilder(snapshot.Options{Mesh: m})
 	b.SetMesh(m)
@@ -260,8 +261,8 @@ func TestCausesAreBounded(t *testing.T) {
 	}
 }
 
-// TestEndpoints: what clusters are told of a service's endpoints.
-func TestEndpoints(t *testing.T) {
+// TestEndpointsSummary checks what clusters need to know of a service's endpoints: their TLS and identities.
+func TestEndpointsSummary(t *testing.T) {
 	plain := endpoint("10.1.0.3", func(e *registry.Endpoint) { e.TLSMode, e.Identity = "", "" })
 	other := endpoint("10.1.0.4", func(e *registry.Endpoint) { e.Identity = "spiffe://cluster.local/ns/a/sa/a" })
 	for _, c := range []struct {

@@ -7,55 +7,58 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Diff says in what a Snapshot differs from the one before, so that a push can be kept to what changed and can name its cause.
+// Diff lists what changed between a Snapshot and the one before. It limits a push to what changed, and holds its
+// causes.
 type Diff struct {
-	// Full: more than endpoints and workloads changed. Every cohort has to be looked at anew.
+	// Full: more than endpoints and workloads changed. Every cohort must be checked.
 	Full bool
 
-	// Objects: an object changed that no translation reads. It concerns only those who are sent objects.
+	// Objects: an object changed that no translation reads. Only clients that are sent objects are affected.
 	Objects bool
 
 	// Endpoints are the services whose endpoints changed, whether or not Full is set.
 	Endpoints []registry.ServiceKey
 
-	// Workloads are those whose proxy, if it is connected, may have to be sent something else: its labels, addresses or identity changed.
+	// Workloads are the workloads whose proxies, if connected, may be affected: labels, addresses or identity changed.
 	Workloads []registry.WorkloadKey
 
-	// Addresses are those at which a proxy may have to be sent something else: they began or ceased to serve a port by the word of endpoints alone.
+	// Addresses are those whose proxies may be affected: only endpoints say that a port is served there, and they
+	// changed.
 	Addresses []ClusterAddress
 
-	// Global: the mesh configuration or the networks are others.
+	// Global: the mesh configuration or the networks changed.
 	Global bool
 
-	// Services, Configs and Before say of Full what it was: the services that are others, the objects of which a translation reads something else, and for
-	// each of Endpoints what was there before. In no order.
+	// Services, Configs and OldEndpoints are the details: the services that changed, the objects that changed in
+	// something a translation reads, and the old endpoints of each of Endpoints. None is sorted.
 	Services     []ServiceChange
 	Configs      []ConfigChange
 	OldEndpoints []ServiceEndpoints
 
-	unnoticed bool // a workload changed in what no proxy is sent
+	unsentWorkload bool // a workload changed in something that no proxy is sent
 
-	// Triggers counts the changes by reason, as pilot_push_triggers has them: endpoint, headlessendpoint, config, service, proxy, global, networks.
+	// Triggers counts the changes by reason, as the metric pilot_push_triggers does: endpoint, headlessendpoint,
+	// config, service, proxy, global, networks.
 	Triggers map[string]int
 
-	// Causes names what changed, "VirtualService a/web", at most MaxCauses of them.
+	// Causes names what changed, such as "VirtualService a/web". There are at most MaxCauses.
 	Causes []string
 
-	// Received is when the first of the changes arrived; the zero time where there is none.
+	// Received is the time at which the first of the changes arrived; zero where there is none.
 	Received time.Time
 }
 
-// ServiceChange is one service as it was and as it is; nil where it was not or is not.
+// ServiceChange is one service before and after; nil where it did not or does not exist.
 type ServiceChange struct{ Old, New *registry.Service }
 
-// ConfigChange is one object as it was and as it is; nil where it was not or is not.
+// ConfigChange is one object before and after; nil where it did not or does not exist.
 type ConfigChange struct{ Old, New *kinds.Object }
 
-// ServiceEndpoints are a service's endpoints before a change.
+// ServiceEndpoints are the endpoints of one service.
 type ServiceEndpoints struct {
 	registry.ServiceKey
 	*Endpoints
 }
 
-// MaxCauses bounds the list of causes of one commit.
+// MaxCauses is the largest number of causes in one Diff.
 const MaxCauses = 16

@@ -7,31 +7,28 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Networks says how the networks of the mesh are entered. It is frozen; nil is a mesh about whose networks nobody says anything.
+// Networks are the gateways and address ranges of the mesh's networks. Immutable. nil: nothing is known of networks.
 type Networks struct {
 	Ranges frozen.List[string] // CIDRs that belong to networks of the mesh, sorted
 
 	gateways []registry.Gateway
-	into     map[way]frozen.List[registry.Gateway]
+	targets  map[NetworkCluster]frozen.List[registry.Gateway]
 }
-
-// way leads into a network; with a cluster, by that cluster's gateways.
-type way struct{ network, cluster string }
 
 func newNetworks(gateways []registry.Gateway, ranges []string) *Networks {
 	if len(gateways)+len(ranges) == 0 {
 		return nil
 	}
-	n := &Networks{Ranges: frozen.ListOf(ranges...), gateways: gateways, into: map[way]frozen.List[registry.Gateway]{}}
-	ways := map[way][]registry.Gateway{}
+	n := &Networks{Ranges: frozen.ListOf(ranges...), gateways: gateways, targets: map[NetworkCluster]frozen.List[registry.Gateway]{}}
+	lists := map[NetworkCluster][]registry.Gateway{}
 	for _, g := range gateways {
-		ways[way{network: g.Network}] = append(ways[way{network: g.Network}], g)
+		lists[NetworkCluster{Network: g.Network}] = append(lists[NetworkCluster{Network: g.Network}], g)
 		if g.Cluster != "" {
-			ways[way{g.Network, g.Cluster}] = append(ways[way{g.Network, g.Cluster}], g)
+			lists[NetworkCluster{g.Network, g.Cluster}] = append(lists[NetworkCluster{g.Network, g.Cluster}], g)
 		}
 	}
-	for w, list := range ways {
-		n.into[w] = frozen.ListOf(list...)
+	for to, list := range lists {
+		n.targets[to] = frozen.ListOf(list...)
 	}
 	return n
 }
@@ -43,7 +40,7 @@ func (n *Networks) equal(gateways []registry.Gateway, ranges []string) bool {
 	return slices.Equal(n.gateways, gateways) && n.Ranges == frozen.ListOf(ranges...)
 }
 
-// Gateways gives all of them, sorted. The caller must not change the slice.
+// Gateways returns all gateways, sorted. The caller must not change the slice.
 func (n *Networks) Gateways() []registry.Gateway {
 	if n == nil {
 		return nil
@@ -51,21 +48,23 @@ func (n *Networks) Gateways() []registry.Gateway {
 	return n.gateways
 }
 
-// GatewaysTo gives the gateways to what a cluster has in a network: the cluster's own, else all of the network; none for endpoints whose network nobody knows.
+// GatewaysTo returns the gateways that lead to a cluster's part of a network: the cluster's own, or else all of the
+// network's. There are none where the network is unknown.
 func (n *Networks) GatewaysTo(network, cluster string) frozen.List[registry.Gateway] {
 	if n == nil || network == "" {
 		return frozen.List[registry.Gateway]{}
 	}
-	if own := n.into[way{network, cluster}]; cluster != "" && !own.Empty() {
+	if own := n.targets[NetworkCluster{network, cluster}]; cluster != "" && !own.Empty() {
 		return own
 	}
-	return n.into[way{network: network}]
+	return n.targets[NetworkCluster{Network: network}]
 }
 
-// SetNetworks replaces the ways into networks. Both lists are sorted, without names that are still to be resolved, and are not changed any more.
+// SetNetworks replaces the gateways and ranges. Both lists are sorted, hold no names that are still to be resolved, and
+// must not be changed afterwards.
 func (b *Builder) SetNetworks(gateways []registry.Gateway, ranges []string) {
 	if !b.networks.equal(gateways, ranges) {
 		b.networks = newNetworks(gateways, ranges)
-		b.full("networks", "gateways of networks")
+		b.markFull("networks", "gateways of networks")
 	}
 }

@@ -13,65 +13,65 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Snapshot is one revision of the world: everything a translation may read. It takes the place of Istio's PushContext.
+// Snapshot is one revision of everything a translation may read. It takes the place of Istio's PushContext.
 type Snapshot struct {
-	Revision uint64 // counts commits, from 1
+	Revision uint64 // the number of this commit, from 1
 	Diff     Diff
 
-	Mesh     *mesh.Config // replaced, never changed: comparable by pointer
-	Networks *Networks    // replaced, never changed; nil where there is but one
+	Mesh     *mesh.Config // replaced as a whole, never changed: comparable by pointer
+	Networks *Networks    // replaced as a whole, never changed; nil where there is only one network
 	Domain   string       // cluster.local
 	Cluster  string       // the ID of the server's own cluster
 
-	RepeatedText, HostClusters int // the limits of those names
+	RepeatedText, HostClusters int // see limits.Limits
 
 	tables
-	derived *sync.Map // by who worked it out
+	derived *sync.Map // results of Derived, by owner
 }
 
-// ClusterAddress is an address in a cluster, whose ID is empty for the server's own: clusters may use the same ones.
+// ClusterAddress is an address in a cluster, whose ID is empty for the server's own. Two clusters may use one address.
 type ClusterAddress struct{ Cluster, Address string }
 
-// Endpoints are those of one service, with what clusters need to know of them.
+// Endpoints are the endpoints of one service, with what clusters need to know of them.
 type Endpoints struct {
 	List            []*registry.Endpoint // sorted by registry.CompareEndpoints
-	Identities      string               // the distinct SPIFFE IDs, sorted, a newline after each
+	Identities      string               // the distinct SPIFFE IDs, sorted, each followed by a newline
 	TLS             TLS
-	NetworkClusters []NetworkCluster // each once
+	NetworkClusters []NetworkCluster // without duplicates
 }
 
 // NetworkCluster is a cluster's part of a network.
 type NetworkCluster struct{ Network, Cluster string }
 
-// distinct returns what is in a list, in the order in which it comes there first.
-func distinct(sites []NetworkCluster) []NetworkCluster {
-	if len(sites) < 2 {
-		return sites
+// distinct returns a list without duplicates, in the order of first occurrence.
+func distinct(list []NetworkCluster) []NetworkCluster {
+	if len(list) < 2 {
+		return list
 	}
 	seen := map[NetworkCluster]bool{}
-	return slices.Clone(slices.DeleteFunc(sites, func(at NetworkCluster) bool {
-		had := seen[at]
-		seen[at] = true
-		return had
+	return slices.Clone(slices.DeleteFunc(list, func(nc NetworkCluster) bool {
+		duplicate := seen[nc]
+		seen[nc] = true
+		return duplicate
 	}))
 }
 
 // ByPort returns the endpoints of a service port, by its name.
 func (e *Endpoints) ByPort(port string) []*registry.Endpoint {
-	from, _ := slices.BinarySearchFunc(e.List, port, byPort)
-	return e.List[from : from+sort.Search(len(e.List)-from, func(i int) bool { return byPort(e.List[from+i], port) > 0 })]
+	from, _ := slices.BinarySearchFunc(e.List, port, comparePort)
+	return e.List[from : from+sort.Search(len(e.List)-from, func(i int) bool { return comparePort(e.List[from+i], port) > 0 })]
 }
 
-func byPort(e *registry.Endpoint, port string) int { return strings.Compare(e.ServicePort, port) }
+func comparePort(e *registry.Endpoint, port string) int { return strings.Compare(e.ServicePort, port) }
 
-// TLS says which endpoints of a service take mTLS.
+// TLS is which endpoints of a service accept mTLS.
 type TLS int
 
 // Values of TLS.
 const (
 	NoTLS   TLS = iota // none, or there are no endpoints
-	SomeTLS            // some
-	AllTLS             // every one
+	SomeTLS            // at least one
+	AllTLS             // each one
 )
 
 func newEndpoints(list []*registry.Endpoint) *Endpoints {
@@ -106,7 +106,8 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 
 var noEndpoints = &Endpoints{}
 
-// Derived gives what owner worked out of this Snapshot, by make if it did not yet: it lives as long as the Snapshot does. Safe for concurrent use.
+// Derived returns what make returns for this Snapshot. It calls make once for each owner and stores the result for as
+// long as the Snapshot lives. Safe for concurrent use.
 func (s *Snapshot) Derived(owner any, make func(*Snapshot) any) any {
 	once, ok := s.derived.Load(owner)
 	if !ok {
@@ -115,7 +116,7 @@ func (s *Snapshot) Derived(owner any, make func(*Snapshot) any) any {
 	return once.(func() any)()
 }
 
-// Services gives all services by precedence: oldest first, ties by name and namespace.
+// Services returns all services by precedence: oldest first, ties by name and namespace.
 func (s *Snapshot) Services() []*registry.Service {
 	all := make([]*registry.Service, 0, s.services.Len())
 	for svc := range s.services.All {
@@ -127,25 +128,26 @@ func (s *Snapshot) Services() []*registry.Service {
 // EachService calls yield with every service by precedence.
 func (s *Snapshot) EachService(yield func(*registry.Service) bool) { s.services.All(yield) }
 
-// ServiceCount is the number of services.
+// ServiceCount returns the number of services.
 func (s *Snapshot) ServiceCount() int { return s.services.Len() }
 
-// ServicesByHost gives the services of that host by precedence, of whatever namespace.
+// ServicesByHost returns the services of a host in all namespaces, by precedence.
 func (s *Snapshot) ServicesByHost(host string) iter.Seq[*registry.Service] {
-	return s.hosts.Where(atHost(host))
+	return s.hosts.Where(withHost(host))
 }
 
-// ServicesByHostPrefix gives the services whose hosts begin so, by host.
+// ServicesByHostPrefix returns the services whose hosts begin with a prefix, by host.
 func (s *Snapshot) ServicesByHostPrefix(prefix string) iter.Seq[*registry.Service] {
 	return s.hosts.Where(func(x *registry.Service) int { return frozen.ComparePrefix(x.Host, prefix) })
 }
 
-// WorkloadByAddress gives the workload of a cluster, as ClusterKey gives it, whose own address that is, or nil.
+// WorkloadByAddress returns the workload that owns an address in a cluster, or nil. The cluster is as ClusterKey
+// returns it.
 func (s *Snapshot) WorkloadByAddress(cluster, ip string) *registry.Workload {
-	return s.workloadAt(ClusterAddress{cluster, ip})
+	return s.workloadByAddress(ClusterAddress{cluster, ip})
 }
 
-// ClusterKey gives a cluster's ID as keys have it: the server's own is empty. Whoever names none is of the own.
+// ClusterKey returns a cluster's ID as keys hold it: empty for the server's own.
 func (s *Snapshot) ClusterKey(id string) string {
 	if id == s.Cluster {
 		return ""
@@ -153,20 +155,20 @@ func (s *Snapshot) ClusterKey(id string) string {
 	return id
 }
 
-// Objects gives the objects of one kind in one namespace by precedence: oldest first, ties by name.
+// Objects returns the objects of one kind in one namespace by precedence: oldest first, ties by name.
 func (s *Snapshot) Objects(kind *kinds.Kind, ns string) []*kinds.Object {
 	return slices.Collect(s.objects[kind].byNamespace.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) }))
 }
 
-// AllObjects gives the objects of one kind in every namespace by precedence: oldest first, ties by name and namespace.
+// AllObjects returns the objects of one kind in all namespaces by precedence: oldest first, ties by name and namespace.
 func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
 	return slices.Collect(s.objects[kind].byPrecedence.All)
 }
 
-// ObjectCount is the number of objects of one kind.
+// ObjectCount returns the number of objects of one kind.
 func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].byPrecedence.Len() }
 
-// RootNamespace is where mesh-wide policies live.
+// RootNamespace returns the namespace of mesh-wide policies.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
 
 // EachEndpoints calls yield with every service's key and endpoints.

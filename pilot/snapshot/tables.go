@@ -9,27 +9,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// tables are what a Snapshot holds, in each order that it is looked up by. A commit copies what it touches of them.
+// tables hold the content of a Snapshot, once for each order in which it is looked up. A commit copies what it changes.
 type tables struct {
 	services  frozen.Table[*registry.Service] // by precedence
 	hosts     frozen.Table[*registry.Service] // by host, then precedence
 	endpoints frozen.Table[ServiceEndpoints]  // by host and namespace of the service
 	workloads frozen.Table[*registry.Workload]
-	addresses frozen.Table[addressed] // of workloads, by place, then workload
+	addresses frozen.Table[workloadAddress] // by ClusterAddress, then workload
 	objects   map[*kinds.Kind]objects
 }
 
-// addressed is a workload at one of its addresses.
-type addressed struct {
+// workloadAddress is a workload at one of its addresses.
+type workloadAddress struct {
 	*registry.Workload
-	which int
+	index int
 }
 
-func (a addressed) place() ClusterAddress {
-	return ClusterAddress{a.WorkloadKey.Cluster, a.Addresses[a.which]}
+func (a workloadAddress) key() ClusterAddress {
+	return ClusterAddress{a.WorkloadKey.Cluster, a.Addresses[a.index]}
 }
 
-// objects of one kind.
+// objects are the objects of one kind.
 type objects struct {
 	byName       frozen.Table[*kinds.Object] // by namespace and name
 	byNamespace  frozen.Table[*kinds.Object] // by namespace, then precedence
@@ -47,7 +47,7 @@ func newObjects() objects {
 	return objects{byName: frozen.NewTable(byName), byNamespace: frozen.NewTable(byNamespace), byPrecedence: frozen.NewTable(ByPrecedence)}
 }
 
-// replaceObject puts an object in the place of another. Either may be nil. The map of kinds is changed.
+// replaceObject replaces an object by another. Either may be nil. It changes the map of kinds.
 func (t *tables) replaceObject(e *frozen.Edit, kind *kinds.Kind, was, is *kinds.Object) {
 	o, ok := t.objects[kind]
 	if !ok {
@@ -78,12 +78,12 @@ func (t *tables) replaceService(e *frozen.Edit, was, is *registry.Service) {
 }
 
 func (t *tables) replaceWorkload(e *frozen.Edit, was, is *registry.Workload) {
-	each := func(w *registry.Workload, do func(*frozen.Edit, addressed)) {
+	each := func(w *registry.Workload, do func(*frozen.Edit, workloadAddress)) {
 		if w == nil || w.HostNetwork {
 			return
 		}
 		for i := range w.Addresses {
-			do(e, addressed{w, i})
+			do(e, workloadAddress{w, i})
 		}
 	}
 	each(was, t.addresses.Delete)
@@ -96,9 +96,9 @@ func (t *tables) replaceWorkload(e *frozen.Edit, was, is *registry.Workload) {
 	}
 }
 
-// Service gives one service, or nil.
+// Service returns one service, or nil.
 func (t tables) Service(k registry.ServiceKey) *registry.Service {
-	for s := range t.hosts.Where(atHost(k.Host)) {
+	for s := range t.hosts.Where(withHost(k.Host)) {
 		if s.Namespace == k.Namespace {
 			return s
 		}
@@ -106,7 +106,7 @@ func (t tables) Service(k registry.ServiceKey) *registry.Service {
 	return nil
 }
 
-// Endpoints gives those of one service; never nil.
+// Endpoints returns the endpoints of one service; never nil.
 func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
 	if e, ok := t.endpoints.Get(ServiceEndpoints{ServiceKey: k}); ok {
 		return e.Endpoints
@@ -114,18 +114,18 @@ func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
 	return noEndpoints
 }
 
-// Workload gives a workload by kind, namespace and name, or nil.
+// Workload returns a workload by kind, namespace and name, or nil.
 func (t tables) Workload(k registry.WorkloadKey) *registry.Workload {
 	w, _ := t.workloads.First(func(w *registry.Workload) int { return w.WorkloadKey.Compare(k) })
 	return w
 }
 
-func (t tables) workloadAt(p ClusterAddress) *registry.Workload {
-	a, _ := t.addresses.First(func(a addressed) int { return a.place().compare(p) })
+func (t tables) workloadByAddress(p ClusterAddress) *registry.Workload {
+	a, _ := t.addresses.First(func(a workloadAddress) int { return a.key().compare(p) })
 	return a.Workload
 }
 
-// Object gives one configuration object, or nil.
+// Object returns one configuration object, or nil.
 func (t tables) Object(k kinds.Key) *kinds.Object {
 	o, _ := t.objects[k.Kind].byName.First(func(o *kinds.Object) int {
 		return cmp.Or(strings.Compare(o.Namespace, k.Namespace), strings.Compare(o.Name, k.Name))
@@ -140,7 +140,7 @@ func (p ClusterAddress) compare(o ClusterAddress) int {
 	return strings.Compare(p.Cluster, o.Cluster)
 }
 
-// ByPrecedence orders objects of one kind: the oldest first, ties by name and namespace.
+// ByPrecedence orders objects of one kind: oldest first, ties by name and namespace.
 func ByPrecedence(a, b *kinds.Object) int {
 	if a == b {
 		return 0
@@ -154,7 +154,7 @@ func ByPrecedence(a, b *kinds.Object) int {
 	return strings.Compare(a.Namespace, b.Namespace)
 }
 
-// ByServicePrecedence orders services: the oldest first, ties by name, namespace and host.
+// ByServicePrecedence orders services: oldest first, ties by name, namespace and host.
 func ByServicePrecedence(a, b *registry.Service) int {
 	if a == b {
 		return 0
@@ -192,7 +192,7 @@ func byHost(a, b *registry.Service) int {
 	return ByServicePrecedence(a, b)
 }
 
-func atHost(host string) func(*registry.Service) int {
+func withHost(host string) func(*registry.Service) int {
 	return func(s *registry.Service) int { return strings.Compare(s.Host, host) }
 }
 
@@ -205,9 +205,9 @@ func byService(a, b ServiceEndpoints) int {
 
 func byWorkload(a, b *registry.Workload) int { return a.WorkloadKey.Compare(b.WorkloadKey) }
 
-func byAddress(a, b addressed) int {
-	if c := a.place().compare(b.place()); c != 0 {
+func byAddress(a, b workloadAddress) int {
+	if c := a.key().compare(b.key()); c != 0 {
 		return c
 	}
-	return cmp.Or(a.WorkloadKey.Compare(b.WorkloadKey), cmp.Compare(a.which, b.which))
+	return cmp.Or(a.WorkloadKey.Compare(b.WorkloadKey), cmp.Compare(a.index, b.index))
 }
