@@ -13,12 +13,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// ResolveDelegates gives the VirtualService with the routes of those that it delegates to in the place of the delegating ones, or root itself if there are none. find gives
-// a VirtualService, or nil. A delegate keeps its own order; each of its matches is narrowed by each of the root's, and one that contradicts the root's is dropped, as is
-// a delegate that does not exist, has hosts of its own, or delegates further. Once routes and hosts multiply to more than most bytes, further delegations are dropped.
+// ResolveDelegates returns a VirtualService in which the routes of its delegates replace the delegating ones. It
+// returns root itself if nothing is delegated. find returns a VirtualService, or nil.
 //
-// Hosts without a dot are resolved in the delegate's own namespace, so they are qualified here, with suffix, the cluster's domain.
-func ResolveDelegates(root *kinds.Object, suffix string, most int, find func(namespace, name string) *kinds.Object) *kinds.Object {
+// A delegate's routes keep their order. Each match of a delegate is intersected with each match of the root, and
+// dropped if they contradict each other. A delegate is dropped if it does not exist, has hosts of its own, or delegates
+// further. Once routes times hosts exceed maxBytes, further delegations are dropped.
+//
+// Hosts without a dot are resolved in the delegate's own namespace. They are qualified here, with suffix as the
+// cluster's domain.
+func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func(namespace, name string) *kinds.Object) *kinds.Object {
 	s := virtualSpec(root)
 	var http []*networkingv1alpha3.HTTPRoute
 	delegate := func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
@@ -27,7 +31,7 @@ func ResolveDelegates(root *kinds.Object, suffix string, most int, find func(nam
 		}
 		return nil
 	}
-	merged, fitting := false, delegates.Fitting(s, most, delegate)
+	merged, fitting := false, delegates.Fitting(s, maxBytes, delegate)
 	for i, h := range s.Http {
 		d := h.GetDelegate()
 		if d == nil {
@@ -44,7 +48,7 @@ func ResolveDelegates(root *kinds.Object, suffix string, most int, find func(nam
 			if c.GetDelegate() != nil {
 				continue
 			}
-			if m := merge(h, c, ns, suffix); m != nil {
+			if m := mergeRoute(h, c, ns, suffix); m != nil {
 				http = append(http, m)
 			}
 		}
@@ -57,8 +61,8 @@ func ResolveDelegates(root *kinds.Object, suffix string, most int, find func(nam
 	return &out
 }
 
-// merge gives the child's route within the root's, nil if no request can match both.
-func merge(root, child *networkingv1alpha3.HTTPRoute, namespace, suffix string) *networkingv1alpha3.HTTPRoute {
+// mergeRoute returns the child's route within the root's, nil if no request can match both.
+func mergeRoute(root, child *networkingv1alpha3.HTTPRoute, namespace, suffix string) *networkingv1alpha3.HTTPRoute {
 	out := proto.CloneOf(child)
 	qualify(out, namespace, suffix)
 	out.Match = nil
@@ -70,7 +74,7 @@ func merge(root, child *networkingv1alpha3.HTTPRoute, namespace, suffix string) 
 	default:
 		for _, c := range child.Match {
 			for _, r := range root.Match {
-				if m := narrow(r, c); m != nil {
+				if m := intersect(r, c); m != nil {
 					out.Match = append(out.Match, m)
 				}
 			}
@@ -79,8 +83,8 @@ func merge(root, child *networkingv1alpha3.HTTPRoute, namespace, suffix string) 
 			return nil
 		}
 	}
-	out.Name = dotted(root.Name, child.Name)
-	// What the child does not say, the root says.
+	out.Name = joinNames(root.Name, child.Name)
+	// The root's fields are defaults for the child's.
 	if out.Rewrite == nil {
 		out.Rewrite = root.Rewrite
 	}
@@ -123,8 +127,8 @@ func qualify(h *networkingv1alpha3.HTTPRoute, namespace, suffix string) {
 	}
 }
 
-// narrow gives the match of requests that match both, nil if there are none.
-func narrow(root, child *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha3.HTTPMatchRequest {
+// intersect returns the match of requests that match both, nil if there are none.
+func intersect(root, child *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha3.HTTPMatchRequest {
 	out := proto.CloneOf(child)
 	ok := true
 	one := func(r, c *networkingv1alpha3.StringMatch, within func(r, c *networkingv1alpha3.StringMatch) bool) *networkingv1alpha3.StringMatch {
@@ -142,14 +146,14 @@ func narrow(root, child *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha
 			if c == nil {
 				c = map[string]*networkingv1alpha3.StringMatch{}
 			}
-			c[k] = one(v, c[k], same)
+			c[k] = one(v, c[k], equalMatch)
 		}
 		return c
 	}
-	out.Uri = one(root.Uri, out.Uri, nests)
-	out.Scheme = one(root.Scheme, out.Scheme, same)
-	out.Method = one(root.Method, out.Method, same)
-	out.Authority = one(root.Authority, out.Authority, same)
+	out.Uri = one(root.Uri, out.Uri, contains)
+	out.Scheme = one(root.Scheme, out.Scheme, equalMatch)
+	out.Method = one(root.Method, out.Method, equalMatch)
+	out.Authority = one(root.Authority, out.Authority, equalMatch)
 	out.Headers = all(root.Headers, out.Headers)
 	out.WithoutHeaders = all(root.WithoutHeaders, out.WithoutHeaders)
 	out.QueryParams = all(root.QueryParams, out.QueryParams)
@@ -184,22 +188,22 @@ func narrow(root, child *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha
 	return out
 }
 
-func same(r, c *networkingv1alpha3.StringMatch) bool { return proto.Equal(r, c) }
+func equalMatch(r, c *networkingv1alpha3.StringMatch) bool { return proto.Equal(r, c) }
 
-// nests tells whether what c matches lies within what r matches, as far as can be told.
-func nests(r, c *networkingv1alpha3.StringMatch) bool {
+// contains reports whether every string that c matches is also matched by r. It may miss some cases.
+func contains(r, c *networkingv1alpha3.StringMatch) bool {
 	if proto.Equal(r, c) {
 		return true
 	}
-	under, isPrefix := r.MatchType.(*networkingv1alpha3.StringMatch_Prefix)
+	prefix, isPrefix := r.MatchType.(*networkingv1alpha3.StringMatch_Prefix)
 	if !isPrefix {
 		return false
 	}
 	switch m := c.MatchType.(type) {
 	case *networkingv1alpha3.StringMatch_Prefix:
-		return strings.HasPrefix(m.Prefix, under.Prefix)
+		return strings.HasPrefix(m.Prefix, prefix.Prefix)
 	case *networkingv1alpha3.StringMatch_Exact:
-		return strings.HasPrefix(m.Exact, under.Prefix)
+		return strings.HasPrefix(m.Exact, prefix.Prefix)
 	}
 	return false
 }
@@ -208,8 +212,8 @@ func virtualSpec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }
 
-// dotted joins the names of a route and its match.
-func dotted(route, match string) string {
+// joinNames joins the names of a route and its match.
+func joinNames(route, match string) string {
 	if route != "" && match != "" {
 		return route + "." + match
 	}

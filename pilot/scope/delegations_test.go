@@ -15,8 +15,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// TestDelegations: what delegates is known for as long as it does: a change of the delegate costs nothing for those that went, or delegate to others now.
-func TestDelegations(t *testing.T) {
+// TestDelegationsAreForgotten checks that a delegation is stored only while it exists: a change of a delegate costs
+// nothing for VirtualServices that are deleted or have another delegate now.
+func TestDelegationsAreForgotten(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	var x *Index
 	enter := func(name string, hosts []string, delegates ...string) {
@@ -35,7 +36,7 @@ func TestDelegations(t *testing.T) {
 	known := func(want ...string) {
 		t.Helper()
 		var got []string
-		for d := range x.roots.All {
+		for d := range x.delegations.All {
 			got = append(got, d.delegate+" of "+d.root.Name)
 		}
 		if !slices.Equal(got, want) {
@@ -48,7 +49,7 @@ func TestDelegations(t *testing.T) {
 	known("a/missing of root", "a/part of other", "a/part of root")
 	enter("root", host, "third")
 	known("a/part of other", "a/third of root")
-	enter("third", nil, "deeper") // delegates further, which is not followed
+	enter("third", nil, "deeper") // delegates further, which has no effect
 	known("a/part of other", "a/third of root")
 	if !slices.Equal(x.Dirty.Hosts, host) {
 		t.Errorf("the delegate's change reaches %q", x.Dirty.Hosts)
@@ -64,7 +65,8 @@ func TestDelegations(t *testing.T) {
 	known()
 }
 
-// TestDelegationsAreBounded: delegations that would make a VirtualService larger than the limit are left out, and return when the delegate is smaller.
+// TestDelegationsAreBounded checks that delegations which would make a VirtualService larger than the limit are left
+// out, and return when the delegate is smaller.
 func TestDelegationsAreBounded(t *testing.T) {
 	bounds := limits.Default()
 	bounds.RepeatedText = 4000

@@ -13,65 +13,71 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Dirty says in what an Index differs from the one before, in the terms by which resources are made: a cluster, a virtual host and an assignment belong to
-// a host, a listener for outgoing traffic to a place. What is not named here is the same as it was, in every scope; what is may be.
+// Dirty lists what may differ between an Index and the one before, in the terms by which resources are made. A cluster,
+// a virtual host and an assignment belong to a host; an outbound listener belongs to a ListenerKey. Anything not listed
+// is unchanged in every scope; a listed entry may have changed.
 type Dirty struct {
-	All       bool          // everything may be different: the mesh, or a policy of peers
-	Hosts     []string      // of services and of VirtualServices, sorted; patterns stand for themselves, what they cover is listed too
-	Endpoints []string      // hosts of services whose endpoints are others
-	Listeners []ListenerKey // of the services of Hosts, as they were and as they are, but for hosts of which nothing but VirtualServices is different
+	All bool // everything may have changed: the mesh configuration or a PeerAuthentication did
+	// Hosts are those of services and of VirtualServices, sorted. A pattern is listed together with the hosts that it
+	// covers.
+	Hosts     []string
+	Endpoints []string // hosts of services whose endpoints changed
+	// Listeners are those of the services of Hosts, before and after the change. A host where only VirtualServices
+	// changed has none here.
+	Listeners []ListenerKey
 	Reassign  Reassign
 }
 
-// ListenerKey is where a listener for outgoing traffic may stand. Address is empty for the wildcard, and for whatever a Sidecar says instead.
+// ListenerKey identifies outbound listeners by address and port. Address is empty for the wildcard address, and for
+// addresses that a Sidecar sets.
 type ListenerKey struct {
 	Address  string
 	Port     uint32
-	Wildcard bool // the wildcard's is different, not only that of a Sidecar
+	Wildcard bool // the wildcard's listener may have changed, not only one of a Sidecar
 }
 
-// Empty tells that nothing is different but, perhaps, endpoints.
-func (c *Dirty) Empty() bool { return !c.All && len(c.Hosts) == 0 }
+// Empty reports whether nothing changed, except perhaps endpoints.
+func (d *Dirty) Empty() bool { return !d.All && len(d.Hosts) == 0 }
 
-// changes works out what follows from the Snapshot's Diff and from VirtualServices.
-func (x *Index) changes(last *Index, virtual []virtualChange) Dirty {
-	d := &x.Diff
-	c := Dirty{All: d.Global, Reassign: x.joins(last, virtual)}
-	s := spreading{index: x, hosts: map[string]struct{}{}, known: map[string]struct{}{}}
-	gone := map[string][]*registry.Service{} // services as they were, by host
-	was := map[registry.ServiceKey]*snapshot.Endpoints{}
-	for _, sc := range d.Services {
+// findDirty returns what follows from the Snapshot's Diff and from changed VirtualServices.
+func (x *Index) findDirty(last *Index, virtual []virtualChange) Dirty {
+	diff := &x.Diff
+	d := Dirty{All: diff.Global, Reassign: x.findReassign(last, virtual)}
+	s := closure{index: x, hosts: map[string]struct{}{}, changed: map[string]struct{}{}}
+	oldServices := map[string][]*registry.Service{} // by host
+	oldEndpoints := map[registry.ServiceKey]*snapshot.Endpoints{}
+	for _, sc := range diff.Services {
 		for _, svc := range []*registry.Service{sc.Old, sc.New} {
 			if svc != nil {
-				s.facts(svc.Host)
-				s.follow(svc)
+				s.addChanged(svc.Host)
+				s.addRelated(svc)
 			}
 		}
 		if sc.Old != nil {
-			gone[sc.Old.Host] = append(gone[sc.Old.Host], sc.Old)
+			oldServices[sc.Old.Host] = append(oldServices[sc.Old.Host], sc.Old)
 		}
 	}
-	for _, b := range d.OldEndpoints {
-		was[b.ServiceKey] = b.Endpoints
-		c.Endpoints = append(c.Endpoints, b.Host)
+	for _, b := range diff.OldEndpoints {
+		oldEndpoints[b.ServiceKey] = b.Endpoints
+		d.Endpoints = append(d.Endpoints, b.Host)
 		if is := x.Endpoints(b.ServiceKey); b.Identities != is.Identities || b.TLS != is.TLS || x.embedsEndpoints(b.ServiceKey) {
-			s.facts(b.Host)
+			s.addChanged(b.Host)
 		}
 	}
-	for _, cc := range d.Configs {
+	for _, cc := range diff.Configs {
 		for _, o := range []*kinds.Object{cc.Old, cc.New} {
 			switch {
 			case o == nil:
 			case o.Kind == kinds.PeerAuthentication:
-				c.All = true
+				d.All = true
 			case o.Kind == kinds.DestinationRule:
-				s.covered(x.rule(o).host, s.facts)
+				s.eachCovered(x.rule(o).host, s.addChanged)
 			}
 		}
 	}
 	var ofSidecars, ofGateways []*VirtualService
 	for _, vc := range virtual {
-		for _, v := range []*VirtualService{vc.was, vc.is} {
+		for _, v := range []*VirtualService{vc.old, vc.new} {
 			switch {
 			case v == nil:
 			case slices.Contains(v.Gateways, "mesh"):
@@ -81,24 +87,24 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Dirty {
 			}
 		}
 	}
-	for _, v := range ofSidecars { // which import services by them
+	for _, v := range ofSidecars { // a Sidecar imports the services that these route to
 		for _, h := range v.DestinationHosts {
-			if x.entangled(h) {
-				s.facts(h)
+			if x.importAffectsOthers(h) {
+				s.addChanged(h)
 			}
 		}
 	}
-	s.spread()
+	s.run()
 	for h := range s.hosts {
 		for svc := range x.ServicesByHost(h) {
-			c.Listeners = appendPlaces(c.Listeners, svc, x.Endpoints(svc.Key()), was[svc.Key()])
+			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()])
 		}
-		for _, svc := range gone[h] {
-			c.Listeners = appendPlaces(c.Listeners, svc, x.Endpoints(svc.Key()), was[svc.Key()], last.Endpoints(svc.Key()))
+		for _, svc := range oldServices[h] {
+			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()], last.Endpoints(svc.Key()))
 		}
 	}
-	for _, v := range ofSidecars { // routes have no say in listeners
-		s.routes(v)
+	for _, v := range ofSidecars { // routes do not affect listeners
+		s.addRouted(v)
 		for _, h := range v.DestinationHosts {
 			s.hosts[h] = struct{}{}
 		}
@@ -108,13 +114,14 @@ func (x *Index) changes(last *Index, virtual []virtualChange) Dirty {
 			s.hosts[h] = struct{}{}
 		}
 	}
-	s.spread()
-	c.Hosts = slices.Sorted(maps.Keys(s.hosts))
-	return c
+	s.run()
+	d.Hosts = slices.Sorted(maps.Keys(s.hosts))
+	return d
 }
 
-// entangled tells a host whose import makes a difference to more than itself: it is another name, or has others, or is had by services of several namespaces.
-func (x *Index) entangled(host string) bool {
+// importAffectsOthers reports whether importing a host affects more than that host: it is an alias, it has aliases, or
+// services of several namespaces have it.
+func (x *Index) importAffectsOthers(host string) bool {
 	n := 0
 	for svc := range x.ServicesByHost(host) {
 		if n++; n > 1 || svc.Resolution == registry.Alias {
@@ -125,7 +132,7 @@ func (x *Index) entangled(host string) bool {
 	return ok
 }
 
-// embedsEndpoints tells a service whose endpoints are part of more than assignments.
+// embedsEndpoints reports whether a service's endpoints are part of more than its assignments.
 func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 	for in := range variants(x.Service(k)) {
 		if in.Resolution != registry.ClientSide || in.Headless {
@@ -135,60 +142,61 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 	return false
 }
 
-// appendPlaces adds where a service has listeners.
-func appendPlaces(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {
-	var at []string
-	bare := false // its listeners may be on the wildcard
+// appendListeners appends the keys of a service's listeners.
+func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {
+	var addresses []string
+	wildcard := false // its listeners may be at the wildcard address
 	for in := range variants(s) {
-		at = append(append(at, in.Addresses...), in.AutoAddress...)
-		bare = bare || len(in.Addresses) == 0 || slices.ContainsFunc(in.Addresses, func(a string) bool { return strings.Contains(a, "/") })
+		addresses = append(append(addresses, in.Addresses...), in.AutoAddress...)
+		wildcard = wildcard || len(in.Addresses) == 0 || slices.ContainsFunc(in.Addresses, func(a string) bool { return strings.Contains(a, "/") })
 		if ReachedPerEndpoint(in) {
 			for _, eps := range endpoints {
 				if eps != nil {
 					for _, e := range eps.List {
-						at = append(at, e.Address)
+						addresses = append(addresses, e.Address)
 					}
 				}
 			}
 		}
 	}
-	slices.Sort(at)
-	at = slices.Compact(at)
+	slices.Sort(addresses)
+	addresses = slices.Compact(addresses)
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		list = append(list, ListenerKey{"", p.Number, bare || p.Protocol.IsHTTP()})
-		for _, a := range at {
+		list = append(list, ListenerKey{"", p.Number, wildcard || p.Protocol.IsHTTP()})
+		for _, a := range addresses {
 			list = append(list, ListenerKey{a, p.Number, false})
 		}
 	}
 	return list
 }
 
-// spreading gathers the hosts that changes reach.
-type spreading struct {
-	index *Index
-	hosts map[string]struct{}
-	known map[string]struct{} // of hosts: those whose facts are different
-	due   []string            // of known: those that are still to be spread
+// closure collects the hosts that changes affect. It follows aliases, routes, patterns and shared addresses.
+type closure struct {
+	index   *Index
+	hosts   map[string]struct{}
+	changed map[string]struct{} // the hosts whose services, endpoints, rules or routes changed
+	queue   []string            // the hosts of changed whose relations are still to be followed
 }
 
-// facts notes a host whose services, endpoints, rules or routes are different.
-func (s *spreading) facts(host string) {
-	if _, ok := s.known[host]; !ok {
-		s.known[host], s.hosts[host] = struct{}{}, struct{}{}
-		s.due = append(s.due, host)
+// addChanged adds a host whose services, endpoints, rules or routes changed.
+func (s *closure) addChanged(host string) {
+	if _, ok := s.changed[host]; !ok {
+		s.changed[host], s.hosts[host] = struct{}{}, struct{}{}
+		s.queue = append(s.queue, host)
 	}
 }
 
-// neighbours notes the services that may be called by an address of this one: which of them is, depends on both.
-func (s *spreading) neighbours(svc *registry.Service) {
+// addSharingAddress adds the hosts that share an address with a service. Which of them is called by the address depends
+// on all of them.
+func (s *closure) addSharingAddress(svc *registry.Service) {
 	for in := range variants(svc) {
 		for _, list := range [][]string{in.Addresses, in.AutoAddress} {
 			for _, a := range list {
 				if s.index.HasHost(a) { // a host that is an address
 					s.hosts[a] = struct{}{}
 				}
-				for l := range s.index.located.Where(at(a)) {
+				for l := range s.index.locations.Where(withAddress(a)) {
 					s.hosts[l.service.Host] = struct{}{}
 				}
 			}
@@ -196,55 +204,57 @@ func (s *spreading) neighbours(svc *registry.Service) {
 	}
 }
 
-// covered calls note for a host and, if it is a pattern, for each service's that it covers.
-func (s *spreading) covered(host string, note func(string)) {
-	note(host)
+// eachCovered calls add for a host and, if it is a pattern, for each service's host that it covers.
+func (s *closure) eachCovered(host string, add func(string)) {
+	add(host)
 	if strings.HasPrefix(host, "*") {
 		for svc := range s.index.EachService {
 			if names.Covers(host, svc.Host) {
-				note(svc.Host)
+				add(svc.Host)
 			}
 		}
 	}
 }
 
-// routes notes the hosts that a VirtualService routes: as facts, for by them aliases are told from what they stand for.
-func (s *spreading) routes(v *VirtualService) {
+// addRouted adds the hosts of a VirtualService. They count as changed, because their routes also belong to their
+// aliases.
+func (s *closure) addRouted(v *VirtualService) {
 	for _, h := range v.Hosts {
-		s.covered(h, s.facts)
+		s.eachCovered(h, s.addChanged)
 	}
 }
 
-// follow notes what else is called differently where a service is.
-func (s *spreading) follow(svc *registry.Service) {
-	s.neighbours(svc)
+// addRelated adds the hosts that are related to a service: those that share an address, and an alias' target.
+func (s *closure) addRelated(svc *registry.Service) {
+	s.addSharingAddress(svc)
 	if svc.Resolution == registry.Alias {
-		s.facts(svc.ExternalName) // by this one's name it is called too
+		s.addChanged(svc.ExternalName) // its virtual hosts include the alias' name
 	}
 }
 
-// spread follows names that stand for others, and routes to what they lead to.
-func (s *spreading) spread() {
+// run follows the relations of changed hosts until there are no more: their aliases, and the routes that lead to them.
+func (s *closure) run() {
 	reached, bound := map[*VirtualService]struct{}{}, map[*VirtualService]struct{}{}
-	for len(s.due) > 0 {
-		host := s.due[len(s.due)-1]
-		s.due = s.due[:len(s.due)-1]
+	for len(s.queue) > 0 {
+		host := s.queue[len(s.queue)-1]
+		s.queue = s.queue[:len(s.queue)-1]
 		for a := range s.index.aliases.Where(func(a alias) int { return strings.Compare(a.target, host) }) {
-			s.facts(a.service.Host)
+			s.addChanged(a.service.Host)
 		}
 		for svc := range s.index.ServicesByHost(host) {
-			s.follow(svc)
+			s.addRelated(svc)
 		}
-		for l := range s.index.reached.Where(linked(host)) {
+		for l := range s.index.meshDestinations.Where(withName(host)) {
 			if _, ok := reached[l.VirtualService]; !ok {
 				reached[l.VirtualService] = struct{}{}
 				for _, h := range l.Hosts {
-					s.covered(h, func(h string) { s.hosts[h] = struct{}{} })
+					s.eachCovered(h, func(h string) { s.hosts[h] = struct{}{} })
 				}
 			}
 		}
-		for pattern := range s.index.Patterns(host) { // whether a VirtualService has virtual hosts without a service depends on the services that it has
-			for l := range s.index.bound.Where(linked(pattern)) {
+		// The virtual hosts of a VirtualService that have no service depend on the services that it routes.
+		for pattern := range s.index.Patterns(host) {
+			for l := range s.index.meshHosts.Where(withName(pattern)) {
 				if _, ok := bound[l.VirtualService]; !ok {
 					bound[l.VirtualService] = struct{}{}
 					for _, h := range l.Hosts {
@@ -256,26 +266,26 @@ func (s *spreading) spread() {
 	}
 }
 
-// Patterns yields a host and each pattern that covers it but for those that are Partial, the most specific first.
+// Patterns returns a host and each pattern that covers it, the most specific first. Partial patterns are left out.
 func Patterns(host string) iter.Seq[string] { return patterns(host, nil) }
 
-// IsPartial tells a pattern that is not among Patterns of what it covers: *-a.example.com.
+// IsPartial reports whether a pattern is partial, such as *-a.example.com: its star ends within a label.
 func IsPartial(host string) bool {
 	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
 }
 
-// Patterns is Patterns with the Partial ones among them that VirtualServices of sidecars have.
+// Patterns is the function Patterns, with the partial patterns that VirtualServices of sidecars have.
 func (x *Index) Patterns(host string) iter.Seq[string] {
-	if x.partials.Len() == 0 {
+	if x.partialMeshHosts.Len() == 0 {
 		return Patterns(host)
 	}
 	return patterns(host, func(tail string) bool {
-		_, ok := x.partials.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
+		_, ok := x.partialMeshHosts.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
 		return ok
 	})
 }
 
-// patterns is Patterns with the Partial ones among them for whose tail, which follows the star, partial reports true.
+// patterns is Patterns, with the partial patterns for whose tail (after the star) partial reports true.
 func patterns(host string, partial func(tail string) bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(host) {
@@ -293,11 +303,11 @@ func patterns(host string, partial func(tail string) bool) iter.Seq[string] {
 	}
 }
 
-func at(address string) func(location) int {
+func withAddress(address string) func(location) int {
 	return func(l location) int { return strings.Compare(l.address, address) }
 }
 
-// MergeDirty gives several Changes as one. Nothing is in it twice.
+// MergeDirty returns the union of several Dirty, without duplicates.
 func MergeDirty(list []*Dirty) *Dirty {
 	all := &Dirty{}
 	for _, c := range list {
@@ -313,13 +323,13 @@ func MergeDirty(list []*Dirty) *Dirty {
 		*names = slices.Compact(*names)
 	}
 	slices.SortFunc(all.Listeners, func(a, b ListenerKey) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(wild(a), wild(b)))
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(wildcardRank(a), wildcardRank(b)))
 	})
 	all.Listeners = slices.Compact(all.Listeners)
 	return all
 }
 
-func wild(p ListenerKey) int {
+func wildcardRank(p ListenerKey) int {
 	if p.Wildcard {
 		return 1
 	}

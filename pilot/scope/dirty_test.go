@@ -16,8 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// TestDirty: which hosts a change reaches, in a mesh where names stand for names, a pattern is routed, and two services have one address.
-func TestDirty(t *testing.T) {
+// TestDirtyHostsAndListeners checks which hosts and listeners a change affects, in a mesh with aliases, a routed
+// pattern, and two services of one address.
+func TestDirtyHostsAndListeners(t *testing.T) {
 	service := func(ns, name string, change ...func(*registry.Service)) *registry.Service {
 		s := &registry.Service{Host: name + "." + ns, Namespace: ns, Name: name, Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}, {Name: "tcp", Number: 90, Protocol: registry.TCP}}}
 		for _, c := range change {
@@ -98,7 +99,7 @@ func TestDirty(t *testing.T) {
 			for _, p := range x.Dirty.Listeners {
 				place := p.Address + ":" + map[uint32]string{80: "80", 90: "90"}[p.Port]
 				if p.Address == "" && !p.Wildcard {
-					place += "?" // of a Sidecar's own listeners
+					place += "?" // only of a Sidecar's own listeners
 				}
 				places = append(places, place)
 			}
@@ -109,7 +110,8 @@ func TestDirty(t *testing.T) {
 	}
 }
 
-// TestUnwatchedKindsAreRefused: what snapshots do not watch cannot be read, or proxies would keep what they were sent of it.
+// TestUnwatchedKindsAreRefused checks that kinds which snapshots do not compare cannot be read. Otherwise proxies would
+// keep outdated configuration.
 func TestUnwatchedKindsAreRefused(t *testing.T) {
 	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()}).Commit(time.Time{}), nil)
 	for _, k := range kinds.All() {

@@ -1,6 +1,8 @@
-// Package scope works out what proxies may see: which services, VirtualServices and DestinationRules reach a namespace, by exportTo, by Sidecar
-// resources and by Istio's rules of precedence.
+// Package scope computes what proxies may see: which services, VirtualServices and DestinationRules are visible in a
+// namespace, by exportTo, by Sidecar resources and by Istio's precedence.
 //
-// An Index is made for each Snapshot, from the one before at the cost of what changed, and says in its Changes what that was. A Scope is that of one namespace and
-// Sidecar: it lists nothing, and answers what a host means there. Both are immutable but for what they remember. It knows no Envoy.
+// An Index is made for each Snapshot, from the Index before it, at a cost proportional to the changes. Its Dirty lists
+// what may have changed, and so invalidates what was made from the Index before. A Scope is the view of one namespace
+// and Sidecar. It stores no lists; it resolves hosts by the Index. Both are immutable apart from their caches. The
+// package knows no Envoy.
 package scope

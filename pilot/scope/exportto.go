@@ -2,7 +2,7 @@ package scope
 
 import "slices"
 
-// exported tells whether something that lives in namespace own, with that exportTo, is visible in namespace to.
+// exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
 func exported(exportTo, byDefault []string, own, to string) bool {
 	if len(exportTo) == 0 {
 		exportTo = byDefault

@@ -17,36 +17,37 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Index orders one Snapshot's services and routing objects by what they are looked up by. Immutable but for what it remembers; safe for concurrent use.
+// Index holds one Snapshot's services and routing objects in the orders in which they are looked up. Immutable apart
+// from its caches; safe for concurrent use.
 type Index struct {
 	*snapshot.Snapshot
 	tables
-	Dirty Dirty // since the Index that it was made from
+	Dirty Dirty // against the Index that it was made from
 
-	clusterLocal []locality
+	clusterLocal []clusterLocalRule
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
 
-	long longRules
+	rulesCache rulesCache
 
-	listing sync.Once
-	called  map[string][]*registry.Service // by the address of an endpoint; made when somebody asks
+	endpointServicesOnce sync.Once
+	endpointServices     map[string][]*registry.Service // by endpoint address; made on first use
 }
 
-// VirtualService is one with the routes of those that it delegates to, and with names fully qualified.
+// VirtualService is a VirtualService with its delegates' routes merged in, and with fully qualified names.
 type VirtualService struct {
 	*kinds.Object
 	Spec             *networkingv1.VirtualService
 	Hosts            []string
-	DestinationHosts []string // the hosts that it sends traffic to, each once, sorted
-	Gateways         []string // that it is bound to: "ns/name", or "mesh" for sidecars; each once
+	DestinationHosts []string // the hosts that its routes lead to, sorted, without duplicates
+	Gateways         []string // the Gateways that it is bound to: "ns/name", or "mesh" for sidecars; without duplicates
 
-	reached   []destination // by Reached, with their ports
-	delegates []string      // "ns/name" of those that it delegates to, whether they exist or not
+	destinations []destination // by DestinationHosts, with their ports
+	delegates    []string      // "ns/name" of its delegates, whether they exist or not
 }
 
-// destination is a port of a host that traffic is sent to; 0 where the route does not say.
+// destination is a host and port that a route leads to. The port is 0 where the route has none.
 type destination struct {
 	host string
 	port uint32
@@ -56,35 +57,36 @@ func compareDestinations(a, b destination) int {
 	return cmp.Or(strings.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
 }
 
-// ports returns those of a host that it sends traffic to, 0 among them where a route does not say.
+// ports returns the destinations of a host, sorted by port. A port is 0 where a route has none.
 func (v *VirtualService) ports(host string) []destination {
-	i, _ := slices.BinarySearchFunc(v.reached, destination{host: host}, compareDestinations)
+	i, _ := slices.BinarySearchFunc(v.destinations, destination{host: host}, compareDestinations)
 	n := i
-	for n < len(v.reached) && v.reached[n].host == host {
+	for n < len(v.destinations) && v.destinations[n].host == host {
 		n++
 	}
-	return v.reached[i:n]
+	return v.destinations[i:n]
 }
 
-// NewIndex makes the index of a Snapshot. last is that of an earlier one, or nil: if it is of the Snapshot before, the work is as much as what changed.
+// NewIndex returns the Index of a Snapshot. last is an earlier Index, or nil. If last is of the Snapshot before, the
+// cost is proportional to the changes.
 func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision {
-		x.tables, x.clusterLocal = newTables(), localities(s)
-		x.apply(everything(s))
+		x.tables, x.clusterLocal = newTables(), clusterLocalRules(s)
+		x.apply(fullDiff(s))
 		x.Dirty = Dirty{All: true, Reassign: Reassign{All: true}}
 		return x
 	}
 	x.tables, x.clusterLocal = last.tables, last.clusterLocal
 	if s.Diff.Global {
-		x.clusterLocal = localities(s)
+		x.clusterLocal = clusterLocalRules(s)
 	}
-	x.Dirty = x.changes(last, x.apply(&s.Diff))
+	x.Dirty = x.findDirty(last, x.apply(&s.Diff))
 	return x
 }
 
-// everything gives the Diff that makes a Snapshot of nothing.
-func everything(s *snapshot.Snapshot) *snapshot.Diff {
+// fullDiff returns the Diff between nothing and a Snapshot.
+func fullDiff(s *snapshot.Snapshot) *snapshot.Diff {
 	d := &snapshot.Diff{}
 	for _, svc := range s.Services() {
 		d.Services = append(d.Services, snapshot.ServiceChange{New: svc})
@@ -97,22 +99,22 @@ func everything(s *snapshot.Snapshot) *snapshot.Diff {
 	return d
 }
 
-// virtualChange is a VirtualService, as translations see it, as it was and as it is.
-type virtualChange struct{ was, is *VirtualService }
+// virtualChange is a VirtualService, delegates included, before and after; nil where it did not or does not exist.
+type virtualChange struct{ old, new *VirtualService }
 
-// apply brings the tables up to date and gives the VirtualServices that are others.
+// apply updates the tables and returns the VirtualServices that changed.
 func (x *Index) apply(d *snapshot.Diff) []virtualChange {
 	if len(d.Services)+len(d.Configs)+len(d.OldEndpoints) == 0 {
 		return nil
 	}
 	t, e := &x.tables, &frozen.Edit{}
-	had := make(map[registry.ServiceKey]*snapshot.Endpoints, len(d.OldEndpoints))
+	oldEndpoints := make(map[registry.ServiceKey]*snapshot.Endpoints, len(d.OldEndpoints))
 	for _, b := range d.OldEndpoints {
-		had[b.ServiceKey] = b.Endpoints
+		oldEndpoints[b.ServiceKey] = b.Endpoints
 	}
 	endpoints := func(s *registry.Service) *snapshot.Endpoints {
 		if s != nil {
-			if eps := had[s.Key()]; eps != nil {
+			if eps := oldEndpoints[s.Key()]; eps != nil {
 				return eps
 			}
 			return x.Endpoints(s.Key())
@@ -120,16 +122,16 @@ func (x *Index) apply(d *snapshot.Diff) []virtualChange {
 		return nil
 	}
 	for _, c := range d.Services {
-		t.service(e, c.Old, endpoints(c.Old), false)
+		t.setService(e, c.Old, endpoints(c.Old), false)
 		if c.New != nil {
-			t.service(e, c.New, x.Endpoints(c.New.Key()), true)
-			delete(had, c.New.Key())
+			t.setService(e, c.New, x.Endpoints(c.New.Key()), true)
+			delete(oldEndpoints, c.New.Key())
 		}
 	}
-	for k, eps := range had { // of services that are the same
+	for k, eps := range oldEndpoints { // of services that did not change
 		if s := x.Service(k); s != nil && locatedByEndpoints(s) {
-			t.service(e, s, eps, false)
-			t.service(e, s, x.Endpoints(k), true)
+			t.setService(e, s, eps, false)
+			t.setService(e, s, x.Endpoints(k), true)
 		}
 	}
 	roots := map[kinds.Key]struct{}{}
@@ -141,27 +143,27 @@ func (x *Index) apply(d *snapshot.Diff) []virtualChange {
 		switch o.Kind {
 		case kinds.DestinationRule:
 			if c.Old != nil {
-				t.rule(e, x.rule(c.Old), false)
+				t.setRule(e, x.rule(c.Old), false)
 			}
 			if c.New != nil {
-				t.rule(e, x.rule(c.New), true)
+				t.setRule(e, x.rule(c.New), true)
 			}
 		case kinds.VirtualService:
 			roots[o.Key] = struct{}{}
-			for r := range t.roots.Where(delegating(o.Namespace + "/" + o.Name)) {
+			for r := range t.delegations.Where(withDelegate(o.Namespace + "/" + o.Name)) {
 				roots[r.root] = struct{}{}
 			}
 		}
 	}
 	var changed []virtualChange
 	for k := range roots {
-		c := virtualChange{is: x.virtualService(k)}
-		c.was, _ = t.virtual.Get(&VirtualService{Object: &kinds.Object{Key: k}})
-		if c.was != nil {
-			t.virtualService(e, c.was, false)
+		c := virtualChange{new: x.virtualService(k)}
+		c.old, _ = t.virtualServices.Get(&VirtualService{Object: &kinds.Object{Key: k}})
+		if c.old != nil {
+			t.setVirtualService(e, c.old, false)
 		}
-		if c.is != nil {
-			t.virtualService(e, c.is, true)
+		if c.new != nil {
+			t.setVirtualService(e, c.new, true)
 		}
 		changed = append(changed, c)
 	}
@@ -169,7 +171,7 @@ func (x *Index) apply(d *snapshot.Diff) []virtualChange {
 	return changed
 }
 
-func delegating(to string) func(delegation) int {
+func withDelegate(to string) func(delegation) int {
 	return func(d delegation) int { return strings.Compare(d.delegate, to) }
 }
 
@@ -177,7 +179,8 @@ func (x *Index) rule(o *kinds.Object) rule {
 	return rule{names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.Domain), o}
 }
 
-// virtualService gives one as the Snapshot has it: nil where it has none, or one without hosts, to which others delegate.
+// virtualService returns the Snapshot's VirtualService, delegates included. It returns nil for one that does not exist,
+// and for a delegate, which has no hosts.
 func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	root := x.Snapshot.Object(k)
 	if root == nil || len(virtualSpec(root).Hosts) == 0 {
@@ -193,11 +196,11 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
 	}
 	for h, port := range Destinations(v.Spec) {
-		v.reached = append(v.reached, destination{names.FQDN(h, k.Namespace, x.Domain), port})
+		v.destinations = append(v.destinations, destination{names.FQDN(h, k.Namespace, x.Domain), port})
 	}
-	slices.SortFunc(v.reached, compareDestinations)
-	v.reached = slices.Clip(slices.Compact(v.reached))
-	for _, d := range v.reached {
+	slices.SortFunc(v.destinations, compareDestinations)
+	v.destinations = slices.Clip(slices.Compact(v.destinations))
+	for _, d := range v.destinations {
 		if n := len(v.DestinationHosts); n == 0 || v.DestinationHosts[n-1] != d.host {
 			v.DestinationHosts = append(v.DestinationHosts, d.host)
 		}
@@ -213,25 +216,30 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	return v
 }
 
-// VirtualServicesOfGateway gives the VirtualServices bound to a Gateway, "ns/name", that name a host or a pattern that covers it, by precedence.
+// VirtualServicesOfGateway returns the VirtualServices bound to a Gateway, "ns/name", that have a host or a pattern
+// covering it, by precedence.
 func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
 	var partial func(tail string) bool
-	if _, ok := x.partialEntries.First(func(e entry) int { return strings.Compare(e.gateway, name) }); ok {
+	if _, ok := x.partialGatewayHosts.First(func(e gatewayHost) int { return strings.Compare(e.gateway, name) }); ok {
 		partial = func(tail string) bool {
-			_, ok := x.partialEntries.First(func(e entry) int { return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host[1:], tail)) })
+			_, ok := x.partialGatewayHosts.First(func(e gatewayHost) int {
+				return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host[1:], tail))
+			})
 			return ok
 		}
 	}
 	for pattern := range patterns(host, partial) {
-		for e := range x.entries.Where(func(e entry) int { return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, pattern)) }) {
-			if x.admitted(e, proxyNamespace) {
+		for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
+			return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, pattern))
+		}) {
+			if x.exportedTo(e, proxyNamespace) {
 				all = append(all, e.VirtualService)
 			}
 		}
 	}
 	if len(all) > 1 {
-		slices.SortFunc(all, compareMesh)
+		slices.SortFunc(all, compareByPrecedence)
 		all = slices.Compact(all)
 	}
 	return all
@@ -239,29 +247,30 @@ func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*V
 
 // GatewayHasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", has a host, as it is written.
 func (x *Index) GatewayHasHost(gateway, host string, v *VirtualService) bool {
-	_, ok := x.entries.Get(entry{gateway, host, v})
+	_, ok := x.gatewayHosts.Get(gatewayHost{gateway, host, v})
 	return ok
 }
 
-// HostsOfGateway yields the hosts of VirtualServices bound to a Gateway, "ns/name": a host that several have as often.
+// HostsOfGateway returns the hosts of VirtualServices bound to a Gateway, "ns/name". A host of several VirtualServices
+// is repeated.
 func (x *Index) HostsOfGateway(name, proxyNamespace string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for e := range x.entries.Where(func(e entry) int { return strings.Compare(e.gateway, name) }) {
-			if x.admitted(e, proxyNamespace) && !yield(e.host) {
+		for e := range x.gatewayHosts.Where(func(e gatewayHost) int { return strings.Compare(e.gateway, name) }) {
+			if x.exportedTo(e, proxyNamespace) && !yield(e.host) {
 				return
 			}
 		}
 	}
 }
 
-func (x *Index) admitted(e entry, proxyNamespace string) bool {
+func (x *Index) exportedTo(e gatewayHost, proxyNamespace string) bool {
 	return exported(e.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), e.Namespace, proxyNamespace)
 }
 
-// GatewayVirtualServicesTo gives the VirtualServices bound to Gateways that send traffic to a host.
+// GatewayVirtualServicesTo returns the VirtualServices bound to Gateways that send traffic to a host.
 func (x *Index) GatewayVirtualServicesTo(host string) iter.Seq[*VirtualService] {
 	return func(yield func(*VirtualService) bool) {
-		for l := range x.behind.Where(linked(host)) {
+		for l := range x.gatewayDestinations.Where(withName(host)) {
 			if !yield(l.VirtualService) {
 				return
 			}
@@ -269,21 +278,21 @@ func (x *Index) GatewayVirtualServicesTo(host string) iter.Seq[*VirtualService] 
 	}
 }
 
-// RulesWithSelector gives the DestinationRules of a namespace that have a workload selector, by precedence.
+// RulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by precedence.
 func (x *Index) RulesWithSelector(ns string) iter.Seq[*kinds.Object] {
-	return x.selecting.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
+	return x.rulesWithSelector.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
 }
 
-// CandidateServices gives, by precedence, the services that a workload of those labels and addresses may serve: all that do are among them. Of one that is not known,
-// its addresses alone tell.
+// CandidateServices returns, by precedence, the services that a workload with those labels and addresses may serve. The
+// list may contain too many services, never too few. An unknown workload is found by its addresses alone.
 func (x *Index) CandidateServices(namespace string, labels map[string]string, addresses []string, known bool) iter.Seq[*registry.Service] {
 	var found []*registry.Service
 	if !known {
-		x.listing.Do(x.list)
+		x.endpointServicesOnce.Do(x.indexEndpoints)
 		for _, a := range addresses {
-			found = append(found, x.called[a]...)
+			found = append(found, x.endpointServices[a]...)
 		}
-		return inOrder(found)
+		return byPrecedence(found)
 	}
 	for k, v := range labels {
 		for s := range x.selectors.Where(func(s selector) int {
@@ -299,34 +308,34 @@ func (x *Index) CandidateServices(namespace string, labels map[string]string, ad
 		}
 	}
 	for _, a := range addresses {
-		for l := range x.located.Where(at(a)) {
+		for l := range x.locations.Where(withAddress(a)) {
 			found = append(found, l.service)
 		}
 	}
-	return inOrder(found)
+	return byPrecedence(found)
 }
 
-func inOrder(found []*registry.Service) iter.Seq[*registry.Service] {
+func byPrecedence(found []*registry.Service) iter.Seq[*registry.Service] {
 	slices.SortFunc(found, snapshot.ByServicePrecedence)
 	return slices.Values(slices.Compact(found))
 }
 
-// list finds the services by the addresses of their endpoints.
-func (x *Index) list() {
-	x.called = map[string][]*registry.Service{}
+// indexEndpoints indexes the services by the addresses of their endpoints.
+func (x *Index) indexEndpoints() {
+	x.endpointServices = map[string][]*registry.Service{}
 	for s := range x.EachService {
 		for _, e := range x.Endpoints(s.Key()).List {
-			if all := x.called[e.Address]; len(all) == 0 || all[len(all)-1] != s {
-				x.called[e.Address] = append(all, s)
+			if all := x.endpointServices[e.Address]; len(all) == 0 || all[len(all)-1] != s {
+				x.endpointServices[e.Address] = append(all, s)
 			}
 		}
 	}
 }
 
-// ServicesByPort returns the services with a port of that number: one may come several times.
+// ServicesByPort returns the services with a port of that number. A service may be repeated.
 func (x *Index) ServicesByPort(number uint32) iter.Seq[*registry.Service] {
 	return func(yield func(*registry.Service) bool) {
-		for _, ports := range []frozen.Table[port]{x.ports, x.aliased} {
+		for _, ports := range []frozen.Table[port]{x.ports, x.aliasPorts} {
 			for p := range ports.Where(func(p port) int { return cmp.Compare(p.Number, number) }) {
 				if !yield(p.service) {
 					return
@@ -336,16 +345,17 @@ func (x *Index) ServicesByPort(number uint32) iter.Seq[*registry.Service] {
 	}
 }
 
-// HasHost tells whether some service or VirtualService has a host.
+// HasHost reports whether any service or VirtualService has a host.
 func (x *Index) HasHost(host string) bool {
 	for range x.ServicesByHost(host) {
 		return true
 	}
-	_, ok := x.bound.First(linked(host))
+	_, ok := x.meshHosts.First(withName(host))
 	return ok
 }
 
-// HostByLabel gives the first host of a service or VirtualService that begins with a label, which is all up to a dot, and tells whether there are others.
+// HostByLabel returns the first host of a service or VirtualService whose first label is label, and reports whether
+// there are more.
 func (x *Index) HostByLabel(label string) (host string, more bool) {
 	add := func(h string) bool {
 		more = host != "" && h != host
@@ -355,13 +365,13 @@ func (x *Index) HostByLabel(label string) (host string, more bool) {
 	if x.HasHost(label) {
 		add(label)
 	}
-	under := label + "."
-	for s := range x.ServicesByHostPrefix(under) {
+	prefix := label + "."
+	for s := range x.ServicesByHostPrefix(prefix) {
 		if !add(s.Host) {
 			return host, true
 		}
 	}
-	for l := range x.bound.Where(func(l link) int { return frozen.ComparePrefix(l.name, under) }) {
+	for l := range x.meshHosts.Where(func(l link) int { return frozen.ComparePrefix(l.name, prefix) }) {
 		if !add(l.name) {
 			return host, true
 		}
@@ -369,17 +379,17 @@ func (x *Index) HostByLabel(label string) (host string, more bool) {
 	return host, more
 }
 
-// HostsAtAddress calls visit for the hosts of the services that are at an address; others may be among them.
+// HostsAtAddress calls visit for the hosts of the services at an address. It may visit further hosts.
 func (x *Index) HostsAtAddress(address string, visit func(host string)) {
-	for l := range x.located.Where(at(address)) {
+	for l := range x.locations.Where(withAddress(address)) {
 		visit(l.service.Host)
 	}
 }
 
-// LongestAlias is how many names in a row may stand for each other: a circle has no end.
+// MaxAliasDepth is the longest chain of aliases that is followed. A cycle has no end.
 const MaxAliasDepth = 8
 
-// Aliases calls visit once for each service that is another name of a host, or of another name of it.
+// Aliases calls visit once for each service that is an alias of a host, directly or through other aliases.
 func (x *Index) Aliases(host string, visit func(*registry.Service)) {
 	if x.aliases.Len() == 0 {
 		return
@@ -398,41 +408,41 @@ func (x *Index) Aliases(host string, visit func(*registry.Service)) {
 	follow(host, 0)
 }
 
-// Objects is the Snapshot's, of the kinds of which it tells what changed.
+// Objects is Snapshot.Objects, for kinds whose changes a Diff lists.
 func (x *Index) Objects(kind *kinds.Kind, ns string) []*kinds.Object {
 	mustBeTranslated(kind)
 	return x.Snapshot.Objects(kind, ns)
 }
 
-// AllObjects is the Snapshot's, of the kinds of which it tells what changed.
+// AllObjects is Snapshot.AllObjects, for kinds whose changes a Diff lists.
 func (x *Index) AllObjects(kind *kinds.Kind) []*kinds.Object {
 	mustBeTranslated(kind)
 	return x.Snapshot.AllObjects(kind)
 }
 
-// Object is the Snapshot's, of the kinds of which it tells what changed.
+// Object is Snapshot.Object, for kinds whose changes a Diff lists.
 func (x *Index) Object(k kinds.Key) *kinds.Object {
 	mustBeTranslated(k.Kind)
 	return x.Snapshot.Object(k)
 }
 
-// mustBeTranslated refuses to read what snapshots do not watch: proxies would keep what they were sent of it.
+// mustBeTranslated panics for a kind whose changes a Diff does not list: proxies would keep outdated configuration.
 func mustBeTranslated(kind *kinds.Kind) {
 	if !snapshot.Translated(kind) {
 		panic("scope: " + kind.Name + " is read, and snapshot.Translated does not name it")
 	}
 }
 
-// HasNodeLocal tells that some service is called on the caller's own node alone.
+// HasNodeLocal reports whether any service is called only on the caller's own node.
 func (x *Index) HasNodeLocal() bool { return x.nodeLocal > 0 }
 
-// HasTrafficDistribution tells that some service prefers endpoints that are close to the caller.
-func (x *Index) HasTrafficDistribution() bool { return x.distributed > 0 }
+// HasTrafficDistribution reports whether any service prefers endpoints close to the caller.
+func (x *Index) HasTrafficDistribution() bool { return x.trafficDistribution > 0 }
 
-// WithSourceLabels gives the VirtualServices that have a match on source labels.
-func (x *Index) WithSourceLabels() iter.Seq[*VirtualService] { return x.sourced.All }
+// WithSourceLabels returns the VirtualServices that match on source labels.
+func (x *Index) WithSourceLabels() iter.Seq[*VirtualService] { return x.withSourceLabels.All }
 
-// SourceLabels calls yield for the source labels of each match of a VirtualService, in one fixed order, with the match itself.
+// SourceLabels calls yield for each match of a VirtualService, with its source labels. The order is fixed.
 func SourceLabels(v *networkingv1.VirtualService) func(yield func(match any, labels map[string]string) bool) {
 	return func(yield func(any, map[string]string) bool) {
 		for _, h := range v.Http {
@@ -459,7 +469,8 @@ func SourceLabels(v *networkingv1.VirtualService) func(yield func(match any, lab
 	}
 }
 
-// ExcludedMatches says which matches of a VirtualService do not hold for a workload with those labels: their ordinals among Sources, as a string that can be part of a key.
+// ExcludedMatches returns which matches of a VirtualService do not apply to a workload with those labels: their
+// positions in SourceLabels, as a string that can be part of a key.
 func ExcludedMatches(v *networkingv1.VirtualService, labels map[string]string) string {
 	var b []byte
 	i := 0

@@ -7,24 +7,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Reassign says of which proxies the cohort may be another than at the Snapshot before. Of a proxy whose workload nobody knows it may be whenever services, or their
-// endpoints, are others.
+// Reassign lists the proxies whose cohort may differ from the one at the Snapshot before. It does not cover proxies of
+// unknown workloads: their cohort may differ whenever services or endpoints change.
 type Reassign struct {
 	All        bool
 	Namespaces []string // of the proxies, sorted
 }
 
-// Includes tells whether it may be that of a proxy of a namespace.
-func (j *Reassign) Includes(namespace string) bool {
-	if j.All {
+// Includes reports whether the cohort of a proxy in a namespace may differ.
+func (r *Reassign) Includes(namespace string) bool {
+	if r.All {
 		return true
 	}
-	_, ok := slices.BinarySearch(j.Namespaces, namespace)
+	_, ok := slices.BinarySearch(r.Namespaces, namespace)
 	return ok
 }
 
-// joins works out what follows for cohorts: from workloads, from whatever selects them, and from what is the same for all.
-func (x *Index) joins(last *Index, virtual []virtualChange) Reassign {
+// findReassign returns whose cohorts may differ, because workloads, their selectors, or mesh-wide settings changed.
+func (x *Index) findReassign(last *Index, virtual []virtualChange) Reassign {
 	d := &x.Diff
 	all := d.Global || len(d.Workloads) > 0 || x.HasNodeLocal() != last.HasNodeLocal() || x.HasTrafficDistribution() != last.HasTrafficDistribution()
 	for _, c := range d.Configs {
@@ -33,15 +33,15 @@ func (x *Index) joins(last *Index, virtual []virtualChange) Reassign {
 		}
 	}
 	for _, c := range virtual {
-		all = all || c.was.sourced() || c.is.sourced()
+		all = all || c.old.hasSourceLabels() || c.new.hasSourceLabels()
 	}
 	for _, b := range d.OldEndpoints {
-		all = all || servesWhere(x.Service(b.ServiceKey))
+		all = all || servedByAddress(x.Service(b.ServiceKey))
 	}
 	var namespaces []string
 	for _, c := range d.Services {
 		for _, s := range []*registry.Service{c.Old, c.New} {
-			if all = all || servesWhere(s); s != nil { // else workloads of its own namespace serve it
+			if all = all || servedByAddress(s); s != nil { // with a selector, only workloads of its own namespace serve it
 				namespaces = append(namespaces, s.Namespace)
 			}
 		}
@@ -53,8 +53,8 @@ func (x *Index) joins(last *Index, virtual []virtualChange) Reassign {
 	return Reassign{Namespaces: slices.Compact(namespaces)}
 }
 
-// servesWhere tells a service that any workload serves that is at the address of an endpoint.
-func servesWhere(s *registry.Service) bool {
+// servedByAddress reports whether any workload at the address of an endpoint serves a service, whatever its labels.
+func servedByAddress(s *registry.Service) bool {
 	for in := range variants(s) {
 		if in.Selector == nil {
 			return true
@@ -63,8 +63,8 @@ func servesWhere(s *registry.Service) bool {
 	return false
 }
 
-// sourced tells a VirtualService that has a match on source labels.
-func (v *VirtualService) sourced() bool {
+// hasSourceLabels reports whether a VirtualService matches on source labels.
+func (v *VirtualService) hasSourceLabels() bool {
 	if v != nil {
 		for _, labels := range SourceLabels(v.Spec) {
 			if len(labels) > 0 {

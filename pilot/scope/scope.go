@@ -16,18 +16,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Scope is what the proxies of one namespace, under one Sidecar, may see. It holds no list of it: each question is answered of the Index, about one host at a time.
+// Scope is what the proxies of one namespace, under one Sidecar, may see. It stores no lists: it asks the Index about
+// one host at a time.
 type Scope struct {
 	Index     *Index
 	Namespace string
-	Sidecar   *kinds.Object // nil: everything that is exported to the namespace
-	Egress    []Egress      // how services are reached: one for each egress listener of the Sidecar; without one, a single catch-all
+	Sidecar   *kinds.Object // nil: everything that is exported to the namespace is visible
+	// Egress has one entry for each egress listener of the Sidecar, or else a single catch-all.
+	Egress []Egress
 }
 
-// Service is a service with those of its ports that are imported.
+// Service is a service, and which of its ports are imported.
 type Service struct {
 	*registry.Service
-	only []uint32 // the ports that egress listeners import, sorted; nil: all
+	importedPorts []uint32 // sorted; nil: all ports
 }
 
 // ImportedPorts calls yield for each imported port.
@@ -48,20 +50,22 @@ func (s Service) ImportedPortsByNumber(number uint32) iter.Seq[*registry.Port] {
 }
 
 func (s Service) imports(number uint32) bool {
-	if s.only == nil {
+	if s.importedPorts == nil {
 		return true
 	}
-	_, ok := slices.BinarySearch(s.only, number)
+	_, ok := slices.BinarySearch(s.importedPorts, number)
 	return ok
 }
 
-// Egress is one way out: a listener of its own, or the catch-all.
+// Egress is an egress listener of a Sidecar, or the catch-all.
 type Egress struct {
 	Listener  *networkingv1.IstioEgressListener // nil without Sidecar
-	HTTPProxy bool                              // it takes requests for all ports of its services, as an HTTP proxy
+	HTTPProxy bool                              // an HTTP proxy, which takes requests for all ports of its services
 	scope     *Scope
-	hosts     importedHosts // nil: all that is visible
-	large     *sync.Map     // by VirtualServices with many hosts, each of which asks: whether hosts overlap with any of theirs
+	hosts     importedHosts // nil: all visible hosts
+	// overlapCache caches, by VirtualService, whether hosts overlap with any of its hosts; only for those with many
+	// hosts.
+	overlapCache *sync.Map
 }
 
 type scopeKey struct {
@@ -69,7 +73,7 @@ type scopeKey struct {
 	sidecar   *kinds.Object
 }
 
-// ScopeOf gives the scope of a namespace and of the Sidecar that is in force there.
+// ScopeOf returns the scope of a namespace and of the Sidecar that applies there.
 func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	k := scopeKey{namespace, sidecar}
 	x.mu.Lock()
@@ -81,7 +85,7 @@ func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
 			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
-			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace), large: &sync.Map{}})
+			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace), overlapCache: &sync.Map{}})
 		}
 	}
 	if len(s.Egress) == 0 {
@@ -98,7 +102,7 @@ func sidecarSpec(o *kinds.Object) *networkingv1.Sidecar {
 	return o.Spec.(*networkingv1.Sidecar)
 }
 
-// Spec is the Sidecar's, or nil.
+// Spec returns the Sidecar's spec, or nil.
 func (s *Scope) Spec() *networkingv1.Sidecar { return sidecarSpec(s.Sidecar) }
 
 // Services calls yield for every imported service by precedence, one for each host.
@@ -113,17 +117,18 @@ func (s *Scope) Services(yield func(Service) bool) {
 	}
 }
 
-// Service gives the imported service of a host: what egress listeners import and, under a Sidecar, what imported VirtualServices send traffic to.
+// Service returns the imported service of a host. Egress listeners import services; under a Sidecar, the imported
+// VirtualServices import their destinations too.
 func (s *Scope) Service(host string) (Service, bool) {
 	var all Service
 	add := func(svc Service) {
 		switch {
 		case all.Service == nil:
 			all = svc
-		case all.only == nil || svc.only == nil:
-			all.only = nil
+		case all.importedPorts == nil || svc.importedPorts == nil:
+			all.importedPorts = nil
 		default:
-			all.only = append(all.only, svc.only...)
+			all.importedPorts = append(all.importedPorts, svc.importedPorts...)
 		}
 	}
 	for i := range s.Egress {
@@ -131,33 +136,33 @@ func (s *Scope) Service(host string) (Service, bool) {
 			add(svc)
 		}
 	}
-	if s.Sidecar != nil && (all.Service == nil || all.only != nil) {
+	if s.Sidecar != nil && (all.Service == nil || all.importedPorts != nil) {
 		for i := range s.Egress {
-			for l := range s.Index.reached.Where(linked(host)) {
+			for l := range s.Index.meshDestinations.Where(withName(host)) {
 				if !s.Egress[i].imports(l.VirtualService) {
 					continue
 				}
 				svc := all.Service
 				if svc == nil {
-					if svc = s.implied(host, l.Namespace); svc == nil {
+					if svc = s.destinationService(host, l.Namespace); svc == nil {
 						continue
 					}
 				}
 				for _, d := range l.ports(host) {
 					imported := Service{Service: svc}
 					if d.port != 0 {
-						imported.only = []uint32{d.port}
+						imported.importedPorts = []uint32{d.port}
 					}
 					add(imported)
 				}
 			}
 		}
 	}
-	slices.Sort(all.only)
+	slices.Sort(all.importedPorts)
 	return all, all.Service != nil
 }
 
-// ServiceByHost gives the imported service of that host, or nil.
+// ServiceByHost returns the imported service of a host, or nil.
 func (s *Scope) ServiceByHost(host string) *registry.Service {
 	svc, _ := s.Service(host)
 	return svc.Service
@@ -167,8 +172,8 @@ func (s *Scope) visible(svc *registry.Service) bool {
 	return exported(svc.ExportTo, s.Index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
 }
 
-// implied finds the service that a VirtualService of namespace ns means by host.
-func (s *Scope) implied(host, ns string) *registry.Service {
+// destinationService returns the service that a host stands for in a VirtualService of namespace ns.
+func (s *Scope) destinationService(host, ns string) *registry.Service {
 	var found *registry.Service
 	for svc := range s.Index.ServicesByHost(host) {
 		if s.visible(svc) && (found == nil || svc.Namespace == ns && found.Namespace != ns) {
@@ -178,12 +183,13 @@ func (s *Scope) implied(host, ns string) *registry.Service {
 	return found
 }
 
-// Service gives the service that a host means here: of several namespaces' the proxy's own, else the first by precedence.
+// Service returns the service that a host stands for here: the proxy's own namespace's, or else the first by
+// precedence.
 func (e *Egress) Service(host string) (Service, bool) {
 	var found Service
 	for svc := range e.scope.Index.ServicesByHost(host) {
 		own := svc.Namespace == e.scope.Namespace
-		if found.Service != nil && !own || !e.scope.visible(svc) || e.hosts != nil && !e.hosts.cover(svc.Namespace, host) {
+		if found.Service != nil && !own || !e.scope.visible(svc) || e.hosts != nil && !e.hosts.covers(svc.Namespace, host) {
 			continue
 		}
 		of := Service{Service: svc}
@@ -191,7 +197,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 			if svc.Port(port) == nil {
 				continue
 			}
-			of.only = []uint32{port}
+			of.importedPorts = []uint32{port}
 		}
 		if found = of; own {
 			break
@@ -200,17 +206,17 @@ func (e *Egress) Service(host string) (Service, bool) {
 	return found, found.Service != nil
 }
 
-// Services calls yield for each service by precedence.
+// Services calls yield for each imported service by precedence.
 func (e *Egress) Services(yield func(Service) bool) {
 	for svc := range e.scope.Index.EachService {
-		if of, ok := e.of(svc); ok && !yield(of) {
+		if of, ok := e.imported(svc); ok && !yield(of) {
 			return
 		}
 	}
 }
 
-// of tells whether a service is what its host means here.
-func (e *Egress) of(svc *registry.Service) (Service, bool) {
+// imported returns a service with its imported ports, and reports whether its host stands for it here.
+func (e *Egress) imported(svc *registry.Service) (Service, bool) {
 	if !e.scope.visible(svc) {
 		return Service{}, false
 	}
@@ -218,29 +224,30 @@ func (e *Egress) of(svc *registry.Service) (Service, bool) {
 	return of, ok && of.Service == svc
 }
 
-// ListeningOn returns, by precedence, the services that can make a difference to what listens at some places, at any address where a place has none: of those whose
-// requests are told apart by routes the first of each protocol is enough, for to a listener all are one.
-func (e *Egress) ListeningOn(places []ListenerKey) []Service {
+// ListeningOn returns, by precedence, the services that may affect the listeners of some keys. A key without an address
+// stands for any address. Where routes tell services apart, the result has only the first service of each protocol: the
+// listener is the same for all of them.
+func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
 	x := e.scope.Index
-	looked := map[*registry.Service]bool{} // whether it is what its host means here
+	resolved := map[*registry.Service]bool{} // whether its host stands for it here
 	var found []Service
 	add := func(svc *registry.Service) bool {
-		is, ok := looked[svc]
+		is, ok := resolved[svc]
 		if !ok {
 			var of Service
-			if of, is = e.of(svc); is {
+			if of, is = e.imported(svc); is {
 				found = append(found, of)
 			}
-			looked[svc] = is
+			resolved[svc] = is
 		}
 		return is
 	}
-	for _, p := range places {
+	for _, p := range keys {
 		if p.Address == "" {
-			e.listening(p.Port, add)
+			e.eachOnPort(p.Port, add)
 			continue
 		}
-		for l := range x.located.Where(at(p.Address)) {
+		for l := range x.locations.Where(withAddress(p.Address)) {
 			add(l.service)
 		}
 	}
@@ -248,9 +255,9 @@ func (e *Egress) ListeningOn(places []ListenerKey) []Service {
 	return found
 }
 
-// listening calls add for services with a port of that number. The ports of a protocol are a run; after the first service that is added the rest of an HTTP one is
-// passed over.
-func (e *Egress) listening(number uint32, add func(*registry.Service) bool) {
+// eachOnPort calls add for services with a port of that number, sorted by protocol. Of an HTTP protocol, it stops at
+// the first service for which add reports true.
+func (e *Egress) eachOnPort(number uint32, add func(*registry.Service) bool) {
 	var after registry.Protocol
 	for started := false; ; started = true {
 		var next *registry.Protocol
@@ -267,7 +274,8 @@ func (e *Egress) listening(number uint32, add func(*registry.Service) bool) {
 				break
 			}
 			next = &p.Protocol
-			if add(p.service) && p.Protocol.IsHTTP() && e.Listener.GetPort() == nil { // a Sidecar may say that its port speaks something else
+			// A Sidecar may set the protocol of its port, so there all services count.
+			if add(p.service) && p.Protocol.IsHTTP() && e.Listener.GetPort() == nil {
 				break
 			}
 		}
@@ -278,7 +286,7 @@ func (e *Egress) listening(number uint32, add func(*registry.Service) bool) {
 	}
 }
 
-// VirtualServices calls yield for each that is imported, by precedence.
+// VirtualServices calls yield for each imported VirtualService by precedence.
 func (e *Egress) VirtualServices(yield func(*VirtualService) bool) {
 	for v := range e.scope.Index.mesh.All {
 		if e.imports(v) && !yield(v) {
@@ -296,20 +304,21 @@ func (e *Egress) imports(v *VirtualService) bool {
 	}
 	large := len(v.Hosts) > 8
 	if large {
-		if known, ok := e.large.Load(v); ok {
+		if known, ok := e.overlapCache.Load(v); ok {
 			return known.(bool)
 		}
 	}
-	overlap := slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.overlap(v.Namespace, h) })
+	overlap := slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.overlaps(v.Namespace, h) })
 	if large {
-		e.large.Store(v, overlap)
+		e.overlapCache.Store(v, overlap)
 	}
 	return overlap
 }
 
-// VirtualServiceByHost gives the VirtualService whose HTTP routes are those of a host, as one of them writes it; nil if there is none.
+// VirtualServiceByHost returns the imported VirtualService whose HTTP routes apply to a host, as it is written in one;
+// nil if there is none.
 func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
-	for l := range e.scope.Index.bound.Where(linked(host)) {
+	for l := range e.scope.Index.meshHosts.Where(withName(host)) {
 		if len(l.Spec.Http) > 0 && e.imports(l.VirtualService) {
 			return l.VirtualService
 		}
@@ -338,19 +347,20 @@ func parseHosts(hosts []string, own string) importedHosts {
 	return m
 }
 
-func (m importedHosts) any(ns string, match func(string) bool) bool {
+func (m importedHosts) anyMatch(ns string, match func(string) bool) bool {
 	return slices.ContainsFunc(m[ns], match) || slices.ContainsFunc(m["*"], match)
 }
 
-func (m importedHosts) cover(ns, host string) bool {
-	return m.any(ns, func(p string) bool { return names.Covers(p, host) })
+func (m importedHosts) covers(ns, host string) bool {
+	return m.anyMatch(ns, func(p string) bool { return names.Covers(p, host) })
 }
 
-func (m importedHosts) overlap(ns, host string) bool {
-	return m.any(ns, func(p string) bool { return names.Overlap(p, host) })
+func (m importedHosts) overlaps(ns, host string) bool {
+	return m.anyMatch(ns, func(p string) bool { return names.Overlap(p, host) })
 }
 
-// Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port there, 0 where it does not say.
+// Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port, 0 without
+// one.
 func Destinations(v *networkingv1.VirtualService) func(yield func(host string, port uint32) bool) {
 	return func(yield func(string, uint32) bool) {
 		to := func(d *networkingv1alpha3.Destination) bool {
@@ -388,7 +398,8 @@ func Destinations(v *networkingv1.VirtualService) func(yield func(host string, p
 	}
 }
 
-// SidecarFor gives the Sidecar in force for a workload: one that selects it, then its namespace's, then the root namespace's. nil without any.
+// SidecarFor returns the Sidecar that applies to a workload: one that selects it, or else its namespace's, or else the
+// root namespace's; nil without any.
 func SidecarFor(x *Index, namespace string, labels map[string]string) *kinds.Object {
 	for _, o := range x.Objects(kinds.Sidecar, namespace) {
 		if sel := sidecarSpec(o).GetWorkloadSelector().GetLabels(); len(sel) > 0 && kinds.Selects(sel, labels) {

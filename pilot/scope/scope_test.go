@@ -25,7 +25,7 @@ type world struct {
 	objects  []*kinds.Object
 }
 
-// service adds one with ports 80 and 90; what is added later is younger.
+// service adds a service with ports 80 and 90. Later ones are younger.
 func (w *world) service(ns, host string, exportTo ...string) *registry.Service {
 	s := &registry.Service{
 		Host: host, Namespace: ns, Name: host, ExportTo: exportTo, Created: time.Unix(int64(len(w.services)+1), 0),
@@ -61,7 +61,7 @@ func (w *world) index() *scope.Index {
 	return scope.NewIndex(b.Commit(time.Time{}), nil)
 }
 
-// seen lists services as namespace/host, with their imported ports where they are not all.
+// seen returns services as namespace/host, with their imported ports where some are not imported.
 func seen(list func(func(scope.Service) bool)) string {
 	var out []string
 	for s := range list {
@@ -101,8 +101,9 @@ func TestExportTo(t *testing.T) {
 	}
 }
 
-// TestOneHost: of several namespaces' services with one host a proxy sees its own namespace's, else the oldest that it may see.
-func TestOneHost(t *testing.T) {
+// TestServiceOfHost checks that of several services with one host a proxy sees its own namespace's, or else the oldest
+// visible one.
+func TestServiceOfHost(t *testing.T) {
 	w := &world{t: t}
 	w.service("a", "x.example.com", ".")
 	w.service("b", "x.example.com")
@@ -149,8 +150,8 @@ func TestSidecarHosts(t *testing.T) {
 	}
 }
 
-// TestImplied: what an imported VirtualService sends traffic to comes along.
-func TestImplied(t *testing.T) {
+// TestDestinationsAreImported checks that the destinations of an imported VirtualService are imported.
+func TestDestinationsAreImported(t *testing.T) {
 	w := &world{t: t}
 	w.service("a", "web.a.svc.cluster.local")
 	w.service("b", "api.b.svc.cluster.local")
@@ -189,14 +190,14 @@ func TestSidecarFor(t *testing.T) {
 	}
 }
 
-func TestRules(t *testing.T) {
+func TestRulePrecedence(t *testing.T) {
 	type rule struct{ ns, name, spec string }
 	const host = "web.b.svc.cluster.local"
 	for _, c := range []struct {
 		name     string
 		rules    []rule
 		client   string
-		selected string // name of the rules whose selector matches
+		selected string // name of the rules that select the workload
 		want     string // names, in order
 	}{
 		{"none", nil, "a", "", ""},
@@ -236,8 +237,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestGateways: which VirtualServices a Gateway gets, in order.
-func TestGateways(t *testing.T) {
+// TestVirtualServicesOfGateway checks which VirtualServices a Gateway has, in order.
+func TestVirtualServicesOfGateway(t *testing.T) {
 	w := &world{t: t}
 	w.object(kinds.VirtualService, "a", "exact", `{"hosts":["q.example.com"],"gateways":["gw"]}`)
 	w.object(kinds.VirtualService, "a", "one", `{"hosts":["x"],"gateways":["gw"],"http":[{"route":[{"destination":{"host":"web"}}]}]}`)
@@ -282,7 +283,8 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// TestPatterns: a host is covered by patterns of whole labels, and by those that end within one if some VirtualService of sidecars has them.
+// TestPatterns checks that a host is covered by patterns of whole labels, and by partial ones that some VirtualService
+// of sidecars has.
 func TestPatterns(t *testing.T) {
 	w := &world{t: t}
 	if got := slices.Collect(w.index().Patterns("x-a.example.com")); !slices.Equal(got, []string{"x-a.example.com", "*.example.com", "*.com", "*"}) {
@@ -307,7 +309,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestDelegateKeepsItsPointer: a VirtualService made of several is made anew only when one of them changes.
+// TestDelegateKeepsItsPointer checks that a merged VirtualService is made anew only when one of its parts changes.
 func TestDelegateKeepsItsPointer(t *testing.T) {
 	w := &world{t: t}
 	w.object(kinds.VirtualService, "a", "root", `{"hosts":["x"],"http":[{"delegate":{"name":"child"}}]}`)
@@ -353,7 +355,8 @@ func TestExcludedMatches(t *testing.T) {
 	}
 }
 
-// The most specific host that the mesh configuration names decides, and what holds without it gives way to it.
+// TestClusterLocal checks that the most specific host in the mesh configuration decides, and overrides the built-in
+// rules.
 func TestClusterLocal(t *testing.T) {
 	for settings, want := range map[string]string{
 		"": "kubernetes.default dns.kube-system",

@@ -13,43 +13,44 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// tables order services and routing objects by what they are looked up by. Each Index shares with the one before what is the same.
+// tables hold services and routing objects in the orders in which they are looked up. An Index shares unchanged parts
+// with the one before.
 type tables struct {
-	rules        frozen.Table[rule]          // DestinationRules by namespace and host, then precedence
-	partialRules frozen.Table[rule]          // those whose host is Partial
-	selecting    frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
+	rules             frozen.Table[rule]          // DestinationRules by namespace and host, then precedence
+	partialRules      frozen.Table[rule]          // those whose host is partial
+	rulesWithSelector frozen.Table[*kinds.Object] // those with a workload selector: by namespace, then precedence
 
-	virtual        frozen.Table[*VirtualService] // by namespace and name
-	mesh           frozen.Table[*VirtualService] // those bound to sidecars, by precedence
-	bound          frozen.Table[link]            // of mesh: by host
-	partials       frozen.Table[link]            // of bound: by hosts that are Partial
-	reached        frozen.Table[link]            // of mesh: by the host of a destination
-	entries        frozen.Table[entry]           // those bound to Gateways: by Gateway and host
-	partialEntries frozen.Table[entry]           // of entries: by hosts that are Partial
-	behind         frozen.Table[link]            // of entries: by the host of a destination
-	sourced        frozen.Table[*VirtualService] // those with a match on source labels, by precedence
-	roots          frozen.Table[delegation]      // by whom they delegate to
+	virtualServices     frozen.Table[*VirtualService] // by namespace and name
+	mesh                frozen.Table[*VirtualService] // those bound to sidecars, by precedence
+	meshHosts           frozen.Table[link]            // of mesh: by host
+	partialMeshHosts    frozen.Table[link]            // of meshHosts: the partial patterns
+	meshDestinations    frozen.Table[link]            // of mesh: by the host of a destination
+	gatewayHosts        frozen.Table[gatewayHost]     // those bound to Gateways: by Gateway and host
+	partialGatewayHosts frozen.Table[gatewayHost]     // of gatewayHosts: the partial patterns
+	gatewayDestinations frozen.Table[link]            // those bound to Gateways: by the host of a destination
+	withSourceLabels    frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+	delegations         frozen.Table[delegation]      // by delegate
 
-	ports     frozen.Table[port]     // services by port and protocol
-	aliased   frozen.Table[port]     // the same of services that are other names
-	located   frozen.Table[location] // by address
-	selectors frozen.Table[selector] // by namespace and one of the labels that they select by
-	aliases   frozen.Table[alias]    // by the name that they stand for
+	ports      frozen.Table[port]     // services by port and protocol
+	aliasPorts frozen.Table[port]     // the same of aliases
+	locations  frozen.Table[location] // by address
+	selectors  frozen.Table[selector] // by namespace and one of the labels of their selector
+	aliases    frozen.Table[alias]    // by target
 
-	nodeLocal, distributed int // how many services are called on the caller's own node alone, or prefer what is close
+	nodeLocal, trafficDistribution int // how many services are node-local, and how many prefer close endpoints
 }
 
 func newTables() tables {
 	return tables{
-		rules: frozen.NewTable(compareRules), partialRules: frozen.NewTable(compareRules), selecting: frozen.NewTable(compareSelecting),
-		virtual: frozen.NewTable(compareVirtual), mesh: frozen.NewTable(compareMesh), sourced: frozen.NewTable(compareMesh),
-		bound: frozen.NewTable(compareLinks), partials: frozen.NewTable(compareLinks), reached: frozen.NewTable(compareLinks), entries: frozen.NewTable(compareEntries), partialEntries: frozen.NewTable(compareEntries), behind: frozen.NewTable(compareLinks),
-		roots: frozen.NewTable(compareDelegations),
-		ports: frozen.NewTable(comparePorts), aliased: frozen.NewTable(comparePorts), located: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
+		rules: frozen.NewTable(compareRules), partialRules: frozen.NewTable(compareRules), rulesWithSelector: frozen.NewTable(compareByNamespace),
+		virtualServices: frozen.NewTable(compareByName), mesh: frozen.NewTable(compareByPrecedence), withSourceLabels: frozen.NewTable(compareByPrecedence),
+		meshHosts: frozen.NewTable(compareLinks), partialMeshHosts: frozen.NewTable(compareLinks), meshDestinations: frozen.NewTable(compareLinks), gatewayHosts: frozen.NewTable(compareGatewayHosts), partialGatewayHosts: frozen.NewTable(compareGatewayHosts), gatewayDestinations: frozen.NewTable(compareLinks),
+		delegations: frozen.NewTable(compareDelegations),
+		ports:       frozen.NewTable(comparePorts), aliasPorts: frozen.NewTable(comparePorts), locations: frozen.NewTable(compareLocations), selectors: frozen.NewTable(compareSelectors), aliases: frozen.NewTable(compareAliases),
 	}
 }
 
-// rule is a DestinationRule by its qualified host.
+// rule is a DestinationRule with its qualified host.
 type rule struct {
 	host string
 	*kinds.Object
@@ -65,17 +66,17 @@ func compareRules(a, b rule) int {
 	return snapshot.ByPrecedence(a.Object, b.Object)
 }
 
-func compareSelecting(a, b *kinds.Object) int {
+func compareByNamespace(a, b *kinds.Object) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), snapshot.ByPrecedence(a, b))
 }
 
-func compareVirtual(a, b *VirtualService) int {
+func compareByName(a, b *VirtualService) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func compareMesh(a, b *VirtualService) int { return snapshot.ByPrecedence(a.Object, b.Object) }
+func compareByPrecedence(a, b *VirtualService) int { return snapshot.ByPrecedence(a.Object, b.Object) }
 
-// link leads from a name to a VirtualService.
+// link connects a name with a VirtualService.
 type link struct {
 	name string
 	*VirtualService
@@ -85,30 +86,31 @@ func compareLinks(a, b link) int {
 	if c := strings.Compare(a.name, b.name); c != 0 {
 		return c
 	}
-	return compareMesh(a.VirtualService, b.VirtualService)
+	return compareByPrecedence(a.VirtualService, b.VirtualService)
 }
 
-func linked(name string) func(link) int {
+func withName(name string) func(link) int {
 	return func(l link) int { return strings.Compare(l.name, name) }
 }
 
-// entry leads from a Gateway, "ns/name", and a host to a VirtualService that is bound to the one and names the other.
-type entry struct {
+// gatewayHost connects a Gateway, "ns/name", and a host with a VirtualService that is bound to the Gateway and has the
+// host.
+type gatewayHost struct {
 	gateway, host string
 	*VirtualService
 }
 
-func compareEntries(a, b entry) int {
+func compareGatewayHosts(a, b gatewayHost) int {
 	if c := strings.Compare(a.gateway, b.gateway); c != 0 {
 		return c
 	}
 	if c := strings.Compare(a.host, b.host); c != 0 {
 		return c
 	}
-	return compareMesh(a.VirtualService, b.VirtualService)
+	return compareByPrecedence(a.VirtualService, b.VirtualService)
 }
 
-// delegation leads from a VirtualService, "ns/name", to one that delegates to it.
+// delegation connects a delegate, "ns/name", with a VirtualService that delegates to it.
 type delegation struct {
 	delegate string
 	root     kinds.Key
@@ -137,7 +139,8 @@ func comparePorts(a, b port) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// location is a service at an address: one of its own or, where it is its endpoints alone that say where it is, of theirs.
+// location is a service at an address: its own address, or that of an endpoint for a service that is found by
+// endpoints.
 type location struct {
 	address string
 	service *registry.Service
@@ -150,7 +153,7 @@ func compareLocations(a, b location) int {
 	return snapshot.ByServicePrecedence(a.service, b.service)
 }
 
-// selector is a service by one of the labels that it selects by.
+// selector is a service with one of the labels of its selector.
 type selector struct {
 	key, value string
 	service    *registry.Service
@@ -169,7 +172,7 @@ func compareSelectors(a, b selector) int {
 	return snapshot.ByServicePrecedence(a.service, b.service)
 }
 
-// alias is a service that is another name.
+// alias is a service that is another name of a host.
 type alias struct {
 	target  string
 	service *registry.Service
@@ -179,12 +182,12 @@ func compareAliases(a, b alias) int {
 	return cmp.Or(strings.Compare(a.target, b.target), snapshot.ByServicePrecedence(a.service, b.service))
 }
 
-// ReachedPerEndpoint tells a service that is reached at the addresses of its endpoints alone, which are known.
+// ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known.
 func ReachedPerEndpoint(s *registry.Service) bool {
 	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil
 }
 
-// variants calls yield with a service and as each cluster has it.
+// variants calls yield with a service, and with each cluster's version of it.
 func variants(s *registry.Service) func(yield func(*registry.Service) bool) {
 	return func(yield func(*registry.Service) bool) {
 		if s == nil || !yield(s) {
@@ -198,7 +201,7 @@ func variants(s *registry.Service) func(yield func(*registry.Service) bool) {
 	}
 }
 
-// locatedByEndpoints tells a service that is found by the addresses of its endpoints.
+// locatedByEndpoints reports whether a service is found by the addresses of its endpoints.
 func locatedByEndpoints(s *registry.Service) bool {
 	for in := range variants(s) {
 		if in.Selector == nil || ReachedPerEndpoint(in) {
@@ -208,7 +211,7 @@ func locatedByEndpoints(s *registry.Service) bool {
 	return false
 }
 
-// addresses lists where a service is, as location says.
+// addresses returns where a service is, see location.
 func addresses(s *registry.Service, eps *snapshot.Endpoints) []string {
 	var list []string
 	for in := range variants(s) {
@@ -223,29 +226,29 @@ func addresses(s *registry.Service, eps *snapshot.Endpoints) []string {
 	return slices.Compact(list)
 }
 
-// putOrDelete enters something in a table, or takes it out.
-func putOrDelete[T any](t *frozen.Table[T], e *frozen.Edit, comes bool, x T) {
-	if comes {
+// putOrDelete puts an item into a table, or deletes it.
+func putOrDelete[T any](t *frozen.Table[T], e *frozen.Edit, add bool, x T) {
+	if add {
 		t.Put(e, x)
 	} else {
 		t.Delete(e, x)
 	}
 }
 
-// service enters a service, with its endpoints, or takes it out.
-func (t *tables) service(e *frozen.Edit, s *registry.Service, eps *snapshot.Endpoints, comes bool) {
+// setService adds a service, with its endpoints, to the tables, or removes it.
+func (t *tables) setService(e *frozen.Edit, s *registry.Service, eps *snapshot.Endpoints, add bool) {
 	if s == nil {
 		return
 	}
 	ports := &t.ports
-	if s.Resolution == registry.Alias { // at what it stands for is where listeners are
-		ports = &t.aliased
+	if s.Resolution == registry.Alias { // its listeners are those of its target
+		ports = &t.aliasPorts
 	}
 	for i := range s.Ports {
-		putOrDelete(ports, e, comes, port{&s.Ports[i], s})
+		putOrDelete(ports, e, add, port{&s.Ports[i], s})
 	}
 	for _, a := range addresses(s, eps) {
-		putOrDelete(&t.located, e, comes, location{a, s})
+		putOrDelete(&t.locations, e, add, location{a, s})
 	}
 	for in := range variants(s) {
 		if len(in.Selector) > 0 {
@@ -255,66 +258,66 @@ func (t *tables) service(e *frozen.Edit, s *registry.Service, eps *snapshot.Endp
 					least = k
 				}
 			}
-			putOrDelete(&t.selectors, e, comes, selector{least, in.Selector[least], s})
+			putOrDelete(&t.selectors, e, add, selector{least, in.Selector[least], s})
 		}
 	}
 	if s.Resolution == registry.Alias {
-		putOrDelete(&t.aliases, e, comes, alias{s.ExternalName, s})
+		putOrDelete(&t.aliases, e, add, alias{s.ExternalName, s})
 	}
 	n := -1
-	if comes {
+	if add {
 		n = 1
 	}
 	if s.NodeLocal {
 		t.nodeLocal += n
 	}
 	if s.TrafficDist != "" {
-		t.distributed += n
+		t.trafficDistribution += n
 	}
 }
 
-// rule enters a DestinationRule, or takes it out.
-func (t *tables) rule(e *frozen.Edit, r rule, comes bool) {
-	putOrDelete(&t.rules, e, comes, r)
+// setRule adds a DestinationRule to the tables, or removes it.
+func (t *tables) setRule(e *frozen.Edit, r rule, add bool) {
+	putOrDelete(&t.rules, e, add, r)
 	if IsPartial(r.host) {
-		putOrDelete(&t.partialRules, e, comes, r)
+		putOrDelete(&t.partialRules, e, add, r)
 	}
 	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
-		putOrDelete(&t.selecting, e, comes, r.Object)
+		putOrDelete(&t.rulesWithSelector, e, add, r.Object)
 	}
 }
 
-// virtualService enters a VirtualService, or takes it out.
-func (t *tables) virtualService(e *frozen.Edit, v *VirtualService, comes bool) {
-	putOrDelete(&t.virtual, e, comes, v)
+// setVirtualService adds a VirtualService to the tables, or removes it.
+func (t *tables) setVirtualService(e *frozen.Edit, v *VirtualService, add bool) {
+	putOrDelete(&t.virtualServices, e, add, v)
 	for _, d := range v.delegates {
-		putOrDelete(&t.roots, e, comes, delegation{d, v.Key})
+		putOrDelete(&t.delegations, e, add, delegation{d, v.Key})
 	}
-	if v.sourced() {
-		putOrDelete(&t.sourced, e, comes, v)
+	if v.hasSourceLabels() {
+		putOrDelete(&t.withSourceLabels, e, add, v)
 	}
 	for _, g := range v.Gateways {
 		if g != "mesh" {
 			for _, h := range v.Hosts {
-				putOrDelete(&t.entries, e, comes, entry{g, h, v})
+				putOrDelete(&t.gatewayHosts, e, add, gatewayHost{g, h, v})
 				if IsPartial(h) {
-					putOrDelete(&t.partialEntries, e, comes, entry{g, h, v})
+					putOrDelete(&t.partialGatewayHosts, e, add, gatewayHost{g, h, v})
 				}
 			}
 			for _, h := range v.DestinationHosts {
-				putOrDelete(&t.behind, e, comes, link{h, v})
+				putOrDelete(&t.gatewayDestinations, e, add, link{h, v})
 			}
 			continue
 		}
-		putOrDelete(&t.mesh, e, comes, v)
+		putOrDelete(&t.mesh, e, add, v)
 		for _, h := range v.Hosts {
-			putOrDelete(&t.bound, e, comes, link{h, v})
+			putOrDelete(&t.meshHosts, e, add, link{h, v})
 			if IsPartial(h) {
-				putOrDelete(&t.partials, e, comes, link{h, v})
+				putOrDelete(&t.partialMeshHosts, e, add, link{h, v})
 			}
 		}
 		for _, h := range v.DestinationHosts {
-			putOrDelete(&t.reached, e, comes, link{h, v})
+			putOrDelete(&t.meshDestinations, e, add, link{h, v})
 		}
 	}
 }
