@@ -19,18 +19,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Inputs is all that a proxy's configuration depends on beside the Snapshot. Comparable.
+// Inputs are everything that a proxy's configuration depends on beside the Snapshot. Comparable.
 type Inputs struct {
-	Scope           Scope
-	Outbound        Outbound
-	Inbound         Inbound
-	Address         string   // its own primary address: a pod has no listener for itself among a headless service's
-	Node            string   // where services prefer the proxy's own node, or are called there alone; else empty
-	Location        Location // where services prefer what is close; else zero
-	UnknownWorkload bool     // nobody knows its workload
+	Scope    Scope
+	Outbound Outbound
+	Inbound  Inbound
+	Address  string // its own primary address: a pod has no listener for itself among a headless service's
+	// Node is the proxy's, where a service is called only on the caller's own node or prefers close endpoints; else empty.
+	Node            string
+	Location        Location // where a service prefers close endpoints; else zero
+	UnknownWorkload bool     // the Snapshot has no workload for the proxy
 }
 
-// Key is a Proxy made of few words: each part exists once, so that it costs nothing to compare it and to look things up by it.
+// Key is Inputs with each part interned, so that comparing keys and looking things up by them costs little.
 type Key struct {
 	Scope     Handle[Scope]
 	Listeners Handle[Listeners]
@@ -42,24 +43,26 @@ type Key struct {
 	UnknownWorkload bool
 }
 
-// Listeners is what listeners for outgoing traffic depend on.
+// Listeners is what outbound listeners depend on.
 type Listeners struct {
 	Scope    Scope
 	Outbound Outbound
 }
 
-// Inputs gives what the key stands for.
+// Inputs returns what the key stands for.
 func (k Key) Inputs() Inputs {
 	l := k.Listeners.Value()
 	return Inputs{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
 }
 
-// Shared is the key less what is the proxy's own: its inbound half, its address, and whether its workload is known.
+// Shared returns the key without the proxy's own parts: the inbound half, the address, and whether its workload is
+// known.
 func (k Key) Shared() Key {
 	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Location: k.Location}
 }
 
-// KeepInbound returns k with the inbound half of last, if the proxy's workload was known when its key was last and is not known now. Else it returns k and false.
+// KeepInbound returns k with the inbound half of last, and true, if the proxy's workload was known at last and is not
+// known now. Otherwise it returns k and false.
 func (k Key) KeepInbound(last Key) (Key, bool) {
 	if !k.UnknownWorkload || last.UnknownWorkload {
 		return k, false
@@ -78,42 +81,43 @@ type Location struct {
 type Scope struct {
 	Type            node.Type
 	Namespace       string
-	Sidecar         *kinds.Object // in force; nil for routers
+	Sidecar         *kinds.Object // the one that applies; nil for routers
 	Cluster         string        // empty for the server's own
 	Network         string
-	NetworkView     frozen.List[string] // the networks that it asks for, sorted; empty: all
-	Domain          string              // <ns>.svc.<suffix>: which short names a virtual host answers to
+	NetworkView     frozen.List[string] // the networks that the proxy asks for, sorted; empty: all
+	Domain          string              // <ns>.svc.<suffix>: it decides which short names a virtual host has
 	Capabilities    node.Capabilities
 	IPv4, IPv6      bool
-	AutoAddress     bool                         // it resolves names to allotted addresses
+	AutoAddress     bool                         // the proxy resolves names to auto-allocated addresses
 	Gateways        frozen.List[*kinds.Object]   // of a router: those that select it, by precedence
 	Rules           frozen.List[*kinds.Object]   // DestinationRules whose workload selector matches it
-	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not hold for it
-	Targets         frozen.List[Target]          // of a router: what it listens on for its own service ports
+	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
+	Targets         frozen.List[Target]          // of a router: the ports of its own services
 }
 
-// ExcludedMatches names the matches of one VirtualService whose source labels are not the proxy's, as scope.ExcludedMatches writes them.
+// ExcludedMatches are the matches of one VirtualService that do not apply to a proxy, because of its labels. Matches is
+// as scope.ExcludedMatches returns it.
 type ExcludedMatches struct {
 	Object  *kinds.Object
 	Matches string
 }
 
-// Outbound is what listeners for outgoing traffic depend on beside the scope.
+// Outbound is what outbound listeners depend on beside the scope.
 type Outbound struct {
 	Interception  node.Interception
 	HTTPProxyPort uint32
 	HTTP10        bool
 	Unprivileged  bool
 	Tags          Tags
-	DenyAll       bool // of a router: policies select it that are not translated
+	DenyAll       bool // of a router: policies select it that are not translated, so all requests are denied
 }
 
-// Tags are the literals that traces of a workload carry. Sampling is the proxy's own, in percent, empty for the mesh's.
+// Tags are the literals in the traces of a workload. Sampling is the proxy's own percentage, or empty for the mesh's.
 type Tags struct {
 	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
 }
 
-// Inbound is what clusters and listeners for incoming traffic depend on. The zero Inbound has none: a router's.
+// Inbound is what inbound clusters and listeners depend on. The zero Inbound has none: it is a router's.
 type Inbound struct {
 	Sidecar      bool
 	Interception node.Interception
@@ -123,21 +127,21 @@ type Inbound struct {
 	Namespace    string
 	Tags         Tags
 	Targets      frozen.List[Target]
-	Ingress      *kinds.Object // a Sidecar with ingress listeners: they replace the services' chains
-	Address      string        // the proxy's address, only where an ingress listener names it
+	Ingress      *kinds.Object // a Sidecar with ingress listeners, which replace the services' chains
+	Address      string        // the proxy's address, if an ingress listener depends on it
 	Peer         frozen.List[*kinds.Object]
-	DenyAll      bool // policies select the workload that are not translated
+	DenyAll      bool // policies select the workload that are not translated, so all requests are denied
 }
 
-// Target is one port of one service that the proxy's workload serves.
+// Target is a service port that the proxy's workload serves.
 type Target struct {
 	Service    *registry.Service
 	Port       uint32                     // the service's
 	TargetPort uint32                     // the workload's
-	Rules      frozen.List[*kinds.Object] // DestinationRules of the service, as seen from its own namespace
+	Rules      frozen.List[*kinds.Object] // DestinationRules that apply to the service in its own namespace
 }
 
-// Resolve reduces a proxy to its keys.
+// Resolve reduces a proxy to the inputs of its configuration.
 func Resolve(x *scope.Index, p *node.Proxy) Inputs {
 	w := workload(x, p)
 	addresses := p.IPs
@@ -155,24 +159,24 @@ func Resolve(x *scope.Index, p *node.Proxy) Inputs {
 			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
-		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: tags(p, w)},
+		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(p, w)},
 		UnknownWorkload: w.Kind == nil,
 	}
 	if x.HasNodeLocal() || x.HasTrafficDistribution() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)
 	}
 	if x.HasTrafficDistribution() {
-		k.Location = Location{cmp.Or(w.Locality, claimed(p)), cmp.Or(w.Network, p.Network)}
+		k.Location = Location{cmp.Or(w.Locality, nodeLocality(p)), cmp.Or(w.Network, p.Network)}
 	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
 	}
-	k.Scope.Rules = rules(x, p.Namespace, w.Labels)
-	k.Scope.ExcludedMatches = foreign(x, w.Labels)
-	targets := targets(x, w, addresses)
+	k.Scope.Rules = selectedRules(x, p.Namespace, w.Labels)
+	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
+	targets := findTargets(x, w, addresses)
 	if p.Type == node.Router {
-		k.Scope.Gateways = gateways(x, w.Labels)
-		k.Outbound.DenyAll = guarded(x, p.Namespace, w.Labels)
+		k.Scope.Gateways = selectedGateways(x, w.Labels)
+		k.Outbound.DenyAll = denyAll(x, p.Namespace, w.Labels)
 		k.Scope.Targets = targets
 		return k
 	}
@@ -180,7 +184,7 @@ func Resolve(x *scope.Index, p *node.Proxy) Inputs {
 	k.Inbound = Inbound{
 		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Peer: PeerAuthentications(x, p.Namespace, w.Labels),
-		DenyAll: guarded(x, p.Namespace, w.Labels),
+		DenyAll: denyAll(x, p.Namespace, w.Labels),
 	}
 	if s := k.Scope.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
@@ -193,24 +197,25 @@ func Resolve(x *scope.Index, p *node.Proxy) Inputs {
 	return k
 }
 
-// namesAddress tells an ingress listener that stands for, or forwards to, the proxy's own address.
+// namesAddress reports whether an ingress listener binds or forwards to the proxy's own address.
 func namesAddress(l *networkingv1alpha3.IstioIngressListener) bool {
 	return l.Bind == "" || strings.HasPrefix(l.DefaultEndpoint, "0.0.0.0:") || strings.HasPrefix(l.DefaultEndpoint, "[::]:")
 }
 
-// workload finds out whose proxy it is. Where nobody knows, what it says of itself counts.
+// workload returns the proxy's workload. If it is unknown, the proxy's own metadata stand in.
 func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
 	if w := Workload(x.Snapshot, p); w != nil {
 		return w
 	}
 	return &registry.Workload{
 		WorkloadKey: registry.WorkloadKey{Namespace: p.Namespace, Name: p.Name}, Labels: p.Labels, Addresses: p.IPs, Owner: p.Workload,
-		Locality: claimed(p), Cluster: p.Cluster, Network: p.Network,
+		Locality: nodeLocality(p), Cluster: p.Cluster, Network: p.Network,
 	}
 }
 
-// Workload gives whose proxy it is: the Pod of its cluster by the name in its id, the WorkloadEntry of its name, whatever owns its address in its cluster; nil
-// where the snapshot has none. The entry of a machine that belongs to a remote cluster may be registered in the server's own.
+// Workload returns the proxy's workload: the Pod with the name in its ID, in its cluster; or else the WorkloadEntry
+// with that name; or else the workload that owns its address in its cluster; or else nil. The WorkloadEntry of a
+// machine in a remote cluster may be registered in the server's own.
 func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	cluster := x.ClusterKey(p.Cluster)
 	for _, k := range []registry.WorkloadKey{{Kind: kinds.Pod, Cluster: cluster}, {Kind: kinds.WorkloadEntry, Cluster: cluster}, {Kind: kinds.WorkloadEntry}} {
@@ -227,11 +232,11 @@ func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	return nil
 }
 
-func claimed(p *node.Proxy) registry.Locality {
+func nodeLocality(p *node.Proxy) registry.Locality {
 	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }
 
-func tags(p *node.Proxy, w *registry.Workload) Tags {
+func newTags(p *node.Proxy, w *registry.Workload) Tags {
 	return Tags{
 		CanonicalService:  registry.CanonicalName(w.Labels, cmp.Or(p.Workload, w.Owner, "unknown")),
 		CanonicalRevision: cmp.Or(registry.CanonicalRevision(w.Labels), "latest"),
@@ -239,9 +244,10 @@ func tags(p *node.Proxy, w *registry.Workload) Tags {
 	}
 }
 
-// targets finds the service ports that a workload serves, of the services as its cluster has them: those whose selector matches its labels, and those that
-// have an endpoint at its address without selecting it.
-func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
+// findTargets returns the service ports that a workload serves, of each service's version for its cluster. A service is
+// served if its selector matches the workload's labels. A service without a selector is served if it has an endpoint at
+// one of the workload's addresses.
+func findTargets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
 	var found []Target
 	cluster := x.ClusterKey(w.Cluster)
 	for s := range x.CandidateServices(w.Namespace, w.Labels, addresses, w.Kind != nil) {
@@ -258,7 +264,7 @@ func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.Li
 				}
 			}
 		case s.Selector == nil || w.Kind == nil:
-			var numbers map[string]uint32 // of ports, by name
+			var numbers map[string]uint32 // by port name
 			for _, e := range x.Endpoints(s.Key()).List {
 				if slices.Contains(addresses, e.Address) && (x.ClusterKey(e.Cluster) == cluster || s.Provider == registry.External && !e.HealthKnown) {
 					if numbers == nil {
@@ -281,7 +287,7 @@ func targets(x *scope.Index, w *registry.Workload, addresses []string) frozen.Li
 	return frozen.ListOf(found...)
 }
 
-// numbersByName returns the numbers of a service's ports, of several with one name that of the first.
+// numbersByName returns the numbers of a service's ports. If several have one name, the first counts.
 func numbersByName(s *registry.Service) map[string]uint32 {
 	by := make(map[string]uint32, len(s.Ports))
 	for i := range slices.Backward(s.Ports) {
@@ -292,7 +298,7 @@ func numbersByName(s *registry.Service) map[string]uint32 {
 
 func targetPort(p *registry.Port, w *registry.Workload) uint32 {
 	if n := w.Ports[p.Name]; n != 0 && w.Kind == kinds.WorkloadEntry {
-		return n // it says itself where it serves the port
+		return n // a WorkloadEntry sets its own port numbers
 	}
 	if p.TargetPort == "" {
 		return p.Number
@@ -303,7 +309,7 @@ func targetPort(p *registry.Port, w *registry.Workload) uint32 {
 	return w.Ports[p.TargetPort]
 }
 
-func foreign(x *scope.Index, labels map[string]string) frozen.List[ExcludedMatches] {
+func excludedMatches(x *scope.Index, labels map[string]string) frozen.List[ExcludedMatches] {
 	var list []ExcludedMatches
 	for v := range x.WithSourceLabels() {
 		if m := scope.ExcludedMatches(v.Spec, labels); m != "" {
@@ -313,7 +319,7 @@ func foreign(x *scope.Index, labels map[string]string) frozen.List[ExcludedMatch
 	return frozen.ListOf(list...)
 }
 
-func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Object] {
+func selectedGateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
 		if sel := o.Spec.(*networkingv1.Gateway).Selector; len(sel) == 0 || kinds.Selects(sel, labels) {
@@ -323,18 +329,19 @@ func gateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Objec
 	return frozen.ListOf(found...)
 }
 
-// PeerAuthentications gives the policies in force for a workload: at most one of the mesh, one of the namespace and one that selects it, in that order.
+// PeerAuthentications returns the policies that apply to a workload, in this order: at most one of the mesh, one of the
+// namespace, and one that selects the workload.
 func PeerAuthentications(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	return PeerAuthenticationsInNamespace(x, namespace)(labels)
 }
 
-// PeerAuthenticationsInNamespace is PeerAuthentications for many workloads of a namespace.
+// PeerAuthenticationsInNamespace returns PeerAuthentications of a namespace as a function of a workload's labels.
 func PeerAuthenticationsInNamespace(x *scope.Index, namespace string) func(labels map[string]string) frozen.List[*kinds.Object] {
 	var list, selecting []*kinds.Object
 	root := x.RootNamespace()
 	for _, ns := range []string{root, namespace} {
 		if ns == root && len(list) > 0 {
-			continue // the proxy lives in the root namespace
+			continue // the namespace is the root namespace
 		}
 		for _, o := range x.Objects(kinds.PeerAuthentication, ns) {
 			if len(o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()) == 0 {
@@ -362,8 +369,8 @@ func PeerAuthenticationsInNamespace(x *scope.Index, namespace string) func(label
 	}
 }
 
-// rules gives the DestinationRules of a namespace whose workload selector matches.
-func rules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
+// selectedRules returns the DestinationRules of a namespace whose workload selector matches.
+func selectedRules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for o := range x.RulesWithSelector(namespace) {
 		if kinds.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
@@ -373,9 +380,9 @@ func rules(x *scope.Index, namespace string, labels map[string]string) frozen.Li
 	return frozen.ListOf(found...)
 }
 
-// guarded tells that an authorization policy selects a workload, or one on the tokens of its requests: in its namespace or in the root namespace. Policies that only
-// log guard nothing.
-func guarded(x *scope.Index, namespace string, labels map[string]string) bool {
+// denyAll reports whether an AuthorizationPolicy or a RequestAuthentication, of the namespace or the root namespace,
+// selects a workload. They are not translated, so all requests are denied. A policy that only logs does not count.
+func denyAll(x *scope.Index, namespace string, labels map[string]string) bool {
 	for _, ns := range []string{namespace, x.RootNamespace()} {
 		for _, o := range x.Objects(kinds.AuthorizationPolicy, ns) {
 			spec := o.Spec.(*securityv1.AuthorizationPolicy)

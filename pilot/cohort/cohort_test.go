@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// secret is a label's value that no key may hold.
+// secret is a label value that no key may hold.
 const secret = "tell-nobody"
 
 func object(t *testing.T, kind *kinds.Kind, ns, name, spec string) *kinds.Object {
@@ -69,14 +69,14 @@ func sidecar(name, ip string) *node.Proxy {
 	return &node.Proxy{Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip}, Cluster: "c", MeshID: "m", Interception: node.Redirect}
 }
 
-// shared reduces a proxy to what its cohort shares.
+// shared returns what a proxy shares with its cohort.
 func shared(p cohort.Inputs) cohort.Inputs {
 	p.Address = ""
 	return p
 }
 
-// TestSelectors: labels split a cohort only where a selector tells them apart.
-func TestSelectors(t *testing.T) {
+// TestLabelsSplitOnlyWhereASelectorDoes checks that labels split a cohort only where a selector matches some of them.
+func TestLabelsSplitOnlyWhereASelectorDoes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		objects []*kinds.Object
@@ -103,7 +103,8 @@ func TestSelectors(t *testing.T) {
 				t.Errorf("addresses %s and %s", one.Address, two.Address)
 			}
 			for _, k := range []cohort.Inputs{one, two} {
-				// Objects are interned by pointer, so that %v shows their addresses: what is written here is the key's own.
+				// Objects are interned by pointer, so %v shows their addresses. All other text is part of the key
+				// itself.
 				if s := fmt.Sprintf("%v", k); strings.Contains(s, secret) {
 					t.Errorf("the key holds a label's value: %s", s)
 				}
@@ -112,8 +113,9 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestAddress: it splits an inbound cohort only where an ingress listener names it.
-func TestAddress(t *testing.T) {
+// TestAddressSplitsOnlyWhereIngressNamesIt checks that the address splits an inbound cohort only where an ingress
+// listener depends on it.
+func TestAddressSplitsOnlyWhereIngressNamesIt(t *testing.T) {
 	pods := []*registry.Workload{pod("web-0", "10.1.0.1", nil), pod("web-1", "10.1.0.2", nil)}
 	for spec, same := range map[string]bool{
 		`{"egress":[{"hosts":["./*"]}]}`:                         true,
@@ -130,8 +132,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestTargets: named ports are those of the workload's containers; what it does not have is left out.
-func TestTargets(t *testing.T) {
+// TestTargetPorts checks that named ports are resolved by the workload's containers, and left out if they have none.
+func TestTargetPorts(t *testing.T) {
 	p := cohort.Resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
 	var got []string
 	for x := range p.Inbound.Targets.All {
@@ -142,8 +144,9 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestWhose: the Pod of its name comes first, then the WorkloadEntry, then whoever has its address in its namespace, and only then what it says.
-func TestWhose(t *testing.T) {
+// TestWorkloadOfProxy checks which workload is taken: the Pod of the proxy's name, then the WorkloadEntry, then the
+// owner of its address in its namespace, then the proxy's own metadata.
+func TestWorkloadOfProxy(t *testing.T) {
 	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"}, Addresses: []string{"10.2.0.1"}, Labels: map[string]string{"app": "vm"}}
 	elsewhere := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "b", Name: "x"}, Addresses: []string{"10.3.0.1"}, Labels: map[string]string{"app": "elsewhere"}}
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil), entry, elsewhere})
@@ -158,8 +161,8 @@ func TestWhose(t *testing.T) {
 	}
 }
 
-// TestSplits: what splits scopes, and what listeners alone.
-func TestSplits(t *testing.T) {
+// TestWhatSplitsCohorts checks what splits scopes, and what splits listeners alone.
+func TestWhatSplitsCohorts(t *testing.T) {
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)})
 	base := cohort.Resolve(x, sidecar("web-0", "10.1.0.1"))
 	for name, c := range map[string]struct {
@@ -205,7 +208,7 @@ func TestPeerAuthentications(t *testing.T) {
 	}
 }
 
-func TestRouter(t *testing.T) {
+func TestRouterSelectsItsGateways(t *testing.T) {
 	mine := object(t, kinds.Gateway, "b", "mine", `{"selector":{"app":"web"}}`)
 	other := object(t, kinds.Gateway, "b", "other", `{"selector":{"app":"api"}}`)
 	p := sidecar("web-0", "10.1.0.1")
@@ -219,8 +222,8 @@ func TestRouter(t *testing.T) {
 	}
 }
 
-// TestWhere: where proxies run splits no scope, not even where a service is called on the caller's own node alone.
-func TestWhere(t *testing.T) {
+// TestNodesSplitNoScope checks that the node of a proxy splits no scope, even with a node-local service.
+func TestNodesSplitNoScope(t *testing.T) {
 	local := *web
 	local.NodeLocal = true
 	one, two := pod("web-0", "10.1.0.1", nil), pod("web-1", "10.1.0.2", nil)

@@ -1,7 +1,8 @@
-// Package cohort says which proxies must receive identical configuration: Of reduces a proxy to comparable keys, and proxies with equal keys
-// share what they are sent. Key is the same in few words, which cost nothing to compare; Keys makes
-// it, and holds no part of it that nobody has, but for those of the proxies that came last.
+// Package cohort decides which proxies receive identical configuration. Resolve reduces a proxy to comparable Inputs.
+// Proxies with equal Inputs share their configuration. An Interner turns Inputs into a Key, which is cheap to compare.
+// It drops the parts of a key that nobody uses, except for those of the most recent keys.
 //
-// A key holds what reaches the bytes and nothing else: never label values, but the objects whose selectors matched; addresses only where a chain
-// names them. Of is pure; Keys alone is state, safe for concurrent use. The package starts no goroutine.
+// Inputs hold what affects the configuration and nothing else: never label values, only the objects whose selectors
+// matched; addresses only where a filter chain depends on them. Resolve is a pure function. The Interner is the only
+// state, and is safe for concurrent use. The package starts no goroutine.
 package cohort

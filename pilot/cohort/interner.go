@@ -8,75 +8,75 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Interner makes the keys that are compared with one another. Safe for concurrent use.
+// Interner makes keys. Only keys of one Interner may be compared. Safe for concurrent use.
 type Interner struct {
-	scopes    handles[Scope]
-	listeners handles[Listeners]
-	inbounds  handles[Inbound]
+	scopes    interned[Scope]
+	listeners interned[Listeners]
+	inbounds  interned[Inbound]
 
 	mu     sync.Mutex
-	lately *simplelru.LRU[Key, struct{}] // without what is a proxy's own
+	recent *simplelru.LRU[Key, struct{}] // without the proxies' own parts
 }
 
-// lately is how many keys count as had by somebody: who loses a stream comes again soon.
-const lately = 256
+// recentKeys is the number of keys that stay interned without a user: a proxy that loses its stream reconnects soon.
+const recentKeys = 256
 
-// NewInterner makes a Keys.
+// NewInterner returns an empty Interner.
 func NewInterner() *Interner {
-	list, err := simplelru.NewLRU[Key, struct{}](lately, nil)
+	list, err := simplelru.NewLRU[Key, struct{}](recentKeys, nil)
 	if err != nil {
-		panic(err) // only for sizes below one
+		panic(err) // only for a size below one
 	}
-	return &Interner{lately: list}
+	return &Interner{recent: list}
 }
 
-// Intern gives the key of a Proxy.
+// Intern returns the key of Inputs.
 func (k *Interner) Intern(p Inputs) Key {
-	x := Key{Scope: k.scopes.of(p.Scope), Listeners: k.listeners.of(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.of(p.Inbound)}
+	x := Key{Scope: k.scopes.intern(p.Scope), Listeners: k.listeners.intern(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.intern(p.Inbound)}
 	k.mu.Lock()
-	k.lately.Add(x, struct{}{})
+	k.recent.Add(x, struct{}{})
 	k.mu.Unlock()
 	x.Address, x.Node, x.Location, x.UnknownWorkload = p.Address, p.Node, p.Location, p.UnknownWorkload
 	return x
 }
 
-// Handle stands for a value: handles of one Keys are equal where their values are. Other than those of package unique it can be held weakly, so that what was made for
-// a value is forgotten once nobody has that value any more.
+// Handle stands for a value. Handles of one Interner are equal if their values are. Unlike a handle of package unique
+// it can be held weakly, so that a cache can drop what was made for a value once nobody uses the value.
 type Handle[T comparable] struct{ value *T }
 
-// Value gives the value.
+// Value returns the value.
 func (h Handle[T]) Value() T { return *h.value }
 
-// Weak gives a pointer that does not keep the value; the zero one of no value.
+// Weak returns a pointer that does not keep the value alive. It is zero for the zero Handle.
 func (h Handle[T]) Weak() weak.Pointer[T] { return weak.Make(h.value) }
 
-// handles makes each value once, as long as somebody has it. Safe for concurrent use.
-type handles[T comparable] struct {
-	mu   sync.Mutex
-	made map[T]weak.Pointer[T]
+// interned stores each value once, as long as somebody uses it. Safe for concurrent use.
+type interned[T comparable] struct {
+	mu     sync.Mutex
+	values map[T]weak.Pointer[T]
 }
 
-func (h *handles[T]) of(value T) Handle[T] {
+func (h *interned[T]) intern(value T) Handle[T] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p := h.made[value].Value(); p != nil {
+	if p := h.values[value].Value(); p != nil {
 		return Handle[T]{p}
 	}
 	p := new(T)
 	*p = value
-	if h.made == nil {
-		h.made = map[T]weak.Pointer[T]{}
+	if h.values == nil {
+		h.values = map[T]weak.Pointer[T]{}
 	}
-	h.made[value] = weak.Make(p)
+	h.values[value] = weak.Make(p)
 	runtime.AddCleanup(p, h.forget, value)
 	return Handle[T]{p}
 }
 
-// forget drops a value that is gone, unless somebody came with it again.
-func (h *handles[T]) forget(value T) {
+// forget drops a value that was collected, unless it was interned again.
+func (h *interned[T]) forget(value T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.made[value].Value() == nil {
-		delete(h.made, value)
+	if h.values[value].Value() == nil {
+		delete(h.values, value)
 	}
 }
