@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Equal tells that two services are the same to every reader.
+// Equal reports whether two services are equal in every exported field.
 func (s *Service) Equal(o *Service) bool {
 	if s == o || s == nil || o == nil {
 		return s == o
@@ -19,7 +19,7 @@ func (s *Service) Equal(o *Service) bool {
 		maps.EqualFunc(s.Clusters, o.Clusters, (*Service).Equal)
 }
 
-// Equal tells that two endpoints are the same to every reader.
+// Equal reports whether two endpoints are equal in every field.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	if e == o || e == nil || o == nil {
 		return e == o
@@ -31,7 +31,7 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.CanonicalName == o.CanonicalName && e.CanonicalRevision == o.CanonicalRevision
 }
 
-// Equal tells that two workloads are the same to every reader.
+// Equal reports whether two workloads are equal in every field.
 func (w *Workload) Equal(o *Workload) bool {
 	if w == o || w == nil || o == nil {
 		return w == o
@@ -42,12 +42,12 @@ func (w *Workload) Equal(o *Workload) bool {
 		w.Owner == o.Owner && maps.Equal(w.Ports, o.Ports) && w.Weight == o.Weight && w.Created.Equal(o.Created)
 }
 
-// ReuseEndpoints gives next with every endpoint that old has already replaced by old's pointer, so that equal content stays one pointer, and old itself when
-// the lists are equal. Both are sorted by CompareEndpoints; next is modified.
-func ReuseEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
+// ReuseEndpoints returns next, with each endpoint replaced by an equal one of old, so that equal content stays one
+// pointer. If the lists are equal it returns old, and true. Both are sorted by CompareEndpoints; next is modified.
+func ReuseEndpoints(old, next []*Endpoint) (reused []*Endpoint, same bool) {
 	i := 0
 	for j := 0; j < len(next); {
-		// Endpoints that compare equal may repeat.
+		// Endpoints that compare as equal may repeat.
 		e, first := next[j], j
 		for j < len(next) && CompareEndpoints(next[j], e) == 0 {
 			j++
@@ -59,7 +59,7 @@ func ReuseEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
 		for i < len(old) && CompareEndpoints(old[i], e) == 0 {
 			i++
 		}
-		keepRun(old[from:i], next[first:j])
+		reuseRun(old[from:i], next[first:j])
 	}
 	if slices.Equal(old, next) {
 		return old, true
@@ -67,8 +67,9 @@ func ReuseEndpoints(old, next []*Endpoint) (kept []*Endpoint, same bool) {
 	return next, false
 }
 
-// keepRun is KeepEndpoints of endpoints that compare equal. Those of one workload are looked through: they are few, or the same.
-func keepRun(old, next []*Endpoint) {
+// reuseRun is ReuseEndpoints for endpoints that compare as equal. Those of one workload are searched one by one: they
+// are few, or identical.
+func reuseRun(old, next []*Endpoint) {
 	switch {
 	case len(old) == 0:
 		return
@@ -78,20 +79,20 @@ func keepRun(old, next []*Endpoint) {
 		}
 		return
 	}
-	of := make(map[string][]*Endpoint, len(old))
+	byWorkload := make(map[string][]*Endpoint, len(old))
 	for _, e := range old {
-		if all := of[e.Workload]; len(all) == 0 || all[len(all)-1] != e {
-			of[e.Workload] = append(all, e)
+		if all := byWorkload[e.Workload]; len(all) == 0 || all[len(all)-1] != e {
+			byWorkload[e.Workload] = append(all, e)
 		}
 	}
-	var last, kept *Endpoint
+	var last, reused *Endpoint
 	for j, e := range next {
 		if e != last {
-			last, kept = e, e
-			if i := slices.IndexFunc(of[e.Workload], e.Equal); i >= 0 {
-				kept = of[e.Workload][i]
+			last, reused = e, e
+			if i := slices.IndexFunc(byWorkload[e.Workload], e.Equal); i >= 0 {
+				reused = byWorkload[e.Workload][i]
 			}
 		}
-		next[j] = kept
+		next[j] = reused
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Every field counts, also the next one that somebody adds.
+// TestEqualComparesEveryField also covers fields that are added later.
 func TestEqualComparesEveryField(t *testing.T) {
-	check(t, func(a, b *Service) bool { return a.Equal(b) })
-	check(t, func(a, b *Endpoint) bool { return a.Equal(b) })
-	check(t, func(a, b *Workload) bool { return a.Equal(b) })
+	checkEqual(t, func(a, b *Service) bool { return a.Equal(b) })
+	checkEqual(t, func(a, b *Endpoint) bool { return a.Equal(b) })
+	checkEqual(t, func(a, b *Workload) bool { return a.Equal(b) })
 }
 
-func check[T any](t *testing.T, equal func(a, b *T) bool) {
+func checkEqual[T any](t *testing.T, equal func(a, b *T) bool) {
 	t.Helper()
 	typ := reflect.TypeFor[T]()
 	if !equal(new(T), new(T)) || !equal(nil, nil) || equal(nil, new(T)) || equal(new(T), nil) {
 		t.Errorf("%v: two of no content are not equal, or one equals none", typ)
 	}
 	for i := range typ.NumField() {
-		if !typ.Field(i).IsExported() { // it follows from others
+		if !typ.Field(i).IsExported() { // derived from other fields
 			continue
 		}
 		v := new(T)

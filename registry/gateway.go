@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// DefaultGatewayPort is where a network's gateway takes the mTLS of other networks, to hand it on by the name of the service.
+// DefaultGatewayPort is the port at which a network's gateway accepts mTLS from other networks. The gateway forwards it
+// by the name of the service (SNI).
 const DefaultGatewayPort = 15443
 
-// Gateway is one address by which a network is entered from others.
+// Gateway is one address at which a network is entered from others.
 type Gateway struct {
 	Network string
-	Cluster string // the ID of the cluster that it stands in, the server's own written out; empty where nobody says
+	Cluster string // the ID of the cluster that it runs in, also for the server's own; empty where it is unknown
 	Address string // an IP, or a host name that is still to be resolved
 	Port    uint32
 }

@@ -14,13 +14,13 @@ type Port struct {
 	Protocol   Protocol
 }
 
-// scanned is how many ports are looked through one by one.
-const scanned = 8
+// linearPorts is the largest number of ports that are searched one by one.
+const linearPorts = 8
 
-// SetPorts sets the ports, in the order of the object, and what finds one of many by its number.
+// SetPorts sets the ports, in the order of the object, and indexes many of them by number.
 func (s *Service) SetPorts(ports []Port) {
 	s.Ports, s.byNumber = ports, nil
-	if len(ports) <= scanned {
+	if len(ports) <= linearPorts {
 		return
 	}
 	s.byNumber = make([]int32, len(ports))
@@ -32,7 +32,7 @@ func (s *Service) SetPorts(ports []Port) {
 	})
 }
 
-// PortsByNumber returns the ports of that number, in the order of the object: several may differ in their names.
+// PortsByNumber returns the ports of that number, in the order of the object. They differ in their names.
 func (s *Service) PortsByNumber(number uint32) iter.Seq[*Port] {
 	return func(yield func(*Port) bool) {
 		if len(s.byNumber) != len(s.Ports) {

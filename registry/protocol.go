@@ -2,7 +2,7 @@ package registry
 
 import "strings"
 
-// ParseProtocol reads a protocol as users write it, in any case. What it does not know is Unsupported.
+// ParseProtocol returns the protocol that users write, in any case. An unknown one is Unsupported.
 func ParseProtocol(s string) Protocol {
 	switch strings.ToLower(s) {
 	case "http":

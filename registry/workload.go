@@ -14,20 +14,20 @@ const (
 	LabelDraining          = "istio.io/draining"
 )
 
-// SPIFFE is the identity of a service account.
+// SPIFFE returns the identity of a service account.
 func SPIFFE(trustDomain, namespace, account string) string {
 	return "spiffe://" + trustDomain + "/ns/" + namespace + "/sa/" + account
 }
 
-// ParseLocality reads region/zone/subzone; what is left out is empty.
+// ParseLocality parses region/zone/subzone. Missing parts are empty.
 func ParseLocality(s string) Locality {
 	region, rest, _ := strings.Cut(s, "/")
 	zone, subzone, _ := strings.Cut(rest, "/")
 	return Locality{region, zone, subzone}
 }
 
-// LocalityOf reads the locality that labels name. A label value may not hold a slash, so dots stand for them, unless a slash shows that it was written by
-// something else than Kubernetes.
+// LocalityOf returns the locality in labels. A label value cannot hold a slash, so dots replace them. A value that does
+// hold a slash was not written by Kubernetes, and its dots are kept.
 func LocalityOf(labels map[string]string) (Locality, bool) {
 	for _, name := range []string{LabelLocality, LabelLegacyLocality} {
 		if s := labels[name]; s != "" {
@@ -40,22 +40,23 @@ func LocalityOf(labels map[string]string) (Locality, bool) {
 	return Locality{}, false
 }
 
-// CanonicalName is the service that a workload's telemetry is filed under.
+// CanonicalName returns the name of a workload's service in telemetry.
 func CanonicalName(labels map[string]string, workload string) string {
-	return first(labels, workload, LabelCanonicalName, "app.kubernetes.io/name", "app")
+	return firstLabel(labels, workload, LabelCanonicalName, "app.kubernetes.io/name", "app")
 }
 
-// CanonicalRevision is the revision that a workload's telemetry is filed under. Nothing and "latest" mean the same; both are given as empty, as they are
-// written in the metadata of endpoints.
+// CanonicalRevision returns the revision of a workload in telemetry. A missing one and "latest" mean the same; both are
+// returned as empty, as in the metadata of endpoints.
 func CanonicalRevision(labels map[string]string) string {
-	r := first(labels, "", LabelCanonicalRevision, "app.kubernetes.io/version", "version")
+	r := firstLabel(labels, "", LabelCanonicalRevision, "app.kubernetes.io/version", "version")
 	if r == "latest" {
 		return ""
 	}
 	return r
 }
 
-// EntryTLSMode is the TLS mode of a WorkloadEntry or an inline endpoint: its label decides; without one, whoever has a service account has a sidecar.
+// EntryTLSMode returns the TLS mode of a WorkloadEntry or an inline endpoint. Its label decides. Without a label, a
+// service account implies a sidecar.
 func EntryTLSMode(labels map[string]string, serviceAccount string) string {
 	mode, labelled := labels[LabelTLSMode]
 	if mode == "istio" || !labelled && serviceAccount != "" {
@@ -64,7 +65,7 @@ func EntryTLSMode(labels map[string]string, serviceAccount string) string {
 	return ""
 }
 
-func first(labels map[string]string, otherwise string, names ...string) string {
+func firstLabel(labels map[string]string, otherwise string, names ...string) string {
 	for _, n := range names {
 		if v := labels[n]; v != "" {
 			return v
@@ -73,10 +74,10 @@ func first(labels map[string]string, otherwise string, names ...string) string {
 	return otherwise
 }
 
-// Reachable tells a workload that has an address, or that is reached by the gateways of its network alone.
+// Reachable reports whether a workload has an address, or is reached by the gateways of its network.
 func (w *Workload) Reachable() bool { return len(w.Addresses) > 0 || w.Network != "" }
 
-// Endpoint is the workload as an endpoint of a service port, at its primary address. Its health is the caller's to say.
+// Endpoint returns the workload as an endpoint of a service port, at its primary address. The caller sets its health.
 func (w *Workload) Endpoint(servicePort string, port uint32) *Endpoint {
 	e := &Endpoint{
 		Port: port, ServicePort: servicePort, Labels: w.Labels, Identity: w.Identity, Locality: w.Locality, Network: w.Network, Cluster: w.Cluster,

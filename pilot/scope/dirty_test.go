@@ -83,7 +83,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
 			), nil)
 			if !first.Dirty.All {
-				t.Error("the first Index tells of a predecessor")
+				t.Error("the first Index is not all dirty")
 			}
 			var s *snapshot.Snapshot
 			if c.service != nil {

@@ -12,21 +12,21 @@ import (
 
 // Options of a Registry.
 type Options struct {
-	Kube    func(cluster string) *kube.Registry // makes the registry of a cluster, by its ID, empty for the server's own
+	Kube    func(cluster string) *kube.Registry // returns a new registry for a cluster, by its ID; empty is the server's own
 	Entries *serviceentry.Registry
 }
 
-// Registry is the union of its registries, which it owns.
+// Registry combines the registries that it owns.
 type Registry struct {
 	kube      func(string) *kube.Registry
-	clusters  map[string]*kube.Registry // by ID, the own always; of the others those that have anything
-	order     []string                  // of clusters: the own, then by ID
+	clusters  map[string]*kube.Registry // by ID: always the own cluster, and each other one that has objects
+	order     []string                  // of clusters: the own first, then by ID
 	entries   *serviceentry.Registry
-	services  map[registry.ServiceKey]*registry.Service // as last handed on
+	services  map[registry.ServiceKey]*registry.Service // as last returned
 	endpoints map[registry.ServiceKey][]*registry.Endpoint
 }
 
-// New gives an empty registry.
+// New returns an empty registry.
 func New(o Options) *Registry {
 	return &Registry{
 		o.Kube,
@@ -38,14 +38,14 @@ func New(o Options) *Registry {
 	}
 }
 
-// Apply takes a batch of changes and gives what they alter.
+// Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	found := r.dispatch(changes)
 	entries := r.entries.Update(changes, found.Workloads)
 	maps.Copy(found.Services, entries.Services)
 	maps.Copy(found.Endpoints, entries.Endpoints)
 
-	// What the registries found different is where to look; what is handed on is what differs when they are put together.
+	// The registries' changes say where to look. The result is what differs in the combined tables.
 	out := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{}, Endpoints: map[registry.ServiceKey][]*registry.Endpoint{}, Workloads: found.Workloads}
 	for k := range found.Services {
 		old, next := r.services[k], r.merge(k)
@@ -70,7 +70,8 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	return out
 }
 
-// dispatch hands each cluster's changes to its registry. A cluster is there from its first object to its last.
+// dispatch passes each cluster's changes to its registry. A cluster's registry exists from its first object to its
+// last.
 func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 	batches := map[string][]kinds.Change{}
 	if slices.ContainsFunc(changes, func(c kinds.Change) bool { return c.Cluster != "" }) {
@@ -106,8 +107,8 @@ func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 	return found
 }
 
-// merge gives the service of that key: as the first cluster that has it, else as the ServiceEntries say; nil where there is none. Where other clusters than
-// the own have it, it holds each version, and the accounts of all.
+// merge returns the service of a key: the first cluster's, or else that of the ServiceEntries, or else nil. If other
+// clusters than the own have the service, the result holds each cluster's version, and the accounts of all.
 func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 	var first *registry.Service
 	var all map[string]*registry.Service
@@ -150,8 +151,8 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 	return &merged
 }
 
-// mergeEndpoints gives the endpoints of all clusters and of ServiceEntries, sorted, in a list of its own. A pod that a cluster's service has already is not
-// added again by a ServiceEntry that selects it.
+// mergeEndpoints returns the endpoints of all clusters and of ServiceEntries, sorted, in a new slice. A ServiceEntry
+// does not add a pod again that a cluster's service has.
 func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
 	var out []*registry.Endpoint
 	for _, id := range r.order {
@@ -168,16 +169,16 @@ func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
 	return out
 }
 
-// Service gives the service of that key, or nil.
+// Service returns the service of a key, or nil.
 func (r *Registry) Service(k registry.ServiceKey) *registry.Service { return r.services[k] }
 
-// Endpoints gives the endpoints of that service, sorted.
+// Endpoints returns the endpoints of a service, sorted.
 func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint { return r.endpoints[k] }
 
-// Clusters names the remote clusters that have anything, sorted.
+// Clusters returns the IDs of the remote clusters that have objects, sorted.
 func (r *Registry) Clusters() []string { return r.order[1:] }
 
-// Gateways gives the addresses by which networks are entered, sorted, in a slice of the caller's own.
+// Gateways returns the addresses at which networks are entered, sorted, in a new slice.
 func (r *Registry) Gateways() []registry.Gateway {
 	var out []registry.Gateway
 	for _, k := range r.clusters {
@@ -187,13 +188,13 @@ func (r *Registry) Gateways() []registry.Gateway {
 	return out
 }
 
-// Pending is how many endpoints of all clusters wait for the pod that their slice names.
+// Pending returns how many endpoints, in all clusters, wait for the pod that their slice names.
 func (r *Registry) Pending() int { return r.sum((*kube.Registry).Pending) }
 
-// PodsWithoutIP is how many pods of all clusters run, or are to run, and have no address yet.
+// PodsWithoutIP returns how many pods, in all clusters, are running or pending without an address.
 func (r *Registry) PodsWithoutIP() int { return r.sum((*kube.Registry).PodsWithoutIP) }
 
-// NotReady is how many endpoints of all clusters are handed on as unhealthy.
+// NotReady returns how many endpoints, in all clusters, are unhealthy.
 func (r *Registry) NotReady() int { return r.sum((*kube.Registry).NotReady) }
 
 func (r *Registry) sum(of func(*kube.Registry) int) int {

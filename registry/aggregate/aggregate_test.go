@@ -53,7 +53,8 @@ func TestHistories(t *testing.T) {
 	world.Histories(t, slices.Concat(own, world.In("east", remote), world.In("west", own)), start)
 }
 
-// A cluster that came and went leaves the services, endpoints and workloads of the others as they were.
+// TestClusterComesAndGoes checks that a cluster that was added and removed leaves the services, endpoints and workloads
+// of the other clusters as they were.
 func TestClusterComesAndGoes(t *testing.T) {
 	r, _ := start()
 	own := world.Parse(t, read(t, "testdata/versions.yaml"))
@@ -85,7 +86,8 @@ func TestClusterComesAndGoes(t *testing.T) {
 	}
 }
 
-// The facts are what a real istiod sent in the assignments and the DNS clusters of these ServiceEntries.
+// TestEndpointsOfServiceEntries compares endpoints with what a real istiod sent in the assignments and the DNS clusters
+// of these ServiceEntries.
 func TestEndpointsOfServiceEntries(t *testing.T) {
 	r, _ := start()
 	tables, err := world.Sum(r, world.Parse(t, read(t, "testdata/case.yaml")))
@@ -113,7 +115,7 @@ func TestEndpointsOfServiceEntries(t *testing.T) {
 	}
 }
 
-// What is asked of the registry agrees with what it told.
+// TestLookups checks that look-ups agree with the changes that the registry returned.
 func TestLookups(t *testing.T) {
 	r, _ := start()
 	tables, err := world.Sum(r, world.Parse(t, read(t, "testdata/case.yaml")))
@@ -123,7 +125,7 @@ func TestLookups(t *testing.T) {
 	a := r.(*aggregate.Registry)
 	for k, s := range tables.Services {
 		if a.Service(k) != s || !slices.Equal(a.Endpoints(k), tables.Endpoints[k]) {
-			t.Errorf("%v: looked up %v with %d endpoints, told %v with %d", k, a.Service(k), len(a.Endpoints(k)), s, len(tables.Endpoints[k]))
+			t.Errorf("%v: looked up %v with %d endpoints, changes have %v with %d", k, a.Service(k), len(a.Endpoints(k)), s, len(tables.Endpoints[k]))
 		}
 	}
 	if none := (registry.ServiceKey{Namespace: "a", Host: "none"}); a.Service(none) != nil || a.Endpoints(none) != nil {

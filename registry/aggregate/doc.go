@@ -1,11 +1,14 @@
-// Package aggregate makes one registry of several: one of Kubernetes for each cluster, whose workloads ServiceEntries may select, and the one of ServiceEntries.
+// Package aggregate combines registries into one: a Kubernetes registry for each cluster, and one of ServiceEntries,
+// which may select the workloads of all clusters.
 //
-// Changes go to the registry of the cluster that their key names; the first makes it, and it is gone with the last of its objects. ServiceEntries are read
-// from the server's own cluster alone, and select the workloads of every cluster.
+// A change is passed to the registry of the cluster in its key. A cluster's registry exists from its first object to
+// its last. ServiceEntries are read from the server's own cluster alone.
 //
-// Where several clusters have a service of one namespace and host, it is one service: it is what the own cluster says, else the first by ID, its service
-// accounts and endpoints are those of all, and it keeps each cluster's version, for addresses and target ports are a cluster's own.
-// Where Kubernetes and ServiceEntries both have one, the service is that of Kubernetes and its endpoints are those of both.
+// Clusters that have a service of the same namespace and host share one merged service. It is the own cluster's
+// version, or else that of the first cluster by ID. It has the service accounts and endpoints of all clusters. It also
+// holds each cluster's version, because addresses and target ports differ by cluster.
 //
-// A Registry is owned by one goroutine, like the registries that it holds; it starts none.
+// If Kubernetes and ServiceEntries have the same service, it is that of Kubernetes with the endpoints of both.
+//
+// A Registry and the registries in it are used by one goroutine. They start none.
 package aggregate

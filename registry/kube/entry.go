@@ -11,10 +11,10 @@ import (
 
 const (
 	annotationGroup  = "istio.io/autoRegistrationGroup"
-	annotationHealth = "proxy.istio.io/health-checks-enabled" // its health is reported, and counts
+	annotationHealth = "proxy.istio.io/health-checks-enabled" // its health is reported, and decides whether it serves
 )
 
-// entry is what is kept of one WorkloadEntry.
+// entry is what is stored of one WorkloadEntry.
 type entry struct {
 	object   *kinds.Object
 	workload *registry.Workload
@@ -27,11 +27,11 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 	if !r.indexed {
 		r.indexed = true
 		for s := range r.services {
-			r.reselect(s)
+			r.indexSelector(s)
 		}
 	}
-	r.touch(r.key(kinds.WorkloadEntry, n))
-	r.entrySelectors.Selecting(n, r.mark)
+	r.rememberOld(r.key(kinds.WorkloadEntry, n))
+	r.entrySelectors.Selecting(n, r.markDirty)
 	if o == nil {
 		r.entrySelectors.RemoveMember(n)
 		delete(r.entries, n)
@@ -40,10 +40,11 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 	w := r.newEntry(n, o)
 	r.entries[n] = &entry{o, w}
 	r.entrySelectors.SetMember(n, n.namespace, w.Labels)
-	r.entrySelectors.Selecting(n, r.mark)
+	r.entrySelectors.Selecting(n, r.markDirty)
 }
 
-// newEntry reads a WorkloadEntry. Its network is the one that it names: a machine is not in a cluster's.
+// newEntry returns the workload of a WorkloadEntry. Its network is the one in its spec: a machine is in no cluster's
+// network.
 func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 	spec := o.Spec.(*networkingv1.WorkloadEntry)
 	w := &registry.Workload{
@@ -70,7 +71,8 @@ func (r *Registry) newEntry(n name, o *kinds.Object) *registry.Workload {
 	return w
 }
 
-// healthy: where health is reported, an entry serves only once it was; elsewhere nothing is known against it.
+// healthy reports whether a WorkloadEntry may serve. One whose health is checked serves only after it was reported as
+// healthy.
 func healthy(o *kinds.Object) bool {
 	return o.Annotations[annotationHealth] != "true" || o.Annotations[kinds.AnnotationHealthy] == "true"
 }

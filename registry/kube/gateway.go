@@ -17,10 +17,10 @@ import (
 
 const labelGatewayPort = "networking.istio.io/gatewayPort"
 
-// AnnotationNodes selects, as JSON, the nodes at which a gateway of type NodePort is reached.
+// AnnotationNodes selects, as JSON, the nodes at whose addresses a gateway of type NodePort is reached.
 const AnnotationNodes = "traffic.istio.io/nodeSelector"
 
-// gateways are the Services that lead into networks, and what is read of Nodes for those that are reached at theirs.
+// gateways are the Services that lead into networks, and the Nodes whose addresses some of them need.
 type gateways struct {
 	services map[name]*kinds.Object
 	nodes    map[string]*kinds.Object
@@ -28,7 +28,7 @@ type gateways struct {
 	list     []registry.Gateway
 }
 
-// applyGateway looks at a Service, nil where it is gone.
+// applyGateway applies a change of a Service; nil is a deletion.
 func (r *Registry) applyGateway(n name, o *kinds.Object) {
 	g := &r.gateways
 	_, was := g.services[n]
@@ -45,7 +45,7 @@ func (r *Registry) applyGateway(n name, o *kinds.Object) {
 	g.services[n], g.stale = o, true
 }
 
-// applyGatewayNode looks at a Node, nil where it is gone.
+// applyGatewayNode applies a change of a Node; nil is a deletion.
 func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 	g := &r.gateways
 	if o == nil {
@@ -61,8 +61,8 @@ func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 	}
 }
 
-// Gateways returns the addresses by which other networks reach the networks of this cluster, sorted. The caller must
-// not change the slice.
+// Gateways returns the addresses at which other networks enter those of this cluster, sorted. The caller must not
+// change the slice.
 func (r *Registry) Gateways() []registry.Gateway {
 	g := &r.gateways
 	if !g.stale {
@@ -70,7 +70,7 @@ func (r *Registry) Gateways() []registry.Gateway {
 	}
 	g.stale, g.list = false, nil
 	for n, o := range g.services {
-		for _, at := range r.entrances(n, o) {
+		for _, at := range r.gatewayPorts(n, o) {
 			at.Cluster = r.opts.Cluster
 			for _, address := range at.addresses {
 				at.Address = address
@@ -83,15 +83,15 @@ func (r *Registry) Gateways() []registry.Gateway {
 	return g.list
 }
 
-// entrance is one port of a gateway, with all addresses at which it is reached.
-type entrance struct {
+// gatewayPort is one port of a gateway, with all addresses at which it is reached.
+type gatewayPort struct {
 	registry.Gateway
 	addresses []string
 }
 
-// entrances are those that a Service's label names, at a port that the Service has; where it has no label, those that
-// the mesh's networks name.
-func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
+// gatewayPorts returns the ports of a gateway. The Service's label names the network, with a port that the Service has.
+// Without a label they are those in the mesh's list of networks.
+func (r *Registry) gatewayPorts(n name, o *kinds.Object) []gatewayPort {
 	spec := &o.Spec.(*corev1.Service).Spec
 	at := func(port uint32) int {
 		return slices.IndexFunc(spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port })
@@ -107,28 +107,28 @@ func (r *Registry) entrances(n name, o *kinds.Object) []entrance {
 			return nil
 		}
 	}
-	var out []entrance
+	var out []gatewayPort
 	for _, g := range named {
-		e := entrance{g, ExternalAddresses(o)}
+		e := gatewayPort{g, ExternalAddresses(o)}
 		if ExposedOnNodes(o) {
 			i := at(g.Port)
 			if i < 0 || spec.Ports[i].NodePort == 0 {
 				continue
 			}
-			e.Port, e.addresses = uint32(spec.Ports[i].NodePort), r.nodesOf(o)
+			e.Port, e.addresses = uint32(spec.Ports[i].NodePort), r.nodeAddresses(o)
 		}
 		out = append(out, e)
 	}
 	return out
 }
 
-// ExposedOnNodes reports whether a Service is reached from outside its cluster at nodes that it selects.
+// ExposedOnNodes reports whether a Service is reached from outside of its cluster at nodes that it selects.
 func ExposedOnNodes(o *kinds.Object) bool {
 	return o.Spec.(*corev1.Service).Spec.Type == corev1.ServiceTypeNodePort && o.Annotations[AnnotationNodes] != ""
 }
 
-// ExternalAddresses are those at which a Service is reached from outside of its cluster, but for those of nodes: its
-// load balancer's, and external IPs.
+// ExternalAddresses returns where a Service is reached from outside of its cluster, other than at nodes: the addresses
+// of its load balancer, and its external IPs.
 func ExternalAddresses(o *kinds.Object) []string {
 	s := o.Spec.(*corev1.Service)
 	out := slices.Clone(s.Spec.ExternalIPs)
@@ -140,9 +140,9 @@ func ExternalAddresses(o *kinds.Object) []string {
 	return out
 }
 
-// nodesOf returns the external addresses of the nodes that a Service's annotation selects. A selector that cannot be
-// read selects none.
-func (r *Registry) nodesOf(o *kinds.Object) []string {
+// nodeAddresses returns the external addresses of the nodes that a Service's annotation selects. An invalid selector
+// selects none.
+func (r *Registry) nodeAddresses(o *kinds.Object) []string {
 	var selector map[string]string
 	if json.Unmarshal([]byte(o.Annotations[AnnotationNodes]), &selector) != nil {
 		return nil

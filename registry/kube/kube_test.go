@@ -47,7 +47,7 @@ func start() (registry.Registry, func() string) {
 
 func TestTranscripts(t *testing.T) { world.Transcripts(t, "*.txtar", update, start) }
 
-// The facts are what a real istiod sent in the assignments of this world.
+// TestEndpointsOfTheReferenceWorld compares endpoints with what a real istiod sent in the assignments of this world.
 func TestEndpointsOfTheReferenceWorld(t *testing.T) {
 	text, err := os.ReadFile("testdata/world.yaml")
 	if err != nil {
@@ -126,8 +126,9 @@ func TestHistories(t *testing.T) {
 	world.Histories(t, world.Parse(t, string(text)), start)
 }
 
-// In a cluster it is the controllers that say which pods a service has: one whose slices are gone has none.
-func TestWithControllersServicesPickNoPods(t *testing.T) {
+// TestWithControllersServicesSelectNoPods checks that in a cluster the controllers decide which pods a service has: one
+// without slices has none.
+func TestWithControllersServicesSelectNoPods(t *testing.T) {
 	const text = `
 apiVersion: v1
 kind: Service

@@ -11,10 +11,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// pod is what is kept of one Pod; the object itself is let go.
+// pod is what is stored of one Pod. The object itself is not kept.
 type pod struct {
 	workload *registry.Workload
-	hostname string // with subdomain, its name in the headless service that has the subdomain's name
+	hostname string // with subdomain: its name in the headless service that is called like the subdomain
 	domain   string
 	ended    bool // Succeeded or Failed
 	failed   bool
@@ -25,8 +25,8 @@ func (p *pod) equal(o *pod) bool {
 	return p.workload.Equal(o.workload) && p.hostname == o.hostname && p.domain == o.domain && p.ended == o.ended && p.deleting == o.deleting
 }
 
-// visible reports whether a pod is a workload.
-func (p *pod) visible() bool { return p != nil && !p.ended && len(p.workload.Addresses) > 0 }
+// isWorkload reports whether a pod is returned as a workload.
+func (p *pod) isWorkload() bool { return p != nil && !p.ended && len(p.workload.Addresses) > 0 }
 
 func (r *Registry) applyPod(n name, o *kinds.Object) {
 	old := r.pods[n]
@@ -36,8 +36,8 @@ func (r *Registry) applyPod(n name, o *kinds.Object) {
 	}
 	if next == nil || next.failed { // a cluster's failed pods are not even read
 		if old != nil {
-			r.touch(r.key(kinds.Pod, n))
-			r.markPod(n, old)
+			r.rememberOld(r.key(kinds.Pod, n))
+			r.markPodDirty(n, old)
 			r.unindexPod(n, old)
 			delete(r.pods, n)
 		}
@@ -46,28 +46,28 @@ func (r *Registry) applyPod(n name, o *kinds.Object) {
 	if old != nil && old.equal(next) {
 		return
 	}
-	r.touch(r.key(kinds.Pod, n))
+	r.rememberOld(r.key(kinds.Pod, n))
 	if old != nil {
-		r.markPod(n, old)
+		r.markPodDirty(n, old)
 		r.unindexPod(n, old)
 	}
 	r.pods[n] = next
 	r.indexPod(n, next)
-	r.markPod(n, next)
+	r.markPodDirty(n, next)
 }
 
 func (r *Registry) indexPod(n name, p *pod) {
-	put(r.nodePods, p.workload.NodeName, n)
+	addTo(r.nodePods, p.workload.NodeName, n)
 	if !p.ended && len(p.workload.Addresses) == 0 {
 		r.withoutIP++
 	}
-	if !p.visible() {
+	if !p.isWorkload() {
 		return
 	}
-	// Pods of the host network share their node's address, which therefore says nothing.
+	// Pods of the host network share their node's address, so it does not identify them.
 	if !p.workload.HostNetwork {
 		for _, ip := range p.workload.Addresses {
-			put(r.ipPods, ip, n)
+			addTo(r.ipPods, ip, n)
 		}
 	}
 	if !p.deleting && !r.opts.Controllers {
@@ -76,43 +76,43 @@ func (r *Registry) indexPod(n name, p *pod) {
 }
 
 func (r *Registry) unindexPod(n name, p *pod) {
-	drop(r.nodePods, p.workload.NodeName, n)
+	removeFrom(r.nodePods, p.workload.NodeName, n)
 	if !p.ended && len(p.workload.Addresses) == 0 {
 		r.withoutIP--
 	}
 	for _, ip := range p.workload.Addresses {
-		drop(r.ipPods, ip, n)
+		removeFrom(r.ipPods, ip, n)
 	}
 	r.podSelectors.RemoveMember(n)
 }
 
-// markPod marks what the pod, as indexed now, shows in.
-func (r *Registry) markPod(n name, p *pod) {
+// markPodDirty marks the services whose endpoints depend on the pod, as it is indexed now.
+func (r *Registry) markPodDirty(n name, p *pod) {
 	for sl := range r.podSlices[n].All {
-		r.markSlice(sl)
+		r.markSliceDirty(sl)
 	}
 	for _, ip := range p.workload.Addresses {
 		for sl := range r.ipSlices[ip].All {
-			r.markSlice(sl)
+			r.markSliceDirty(sl)
 		}
 	}
-	r.podSelectors.Selecting(n, r.mark)
+	r.podSelectors.Selecting(n, r.markDirty)
 }
 
-// replace sets the pod's locality and network from its node and namespace.
-func (r *Registry) replace(n name, p *pod) {
+// relocate updates the pod's locality and network after a change of its node or namespace.
+func (r *Registry) relocate(n name, p *pod) {
 	moved := *p.workload
-	if r.place(&moved); moved.Equal(p.workload) {
+	if r.locate(&moved); moved.Equal(p.workload) {
 		return
 	}
-	r.touch(r.key(kinds.Pod, n))
+	r.rememberOld(r.key(kinds.Pod, n))
 	next := *p
 	next.workload = &moved
 	r.pods[n] = &next
-	r.markPod(n, &next)
+	r.markPodDirty(n, &next)
 }
 
-func (r *Registry) place(w *registry.Workload) {
+func (r *Registry) locate(w *registry.Workload) {
 	var ok bool
 	if w.Locality, ok = registry.LocalityOf(w.Labels); !ok {
 		w.Locality = r.nodes[w.NodeName]
@@ -123,9 +123,9 @@ func (r *Registry) place(w *registry.Workload) {
 	}
 }
 
-// podAt returns the pod that owns an address. If there are several, while one takes over from another, it is the
-// youngest, then the first by name.
-func (r *Registry) podAt(ip string) *pod {
+// podByAddress returns the pod that owns an address. While one pod replaces another both may have it: then it is the
+// youngest, or else the first by name.
+func (r *Registry) podByAddress(ip string) *pod {
 	var best *pod
 	for n := range r.ipPods[ip].All {
 		p := r.pods[n]
@@ -141,8 +141,8 @@ func (r *Registry) applyNode(node string, o *kinds.Object) {
 	var l registry.Locality
 	if o != nil {
 		l = registry.Locality{
-			Region:  either(o.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion),
-			Zone:    either(o.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone),
+			Region:  firstLabel(o.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion),
+			Zone:    firstLabel(o.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone),
 			SubZone: o.Labels["topology.istio.io/subzone"],
 		}
 	}
@@ -153,23 +153,23 @@ func (r *Registry) applyNode(node string, o *kinds.Object) {
 		delete(r.nodes, node)
 	}
 	for n := range r.nodePods[node].All {
-		r.replace(n, r.pods[n])
+		r.relocate(n, r.pods[n])
 	}
 }
 
-func either(labels map[string]string, a, b string) string {
+func firstLabel(labels map[string]string, a, b string) string {
 	if v := labels[a]; v != "" {
 		return v
 	}
 	return labels[b]
 }
 
-// PodFacts is what of a Pod is read here, beside its labels: a tenth of a Pod's size. A source that reads many may hand
-// on Facts as an object's Spec.
+// PodFacts is what the registry reads of a Pod, beside its labels: a tenth of a Pod's size. A source with many Pods may
+// use PodFacts as an object's Spec.
 type PodFacts struct {
 	ServiceAccount, NodeName string
 	Hostname, Subdomain      string
-	Owner                    string            // its workload
+	Owner                    string            // the name of its workload
 	Addresses                []string          // the primary first
 	Ports                    map[string]uint32 // named ones; never modified
 	HostNetwork              bool
@@ -179,7 +179,7 @@ type PodFacts struct {
 	Failed                   bool
 }
 
-// PodFactsOf reads a Pod that has those labels.
+// PodFactsOf returns the PodFacts of a Pod that has those labels.
 func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 	controller := &metav1.OwnerReference{}
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
@@ -191,7 +191,7 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 	}
 	f.Ready = ready(p) && !f.Deleting && !f.Ended
 	if f.ServiceAccount == "" {
-		f.ServiceAccount = "default" // as admission writes it
+		f.ServiceAccount = "default" // as admission sets it
 	}
 	if p.Status.PodIP != "" {
 		f.Addresses = append(f.Addresses, p.Status.PodIP)
@@ -210,7 +210,7 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 		ports(&p.Spec.Containers[i])
 	}
 	for i := range p.Spec.InitContainers {
-		// An init container that restarts always is a sidecar: it serves as long as the pod does.
+		// An init container that always restarts is a sidecar: it serves as long as the pod does.
 		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			ports(c)
 		}
@@ -228,11 +228,11 @@ func (r *Registry) newPod(n name, o *kinds.Object) *pod {
 		NodeName: f.NodeName, Cluster: r.opts.Cluster, HostNetwork: f.HostNetwork, Ready: f.Ready, TLSMode: tlsMode(o.Labels), Owner: f.Owner, Created: o.Created,
 		Addresses: f.Addresses, Ports: f.Ports,
 	}
-	r.place(w)
+	r.locate(w)
 	return &pod{workload: w, hostname: f.Hostname, domain: f.Subdomain, ended: f.Ended, failed: f.Failed, deleting: f.Deleting}
 }
 
-// AddPort adds a TCP port that has a name; the first of a name wins.
+// AddPort adds a TCP port that has a name. Of several with one name the first counts.
 func (f *PodFacts) AddPort(name, protocol string, port uint32) {
 	if name == "" || protocol != "" && protocol != string(corev1.ProtocolTCP) {
 		return
@@ -245,7 +245,7 @@ func (f *PodFacts) AddPort(name, protocol string, port uint32) {
 	}
 }
 
-// ready: a pod that does not say is one that was written by hand, and taken as ready.
+// ready reports whether a pod is ready. A pod without the condition was written by hand, and counts as ready.
 func ready(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -262,8 +262,8 @@ func tlsMode(labels map[string]string) string {
 	return ""
 }
 
-// WorkloadName names a pod's workload: as labelled, else by the controller that generated its name, if one did, else
-// itself.
+// WorkloadName returns the name of a pod's workload: by its label, or else by the controller that generated the pod's
+// name, or else the pod's own name.
 func WorkloadName(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
 	if l := labels[registry.LabelWorkloadName]; l != "" {
 		return l
@@ -284,7 +284,8 @@ func WorkloadName(pod string, generated bool, labels map[string]string, controll
 	return controller
 }
 
-// cronJob takes off the minute since 1970, eight to ten digits, that a CronJob puts behind the name of its Jobs.
+// cronJob removes the suffix that a CronJob adds to the names of its Jobs: minutes since 1970, with eight to ten
+// digits.
 func cronJob(job string) string {
 	i := strings.LastIndexByte(job, '-')
 	digits := job[i+1:]

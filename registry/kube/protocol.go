@@ -8,17 +8,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Protocol returns the protocol of a service port: UDP by its transport; else by its appProtocol, which hides the name;
-// else by the name up to the first hyphen; else, for the ports of protocols in which the server speaks first, plain
-// TCP, because sniffing would wait for the client for ever.
+// Protocol returns the protocol of a service port. A UDP port is UDP. Otherwise the appProtocol decides, or without one
+// the name up to the first hyphen. Without either, the well-known ports of protocols where the server speaks first are
+// plain TCP, because sniffing would wait for the client for ever.
 func Protocol(p *corev1.ServicePort) registry.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
 		return registry.UDP
 	}
-	said := p.Name
+	name := p.Name
 	if p.AppProtocol != nil {
-		said = *p.AppProtocol
-		switch said {
+		name = *p.AppProtocol
+		switch name {
 		case "kubernetes.io/h2c":
 			return registry.HTTP2
 		case "kubernetes.io/ws":
@@ -27,12 +27,12 @@ func Protocol(p *corev1.ServicePort) registry.Protocol {
 			return registry.HTTPS
 		}
 	}
-	said = strings.ToLower(said)
-	if strings.HasPrefix(said, "grpc-web") {
+	name = strings.ToLower(name)
+	if strings.HasPrefix(name, "grpc-web") {
 		return registry.GRPCWeb
 	}
-	said, _, _ = strings.Cut(said, "-")
-	if protocol := registry.ParseProtocol(said); protocol != registry.Unsupported {
+	name, _, _ = strings.Cut(name, "-")
+	if protocol := registry.ParseProtocol(name); protocol != registry.Unsupported {
 		return protocol
 	}
 	switch p.Port {

@@ -14,43 +14,44 @@ import (
 type Options struct {
 	Domain  string // of service host names; empty is cluster.local
 	Cluster string // the cluster's ID
-	Remote  bool   // it is not the server's own: the keys of its workloads name it
-	// those of the cluster write EndpointSlices: a service without any has no pods
+	Remote  bool   // a remote cluster: the keys of its workloads hold its ID
+	// Controllers: the cluster's controllers write EndpointSlices, so a service without slices has no pods.
 	Controllers bool
 	TrustDomain string // of identities; empty is cluster.local
-	// whose label topology.istio.io/network names the cluster's network; empty is istio-system
+	// SystemNamespace's label topology.istio.io/network is the cluster's network; empty is istio-system.
 	SystemNamespace string
-	Network         func(address string) string // the mesh's list of networks, asked last; nil is none
+	Network         func(address string) string // the mesh's list of networks, used last; nil: none
 
-	// Gateways are what the mesh's list of networks says of services by their host: network and port; address and
-	// cluster are empty.
+	// Gateways are the services, by host, that the mesh's list of networks names as gateways. Their address and cluster
+	// are empty.
 	Gateways map[string][]registry.Gateway
 }
 
-// Registry holds what one cluster's objects say. See the package's documentation for who may call it.
+// Registry derives services, endpoints and workloads from one cluster's objects. See the package's documentation for
+// who may use it.
 type Registry struct {
 	opts       Options
 	namespaces *namespaces.Table
 
 	services  map[name]*service
-	byService map[name]map[string]*slice // by slice name; there before the service is, or without it
+	byService map[name]map[string]*slice // by slice name; may exist before or without the service
 	slices    map[name]*slice
 	podSlices map[name]*set.Set[*slice]   // slices that name the pod
 	ipSlices  map[string]*set.Set[*slice] // slices with that address and no pod's name
 
 	pods     map[name]*pod
-	ipPods   map[string]*set.Set[name] // pods that own the address: none of the host network, none that ended
+	ipPods   map[string]*set.Set[name] // pods that own the address; without those of the host network and those that ended
 	nodePods map[string]*set.Set[name]
 	nodes    map[string]registry.Locality
 	entries  map[name]*entry
 	gateways gateways
 
-	indexed        bool                         // entrySelectors has the services, as from the first WorkloadEntry
+	indexed        bool                         // entrySelectors has the services: true from the first WorkloadEntry
 	podSelectors   *selection.Index[name, name] // of services without slices
 	entrySelectors *selection.Index[name, name]
 
-	dirty  map[name]struct{}                           // services to look at when the batch ends
-	before map[registry.WorkloadKey]*registry.Workload // what was handed on before the batch; nil: nothing
+	dirty        map[name]struct{}                           // services to update at the end of the batch
+	oldWorkloads map[registry.WorkloadKey]*registry.Workload // as returned before the batch; nil: there was none
 
 	pending, withoutIP, notReady int
 }
@@ -82,14 +83,14 @@ func New(o Options) *Registry {
 		pods: map[name]*pod{}, ipPods: map[string]*set.Set[name]{}, nodePods: map[string]*set.Set[name]{},
 		nodes: map[string]registry.Locality{}, entries: map[name]*entry{},
 		podSelectors: selection.New[name, name](), entrySelectors: selection.New[name, name](),
-		dirty: map[name]struct{}{}, before: map[registry.WorkloadKey]*registry.Workload{},
+		dirty: map[name]struct{}{}, oldWorkloads: map[registry.WorkloadKey]*registry.Workload{},
 	}
 }
 
 // Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
-	if len(r.before) == 0 && len(changes) > large {
-		r.before = make(map[registry.WorkloadKey]*registry.Workload, len(changes))
+	if len(r.oldWorkloads) == 0 && len(changes) > largeBatch {
+		r.oldWorkloads = make(map[registry.WorkloadKey]*registry.Workload, len(changes))
 	}
 	for _, c := range changes {
 		n := name{c.Namespace, c.Name}
@@ -113,15 +114,15 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	return r.flush()
 }
 
-// Service returns the service of that key, or nil.
+// Service returns the service of a key, or nil.
 func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
 	if s := r.lookup(k); s != nil {
-		return s.now
+		return s.current
 	}
 	return nil
 }
 
-// Endpoints returns the endpoints of that service, sorted.
+// Endpoints returns the endpoints of a service, sorted.
 func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
 	if s := r.lookup(k); s != nil {
 		return s.endpoints
@@ -129,7 +130,7 @@ func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
 	return nil
 }
 
-// host is the host name of the service of that name.
+// host returns the host of a service by its name.
 func (r *Registry) host(n name) string { return n.name + "." + n.namespace + ".svc." + r.opts.Domain }
 
 func (r *Registry) lookup(k registry.ServiceKey) *service {
@@ -140,47 +141,47 @@ func (r *Registry) lookup(k registry.ServiceKey) *service {
 	return r.services[name{k.Namespace, short}]
 }
 
-// Empty reports whether nothing of the cluster is left.
+// Empty reports whether the registry has no objects.
 func (r *Registry) Empty() bool {
 	return len(r.services)+len(r.slices)+len(r.pods)+len(r.nodes)+len(r.entries) == 0 && r.namespaces.Empty()
 }
 
-// Pending is how many endpoints wait for the pod that their slice names.
+// Pending returns how many endpoints wait for the pod that their slice names.
 func (r *Registry) Pending() int { return r.pending }
 
-// PodsWithoutIP is how many pods run, or are to run, and have no address yet.
+// PodsWithoutIP returns how many pods are running or pending without an address.
 func (r *Registry) PodsWithoutIP() int { return r.withoutIP }
 
-// NotReady is how many endpoints are handed on as unhealthy.
+// NotReady returns how many endpoints are unhealthy.
 func (r *Registry) NotReady() int { return r.notReady }
 
 func (r *Registry) flush() registry.Changes {
 	out := registry.Changes{
 		Services:  make(map[registry.ServiceKey]*registry.Service, len(r.dirty)),
 		Endpoints: make(map[registry.ServiceKey][]*registry.Endpoint, len(r.dirty)),
-		Workloads: make(map[registry.WorkloadKey]*registry.Workload, len(r.before)),
+		Workloads: make(map[registry.WorkloadKey]*registry.Workload, len(r.oldWorkloads)),
 	}
 	for n := range r.dirty {
 		if s := r.services[n]; s != nil {
 			r.flushService(n, s, out)
 		}
 	}
-	r.dirty = emptied(r.dirty)
-	for key, was := range r.before {
-		if now := r.current(key); !was.Equal(now) {
+	r.dirty = reset(r.dirty)
+	for key, was := range r.oldWorkloads {
+		if now := r.currentWorkload(key); !was.Equal(now) {
 			out.Workloads[key] = now
 		}
 	}
-	r.before = emptied(r.before)
+	r.oldWorkloads = reset(r.oldWorkloads)
 	return out
 }
 
-// large is how many changes are many.
-const large = 256
+// largeBatch is the number of changes above which a map is replaced instead of cleared.
+const largeBatch = 256
 
-// emptied returns an empty map. A large map is replaced by a new one, because it would keep its size.
-func emptied[K comparable, V any](m map[K]V) map[K]V {
-	if len(m) > large {
+// reset returns an empty map. It replaces a large one, because a cleared map keeps its size.
+func reset[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) > largeBatch {
 		return map[K]V{}
 	}
 	clear(m)
@@ -191,22 +192,22 @@ func (r *Registry) flushService(n name, s *service, out registry.Changes) {
 	if s.object == nil {
 		delete(r.services, n)
 		for _, sl := range r.byService[n] {
-			r.unbuild(sl)
+			r.discardEndpoints(sl)
 		}
 		r.notReady -= s.notReady
-		if s.now == nil {
+		if s.current == nil {
 			return
 		}
-		out.Services[s.now.Key()] = nil
+		out.Services[s.current.Key()] = nil
 		if len(s.endpoints) > 0 {
-			out.Endpoints[s.now.Key()] = nil
+			out.Endpoints[s.current.Key()] = nil
 		}
 		return
 	}
 	if s.stale {
 		s.stale = false
-		if next := r.convert(s.object); !next.Equal(s.now) {
-			s.now, s.families = next, families(s.object)
+		if next := r.convert(s.object); !next.Equal(s.current) {
+			s.current, s.families = next, families(s.object)
 			out.Services[next.Key()] = next
 			for _, sl := range r.byService[n] {
 				sl.stale = true
@@ -218,7 +219,7 @@ func (r *Registry) flushService(n name, s *service, out registry.Changes) {
 		return
 	}
 	s.endpoints = next
-	out.Endpoints[s.now.Key()] = next
+	out.Endpoints[s.current.Key()] = next
 	r.notReady -= s.notReady
 	s.notReady = 0
 	for _, e := range next {
@@ -229,8 +230,8 @@ func (r *Registry) flushService(n name, s *service, out registry.Changes) {
 	r.notReady += s.notReady
 }
 
-// put and drop keep a set in a map of sets; a set without members is not kept.
-func put[K, V comparable](m map[K]*set.Set[V], k K, v V) {
+// addTo adds to a set in a map of sets, and removeFrom removes from it. Empty sets are deleted.
+func addTo[K, V comparable](m map[K]*set.Set[V], k K, v V) {
 	s := m[k]
 	if s == nil {
 		s = &set.Set[V]{}
@@ -239,7 +240,7 @@ func put[K, V comparable](m map[K]*set.Set[V], k K, v V) {
 	s.Add(v)
 }
 
-func drop[K, V comparable](m map[K]*set.Set[V], k K, v V) {
+func removeFrom[K, V comparable](m map[K]*set.Set[V], k K, v V) {
 	s := m[k]
 	if s.Remove(v); s.Len() == 0 {
 		delete(m, k)

@@ -16,15 +16,15 @@ const (
 	annotationCanonicalAccounts = "alpha.istio.io/canonical-serviceaccounts"
 )
 
-// service is what is known of one Service.
+// service is what is stored of one Service.
 type service struct {
-	object    *kinds.Object // nil: deleted in this batch
-	stale     bool          // now has to be made anew
-	now       *registry.Service
-	families  family
-	picksPods bool // it has no slices, so that it selects pods itself
-	endpoints []*registry.Endpoint
-	notReady  int
+	object      *kinds.Object // nil: deleted in this batch
+	stale       bool          // current must be made anew
+	current     *registry.Service
+	families    family
+	selectsPods bool // it has no slices, so it selects pods itself
+	endpoints   []*registry.Endpoint
+	notReady    int
 }
 
 func (r *Registry) applyService(n name, o *kinds.Object) {
@@ -37,17 +37,17 @@ func (r *Registry) applyService(n name, o *kinds.Object) {
 		r.services[n] = s
 	}
 	s.object, s.stale = o, true
-	r.reselect(n)
+	r.indexSelector(n)
 	r.dirty[n] = struct{}{}
 }
 
-// picksPods reports whether a service selects its pods itself.
-func (r *Registry) picksPods(n name) bool { return !r.opts.Controllers && len(r.byService[n]) == 0 }
+// selectsPods reports whether a service selects its pods itself.
+func (r *Registry) selectsPods(n name) bool { return !r.opts.Controllers && len(r.byService[n]) == 0 }
 
-// reselect files the selector of a service: over WorkloadEntries always, over pods while it has no slices.
-func (r *Registry) reselect(n name) {
+// indexSelector indexes the selector of a service: over WorkloadEntries always, over pods while it has no slices.
+func (r *Registry) indexSelector(n name) {
 	s := r.services[n]
-	s.picksPods = r.picksPods(n)
+	s.selectsPods = r.selectsPods(n)
 	var selector map[string]string
 	if s.object != nil {
 		if spec := &s.object.Spec.(*corev1.Service).Spec; spec.Type != corev1.ServiceTypeExternalName {
@@ -57,7 +57,7 @@ func (r *Registry) reselect(n name) {
 	if r.indexed {
 		r.entrySelectors.SetSelector(n, n.namespace, selector)
 	}
-	if !s.picksPods {
+	if !s.selectsPods {
 		selector = nil
 	}
 	r.podSelectors.SetSelector(n, n.namespace, selector)
@@ -68,16 +68,16 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	s := &registry.Service{
 		Host: r.host(name{o.Namespace, o.Name}), Namespace: o.Namespace, Name: o.Name, Object: o.Name,
 		Provider: registry.Kubernetes, Labels: o.Labels, Selector: spec.Selector, Created: o.Created,
-		ExportTo:        list(o.Annotations[annotationExportTo]),
+		ExportTo:        splitList(o.Annotations[annotationExportTo]),
 		PublishNotReady: spec.PublishNotReadyAddresses,
 		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		TrafficDist:     r.namespaces.TrafficDistribution(o.Namespace, o.Annotations, spec.TrafficDistribution),
 		Unhealthy:       registry.HasPersistentSession(o.Labels),
 	}
-	for _, account := range list(o.Annotations[annotationAccounts]) {
+	for _, account := range splitList(o.Annotations[annotationAccounts]) {
 		s.ServiceAccounts = append(s.ServiceAccounts, registry.SPIFFE(r.opts.TrustDomain, o.Namespace, account))
 	}
-	s.ServiceAccounts = append(s.ServiceAccounts, list(o.Annotations[annotationCanonicalAccounts])...)
+	s.ServiceAccounts = append(s.ServiceAccounts, splitList(o.Annotations[annotationCanonicalAccounts])...)
 	var ports []registry.Port
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
@@ -109,16 +109,16 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	return s
 }
 
-// applyNamespace looks at every service, or every workload, of the namespace or the cluster: what it reads changes
-// hardly ever.
+// applyNamespace applies a change of a Namespace. It checks every service, or every workload, of the namespace or the
+// cluster, because such changes are rare.
 func (r *Registry) applyNamespace(c kinds.Change) {
 	network, traffic := r.namespaces.Apply(c)
 	if network {
 		for n, p := range r.pods {
-			r.replace(n, p)
+			r.relocate(n, p)
 		}
 		for _, sl := range r.slices {
-			r.markSlice(sl)
+			r.markSliceDirty(sl)
 		}
 	}
 	if !traffic {
@@ -127,15 +127,15 @@ func (r *Registry) applyNamespace(c kinds.Change) {
 	for n, s := range r.services {
 		if n.namespace == c.Name {
 			s.stale = true
-			r.mark(n)
+			r.markDirty(n)
 		}
 	}
 }
 
-func (r *Registry) mark(n name) { r.dirty[n] = struct{}{} }
+func (r *Registry) markDirty(n name) { r.dirty[n] = struct{}{} }
 
-// list reads values between commas.
-func list(s string) []string {
+// splitList splits a list at its commas.
+func splitList(s string) []string {
 	var out []string
 	for v := range strings.SplitSeq(s, ",") {
 		if v = strings.TrimSpace(v); v != "" {
@@ -153,8 +153,8 @@ const (
 	ipv6
 )
 
-// families are those that the service is reached by: as declared, else those of its cluster IPs. An empty set means the
-// pod's primary one.
+// families returns the IP families of a service: as declared, or else those of its cluster IPs. An empty set stands for
+// the pod's primary family.
 func families(o *kinds.Object) family {
 	spec := &o.Spec.(*corev1.Service).Spec
 	var f family

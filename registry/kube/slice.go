@@ -11,14 +11,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// slice is one EndpointSlice and the endpoints made of it, which are kept until something that it names changes.
+// slice is one EndpointSlice and the endpoints made of it. They are cached until something that the slice names
+// changes.
 type slice struct {
-	name    name
-	service name
-	facts   *SliceFacts
-	stale   bool
-	built   []*registry.Endpoint
-	pending int
+	name      name
+	service   name
+	facts     *SliceFacts
+	stale     bool
+	endpoints []*registry.Endpoint
+	pending   int
 }
 
 func (r *Registry) applySlice(n name, o *kinds.Object) {
@@ -28,7 +29,7 @@ func (r *Registry) applySlice(n name, o *kinds.Object) {
 	}
 	if next != nil {
 		if old != nil && next.service == old.service {
-			next.built = old.built
+			next.endpoints = old.endpoints
 		}
 		r.addSlice(next)
 	}
@@ -36,14 +37,14 @@ func (r *Registry) applySlice(n name, o *kinds.Object) {
 		if sl == nil {
 			continue
 		}
-		r.mark(sl.service)
-		if s := r.services[sl.service]; s != nil && s.picksPods != r.picksPods(sl.service) {
-			r.reselect(sl.service)
+		r.markDirty(sl.service)
+		if s := r.services[sl.service]; s != nil && s.selectsPods != r.selectsPods(sl.service) {
+			r.indexSelector(sl.service)
 		}
 	}
 }
 
-// newSlice returns nil for a slice that has no endpoints for Envoy: one without a service, or one of host names.
+// newSlice returns nil for a slice that has no endpoints for Envoy: a slice of no service, or one of host names.
 func newSlice(n name, o *kinds.Object) *slice {
 	if o == nil {
 		return nil
@@ -65,7 +66,7 @@ func (r *Registry) addSlice(sl *slice) {
 		r.byService[sl.service] = map[string]*slice{}
 	}
 	r.byService[sl.service][sl.name.name] = sl
-	sl.eachTarget(func(p name) { put(r.podSlices, p, sl) }, func(ip string) { put(r.ipSlices, ip, sl) })
+	sl.eachTarget(func(p name) { addTo(r.podSlices, p, sl) }, func(ip string) { addTo(r.ipSlices, ip, sl) })
 }
 
 func (r *Registry) dropSlice(sl *slice) {
@@ -73,11 +74,11 @@ func (r *Registry) dropSlice(sl *slice) {
 	if delete(r.byService[sl.service], sl.name.name); len(r.byService[sl.service]) == 0 {
 		delete(r.byService, sl.service)
 	}
-	sl.eachTarget(func(p name) { drop(r.podSlices, p, sl) }, func(ip string) { drop(r.ipSlices, ip, sl) })
+	sl.eachTarget(func(p name) { removeFrom(r.podSlices, p, sl) }, func(ip string) { removeFrom(r.ipSlices, ip, sl) })
 	r.pending -= sl.pending
 }
 
-// eachTarget calls pod for each endpoint that names a pod, and ip for each address of the remaining endpoints.
+// eachTarget calls pod for each endpoint that names a pod, and ip for each address of the other endpoints.
 func (sl *slice) eachTarget(pod func(name), ip func(string)) {
 	for i := range sl.facts.Endpoints {
 		e := &sl.facts.Endpoints[i]
@@ -91,7 +92,7 @@ func (sl *slice) eachTarget(pod func(name), ip func(string)) {
 	}
 }
 
-// target is the pod that an endpoint names.
+// target returns the pod that an endpoint names.
 func (sl *slice) target(e *SliceEndpoint) (name, bool) {
 	if !e.HasPod {
 		return name{}, false
@@ -99,25 +100,25 @@ func (sl *slice) target(e *SliceEndpoint) (name, bool) {
 	return name{cmp.Or(e.PodNamespace, sl.name.namespace), e.Pod}, true
 }
 
-func (r *Registry) markSlice(sl *slice) {
+func (r *Registry) markSliceDirty(sl *slice) {
 	sl.stale = true
-	r.mark(sl.service)
+	r.markDirty(sl.service)
 }
 
-// unbuild forgets the endpoints of a slice whose service went, or has none.
-func (r *Registry) unbuild(sl *slice) {
+// discardEndpoints drops the endpoints of a slice that has no service any more.
+func (r *Registry) discardEndpoints(sl *slice) {
 	r.pending -= sl.pending
-	sl.pending, sl.built, sl.stale = 0, nil, true
+	sl.pending, sl.endpoints, sl.stale = 0, nil, true
 }
 
-func (r *Registry) build(sl *slice, svc *registry.Service) {
+func (r *Registry) buildEndpoints(sl *slice, svc *registry.Service) {
 	r.pending -= sl.pending
 	sl.stale, sl.pending = false, 0
 	out := make([]*registry.Endpoint, 0, len(sl.facts.Endpoints))
 	ports := sl.facts.portsOf(svc)
 	for i := range sl.facts.Endpoints {
 		e := &sl.facts.Endpoints[i]
-		health, ok := condition(e, svc)
+		health, ok := endpointHealth(e, svc)
 		if !ok {
 			continue
 		}
@@ -129,9 +130,9 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 		}
 		for _, address := range e.Addresses {
 			if !named {
-				p = r.podAt(address)
+				p = r.podByAddress(address)
 			}
-			health, ok := draining(p, health, svc)
+			health, ok := podHealth(p, health, svc)
 			if !ok {
 				continue
 			}
@@ -142,7 +143,7 @@ func (r *Registry) build(sl *slice, svc *registry.Service) {
 	}
 	r.pending += sl.pending
 	sortEndpoints(out)
-	sl.built, _ = registry.ReuseEndpoints(sl.built, out)
+	sl.endpoints, _ = registry.ReuseEndpoints(sl.endpoints, out)
 }
 
 func (r *Registry) sliceEndpoint(
@@ -152,7 +153,7 @@ func (r *Registry) sliceEndpoint(
 	if p != nil {
 		e = p.endpoint(svc, port, number)
 	}
-	e.Network = r.namespaces.Network(address, e.Labels) // the pod may not have come to know its address yet
+	e.Network = r.namespaces.Network(address, e.Labels) // the pod itself may not have its address yet
 	e.Address, e.Health, e.HealthKnown = address, health, true
 	if e.NodeName == "" {
 		e.NodeName = from.NodeName
@@ -163,9 +164,9 @@ func (r *Registry) sliceEndpoint(
 	return e
 }
 
-// condition returns the health of a slice's endpoint, and whether the endpoint is used. One that terminates is left
-// out, unless its service's sessions persist and it still serves.
-func condition(e *SliceEndpoint, svc *registry.Service) (registry.Health, bool) {
+// endpointHealth returns the health of a slice's endpoint, and whether it is included. A terminating endpoint is
+// included only if its service has persistent sessions and it still serves.
+func endpointHealth(e *SliceEndpoint, svc *registry.Service) (registry.Health, bool) {
 	switch {
 	case e.Ready:
 		return registry.Healthy, true
@@ -177,21 +178,21 @@ func condition(e *SliceEndpoint, svc *registry.Service) (registry.Health, bool) 
 	return registry.Unhealthy, true
 }
 
-// draining: a pod labelled as such counts as one that terminates.
-func draining(p *pod, health registry.Health, svc *registry.Service) (registry.Health, bool) {
+// podHealth is endpointHealth for a pod: one that is labelled as draining counts as terminating.
+func podHealth(p *pod, health registry.Health, svc *registry.Service) (registry.Health, bool) {
 	if p == nil || p.workload.Labels[registry.LabelDraining] == "" {
 		return health, true
 	}
 	return registry.Draining, svc.Unhealthy
 }
 
-// endpointsOf returns the service's endpoints: of its slices, or of the pods it selects, and of the WorkloadEntries it
-// selects.
+// endpointsOf returns the service's endpoints: those of its slices, or of the pods that it selects, and of the
+// WorkloadEntries that it selects.
 func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 	slicesOf := r.byService[n]
-	if s.now.Resolution == registry.Alias {
+	if s.current.Resolution == registry.Alias {
 		for _, sl := range slicesOf {
-			r.unbuild(sl)
+			r.discardEndpoints(sl)
 		}
 		return nil
 	}
@@ -199,23 +200,23 @@ func (r *Registry) endpointsOf(n name, s *service) []*registry.Endpoint {
 	for _, k := range slices.Sorted(maps.Keys(slicesOf)) {
 		sl := slicesOf[k]
 		if sl.stale {
-			r.build(sl, s.now)
+			r.buildEndpoints(sl, s.current)
 		}
-		all = append(all, sl.built...)
+		all = append(all, sl.endpoints...)
 	}
-	if s.picksPods {
+	if s.selectsPods {
 		for _, p := range selected(r.podSelectors.Selected, n) {
 			all = append(all, r.pods[p].endpoints(s)...)
 		}
 	}
-	if !s.now.Headless { // its clients find addresses in DNS, where machines are not
+	if !s.current.Headless { // its clients find addresses by DNS, which has no machines
 		for _, e := range selected(r.entrySelectors.Selected, n) {
-			all = append(all, entryEndpoints(r.entries[e].workload, s.now)...)
+			all = append(all, entryEndpoints(r.entries[e].workload, s.current)...)
 		}
 	}
 	sortEndpoints(all)
-	// While endpoints move from one slice to another, both list them: the healthier one counts, then the first by the
-	// name of the slice.
+	// While endpoints move from one slice to another, both slices list them: the healthier one counts, then the first
+	// by the name of the slice.
 	return slices.CompactFunc(all, func(a, b *registry.Endpoint) bool { return registry.CompareEndpoints(a, b) == 0 })
 }
 

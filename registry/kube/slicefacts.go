@@ -6,36 +6,36 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// SliceFacts is what of an EndpointSlice is read here, beside its labels: a fourth of its size. A source that reads
-// many may hand on a Slice as an object's Spec.
+// SliceFacts is what the registry reads of an EndpointSlice, beside its labels: a fourth of its size. A source with
+// many EndpointSlices may use SliceFacts as an object's Spec.
 type SliceFacts struct {
 	Hosts     bool              // its addresses are host names
 	Ports     map[string]uint32 // by the name of the service port; never modified
 	Endpoints []SliceEndpoint
 }
 
-// SliceEndpoint is one endpoint of a Slice. Conditions that are not set count as those of one that is ready.
+// SliceEndpoint is one endpoint of an EndpointSlice. Conditions that are not set are those of a ready one.
 type SliceEndpoint struct {
 	Addresses                   []string
-	PodNamespace, Pod           string // where OfPod; without a namespace it is the slice's
+	PodNamespace, Pod           string // if HasPod; an empty namespace is the slice's
 	NodeName, HostName          string
 	HasPod                      bool
 	Ready, Serving, Terminating bool
 }
 
-// SliceFactsOf reads an EndpointSlice.
+// SliceFactsOf returns the SliceFacts of an EndpointSlice.
 func SliceFactsOf(s *discoveryv1.EndpointSlice) *SliceFacts {
 	out := &SliceFacts{Hosts: s.AddressType == discoveryv1.AddressTypeFQDN, Endpoints: make([]SliceEndpoint, len(s.Endpoints))}
 	for _, p := range s.Ports {
 		if p.Port != nil {
-			out.AddPort(or(p.Name, ""), uint32(*p.Port))
+			out.AddPort(valueOr(p.Name, ""), uint32(*p.Port))
 		}
 	}
 	for i := range s.Endpoints {
 		e, c := &s.Endpoints[i], &s.Endpoints[i].Conditions
 		to := SliceEndpoint{
-			Addresses: e.Addresses, NodeName: or(e.NodeName, ""), HostName: or(e.Hostname, ""),
-			Ready: or(c.Ready, true), Serving: or(c.Serving, true), Terminating: or(c.Terminating, false),
+			Addresses: e.Addresses, NodeName: valueOr(e.NodeName, ""), HostName: valueOr(e.Hostname, ""),
+			Ready: valueOr(c.Ready, true), Serving: valueOr(c.Serving, true), Terminating: valueOr(c.Terminating, false),
 		}
 		if r := e.TargetRef; r != nil && r.Kind == "Pod" {
 			to.HasPod, to.PodNamespace, to.Pod = true, r.Namespace, r.Name
@@ -45,7 +45,7 @@ func SliceFactsOf(s *discoveryv1.EndpointSlice) *SliceFacts {
 	return out
 }
 
-// slicePort is a port of a service that a slice has, and its number there.
+// slicePort is a service port that a slice has, with its number there.
 type slicePort struct {
 	name   string
 	number uint32
@@ -62,8 +62,8 @@ func (s *SliceFacts) portsOf(svc *registry.Service) []slicePort {
 	return list
 }
 
-// AddPort adds a port; the last of a name wins. One without a number means every port, nothing that an assignment can
-// hold: it is not added.
+// AddPort adds a port. Of several with one name the last counts. A port without a number is not added: it means every
+// port, and assignments cannot express that.
 func (s *SliceFacts) AddPort(name string, port uint32) {
 	if s.Ports == nil {
 		s.Ports = map[string]uint32{}
@@ -71,7 +71,7 @@ func (s *SliceFacts) AddPort(name string, port uint32) {
 	s.Ports[name] = port
 }
 
-func or[T any](p *T, otherwise T) T {
+func valueOr[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise
 	}

@@ -15,17 +15,17 @@ func (r *Registry) key(kind *kinds.Kind, n name) registry.WorkloadKey {
 	return k
 }
 
-// touch remembers what was handed on for a workload before the batch changed it.
-func (r *Registry) touch(k registry.WorkloadKey) {
-	if _, ok := r.before[k]; !ok {
-		r.before[k] = r.current(k)
+// rememberOld stores a workload as it was returned before the batch changed it.
+func (r *Registry) rememberOld(k registry.WorkloadKey) {
+	if _, ok := r.oldWorkloads[k]; !ok {
+		r.oldWorkloads[k] = r.currentWorkload(k)
 	}
 }
 
-func (r *Registry) current(k registry.WorkloadKey) *registry.Workload {
+func (r *Registry) currentWorkload(k registry.WorkloadKey) *registry.Workload {
 	n := name{k.Namespace, k.Name}
 	if k.Kind == kinds.Pod {
-		if p := r.pods[n]; p.visible() {
+		if p := r.pods[n]; p.isWorkload() {
 			return p.workload
 		}
 		return nil
@@ -36,8 +36,8 @@ func (r *Registry) current(k registry.WorkloadKey) *registry.Workload {
 	return nil
 }
 
-// endpoint is the pod behind a port of the service. In a headless service whose name is the pod's subdomain it has a
-// host name.
+// endpoint returns the pod as an endpoint of a service port. It has a host name in the headless service that is called
+// like the pod's subdomain.
 func (p *pod) endpoint(svc *registry.Service, port string, number uint32) *registry.Endpoint {
 	e := p.workload.Endpoint(port, number)
 	if p.hostname != "" && p.domain == svc.Name && p.workload.Namespace == svc.Namespace {
@@ -46,14 +46,14 @@ func (p *pod) endpoint(svc *registry.Service, port string, number uint32) *regis
 	return e
 }
 
-// endpoints are what a cluster would write into the slices of a service that selects this pod.
+// endpoints returns what controllers would write into the slices of a service that selects this pod.
 func (p *pod) endpoints(s *service) []*registry.Endpoint {
 	w := p.workload
 	health := registry.Healthy
-	if !w.Ready && !s.now.PublishNotReady {
+	if !w.Ready && !s.current.PublishNotReady {
 		health = registry.Unhealthy
 	}
-	health, ok := draining(p, health, s.now)
+	health, ok := podHealth(p, health, s.current)
 	if !ok {
 		return nil
 	}
@@ -65,12 +65,12 @@ func (p *pod) endpoints(s *service) []*registry.Endpoint {
 			continue
 		}
 		seen |= f
-		for _, port := range s.now.Ports {
+		for _, port := range s.current.Ports {
 			number, ok := targetPort(port, w)
 			if !ok {
 				continue
 			}
-			e := p.endpoint(s.now, port.Name, number)
+			e := p.endpoint(s.current, port.Name, number)
 			e.Address, e.Health, e.HealthKnown = ip, health, true
 			out = append(out, e)
 		}
@@ -95,8 +95,7 @@ func entryEndpoints(w *registry.Workload, svc *registry.Service) []*registry.End
 	return out
 }
 
-// targetPort is the workload's port behind a service port; there is none where the service names a port that the
-// workload lacks.
+// targetPort returns the workload's number of a service port, and false if the workload lacks the named port.
 func targetPort(p registry.Port, w *registry.Workload) (uint32, bool) {
 	if p.TargetPort == "" {
 		return p.Number, true

@@ -1,11 +1,13 @@
-// Package serviceentry is the registry of ServiceEntries: each host of an entry is a service, whose endpoints stand inline, are the host itself (DNS), or are
-// the ready pods and WorkloadEntries of its namespace that it selects. The workloads come from the registry that knows them, see Update.
+// Package serviceentry is the registry of ServiceEntries. Each host of an entry is a service. Its endpoints are inline,
+// or the host itself (DNS), or the ready pods and WorkloadEntries of its namespace that the entry selects. The
+// workloads are passed in by Update, from the registry that knows them.
 //
-// A Registry is a state machine owned by one goroutine; it starts none. Its answer depends on the objects that are there and never on the order or batches
-// in which they came.
+// A Registry is a state machine that is used by one goroutine; it starts none. Its result depends on the objects that
+// exist, and never on the order or the batches in which they arrived.
 //
-// Entries of one namespace may share a host. The oldest says what the service is; the others add addresses, ports of further numbers, and endpoints, if
-// their resolution is the same, and nothing otherwise.
+// Entries of one namespace may share a host. The oldest defines the service. An entry of the same resolution adds its
+// addresses, endpoints, and ports with further numbers; an entry of another resolution adds nothing.
 //
-// It does not write addresses back to the API server: those that it allots follow from the hosts alone, so that every replica allots the same.
+// The package does not write addresses back to the API server. Allocated addresses depend on the hosts alone, so every
+// replica allocates the same.
 package serviceentry

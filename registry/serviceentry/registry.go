@@ -18,7 +18,7 @@ type Options struct {
 	TrustDomain string // of identities; empty is cluster.local
 }
 
-// Registry holds what the ServiceEntries say. See the package's documentation for who may call it.
+// Registry derives services and endpoints from ServiceEntries. See the package's documentation for who may use it.
 type Registry struct {
 	opts       Options
 	namespaces *namespaces.Table
@@ -26,27 +26,27 @@ type Registry struct {
 	services   map[registry.ServiceKey]*service
 	workloads  map[registry.WorkloadKey]*registry.Workload
 	selectors  *selection.Index[name, registry.WorkloadKey]
-	indexed    bool // workloads are members of selectors, as from the first entry that selects any
-	allotment  *allotment
+	indexed    bool // workloads are members of selectors: true from the first entry with a selector
+	allocator  *allocator
 	dirty      map[registry.ServiceKey]struct{}
 }
 
 type name struct{ namespace, name string }
 
 type entry struct {
-	object *kinds.Object
-	spec   *networkingv1.ServiceEntry
-	keys   []registry.ServiceKey // one a host
-	given  map[string][]given    // by host
+	object   *kinds.Object
+	spec     *networkingv1.ServiceEntry
+	keys     []registry.ServiceKey        // one for each host
+	assigned map[string][]assignedAddress // by host
 }
 
 type service struct {
-	entries   []*entry // the oldest first; none: gone
-	now       *registry.Service
+	entries   []*entry // the oldest first; none: the service is deleted
+	current   *registry.Service
 	endpoints []*registry.Endpoint
 }
 
-// New gives an empty registry.
+// New returns an empty registry.
 func New(o Options) *Registry {
 	if o.TrustDomain == "" {
 		o.TrustDomain = "cluster.local"
@@ -54,14 +54,15 @@ func New(o Options) *Registry {
 	return &Registry{
 		opts: o, namespaces: namespaces.New("", nil),
 		entries: map[name]*entry{}, services: map[registry.ServiceKey]*service{}, workloads: map[registry.WorkloadKey]*registry.Workload{},
-		selectors: selection.New[name, registry.WorkloadKey](), allotment: newAllotment(slots), dirty: map[registry.ServiceKey]struct{}{},
+		selectors: selection.New[name, registry.WorkloadKey](), allocator: newAllocator(slotCount), dirty: map[registry.ServiceKey]struct{}{},
 	}
 }
 
-// Apply takes a batch of changes and gives what they alter.
+// Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes { return r.Update(changes, nil) }
 
-// Update takes a batch of changes and the changes of workloads that came of them, as a registry that knows workloads gave them; nil is one that is gone.
+// Update applies a batch of changes, and the changes of workloads that another registry derived from it; a nil workload
+// was deleted.
 func (r *Registry) Update(changes []kinds.Change, workloads map[registry.WorkloadKey]*registry.Workload) registry.Changes {
 	for _, c := range changes {
 		if c.Cluster != "" {
@@ -80,15 +81,15 @@ func (r *Registry) Update(changes []kinds.Change, workloads map[registry.Workloa
 	return r.flush()
 }
 
-// Service gives the service of that key, or nil.
+// Service returns the service of a key, or nil.
 func (r *Registry) Service(k registry.ServiceKey) *registry.Service {
 	if s := r.services[k]; s != nil {
-		return s.now
+		return s.current
 	}
 	return nil
 }
 
-// Endpoints gives the endpoints of that service, sorted.
+// Endpoints returns the endpoints of a service, sorted.
 func (r *Registry) Endpoints(k registry.ServiceKey) []*registry.Endpoint {
 	if s := r.services[k]; s != nil {
 		return s.endpoints
@@ -109,7 +110,7 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 		r.selectors.SetSelector(n, n.namespace, nil)
 		return
 	}
-	e := &entry{object: o, spec: o.Spec.(*networkingv1.ServiceEntry), given: givenBy(o)}
+	e := &entry{object: o, spec: o.Spec.(*networkingv1.ServiceEntry), assigned: assignedAddresses(o)}
 	r.entries[n] = e
 	for _, h := range e.spec.Hosts {
 		k := registry.ServiceKey{Namespace: n.namespace, Host: strings.TrimSuffix(strings.ToLower(h), ".")}
@@ -119,7 +120,7 @@ func (r *Registry) applyEntry(n name, o *kinds.Object) {
 			r.services[k] = s
 		}
 		i, there := slices.BinarySearchFunc(s.entries, e, compareAge)
-		if there { // the entry names the host twice
+		if there { // the entry has the host twice
 			continue
 		}
 		e.keys = append(e.keys, k)
@@ -142,7 +143,7 @@ func compareAge(a, b *entry) int {
 	return strings.Compare(a.object.Name, b.object.Name)
 }
 
-// applyNamespace looks at every entry: what it reads changes hardly ever.
+// applyNamespace applies a change of a Namespace. It checks every service, because such changes are rare.
 func (r *Registry) applyNamespace(c kinds.Change) {
 	if _, traffic := r.namespaces.Apply(c); !traffic {
 		return
@@ -154,7 +155,7 @@ func (r *Registry) applyNamespace(c kinds.Change) {
 	}
 }
 
-// applyWorkload keeps the workload while it can be selected: it is reached and is ready.
+// applyWorkload stores a workload while it is reachable and ready, so that entries can select it.
 func (r *Registry) applyWorkload(k registry.WorkloadKey, w *registry.Workload) {
 	mark := func(n name) {
 		for _, k := range r.entries[n].keys {
@@ -181,34 +182,34 @@ func (r *Registry) flush() registry.Changes {
 		s := r.services[k]
 		if len(s.entries) == 0 {
 			next[k] = nil
-			r.allotment.give(k, nil)
-			r.allotment.remove(k)
+			r.allocator.assign(k, nil)
+			r.allocator.remove(k)
 			continue
 		}
 		next[k] = r.service(k, s.entries)
-		if allotted(next[k], s.entries[0].object) {
-			r.allotment.set(holder{k, next[k].Created, r.allotment.give(k, s.entries[0].givenTo(k.Host))})
+		if needsAddress(next[k], s.entries[0].object) {
+			r.allocator.set(holding{k, next[k].Created, r.allocator.assign(k, s.entries[0].addressesOf(k.Host))})
 		} else {
-			r.allotment.give(k, nil)
-			r.allotment.remove(k)
+			r.allocator.assign(k, nil)
+			r.allocator.remove(k)
 		}
 	}
-	for k := range r.allotment.moved {
-		// A service that is not dirty only moves to another address.
+	for k := range r.allocator.changed {
+		// A service that is not dirty only has a new address.
 		if s := r.services[k]; next[k] == nil && len(s.entries) > 0 {
-			moved := *s.now
+			moved := *s.current
 			next[k] = &moved
 		}
 	}
 	for k, svc := range next {
 		s := r.services[k]
 		if svc != nil {
-			svc.AutoAddress = r.allotment.addresses(k)
+			svc.AutoAddress = r.allocator.addresses(k)
 		}
-		if svc.Equal(s.now) {
-			svc = s.now
+		if svc.Equal(s.current) {
+			svc = s.current
 		} else {
-			s.now = svc
+			s.current = svc
 			out.Services[k] = svc
 		}
 		if svc == nil {
@@ -227,6 +228,6 @@ func (r *Registry) flush() registry.Changes {
 		}
 	}
 	clear(r.dirty)
-	clear(r.allotment.moved)
+	clear(r.allocator.changed)
 	return out
 }

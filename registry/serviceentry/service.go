@@ -15,10 +15,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// labelAllot, with the value false, leaves an entry without an address of its own making.
-const labelAllot = "networking.istio.io/enable-autoallocate-ip"
+// labelAutoAllocate, with the value false, leaves an entry without an allocated address.
+const labelAutoAllocate = "networking.istio.io/enable-autoallocate-ip"
 
-// service is what the entries of one host, the oldest first, say together.
+// service returns the service of the entries of one host, the oldest first.
 func (r *Registry) service(k registry.ServiceKey, entries []*entry) *registry.Service {
 	first := entries[0]
 	s := &registry.Service{
@@ -31,7 +31,7 @@ func (r *Registry) service(k registry.ServiceKey, entries []*entry) *registry.Se
 	for _, ns := range first.spec.ExportTo {
 		s.ExportTo = append(s.ExportTo, strings.TrimSpace(ns))
 	}
-	var all union
+	var all merged
 	for _, e := range entries {
 		if resolution(e.spec) == s.Resolution {
 			all.add(e.spec)
@@ -56,43 +56,43 @@ func resolution(spec *networkingv1.ServiceEntry) registry.Resolution {
 	return registry.Passthrough
 }
 
-// union is what the entries of one host say together: the addresses, ports and identities of each that those before it lack.
-type union struct {
+// merged is the union of the addresses, ports and identities of one host's entries.
+type merged struct {
 	addresses, accounts names.Distinct
 	ports               []registry.Port
 	numbers             map[uint32]struct{}
 	names               names.Distinct // of ports
 }
 
-// add adds an entry. Endpoints are told apart by the names of ports, so a name that another number has already is made unique.
-func (u *union) add(spec *networkingv1.ServiceEntry) {
+// add adds an entry. Endpoints are matched to ports by name, so a name that another number already has is made unique.
+func (m *merged) add(spec *networkingv1.ServiceEntry) {
 	for _, a := range addresses(spec) {
-		u.addresses.Add(a)
+		m.addresses.Add(a)
 	}
 	for _, a := range spec.SubjectAltNames {
-		u.accounts.Add(a)
+		m.accounts.Add(a)
 	}
-	if u.numbers == nil {
-		u.numbers = make(map[uint32]struct{}, len(spec.Ports))
+	if m.numbers == nil {
+		m.numbers = make(map[uint32]struct{}, len(spec.Ports))
 	}
 	for _, p := range spec.Ports {
-		if _, ok := u.numbers[p.Number]; ok {
+		if _, ok := m.numbers[p.Number]; ok {
 			continue
 		}
-		u.numbers[p.Number] = struct{}{}
+		m.numbers[p.Number] = struct{}{}
 		port := registry.Port{Name: p.Name, Number: p.Number, Protocol: registry.ParseProtocol(p.Protocol)}
 		if p.TargetPort != 0 {
 			port.TargetPort = strconv.Itoa(int(p.TargetPort))
 		}
-		if !u.names.Add(p.Name) {
+		if !m.names.Add(p.Name) {
 			port.Name = fmt.Sprintf("%s-%d", p.Name, p.Number)
-			u.names.Add(port.Name)
+			m.names.Add(port.Name)
 		}
-		u.ports = append(u.ports, port)
+		m.ports = append(m.ports, port)
 	}
 }
 
-// addresses gives an entry's addresses, each in the one way that it is written everywhere; a range of one address is written as that address.
+// addresses returns an entry's addresses in canonical form. A range of one address becomes that address.
 func addresses(spec *networkingv1.ServiceEntry) []string {
 	out := make([]string, 0, len(spec.Addresses))
 	for _, a := range spec.Addresses {
@@ -108,32 +108,34 @@ func addresses(spec *networkingv1.ServiceEntry) []string {
 	return out
 }
 
-// allotted tells a service that needs an address of our making: it names one host and has no address, and Envoy is not to use the client's.
-func allotted(s *registry.Service, o *kinds.Object) bool {
-	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") && !strings.EqualFold(o.Labels[labelAllot], "false")
+// needsAddress reports whether a service is to be allocated an address: it has one host and no address, and Envoy does
+// not use the client's destination.
+func needsAddress(s *registry.Service, o *kinds.Object) bool {
+	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*") && !strings.EqualFold(o.Labels[labelAutoAllocate], "false")
 }
 
-// given is an address that the status of an entry says a host was allotted, and in which line.
-type given struct {
+// assignedAddress is an address in the status of an entry, with its line number.
+type assignedAddress struct {
 	line    int
 	address string
 }
 
-// givenBy returns what the status of an entry says, by host: what it says of the empty host it says of each.
-func givenBy(o *kinds.Object) map[string][]given {
-	by, n := map[string][]given{}, 0
+// assignedAddresses returns the addresses in the status of an entry, by host. Those of the empty host are for all
+// hosts.
+func assignedAddresses(o *kinds.Object) map[string][]assignedAddress {
+	by, n := map[string][]assignedAddress{}, 0
 	for line := range strings.Lines(o.Annotations[kinds.AnnotationAddresses]) {
 		host, address, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		by[host] = append(by[host], given{n, address})
+		by[host] = append(by[host], assignedAddress{n, address})
 		n++
 	}
 	return by
 }
 
-// givenTo returns the addresses that a host was allotted, IPv4 first.
-func (e *entry) givenTo(host string) []string {
-	all := slices.Concat(e.given[""], e.given[host])
-	slices.SortFunc(all, func(a, b given) int { return cmp.Compare(a.line, b.line) })
+// addressesOf returns the assigned addresses of a host, IPv4 first.
+func (e *entry) addressesOf(host string) []string {
+	all := slices.Concat(e.assigned[""], e.assigned[host])
+	slices.SortFunc(all, func(a, b assignedAddress) int { return cmp.Compare(a.line, b.line) })
 	var v4, v6 []string
 	for _, g := range all {
 		if strings.Contains(g.address, ":") {
@@ -145,8 +147,9 @@ func (e *entry) givenTo(host string) []string {
 	return append(v4, v6...)
 }
 
-// endpoints gives what the entries of the service's resolution say, sorted. An entry of n addresses repeats each of its endpoints n times, as istiod does:
-// it is n services there, and the weight of a locality is their sum.
+// endpoints returns the endpoints of those entries that have the service's resolution, sorted. An entry of n addresses
+// repeats each of its endpoints n times, as in istiod: there it is n services, and the weight of a locality is their
+// sum.
 func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.Endpoint {
 	var out []*registry.Endpoint
 	for _, e := range entries {
@@ -173,7 +176,8 @@ func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.
 	return out
 }
 
-// workloadsOf gives what is behind an entry: what it selects, what stands inline, or, where names are resolved and nothing else is said, the host itself.
+// workloadsOf returns the workloads of an entry: those that it selects and those inline. A DNS entry without either has
+// the host itself.
 func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Workload {
 	if len(e.spec.Endpoints) == 0 && e.spec.WorkloadSelector == nil {
 		if s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin {

@@ -11,7 +11,7 @@ import (
 
 const annotationTraffic = "networking.istio.io/traffic-distribution"
 
-// Table holds what namespaces say.
+// Table holds the network of the cluster and the traffic distribution of namespaces.
 type Table struct {
 	systemNamespace string
 	meshNetworks    func(address string) string
@@ -19,12 +19,14 @@ type Table struct {
 	traffic         map[string]string
 }
 
-// New gives an empty table. meshNetworks answers for an address by the mesh's list of networks, empty when none holds it; nil is a mesh without such a list.
+// New returns an empty table. meshNetworks returns the network of an address by the mesh's list of networks, empty if
+// there is none; it is nil for a mesh without such a list.
 func New(systemNamespace string, meshNetworks func(address string) string) *Table {
 	return &Table{systemNamespace: systemNamespace, meshNetworks: meshNetworks, traffic: map[string]string{}}
 }
 
-// Apply reads a change of a Namespace, and tells whether the network of addresses and the traffic distribution in that namespace may now differ.
+// Apply applies a change of a Namespace. It reports whether the network of addresses, and the traffic distribution in
+// that namespace, may have changed.
 func (t *Table) Apply(c kinds.Change) (network, traffic bool) {
 	var labels, annotations map[string]string
 	if c.Object != nil {
@@ -42,10 +44,11 @@ func (t *Table) Apply(c kinds.Change) (network, traffic bool) {
 	return network, traffic
 }
 
-// Empty tells that namespaces say nothing.
+// Empty reports whether no namespace sets anything.
 func (t *Table) Empty() bool { return t.network == "" && len(t.traffic) == 0 }
 
-// Network gives the network of an address whose workload has these labels, or empty: by its own label, the cluster's network, or the mesh's list.
+// Network returns the network of an address whose workload has these labels: by its own label, the cluster's network,
+// or the mesh's list; empty if it has none.
 func (t *Table) Network(address string, labels map[string]string) string {
 	if n := labels[registry.LabelNetwork]; n != "" {
 		return n
@@ -56,7 +59,8 @@ func (t *Table) Network(address string, labels map[string]string) string {
 	return t.meshNetworks(address)
 }
 
-// TrafficDistribution of a service: its field, if it has one, says most, then its annotation, then that of its namespace.
+// TrafficDistribution returns the traffic distribution of a service: by its field, its annotation, or the annotation of
+// its namespace, in this order.
 func (t *Table) TrafficDistribution(namespace string, annotations map[string]string, field *string) string {
 	if field != nil {
 		if d := distribution(*field); d != "" {

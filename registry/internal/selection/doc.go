@@ -1,4 +1,5 @@
-// Package selection indexes label selectors and what they select, so that a change of either finds the other in time proportional to the matches.
+// Package selection indexes label selectors and what they select. For a change of either it finds the other in time
+// proportional to the matches.
 //
-// An Index is a plain state owned by its caller's goroutine. It orders nothing: who needs an order sorts.
+// An Index is owned and used by one goroutine. It returns nothing in order; the caller sorts.
 package selection

@@ -8,8 +8,8 @@ import (
 
 // Index relates selectors S to members M within each namespace.
 //
-// A selector is filed under one of its label pairs, its least by name; a member only under those of its pairs that some selector is filed under. Pods
-// carry many labels, and most of them no selector asks for.
+// A selector is in the bucket of one of its label pairs, the first by name. A member is in a bucket only for those of
+// its pairs that have a bucket. Pods have many labels, and selectors use few of them.
 type Index[S, M comparable] struct {
 	selectors map[S]labelled
 	members   map[M]labelled
@@ -29,18 +29,18 @@ type bucket[S, M comparable] struct {
 	members   set.Set[M]
 }
 
-// New gives an empty index.
+// New returns an empty index.
 func New[S, M comparable]() *Index[S, M] {
 	return &Index[S, M]{map[S]labelled{}, map[M]labelled{}, map[string]map[M]struct{}{}, map[pair]*bucket[S, M]{}}
 }
 
-// SetSelector files or replaces s. An empty selector selects nothing and is removed.
+// SetSelector adds or replaces s. An empty selector selects nothing and is removed.
 func (x *Index[S, M]) SetSelector(s S, namespace string, labels map[string]string) {
 	if old, ok := x.selectors[s]; ok {
 		if old.namespace == namespace && maps.Equal(old.labels, labels) {
 			return
 		}
-		p := filedUnder(old)
+		p := bucketKey(old)
 		b := x.buckets[p]
 		if b.selectors.Remove(s); b.selectors.Len() == 0 {
 			delete(x.buckets, p)
@@ -52,7 +52,7 @@ func (x *Index[S, M]) SetSelector(s S, namespace string, labels map[string]strin
 	}
 	l := labelled{namespace, labels}
 	x.selectors[s] = l
-	p := filedUnder(l)
+	p := bucketKey(l)
 	b := x.buckets[p]
 	if b == nil {
 		b = &bucket[S, M]{}
@@ -66,7 +66,7 @@ func (x *Index[S, M]) SetSelector(s S, namespace string, labels map[string]strin
 	b.selectors.Add(s)
 }
 
-// SetMember files or replaces m.
+// SetMember adds or replaces m.
 func (x *Index[S, M]) SetMember(m M, namespace string, labels map[string]string) {
 	x.RemoveMember(m)
 	x.members[m] = labelled{namespace, labels}
@@ -79,7 +79,7 @@ func (x *Index[S, M]) SetMember(m M, namespace string, labels map[string]string)
 	x.eachBucket(m, func(b *bucket[S, M]) { b.members.Add(m) })
 }
 
-// RemoveMember forgets m.
+// RemoveMember removes m.
 func (x *Index[S, M]) RemoveMember(m M) {
 	l, ok := x.members[m]
 	if !ok {
@@ -112,7 +112,7 @@ func (x *Index[S, M]) Selected(s S, f func(M)) {
 	if !ok {
 		return
 	}
-	for m := range x.buckets[filedUnder(l)].members.All {
+	for m := range x.buckets[bucketKey(l)].members.All {
 		if Subset(l.labels, x.members[m].labels) {
 			f(m)
 		}
@@ -128,7 +128,7 @@ func (x *Index[S, M]) eachBucket(m M, f func(*bucket[S, M])) {
 	}
 }
 
-func filedUnder(l labelled) pair {
+func bucketKey(l labelled) pair {
 	p := pair{namespace: l.namespace}
 	for k, v := range l.labels {
 		if p.key == "" || k < p.key {
@@ -138,7 +138,7 @@ func filedUnder(l labelled) pair {
 	return p
 }
 
-// Subset tells that labels have all that a selector wants.
+// Subset reports whether labels have every pair of selector.
 func Subset(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {
@@ -148,7 +148,7 @@ func Subset(selector, labels map[string]string) bool {
 	return true
 }
 
-// Empty tells an index without selectors and members.
+// Empty reports whether the index has no selectors and no members.
 func (x *Index[S, M]) Empty() bool {
 	return len(x.selectors)+len(x.members)+len(x.byNS)+len(x.buckets) == 0
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
 )
 
-// The index agrees with looking at everything.
+// TestIndexAgreesWithSearch compares the index with a search through everything.
 func TestIndexAgreesWithSearch(t *testing.T) {
 	type labelled struct {
 		namespace string

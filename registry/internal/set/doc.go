@@ -1,4 +1,5 @@
-// Package set holds sets that mostly have one member or a few: a mesh has thousands of them, and each as a map would take hundreds of bytes.
+// Package set holds sets that mostly have one member or a few. A mesh has thousands of them, and a map for each would
+// take hundreds of bytes.
 //
-// A set belongs to whoever has it, who must not change it while looping over it. The package has no state and runs no goroutine.
+// A set must not be changed while it is being iterated. The package has no state and starts no goroutine.
 package set

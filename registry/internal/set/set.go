@@ -2,25 +2,25 @@ package set
 
 import "slices"
 
-// Set is a set. The zero value is empty, and nil is empty to all that only look.
+// Set is a set. The zero value is empty. A nil Set reads as empty.
 type Set[V comparable] struct {
-	few  []V            // without order, while many is nil
-	many map[V]struct{} // from the time that few was full
+	few  []V            // unsorted; used while many is nil
+	many map[V]struct{} // used once few was full
 }
 
-// full is how many members are looked through one by one.
-const full = 16
+// maxFew is the largest number of members that are searched one by one.
+const maxFew = 16
 
-// Add adds a member, if it is none yet.
+// Add adds a member, unless it is one.
 func (s *Set[V]) Add(v V) {
 	switch {
 	case s.many != nil:
 		s.many[v] = struct{}{}
 	case slices.Contains(s.few, v):
-	case len(s.few) < full:
+	case len(s.few) < maxFew:
 		s.few = append(s.few, v)
 	default:
-		s.many = make(map[V]struct{}, 2*full)
+		s.many = make(map[V]struct{}, 2*maxFew)
 		for _, m := range s.few {
 			s.many[m] = struct{}{}
 		}
@@ -42,7 +42,7 @@ func (s *Set[V]) Remove(v V) {
 	}
 }
 
-// Len is the number of members.
+// Len returns the number of members.
 func (s *Set[V]) Len() int {
 	if s == nil {
 		return 0
@@ -50,7 +50,7 @@ func (s *Set[V]) Len() int {
 	return len(s.few) + len(s.many)
 }
 
-// All calls yield for each member, in no order.
+// All calls yield for each member, unsorted.
 func (s *Set[V]) All(yield func(V) bool) {
 	if s == nil {
 		return

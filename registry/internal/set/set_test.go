@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A set is what a map would be, over any history.
-func TestHistories(t *testing.T) {
+// TestSetAgreesWithMap compares a Set with a map over random histories.
+func TestSetAgreesWithMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, want := &Set[int]{}, map[int]struct{}{}
 		for _, step := range rapid.SliceOf(rapid.IntRange(-40, 40)).Draw(t, "steps") {

@@ -12,19 +12,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Tables are what a registry's changes add up to.
+// Tables are the sum of a registry's changes.
 type Tables struct {
 	Services  map[registry.ServiceKey]*registry.Service
 	Endpoints map[registry.ServiceKey][]*registry.Endpoint
 	Workloads map[registry.WorkloadKey]*registry.Workload
 }
 
-// NewTables gives empty tables.
+// NewTables returns empty tables.
 func NewTables() *Tables {
 	return &Tables{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[registry.WorkloadKey]*registry.Workload{}}
 }
 
-// Apply adds changes up. It gives an error for a change that changes nothing, and for endpoints out of order.
+// Apply applies changes to the tables. It returns an error for a change without effect, and for unsorted endpoints.
 func (t *Tables) Apply(c registry.Changes) error {
 	for k, s := range c.Services {
 		if s.Equal(t.Services[k]) {
@@ -63,7 +63,7 @@ func (t *Tables) Apply(c registry.Changes) error {
 	return nil
 }
 
-// Dump writes tables, or changes as tables, as text: each line names what is not zero.
+// Dump returns tables, or changes as tables, as text. Each line names the fields that are not zero.
 func (t *Tables) Dump() string {
 	var b strings.Builder
 	keys := maps.Clone(t.Services)

@@ -12,9 +12,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Histories checks, over random histories of objects that come, go and take any of their versions in batches of any size, that only what is there in the end
-// counts: the changes add up to what one batch of the last versions gives; none says what was said before; and applying the last versions again says nothing.
-// versions holds objects, several of one key being its versions. state, beside the tables, must agree too.
+// Histories checks that only the final objects count, over random histories in which objects are added, changed and
+// deleted in batches of any size. The changes must sum up to what one batch of the final versions returns. No change
+// may repeat what is known, and applying the final versions again must change nothing. versions holds objects, with
+// several versions of one key. state, which is compared beside the tables, must agree too.
 func Histories(t *testing.T, versions []kinds.Change, start func() (r registry.Registry, state func() string)) {
 	pool := map[kinds.Key][]*kinds.Object{}
 	var keys []kinds.Key

@@ -15,8 +15,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Transcripts runs every testdata/*.txtar that matches glob as a test. Its files are steps: "apply" and "delete" hold documents, each file one batch, of a
-// remote cluster when its ID follows the word, and "want" what the steps since the last one changed, followed by state, when there is something to say. With update the wants are written anew.
+// Transcripts runs each testdata/*.txtar that matches glob as a test. Its files are steps. "apply" and "delete" hold
+// documents: each file is one batch, of the remote cluster whose ID follows the word, if one does. "want" holds what
+// changed since the last "want", followed by state. With update each "want" is written anew.
 func Transcripts(t *testing.T, glob string, update *bool, start func() (r registry.Registry, state func() string)) {
 	paths, err := filepath.Glob(filepath.Join("testdata", glob))
 	if err != nil || len(paths) == 0 {
@@ -83,7 +84,7 @@ func (t *Tables) add(c registry.Changes) {
 	}
 }
 
-// Sum applies one batch to a registry and gives all it says.
+// Sum applies one batch to a registry and returns the result as tables.
 func Sum(r registry.Registry, batch []kinds.Change) (*Tables, error) {
 	t := NewTables()
 	if err := t.Apply(r.Apply(batch)); err != nil {

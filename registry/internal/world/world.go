@@ -15,7 +15,8 @@ import (
 
 var separator = regexp.MustCompile(`(?m)^---\s*$`)
 
-// Parse gives a change that creates or updates each document's object. A document with metadata.deletionTimestamp is an object that is being deleted.
+// Parse returns a change for each document, which creates or updates its object. A document with
+// metadata.deletionTimestamp is an object that is being deleted.
 func Parse(tb testing.TB, text string) []kinds.Change {
 	tb.Helper()
 	var changes []kinds.Change
@@ -56,7 +57,7 @@ func Parse(tb testing.TB, text string) []kinds.Change {
 	return changes
 }
 
-// In gives the changes as they come from a remote cluster; empty is the server's own.
+// In returns the changes as those of a cluster; empty is the server's own.
 func In(cluster string, changes []kinds.Change) []kinds.Change {
 	var out []kinds.Change
 	for _, c := range changes {
@@ -71,7 +72,7 @@ func In(cluster string, changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// Delete gives a change that deletes each object that changes creates.
+// Delete returns a change for each object in changes, which deletes it.
 func Delete(changes []kinds.Change) []kinds.Change {
 	var out []kinds.Change
 	for _, c := range changes {

@@ -17,43 +17,43 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// crowd gives hosts of few ages.
-func crowd(n int) []holder {
-	var out []holder
+// holdings returns holdings of few ages.
+func holdings(n int) []holding {
+	var out []holding
 	for i := 0; len(out) < n; i++ {
-		out = append(out, holder{registry.ServiceKey{Namespace: "a", Host: fmt.Sprintf("h%d", i)}, time.Unix(int64(i%3), 0), uint32(i % 4 / 3 * (1 + i%7))})
+		out = append(out, holding{registry.ServiceKey{Namespace: "a", Host: fmt.Sprintf("h%d", i)}, time.Unix(int64(i%3), 0), uint32(i % 4 / 3 * (1 + i%7))})
 	}
 	return out
 }
 
-func TestAllotmentDependsOnlyOnWhoIsThere(t *testing.T) {
-	all := crowd(60)
-	const size = 70 // nearly full when all are there, so that most collide
+func TestAllocationDependsOnlyOnTheHosts(t *testing.T) {
+	all := holdings(60)
+	const size = 70 // nearly full with all hosts, so that most collide
 	rapid.Check(t, func(t *rapid.T) {
-		a := newAllotment(size)
-		there := map[registry.ServiceKey]holder{}
+		a := newAllocator(size)
+		hosts := map[registry.ServiceKey]holding{}
 		for range rapid.IntRange(0, 150).Draw(t, "steps") {
 			h := rapid.SampledFrom(all).Draw(t, "host")
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				a.remove(h.key)
-				delete(there, h.key)
+				delete(hosts, h.key)
 			case 1:
 				h.created = time.Unix(9, 0)
 				fallthrough
 			default:
 				a.set(h)
-				there[h.key] = h
+				hosts[h.key] = h
 			}
 		}
-		fresh := newAllotment(size)
-		for _, h := range slices.SortedFunc(func(yield func(holder) bool) {
-			for _, h := range there {
+		fresh := newAllocator(size)
+		for _, h := range slices.SortedFunc(func(yield func(holding) bool) {
+			for _, h := range hosts {
 				if !yield(h) {
 					return
 				}
 			}
-		}, func(x, y holder) int {
+		}, func(x, y holding) int {
 			if x.before(y) {
 				return -1
 			}
@@ -61,34 +61,35 @@ func TestAllotmentDependsOnlyOnWhoIsThere(t *testing.T) {
 		}) {
 			fresh.set(h)
 		}
-		if d := cmp.Diff(fresh.of, a.of); d != "" {
+		if d := cmp.Diff(fresh.slotOf, a.slotOf); d != "" {
 			t.Fatalf("(-in order of age +in this order):\n%s", d)
 		}
-		if len(a.slots) != len(there) || len(a.of) != len(there) {
-			t.Fatalf("%d hosts have %d slots, %d known", len(there), len(a.slots), len(a.of))
+		if len(a.slots) != len(hosts) || len(a.slotOf) != len(hosts) {
+			t.Fatalf("%d hosts have %d slots, %d known", len(hosts), len(a.slots), len(a.slotOf))
 		}
 	})
 }
 
-// Two hosts of one hash: the older keeps its slot whoever comes first, and the younger is told of its move.
-func TestAllotmentDisplaces(t *testing.T) {
-	byHash := map[uint32]holder{}
-	var a, b holder
+// TestOlderHostKeepsItsSlot checks that of two hosts with one hash the older has its slot, whatever the order, and that
+// the younger one is listed as changed.
+func TestOlderHostKeepsItsSlot(t *testing.T) {
+	byHash := map[uint32]holding{}
+	var a, b holding
 	for i := 0; ; i++ {
-		h := holder{registry.ServiceKey{Namespace: "a", Host: fmt.Sprint(i)}, time.Unix(int64(i), 0), 0}
-		if older, ok := byHash[h.hash()%slots]; ok {
+		h := holding{registry.ServiceKey{Namespace: "a", Host: fmt.Sprint(i)}, time.Unix(int64(i), 0), 0}
+		if older, ok := byHash[h.firstSlot()%slotCount]; ok {
 			a, b = older, h
 			break
 		}
-		byHash[h.hash()%slots] = h
+		byHash[h.firstSlot()%slotCount] = h
 	}
-	al := newAllotment(slots)
+	al := newAllocator(slotCount)
 	al.set(b)
 	first := al.addresses(b.key)
-	clear(al.moved)
+	clear(al.changed)
 	al.set(a)
-	if _, told := al.moved[b.key]; !told || slices.Equal(first, al.addresses(b.key)) || !slices.Equal(first, al.addresses(a.key)) {
-		t.Errorf("older %v, younger %v, was %v, moved %v", al.addresses(a.key), al.addresses(b.key), first, al.moved)
+	if _, listed := al.changed[b.key]; !listed || slices.Equal(first, al.addresses(b.key)) || !slices.Equal(first, al.addresses(a.key)) {
+		t.Errorf("older %v, younger %v, was %v, changed %v", al.addresses(a.key), al.addresses(b.key), first, al.changed)
 	}
 	al.remove(a.key)
 	if !slices.Equal(first, al.addresses(b.key)) {
@@ -96,14 +97,14 @@ func TestAllotmentDisplaces(t *testing.T) {
 	}
 }
 
-func TestAllotmentFull(t *testing.T) {
+func TestHostsWaitWhereNoSlotIsFree(t *testing.T) {
 	const size = 300
-	all := crowd(size + 2)
-	al := newAllotment(size)
+	all := holdings(size + 2)
+	al := newAllocator(size)
 	for _, h := range all {
 		al.set(h)
 	}
-	last := slices.MaxFunc(all, func(x, y holder) int {
+	last := slices.MaxFunc(all, func(x, y holding) int {
 		if x.before(y) {
 			return -1
 		}
@@ -113,22 +114,22 @@ func TestAllotmentFull(t *testing.T) {
 		t.Errorf("%d of %d wait; does the youngest? %v", len(al.waiting), len(all), waits)
 	}
 	al.remove(all[0].key)
-	if len(al.waiting) != 1 || len(al.of) != size {
-		t.Errorf("after one went, %d wait and %d have an address", len(al.waiting), len(al.of))
+	if len(al.waiting) != 1 || len(al.slotOf) != size {
+		t.Errorf("after one went, %d wait and %d have an address", len(al.waiting), len(al.slotOf))
 	}
 	al.remove(last.key)
-	if len(al.waiting) != 0 || len(al.of) != size {
-		t.Errorf("after one that waited went, %d wait and %d have an address", len(al.waiting), len(al.of))
+	if len(al.waiting) != 0 || len(al.slotOf) != size {
+		t.Errorf("after one that waited went, %d wait and %d have an address", len(al.waiting), len(al.slotOf))
 	}
 }
 
-func TestAllottedAddresses(t *testing.T) {
+func TestAllocatedAddressesAreInRange(t *testing.T) {
 	v4, v6 := netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")
-	al := newAllotment(slots)
+	al := newAllocator(slotCount)
 	seen := map[string]bool{}
-	for i := range uint32(slots) {
+	for i := range uint32(slotCount) {
 		k := registry.ServiceKey{Host: fmt.Sprint(i)}
-		al.of[k] = i
+		al.slotOf[k] = i
 		l := al.addresses(k)
 		four, six := netip.MustParseAddr(l[0]), netip.MustParseAddr(l[1])
 		if last := four.As4()[3]; !v4.Contains(four) || !v6.Contains(six) || last == 0 || last == 255 || seen[l[0]] || seen[l[1]] {
@@ -138,8 +139,9 @@ func TestAllottedAddresses(t *testing.T) {
 	}
 }
 
-// What another control plane has allotted stays, and is nobody else's.
-func TestGivenAddressesStay(t *testing.T) {
+// TestAssignedAddressesStay checks that an address assigned by another control plane stays, and that no other host has
+// it.
+func TestAssignedAddressesStay(t *testing.T) {
 	entry := func(name, status string) kinds.Change {
 		o := &kinds.Object{
 			Key:  kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: name},
@@ -156,7 +158,7 @@ func TestGivenAddressesStay(t *testing.T) {
 	}
 	r.Apply([]kinds.Change{entry("own", "")})
 	own := of("own")
-	// Another is given the very address that the first has by its hash.
+	// This entry is assigned the address that the first host has by its hash.
 	r.Apply([]kinds.Change{entry("given", " 2001:2::7\n "+own[0]), entry("part", "part.example 240.240.0.9\nother.example 240.240.0.10")})
 	if got := of("given"); !slices.Equal(got, []string{own[0], "2001:2::7"}) {
 		t.Errorf("given %v", got)

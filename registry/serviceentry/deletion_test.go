@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
 )
 
-// A world that went leaves nothing behind.
-func TestForgets(t *testing.T) {
+// TestDeletionLeavesNothing checks that deleting all objects empties every table of the registry.
+func TestDeletionLeavesNothing(t *testing.T) {
 	text, err := os.ReadFile("testdata/versions.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -27,19 +27,20 @@ func TestForgets(t *testing.T) {
 	for i := range changes {
 		r.Apply(changes[i : i+1])
 	}
-	if len(r.allotment.of) == 0 {
+	if len(r.allocator.slotOf) == 0 {
 		t.Fatal("nothing has an address of our making, so that this test would show nothing")
 	}
 	r.Update(world.Delete(changes), map[registry.WorkloadKey]*registry.Workload{key: nil})
 	if len(r.entries)+len(r.services)+len(r.workloads)+len(r.dirty) != 0 || !r.selectors.Empty() {
 		t.Errorf("left: entries %v, services %v, workloads %v, dirty %v", r.entries, r.services, r.workloads, r.dirty)
 	}
-	if a := r.allotment; len(a.of)+len(a.slots)+len(a.waiting)+len(a.moved) != 0 {
+	if a := r.allocator; len(a.slotOf)+len(a.slots)+len(a.waiting)+len(a.changed) != 0 {
 		t.Errorf("left: %+v", *a)
 	}
 }
 
-// An older host that takes a younger one's address changes the younger one's service too, which nothing else touched.
+// TestDisplacedServiceChanges checks that a host that takes over the address of a younger one changes the younger one's
+// service too.
 func TestDisplacedServiceChanges(t *testing.T) {
 	entry := func(host string, created int64) kinds.Change {
 		k := kinds.Key{Kind: kinds.ServiceEntry, Namespace: "a", Name: host}
@@ -51,9 +52,9 @@ func TestDisplacedServiceChanges(t *testing.T) {
 	for i := 0; ; i++ {
 		host := fmt.Sprintf("h%d.example.com", i)
 		k := registry.ServiceKey{Namespace: "a", Host: host}
-		other, collide := byHash[holder{key: k}.hash()%slots]
+		other, collide := byHash[holding{key: k}.firstSlot()%slotCount]
 		if !collide {
-			byHash[holder{key: k}.hash()%slots] = host
+			byHash[holding{key: k}.firstSlot()%slotCount] = host
 			continue
 		}
 		r := New(Options{})

@@ -8,8 +8,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
 )
 
-// A world that went leaves nothing behind: no index grows with what once was.
-func TestForgets(t *testing.T) {
+// TestDeletionLeavesNothing checks that deleting all objects empties every table of the registry.
+func TestDeletionLeavesNothing(t *testing.T) {
 	for _, path := range []string{"testdata/world.yaml", "testdata/versions.yaml"} {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -17,7 +17,7 @@ func TestForgets(t *testing.T) {
 		}
 		changes := world.Parse(t, string(text))
 		r := New(Options{})
-		for i := range changes { // one by one: every version of an object is there for a while
+		for i := range changes { // one by one, so that each version of an object exists for a while
 			r.Apply(changes[i : i+1])
 		}
 		r.Apply(world.Delete(changes))
