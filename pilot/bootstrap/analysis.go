@@ -51,11 +51,16 @@ func (a *analyst) notice(batch []kinds.Change) {
 				continue
 			}
 		}
-		select {
-		case a.changed <- struct{}{}:
-		default:
-		}
+		a.wake()
 		return
+	}
+}
+
+// wake has the objects looked at, and returns at once.
+func (a *analyst) wake() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
 	}
 }
 

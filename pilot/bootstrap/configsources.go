@@ -119,7 +119,6 @@ func (c *configSources) look(changes []kinds.Change) {
 		return
 	}
 	c.inForce = named
-	c.to.own.known(slices.ContainsFunc(named, func(s *meshv1alpha1.ConfigSource) bool { return strings.HasPrefix(s.GetAddress(), mcp.Scheme) }))
 	c.err = c.make()
 	close(c.known)
 }
@@ -143,12 +142,12 @@ func (c *configSources) make() error {
 func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error {
 	s, address := c.server, from.GetAddress()
 	name := "configuration of " + address
-	index := c.to.Add(name)
 	scheme, rest, _ := strings.Cut(address, "://")
 	if scheme += "://"; scheme == mcp.Scheme {
-		return c.addServer(what, name, rest, from, c.to.FromOther(index))
+		// Two control planes that read each other would else wait for each other.
+		return c.addServer(what, name, rest, from, c.to.From(c.to.AddLate(name)))
 	}
-	handler := c.to.From(index)
+	handler := c.to.From(c.to.Add(name))
 	switch {
 	case scheme == filesScheme && rest != "":
 		d, err := s.directory(rest, without(s.world.meshKey(), handler)) // the mesh configuration is known

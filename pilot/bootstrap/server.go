@@ -51,9 +51,8 @@ type Server struct {
 	ready      atomic.Bool // the answer to the readiness probe
 	serving    atomic.Bool // ADS is open; longer than ready, to other control planes before and to all at a stop
 
-	beginning sync.Mutex    // held while a snapshot is made before there is a throttle
-	opened    sync.Once     // closes open
-	open      chan struct{} // closed once there is something to serve
+	opened sync.Once     // closes open
+	open   chan struct{} // closed once there is something to serve, to other control planes at least
 
 	mu       sync.Mutex
 	bound    Addresses
@@ -73,9 +72,6 @@ func New(o Options) (*Server, error) {
 	s.from, err = s.newSources(s.take)
 	if err != nil {
 		return nil, err
-	}
-	if !o.Relay { // else what others have is served too, and has to be there
-		s.from.own.served(s.takeOwn)
 	}
 	ads := xds.Options{Known: s.known, Late: s.late}
 	if !o.NoRegistration {
@@ -141,7 +137,7 @@ func (s *Server) register() {
 	for _, from := range s.from.list {
 		s.components.background(from.name, from.run)
 	}
-	s.components.start("own sources synced", s.waitOwn)
+	s.components.start("own sources synced", s.waitOpen)
 	s.components.start("discovery listener", s.listenGRPC)
 	s.components.start("sources synced", s.from.Wait)
 	s.components.start("readiness", s.announce)
@@ -221,7 +217,8 @@ func (s *Server) serve(name string, serve func() error) {
 	})
 }
 
-// take commits everything that the sources bring at once, and lets later changes go through the throttle.
+// take is the sink of the sources. It commits by itself until all that is awaited is there: first what is this server's
+// own, and then what changes until the other control planes have answered. Later changes go through the throttle.
 func (s *Server) take(changes []kinds.Change) {
 	s.mu.Lock()
 	throttle := s.throttle
@@ -230,10 +227,11 @@ func (s *Server) take(changes []kinds.Change) {
 		throttle.Add(changes)
 		return
 	}
-	s.beginning.Lock()
-	defer s.beginning.Unlock()
-	s.from.own.forget()
 	began := time.Now()
+	if awaited := s.from.Source.Awaited(); len(awaited) > 0 {
+		s.commitOwn(changes, awaited)
+		return
+	}
 	s.commit(changes, began)
 	throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: s.o.Logger.With("scope", "ads"), Metrics: s.metrics, After: s.o.DebounceAfter, Max: s.o.DebounceMax,
@@ -244,8 +242,22 @@ func (s *Server) take(changes []kinds.Change) {
 		throttle.Add(s.answers)
 	}
 	s.mu.Unlock()
-	s.o.Logger.Info("configuration synced", "objects", len(changes), "services", s.world.Snapshot().ServiceCount(), "dur", time.Since(began))
+	s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", s.world.Snapshot().ServiceCount(), "dur", time.Since(began))
 	s.opened.Do(func() { close(s.open) })
+}
+
+// commitOwn makes a snapshot without the objects of other control planes that are awaited. It is served to control
+// planes alone, so that two that read each other can both start. With Relay nobody gets it: it lacks what is relayed.
+func (s *Server) commitOwn(changes []kinds.Change, awaited []string) {
+	snap := s.world.commit(changes, time.Now())
+	if s.o.Relay {
+		return
+	}
+	s.discovery.PublishObjects(snap)
+	s.opened.Do(func() {
+		s.o.Logger.Info("own configuration synced: it is served to other control planes", "rev", snap.Revision, "awaited", awaited)
+		close(s.open)
+	})
 }
 
 // takeAnswers hands on what names resolve to. It does not wait for the first snapshot, which may wait for other names.
@@ -264,11 +276,15 @@ func (s *Server) takeAnswers(changes []kinds.Change) {
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.commit(batch, received)
-	s.analyst.notice(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.mu.Lock()
 	first := s.throttle == nil
 	s.mu.Unlock()
+	if first {
+		s.analyst.wake()
+	} else {
+		s.analyst.notice(batch)
+	}
 	if snap == last && !first {
 		return // writes that change nothing
 	}
@@ -276,6 +292,16 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	s.discovery.Publish(snap)
 	if snap.Diff.Full && s.ready.Load() {
 		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Diff.Causes, ", "))
+	}
+}
+
+// waitOpen waits until there is something to serve to somebody.
+func (s *Server) waitOpen(ctx context.Context) error {
+	select {
+	case <-s.open:
+		return nil
+	case <-ctx.Done():
+		return s.from.Wait(ctx)
 	}
 }
 

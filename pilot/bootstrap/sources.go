@@ -19,7 +19,6 @@ import (
 // sources are the places that changes come from, merged into one.
 type sources struct {
 	*aggregate.Source
-	own    *own
 	first  *aggregate.Source // of those that the mesh configuration may come from, which names the others
 	list   []source
 	later  *configSources
@@ -38,7 +37,7 @@ func (s *Server) newSources(sink config.Handler) (*sources, error) {
 		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
 		return nil, errors.Join(append([]error{err}, s.o.meshErrors()...)...)
 	}
-	all := &sources{Source: aggregate.New(sink), own: newOwn()}
+	all := &sources{Source: aggregate.New(sink)}
 	all.later = &configSources{server: s, to: all, known: make(chan struct{})}
 	all.first = aggregate.New(all.later.after(all.From(all.Add("mesh configuration"))))
 

@@ -17,18 +17,20 @@ import (
 type Source struct {
 	sink  config.Handler
 	turn  sync.Mutex    // held from a call of a source to the return of the sink: one at a time, in order
-	whole chan struct{} // closed when the sink has returned from its first call
+	whole chan struct{} // closed when the sink has returned from the call with which nothing is awaited any more
 
 	mu       sync.Mutex // guards what follows, for the getters
 	sources  []source
 	objects  map[kinds.Key]candidate   // what counts
 	shared   map[kinds.Key][]candidate // of keys that several sources have: all of them, the one that counts first
+	started  bool                      // the sink was called, or is being called, for the first time
 	complete bool                      // no first call is awaited any more
 }
 
 type source struct {
 	name    string
 	awaited bool // its first call is
+	late    bool // the sink's first call does not wait for it
 }
 
 // candidate is an object and the source that has it.
@@ -47,7 +49,16 @@ func New(sink config.Handler) *Source {
 func (s *Source) Add(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sources = append(s.sources, source{name, !s.complete})
+	s.sources = append(s.sources, source{name: name, awaited: !s.started})
+	return len(s.sources) - 1
+}
+
+// AddLate is Add for a source that the sink's first call does not wait for. It is awaited until its own first call,
+// whose objects are changes like any. The sink is called when nothing is awaited any more, if only to learn that.
+func (s *Source) AddLate(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources = append(s.sources, source{name: name, awaited: !s.complete, late: true})
 	return len(s.sources) - 1
 }
 
@@ -56,35 +67,37 @@ func (s *Source) From(i int) config.Handler {
 	return func(changes []kinds.Change) {
 		s.turn.Lock()
 		defer s.turn.Unlock()
-		changes, first := s.take(i, changes)
-		if len(changes) > 0 || first {
+		changes, first, whole := s.take(i, changes)
+		if len(changes) > 0 || first || whole {
 			s.sink(changes)
 		}
-		if first {
+		if whole {
 			close(s.whole)
 		}
 	}
 }
 
-// take returns what follows for the sink; first: that is all there is.
-func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first bool) {
+// take returns what follows for the sink. first: it is called for the first time. whole: from now on nothing is awaited.
+func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sources[i].awaited = false
 	out = s.apply(i, changes)
-	if s.complete {
-		return out, false
+	if !s.started {
+		if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited && !s.late }) {
+			return nil, false, false
+		}
+		s.started, first = true, true
+		out = make([]kinds.Change, 0, len(s.objects))
+		for key, c := range s.objects {
+			out = append(out, kinds.Change{Key: key, Object: c.object})
+		}
+		config.Sort(out)
 	}
-	if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
-		return nil, false
+	if !s.complete && !slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
+		s.complete, whole = true, true
 	}
-	s.complete = true
-	out = make([]kinds.Change, 0, len(s.objects))
-	for key, c := range s.objects {
-		out = append(out, kinds.Change{Key: key, Object: c.object})
-	}
-	config.Sort(out)
-	return out, true
+	return out, first, whole
 }
 
 // apply returns what changes in what counts, in the order of changes. The slice is new, for the source may have given
@@ -96,7 +109,7 @@ func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
 		s.objects = objects
 	}
 	var out []kinds.Change
-	if s.complete {
+	if s.started {
 		out = make([]kinds.Change, 0, len(changes))
 	}
 	for _, c := range changes {
@@ -118,7 +131,7 @@ func (s *Source) apply(i int, changes []kinds.Change) []kinds.Change {
 		} else {
 			s.objects[c.Key] = after
 		}
-		if s.complete {
+		if s.started {
 			out = append(out, kinds.Change{Key: c.Key, Object: after.object})
 		}
 	}
@@ -170,7 +183,7 @@ func (s *Source) Awaited() []string {
 	return names
 }
 
-// HasSynced reports whether the sink has got, and handled, the whole.
+// HasSynced reports whether the sink has got, and handled, what every source had that is awaited.
 func (s *Source) HasSynced() bool {
 	select {
 	case <-s.whole:
