@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestIPv6Hosts: what IPv6 addresses become.
+// TestIPv6Hosts shows which domains IPv6 addresses become.
 func TestIPv6Hosts(t *testing.T) {
 	domains := func(yaml string) (list []string) {
 		s := newWorld(t, mesh.Default()).apply(objects(t, "w.yaml", []byte(yaml))...)
@@ -54,7 +54,7 @@ spec: {hosts: [two.example.com], addresses: ["2001:db8::1"], resolution: STATIC,
 `)
 }
 
-// TestPoliciesOfOneAddress: two workloads at one address, of which a policy selects one.
+// TestPoliciesOfOneAddress has two workloads at one address, and a policy that selects one of them.
 func TestPoliciesOfOneAddress(t *testing.T) {
 	s := newWorld(t, mesh.Default()).apply(objects(t, "w.yaml", []byte(`
 apiVersion: networking.istio.io/v1

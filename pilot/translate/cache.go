@@ -142,7 +142,7 @@ func (e *cacheEntry[V]) add(v V) {
 
 // cachedSet returns a Set as it is in a view. The first caller generates it and the others wait. A panic of the
 // generator reaches every caller: a Set that could not be made must not look empty.
-func cachedSet[U comparable](v *view, key setKey, newGenerator func() generator[U]) *version {
+func cachedSet[P comparable](v *view, key setKey, newGenerator func() generator[P]) *version {
 	e, fresh := v.t.sets.entry(key)
 	if fresh {
 		evictWith(&v.t.sets, key, key.scope.Value())
@@ -158,7 +158,7 @@ func cachedSet[U comparable](v *view, key setKey, newGenerator func() generator[
 }
 
 // newVersion generates the version of a view that the entry does not have.
-func newVersion[U comparable](v *view, e *cacheEntry[*version], g generator[U]) *version {
+func newVersion[P comparable](v *view, e *cacheEntry[*version], g generator[P]) *version {
 	var last *version
 	if n := len(e.versions); n > 0 {
 		last = e.versions[n-1]

@@ -18,7 +18,7 @@ import (
 
 const benchNamespaces = 20 // of services
 
-// benchMesh is a mesh with a proxy in each of its namespaces, which sees all of it.
+// benchMesh is a mesh with a proxy in each of its namespaces. Each proxy sees the whole mesh.
 type benchMesh struct {
 	*world
 	translator *translate.Translator
@@ -29,7 +29,9 @@ func newBenchMesh(b *testing.B, n int) *benchMesh {
 	t := &benchMesh{world: newWorld(b, mesh.Default()), translator: translate.New(translate.Options{Idle: 64 << 20})}
 	all := services(b, n)
 	for i := range 200 {
-		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: r%[1]d, namespace: n%[2]d}\nspec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}}\n", i, i%benchNamespaces))[0])
+		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\n"+
+			"metadata: {name: r%[1]d, namespace: n%[2]d}\n"+
+			"spec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: 9}}}}\n", i, i%benchNamespaces))[0])
 	}
 	for i := range benchNamespaces {
 		p := *testProxies()["web"]
@@ -42,7 +44,7 @@ func newBenchMesh(b *testing.B, n int) *benchMesh {
 	return t
 }
 
-// askAll has each proxy joined and asks for all Sets that it has.
+// askAll resolves the cohort of each proxy and asks for all its Sets.
 func (m *benchMesh) askAll(s *snapshot.Snapshot) {
 	m.translator.Prepare(s)
 	for _, p := range m.proxies {
@@ -57,10 +59,12 @@ func (m *benchMesh) askOne(s *snapshot.Snapshot, c cohort.Key) {
 }
 
 func virtualService(t tb, i, seconds int) kinds.Change {
-	return objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v%[1]d, namespace: n%[2]d}\nspec: {hosts: [s%[1]d], http: [{timeout: %[3]ds, route: [{destination: {host: s%[1]d}}]}]}\n", i, i%benchNamespaces, seconds))[0]
+	return objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\n"+
+		"metadata: {name: v%[1]d, namespace: n%[2]d}\n"+
+		"spec: {hosts: [s%[1]d], http: [{timeout: %[3]ds, route: [{destination: {host: s%[1]d}}]}]}\n", i, i%benchNamespaces, seconds))[0]
 }
 
-// changes are two states of a mesh of n services to go back and forth between, by what differs.
+// changes returns pairs of changes by name. They switch a mesh of n services between two states.
 func (m *benchMesh) changes(b *testing.B, n int) map[string][2][]kinds.Change {
 	one := services(b, n+1)[3*n:]
 	gone := func(c kinds.Change) []kinds.Change { return []kinds.Change{{Key: c.Key}} }
@@ -71,8 +75,8 @@ func (m *benchMesh) changes(b *testing.B, n int) map[string][2][]kinds.Change {
 	}
 }
 
-// BenchmarkChange: what one change costs, by the size of the mesh: the commit, and with it all Sets of 20 scopes; and a
-// proxy that joins. The time that counts is the processor's, which other programs take nothing of.
+// BenchmarkChange measures one change by the size of the mesh: the commit, the commit with all Sets of 20 scopes, and a
+// proxy that connects. It counts processor time, which other programs do not disturb.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{250, 1000, 4000} {
 		t := newBenchMesh(b, n)
@@ -103,7 +107,7 @@ func measure(b *testing.B, name string, what func()) {
 	})
 }
 
-// processor is the time that this process took of the processor.
+// processor returns the processor time of this process.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

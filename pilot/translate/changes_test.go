@@ -17,8 +17,8 @@ metadata: {name: any, namespace: b}
 spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
 `
 
-// TestChangesMatchFreshWorld: each case is a world, and a change of it, after which a long-lived Translator must give
-// what a new one gives.
+// TestChangesMatchFreshWorld applies a change to a world in each case. A long-lived Translator must then return what a
+// fresh one returns, with the change and without it again.
 func TestChangesMatchFreshWorld(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"a Sidecar's HTTP port over a service that speaks something else": {`
@@ -200,7 +200,7 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 			if d := differences(was, refs.config(t, tr, s, p)); d != nil {
 				t.Errorf("without it again: %s", strings.Join(d, ", "))
 			}
-			// A stream that begins with the change, and sees it go.
+			// A Translator that starts with the change and sees it deleted.
 			w, tr = newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
 			s = w.apply(append(before, change...)...)
 			tr.Prepare(s)
@@ -214,7 +214,7 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 	}
 }
 
-// proxyOf is a workload of a namespace that no service selects.
+// proxyOf returns a workload of a namespace that no service selects.
 func proxyOf(ns string) *node.Proxy {
 	p := *testProxies()["web"]
 	p.Name, p.Namespace, p.IPs = "x-0", ns, []string{"10.9.0.1"}

@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// inCluster gives changes as they come from a remote cluster.
+// inCluster returns changes as they come from a remote cluster.
 func inCluster(cluster string, changes []kinds.Change) []kinds.Change {
 	out := slices.Clone(changes)
 	for i := range out {
@@ -39,8 +39,8 @@ func deletions(changes []kinds.Change) []kinds.Change {
 	return out
 }
 
-// twoClusterProxies are proxies of a mesh of two clusters. Of the last two, one names a cluster that nobody knows, and
-// one has the address of a pod of another cluster.
+// twoClusterProxies returns proxies of a mesh of two clusters. Of the last two, one names an unknown cluster, and one
+// has the address of a pod of another cluster.
 func twoClusterProxies() map[string]*node.Proxy {
 	sidecar := func(name, ip, cluster, on string, locality ...string) *node.Proxy {
 		p := &node.Proxy{
@@ -65,8 +65,8 @@ serviceSettings:
   hosts: ["both.a.svc.cluster.local", "dns.kube-system.svc.cluster.local"]
 `
 
-// The facts are what a real istiod with two API servers sent these proxies, first as it is and then with some services
-// local to their cluster.
+// TestTwoClusters compares with the facts of what a real istiod with two API servers sent these proxies: first as it
+// is, and then with some services local to their cluster.
 func TestTwoClusters(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	w := newWorld(t, mesh.Default())
@@ -91,8 +91,8 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// A proxy of no known cluster, and one with an address of another cluster's pod, serve nothing: whoever they say they
-// are.
+// TestUnknownProxiesServeNothing has a proxy of an unknown cluster, and one with an address of another cluster's pod.
+// Neither serves anything, whatever it claims to be.
 func TestUnknownProxiesServeNothing(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
@@ -104,12 +104,13 @@ func TestUnknownProxiesServeNothing(t *testing.T) {
 	}
 }
 
-// A cluster that came and went leaves every proxy with the same bytes, and so does one that came object by object.
+// TestClusterComesAndGoes adds and deletes a cluster, which leaves every proxy with the same bytes, and adds it again
+// object by object.
 func TestClusterComesAndGoes(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	memo := &references{seen: map[string][]string{}}
 	tr, w := translate.New(translate.Options{}), newWorld(t, mesh.Default())
-	pictures := func() map[string]config {
+	configs := func() map[string]config {
 		s, out := w.apply(), map[string]config{}
 		for name, p := range twoClusterProxies() {
 			out[name] = memo.config(t, tr, s, p)
@@ -125,23 +126,23 @@ func TestClusterComesAndGoes(t *testing.T) {
 		}
 	}
 	w.apply(own...)
-	before := pictures()
+	before := configs()
 	w.apply(remote...)
-	both := pictures()
+	both := configs()
 	if len(differences(before["own"], both["own"])) == 0 {
 		t.Fatal("the cluster changed nothing")
 	}
 	w.apply(deletions(remote)...)
-	compare("after the cluster went", before, pictures())
+	compare("after the cluster went", before, configs())
 	for _, c := range remote {
 		w.apply(c)
 	}
-	compare("after it came again, one by one", both, pictures())
+	compare("after it came again, one by one", both, configs())
 }
 
 var exact = regexp.MustCompile(`"exact": *"([^"]+)"`)
 
-// facts tells what matters of a proxy's configuration in a mesh of several clusters, a line each.
+// facts returns what matters of a proxy's configuration in a mesh of several clusters, one fact per line.
 func facts(t *testing.T, head string, c configByType) []string {
 	t.Helper()
 	var out []string
@@ -201,8 +202,8 @@ func facts(t *testing.T, head string, c configByType) []string {
 	return out
 }
 
-// A service that is headless in one cluster alone has a listener for each address for the proxies there: a new endpoint
-// concerns them, though not the others.
+// TestHeadlessInOneCluster has a service that is headless in one cluster alone. There it has a listener for each
+// address, so a new endpoint affects the listeners of that cluster's proxies.
 func TestHeadlessInOneCluster(t *testing.T) {
 	service := func(ip string) []kinds.Change {
 		return objects(t, "service.yaml", []byte("{apiVersion: v1, kind: Service, metadata: {name: half, namespace: a}, spec: {clusterIP: "+ip+", ports: [{name: tcp, port: 93}]}}"))

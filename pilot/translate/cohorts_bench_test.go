@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// BenchmarkCohorts: what a proxy costs that is the first of its namespace, with everything that it asks for: in a small
-// mesh, and with a large object in it.
+// BenchmarkCohorts measures the first proxy of a namespace with everything that it asks for: in a small mesh, and with
+// a large object in it.
 func BenchmarkCohorts(b *testing.B) {
 	for _, large := range []string{"", "VirtualServiceHosts", "DestinationRuleSubsets"} {
 		w := newWorld(b, mesh.Default())

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestConcurrent lets many streams ask at once, some for the newest Snapshot and some for the one before; whoever asks
-// gets what one stream alone would get.
+// TestConcurrent has many streams ask at once, some for the newest Snapshot and some for the one before. Each must get
+// what a single stream would get.
 func TestConcurrent(t *testing.T) {
 	p, refs := readPool(t), &references{seen: map[string][]string{}}
 	w := newWorld(t, mesh.Default())
@@ -56,7 +56,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// services makes a mesh of n services, one pod each.
+// services returns a mesh of n services with one pod each.
 func services(t tb, n int) []kinds.Change {
 	var all []kinds.Change
 	for i := range n {
@@ -86,8 +86,8 @@ endpoints: [{addresses: [10.%[3]d.%[4]d.2], conditions: {ready: true}, targetRef
 	return all
 }
 
-// BenchmarkTranslate translates all services for one sidecar: cold, as the first stream after a start sees them, and
-// warm, after a change of one VirtualService that concerns one of them.
+// BenchmarkTranslate translates all services for one sidecar: cold, like the first stream after a start, and warm,
+// after a change of one VirtualService for one of the services.
 func BenchmarkTranslate(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		w := newWorld(b, mesh.Default())
@@ -104,7 +104,7 @@ func BenchmarkTranslate(b *testing.B) {
 	}
 }
 
-// benchSets asks for all Sets of a sidecar: with names for those assignments, else for the names.
+// benchSets asks for all Sets of a sidecar. With names it asks for those assignments, without it returns their names.
 func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Names) []string {
 	tr.Prepare(s)
 	p := testProxies()["web"]
@@ -127,7 +127,9 @@ func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Name
 func benchWarm(b *testing.B, w *world, names *envoy.Names) {
 	var versions []kinds.Change
 	for i := range 2 {
-		versions = append(versions, objects(b, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: n0}\nspec: {hosts: [s0], http: [{timeout: %ds, route: [{destination: {host: s0}}]}]}\n", i+1))...)
+		versions = append(versions, objects(b, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\n"+
+			"metadata: {name: v, namespace: n0}\n"+
+			"spec: {hosts: [s0], http: [{timeout: %ds, route: [{destination: {host: s0}}]}]}\n", i+1))...)
 	}
 	tr := translate.New(translate.Options{Idle: 64 << 20})
 	for i := range 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestConflictsAreCounted: what is asked for and not sent is counted, and not counted any more when it is mended.
+// TestConflictsAreCounted has each kind of conflict counted, and not counted any more once it is resolved.
 func TestConflictsAreCounted(t *testing.T) {
 	const world = `
 {apiVersion: v1, kind: Service, metadata: {name: one, namespace: a}, spec: {selector: {app: x}, ports: [{name: http, port: 80, targetPort: 8080}]}}

@@ -9,7 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestUntranslatedPoliciesDenyAll: what an authorization policy selects is closed, and nothing else is.
+// TestUntranslatedPoliciesDenyAll: a workload that an authorization policy selects denies everything, and no other
+// does.
 func TestUntranslatedPoliciesDenyAll(t *testing.T) {
 	const service = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}`
 	for _, c := range []struct {

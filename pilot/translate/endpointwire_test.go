@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// What is written by hand is what protobuf writes.
+// TestEndpointsAreEncodedAsByProtobuf compares the hand-written encoder with protobuf's.
 func TestEndpointsAreEncodedAsByProtobuf(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))

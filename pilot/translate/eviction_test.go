@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// A stream that goes on naming the same, while its scope is another with each change, leaves nothing behind for long.
+// TestUnusedScopesAreEvicted has a stream subscribe to the same names while each change makes it another scope. The
+// Sets of old scopes do not stay long.
 func TestUnusedScopesAreEvicted(t *testing.T) {
 	for kind, edit := range map[string]string{
 		"VirtualService": `apiVersion: networking.istio.io/v1
@@ -59,12 +60,12 @@ func checkEviction(t *testing.T, edit string) {
 	runtime.KeepAlive(routes)
 	t.Log(most, tr.CachedResources())
 	if most > 1000 {
-		t.Errorf("%d Sets and subscriptions are kept of one stream", most)
+		t.Errorf("%d Sets and subscriptions are cached for one stream", most)
 	}
 }
 
-// TestSetsOfDepartedProxiesAreEvicted: what was made for proxies that came and went goes with them, also where nothing
-// else happens. Clients choose what they say of themselves.
+// TestSetsOfDepartedProxiesAreEvicted: the Sets of proxies that came and went are evicted, also where nothing else
+// happens. Proxies choose what they claim about themselves, so there is no bound on their number.
 func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
@@ -94,7 +95,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 		runtime.GC()
 	}
 	if n := tr.CachedSets(); n > most {
-		t.Errorf("%d Sets and subscriptions are kept of one stream and the last 256", n)
+		t.Errorf("%d Sets and subscriptions are cached for one stream and the last 256", n)
 	}
 	if tr.Wildcard(s, stays, envoy.ClusterType).Outbound != set {
 		t.Error("what somebody has was made again")
@@ -103,7 +104,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	runtime.KeepAlive(routes)
 }
 
-// TestNameListsAreEvicted: lists of names that come and go leave nothing with their scope while that lives.
+// TestNameListsAreEvicted: lists of names that come and go leave nothing behind while their scope lives.
 func TestNameListsAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)

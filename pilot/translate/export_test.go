@@ -14,10 +14,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Changes gives what the newest Snapshot changed, as everything that is kept will learn of it: a test may hide some.
+// Changes returns what the newest Snapshot changed, as the caches will see it. A test may hide some of it.
 func (t *Translator) Changes() *scope.Dirty { return t.history.changes[len(t.history.changes)-1].Dirty }
 
-// Assignments names the assignments in which a cohort sees the endpoints of a service.
+// Assignments returns the names of the assignments in which a cohort sees the endpoints of a service.
 func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {
 	c := k.Inputs()
 	v := t.view(s)
@@ -38,8 +38,9 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 	return list
 }
 
-// CheckPartitions says which resource of a cohort two units of its recipe claim, or none: a unit that is made again
-// would take it from the other. routes are the names of its route configurations.
+// CheckPartitions returns an error text where a resource of a cohort belongs to two partitions of its generator, or to
+// none: then generating one partition again would delete a resource of the other. routes are the names of the cohort's
+// route configurations.
 func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
 	c := k.Inputs()
 	v := t.view(s)
@@ -80,27 +81,27 @@ func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes 
 	return ""
 }
 
-func checkPartitions[U comparable](v *view, r generator[U], units []U) string {
-	whole, owner := r.generateAll(v), map[string]U{}
-	together := r.partitions(v, units)
-	done := map[U]bool{}
-	for _, u := range units {
-		if done[u] {
+func checkPartitions[P comparable](v *view, g generator[P], partitions []P) string {
+	whole, owner := g.generateAll(v), map[string]P{}
+	generate := g.partitions(v, partitions)
+	done := map[P]bool{}
+	for _, p := range partitions {
+		if done[p] {
 			continue
 		}
-		done[u] = true
-		made := r.partitions(v, []U{u})(u)
-		if !slices.EqualFunc(together(u), made, func(a, b *envoy.Resource) bool { return a.Name == b.Name && a.Version == b.Version }) {
-			return fmt.Sprintf("%v is made otherwise by itself than with others", u)
+		done[p] = true
+		generated := g.partitions(v, []P{p})(p)
+		if !slices.EqualFunc(generate(p), generated, func(a, b *envoy.Resource) bool { return a.Name == b.Name && a.Version == b.Version }) {
+			return fmt.Sprintf("%v is generated otherwise by itself than with others", p)
 		}
-		for _, m := range made {
+		for _, m := range generated {
 			if other, ok := owner[m.Name]; ok {
-				return fmt.Sprintf("%s is of %v and of %v", m.Name, other, u)
+				return fmt.Sprintf("%s belongs to %v and to %v", m.Name, other, p)
 			}
-			owner[m.Name] = u
+			owner[m.Name] = p
 		}
-		if has := slices.Collect(whole.byPartition.Where(r.locate(u))); !slices.EqualFunc(has, made, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
-			return fmt.Sprintf("%v has %d resources, and %d are made of it", u, len(has), len(made))
+		if has := slices.Collect(whole.byPartition.Where(g.locate(p))); !slices.EqualFunc(has, generated, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
+			return fmt.Sprintf("%v has %d resources, and %d are generated for it", p, len(has), len(generated))
 		}
 	}
 	return ""

@@ -59,8 +59,8 @@ spec:
   - {port: {number: 8080, name: tls, protocol: TLS}, tls: {mode: AUTO_PASSTHROUGH}, hosts: ["*"]}
 `
 
-// Servers that hand mTLS on by its server name: to what their hosts cover, once each, beside plain HTTP where that
-// comes second.
+// TestAutoPassthrough has servers that forward mTLS by server name: one chain for each service that their hosts cover,
+// beside plain HTTP where that comes second.
 func TestAutoPassthrough(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(passthroughWorld))...)

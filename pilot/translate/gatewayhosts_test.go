@@ -19,8 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// generatedGatewayWorlds draws histories of gateways alone: their servers get in each other's way, and so do
-// VirtualServices.
+// generatedGatewayWorlds draws histories for gateways: servers that conflict, and VirtualServices that conflict.
 func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
 	objects := slices.DeleteFunc(slices.Clone(generatedKeys), func(k kinds.Key) bool {
 		return k.Kind != kinds.VirtualService && k.Kind != kinds.DestinationRule || k.Namespace == "istio-system"
@@ -57,8 +56,8 @@ func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
 	})
 }
 
-// TestIncrementalGatewaySetsMatchFreshOnes is TestKept for gateways, whose virtual hosts depend on one another in ways
-// of their own.
+// TestIncrementalGatewaySetsMatchFreshOnes is TestIncrementalSetsMatchFreshOnes for gateways: their virtual hosts
+// depend on one another in other ways.
 func TestIncrementalGatewaySetsMatchFreshOnes(t *testing.T) {
 	refs, gen := &references{seen: map[string][]string{}}, generatedGatewayWorlds()
 	who := slices.Index(slices.Sorted(maps.Keys(generatedProxies())), "gateway")
@@ -70,9 +69,9 @@ func TestIncrementalGatewaySetsMatchFreshOnes(t *testing.T) {
 	})
 }
 
-// gatewayHostCases are gateways on ports of their own: servers, each "redirect" or not with its hosts, and
-// VirtualServices, each with its hosts; those in namespace b begin with "b:". The virtual hosts are what the real
-// istiod made of them, but for catch-all routes behind others.
+// gatewayHostCases are gateways with ports of their own. A server is its hosts, after "redirect" where it redirects to
+// https. A VirtualService is its hosts, after "b:" where it is in namespace b. The real istiod made the wanted virtual
+// hosts of them, except for catch-all routes behind others.
 var gatewayHostCases = []struct {
 	name     string
 	servers  []string
@@ -122,7 +121,9 @@ func TestGatewayVirtualHosts(t *testing.T) {
 			var y strings.Builder
 			gateways := max(1, c.gateways)
 			for g := range gateways {
-				y.WriteString("---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g" + string(rune('0'+g)) + ", namespace: istio-system}\nspec:\n  selector: {istio: ingress}\n  servers:\n")
+				y.WriteString("---\napiVersion: networking.istio.io/v1\nkind: Gateway\n" +
+					"metadata: {name: g" + string(rune('0'+g)) + ", namespace: istio-system}\n" +
+					"spec:\n  selector: {istio: ingress}\n  servers:\n")
 				for i, s := range c.servers {
 					if i%gateways == g {
 						hosts, redirect := strings.CutPrefix(s, "redirect ")
@@ -144,7 +145,9 @@ func TestGatewayVirtualHosts(t *testing.T) {
 				if nowhere {
 					match = "match: [{port: 9}], "
 				}
-				y.WriteString("---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v" + string(rune('0'+i)) + ", namespace: " + ns + "}\nspec:\n  gateways: [istio-system/g0, istio-system/g1]\n" +
+				y.WriteString("---\napiVersion: networking.istio.io/v1\nkind: VirtualService\n" +
+					"metadata: {name: v" + string(rune('0'+i)) + ", namespace: " + ns + "}\n" +
+					"spec:\n  gateways: [istio-system/g0, istio-system/g1]\n" +
 					"  hosts: ['" + strings.ReplaceAll(hosts, " ", "','") + "']\n  http: [{" + match + "route: [{destination: {host: web, port: {number: 80}}}]}]\n")
 			}
 			s := newWorld(t, mesh.Default()).apply(objects(t, "world.yaml", []byte(y.String()))...)
@@ -167,8 +170,8 @@ func TestGatewayVirtualHosts(t *testing.T) {
 	}
 }
 
-// TestGatewayFollowsDestinations: a gateway's routes lead to what services and DestinationRules say of the destination,
-// and no others are made again.
+// TestGatewayFollowsDestinations: a gateway's routes follow changes of their destinations' services and
+// DestinationRules, and no other virtual hosts are made again.
 func TestGatewayFollowsDestinations(t *testing.T) {
 	const gateway = `
 apiVersion: networking.istio.io/v1
@@ -177,7 +180,9 @@ metadata: {name: gw, namespace: istio-system}
 spec: {selector: {istio: ingress}, servers: [{port: {number: 7000, name: http, protocol: HTTP}, hosts: ["*"]}]}
 `
 	virtual := func(host, service string) string {
-		return "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: " + service + ", namespace: a}\nspec: {hosts: [" + host + "], gateways: [istio-system/gw], http: [{route: [{destination: {host: " + service + "}}]}]}\n"
+		return "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\n" +
+			"metadata: {name: " + service + ", namespace: a}\n" +
+			"spec: {hosts: [" + host + "], gateways: [istio-system/gw], http: [{route: [{destination: {host: " + service + "}}]}]}\n"
 	}
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
 	before := hostsOf(t, w.apply(objects(t, "world.yaml", []byte(gateway+virtual("a.com", "web")+virtual("b.com", "api")))...), tr, "http.7000")
@@ -199,7 +204,7 @@ spec: {selector: {istio: ingress}, servers: [{port: {number: 7000, name: http, p
 	}
 }
 
-// hostsOf gives the virtual hosts of a gateway's route configuration.
+// hostsOf returns the virtual hosts of a gateway's route configuration.
 func hostsOf(t *testing.T, s *snapshot.Snapshot, tr *translate.Translator, route string) []*routev3.VirtualHost {
 	gw := *testProxies()["gateway"]
 	gw.Labels = map[string]string{"istio": "ingress"}

@@ -13,12 +13,12 @@ import (
 // generator generates one Set, whole or in part. The Set is divided into partitions, such as hosts or bind addresses.
 // Each resource belongs to one partition, and depends on nothing but what the Index holds for that partition. So a
 // partition that a scope.Dirty does not affect is as it was.
-type generator[U comparable] struct {
+type generator[P comparable] struct {
 	all        func(v *view) []*envoy.Resource                    // generates the whole Set
-	affected   func(c *scope.Dirty) []U                           // the partitions that dirty rows affect
-	closure    func(v *view, u []U) []U                           // adds the partitions that depend on those; nil where none do
-	partitions func(v *view, all []U) func(u U) []*envoy.Resource // prepares some partitions; the result generates each
-	locate     func(u U) locator                                  // finds the resources of a partition in a Set
+	affected   func(c *scope.Dirty) []P                           // the partitions that dirty rows affect
+	closure    func(v *view, u []P) []P                           // adds the partitions that depend on those; nil where none do
+	partitions func(v *view, all []P) func(u P) []*envoy.Resource // prepares some partitions; the result generates each
+	locate     func(u P) locator                                  // finds the resources of a partition in a Set
 	byHostKey  bool                                               // a partition's resources are adjacent by host key, not by name
 	content    bool                                               // the Set holds virtual hosts, and its Content is needed
 }
@@ -39,7 +39,7 @@ func singlePartition(all func(v *view) []*envoy.Resource, stale func(c *scope.Di
 
 // update generates the version of a view. It starts from last, which is mostly the version before; nil means that there
 // is none.
-func (g generator[U]) update(v *view, last *version) *version {
+func (g generator[P]) update(v *view, last *version) *version {
 	if last == nil {
 		return g.generateAll(v)
 	}
@@ -64,7 +64,7 @@ func (g generator[U]) update(v *view, last *version) *version {
 }
 
 // generateAll generates the version of a view without an earlier one.
-func (g generator[U]) generateAll(v *view) *version {
+func (g generator[P]) generateAll(v *view) *version {
 	own := *v
 	own.conflicts = &conflictLog{byPartition: map[any][]conflictNote{}}
 	s := &version{span: span{v.Revision, v.Revision}, set: envoy.NewSet(g.all(&own)), conflicts: own.conflicts.byPartition}
@@ -80,7 +80,7 @@ func (g generator[U]) generateAll(v *view) *version {
 }
 
 // regenerate makes a version from another one by generating some partitions again.
-func (g generator[U]) regenerate(v *view, last *version, partitions []U) *version {
+func (g generator[P]) regenerate(v *view, last *version, partitions []P) *version {
 	own := *v
 	own.conflicts = &conflictLog{byPartition: make(map[any][]conflictNote, len(last.conflicts))}
 	for p, list := range last.conflicts {
@@ -128,9 +128,9 @@ func difference(list, others []*envoy.Resource) []*envoy.Resource {
 }
 
 // eachPartition adapts a function that generates one partition without preparation.
-func eachPartition[U comparable](generate func(v *view, p U) []*envoy.Resource) func(v *view, all []U) func(p U) []*envoy.Resource {
-	return func(v *view, _ []U) func(p U) []*envoy.Resource {
-		return func(p U) []*envoy.Resource { return generate(v, p) }
+func eachPartition[P comparable](generate func(v *view, p P) []*envoy.Resource) func(v *view, all []P) func(p P) []*envoy.Resource {
+	return func(v *view, _ []P) func(p P) []*envoy.Resource {
+		return func(p P) []*envoy.Resource { return generate(v, p) }
 	}
 }
 

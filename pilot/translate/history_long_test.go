@@ -8,9 +8,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// TestHistoryMergesOldChanges: many small changes, of endpoints say, do not make what was before them unknown: what is
-// told of long ago holds too much, and never too little, and not that everything is different, as at the first. What is
-// too much to tell is not known.
+// TestHistoryMergesOldChanges: after many small changes the older ones are merged, not forgotten. What since returns
+// for an old revision may hold too much, never too little, and is not marked as everything. A merged change that is too
+// large is dropped.
 func TestHistoryMergesOldChanges(t *testing.T) {
 	for _, hosts := range []int{1, 10 * maxNames / 1000} {
 		var h history
@@ -23,7 +23,7 @@ func TestHistoryMergesOldChanges(t *testing.T) {
 			h.record(i, c)
 		}
 		if len(h.changes) > maxChanges {
-			t.Errorf("%d changes are kept", len(h.changes))
+			t.Errorf("%d changes are held", len(h.changes))
 		}
 		for from := uint64(1); from < 1000; from++ {
 			c, ok := h.since(from, 1000)

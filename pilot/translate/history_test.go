@@ -28,7 +28,7 @@ import (
 
 const everything = node.HTTPPeerMetadata | node.NetworkMetadataExchange | node.ALPNFilter | node.HTTPStats | node.NetworkStats
 
-// testProxies are proxies of every sort, each beside something of the pool.
+// testProxies returns proxies of every kind. The workload of each is in the pool.
 func testProxies() map[string]*node.Proxy {
 	sidecar := func(ns, name, ip string) *node.Proxy {
 		return &node.Proxy{
@@ -55,7 +55,7 @@ func testProxies() map[string]*node.Proxy {
 	}
 }
 
-// references remembers what resources of one content name, so that they are decoded once.
+// references caches the names that resources refer to by content, so that each content is decoded once.
 type references struct {
 	mu    sync.Mutex
 	seen  map[string][]string
@@ -91,7 +91,8 @@ var (
 	assignments, routings = "eds ", "rds "
 )
 
-// config asks for everything, what is asked for by name all at once, as streams do.
+// config returns everything that a proxy is sent. What it subscribes to by name is asked for all at once, as streams
+// do.
 func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
 	c, out := tr.ResolveCohort(s, p), config{}
 	names := m.wildcards(t, tr, s, p, out)
@@ -110,7 +111,7 @@ func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot
 	return out
 }
 
-// configByName asks for everything, what is asked for by name one after the other.
+// configByName is config, but asks for one name after the other.
 func (m *references) configByName(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) config {
 	c, out := tr.ResolveCohort(s, p), config{}
 	for typeURL, names := range m.wildcards(t, tr, s, p, out) {
@@ -123,7 +124,7 @@ func (m *references) configByName(t tb, tr *translate.Translator, s *snapshot.Sn
 
 var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteType: routings}
 
-// wildcards puts clusters and listeners into a picture, and gives the names to which they refer, by type.
+// wildcards puts clusters and listeners into out, and returns the names that they refer to, by type.
 func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out config) map[string][]string {
 	c, names := tr.ResolveCohort(s, p), map[string][]string{}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
@@ -137,25 +138,25 @@ func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snaps
 	return names
 }
 
-// cohortsOfProxies are the cohorts of proxies as streams hold them: joined anew only where the Translator says so.
+// cohortsOfProxies is the cohorts of proxies as streams hold them: resolved again only where the Translator wants it.
 type cohortsOfProxies map[string]struct {
 	cohort   cohort.Key
 	revision uint64
 }
 
-// differ says whether the proxy should have been joined anew and was not.
+// differ returns an error text if the proxy should have been reassigned and was not.
 func (j cohortsOfProxies) differ(tr *translate.Translator, s *snapshot.Snapshot, who string, p *node.Proxy) string {
 	has, known := j[who]
 	now := tr.ResolveCohort(s, p)
 	if known && !tr.NeedsReassign(s, p, has.cohort, has.revision) && has.cohort != now {
-		return fmt.Sprintf("%s is not joined anew, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision, has.cohort.Inputs(), now.Inputs())
+		return fmt.Sprintf("%s is not reassigned, from revision %d to %d: %+v should be %+v", who, has.revision, s.Revision, has.cohort.Inputs(), now.Inputs())
 	}
 	has.cohort, has.revision = now, s.Revision
 	j[who] = has
 	return ""
 }
 
-// intern interns names, and keeps them, as the streams do that ask for them.
+// intern interns names and holds the list, as a stream does that subscribes to it.
 func (m *references) intern(names []string) *envoy.Names {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,8 +165,8 @@ func (m *references) intern(names []string) *envoy.Names {
 	return n
 }
 
-// checkDivided looks at route configurations as clients take them that take virtual hosts by themselves: put together
-// they are the same virtual hosts.
+// checkDivided checks route configurations as clients get them that take virtual hosts by VHDS: put together, the
+// virtual hosts must be the same.
 func checkDivided(t tb, routes *envoy.Set) {
 	heads, hosts := routes.Divided()
 	n := 0
@@ -193,7 +194,7 @@ func checkDivided(t tb, routes *envoy.Set) {
 	}
 }
 
-// differences lists the resources in which two pictures differ.
+// differences lists the resources in which two configs differ.
 func differences(a, b config) []string {
 	var list []string
 	for k, r := range a {
@@ -212,7 +213,7 @@ func differences(a, b config) []string {
 	return list
 }
 
-// affectedByDelta tells, as a stream does, that a proxy has to be looked at anew.
+// affectedByDelta reports whether a stream has to look at its proxy again after a Snapshot.
 func affectedByDelta(s *snapshot.Snapshot, p *node.Proxy) bool {
 	d := &s.Diff
 	return d.Full || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
@@ -222,7 +223,7 @@ func affectedByDelta(s *snapshot.Snapshot, p *node.Proxy) bool {
 	})
 }
 
-// pool is what histories are made of: the versions of each object.
+// pool holds the versions of each object from which histories are drawn.
 type pool struct {
 	keys     []kinds.Key
 	moving   []kinds.Key // of objects that come and go all day
@@ -262,7 +263,7 @@ func readPool(t tb) *pool {
 	return p
 }
 
-// change is a kinds.Change that a failure prints readably: which version of an object comes; -1: it goes.
+// change is a kinds.Change that a failure prints readably, by the version of the object; -1 is a deletion.
 type change struct {
 	kinds.Change
 	version int
@@ -270,7 +271,7 @@ type change struct {
 
 func (c change) GoString() string { return fmt.Sprintf("%v v%d", c.Key, c.version) }
 
-// draw gives one change of one of some objects: a third of them go.
+// draw draws a change of one of some objects. A third of the changes are deletions.
 func (p *pool) draw(keys []kinds.Key) *rapid.Generator[change] {
 	return rapid.Custom(func(t *rapid.T) change {
 		c := change{kinds.Change{Key: rapid.SampledFrom(keys).Draw(t, "key")}, -1}
@@ -281,7 +282,7 @@ func (p *pool) draw(keys []kinds.Key) *rapid.Generator[change] {
 	})
 }
 
-// start gives a world in which most objects are there.
+// start draws a world with most of the objects.
 func (p *pool) start(t *rapid.T) []change {
 	var all []change
 	for _, k := range p.keys {
@@ -294,14 +295,14 @@ func (p *pool) start(t *rapid.T) []change {
 	return all
 }
 
-// moving tells objects that come and go all day.
+// moving reports whether objects of a kind come and go all day.
 func moving(k kinds.Key) bool {
 	return k.Kind == kinds.Pod || k.Kind == kinds.EndpointSlice || k.Kind == kinds.WorkloadEntry
 }
 
-// TestHistories applies random changes commit by commit. After each, what a long-lived Translator gives with its memo
-// and without must be, byte for byte, what a fresh one gives of a fresh world that got all objects in one batch; and
-// what the Diff says must be enough for a stream to know what to send.
+// TestHistories applies random changes commit by commit. After each one, a long-lived Translator must return, with and
+// without its memo, byte for byte what a fresh one returns for a fresh world that got all objects in one batch. The
+// Diff must be enough for a stream to know what to send.
 func TestHistories(t *testing.T) {
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// TestMemoKeysHoldNoSnapshot: a memo key that held a whole Snapshot would be equal to none of the next, and would keep
-// the world alive.
+// TestMemoKeysHoldNoSnapshot: a memo key that held a Snapshot would never be equal to a later one, and would keep the
+// Snapshot alive.
 func TestMemoKeysHoldNoSnapshot(t *testing.T) {
 	worlds := map[reflect.Type]bool{}
 	for _, v := range []any{snapshot.Snapshot{}, scope.Index{}, scope.Scope{}, view{}, Translator{}} {
@@ -77,7 +77,7 @@ func cachedSetOf(v *view, key setKey, r generator[struct{}]) *version {
 	return cachedSet(v, key, func() generator[struct{}] { return r })
 }
 
-// TestPanicIsNotCached: nobody takes a Set that could not be made for one without resources.
+// TestPanicIsNotCached: a Set whose generator panics is not cached as an empty one.
 func TestPanicIsNotCached(t *testing.T) {
 	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{Revision: 1}}, t: New(Options{})}
 	for range 2 {
@@ -114,7 +114,7 @@ func TestSetIsGeneratedOnce(t *testing.T) {
 	}
 }
 
-// TestRevertedSetKeepsItsHistory: a Set that is at last what it was at first need not have been so in between.
+// TestRevertedSetKeepsItsHistory: a Set that is again what it was at first may have differed in between.
 func TestRevertedSetKeepsItsHistory(t *testing.T) {
 	a, b := &envoy.Resource{Name: "a", Version: "1"}, &envoy.Resource{Name: "a", Version: "2"}
 	tr, is := New(Options{}), []*envoy.Resource{1: a, 2: b, 3: a}
@@ -130,7 +130,8 @@ func TestRevertedSetKeepsItsHistory(t *testing.T) {
 	}
 }
 
-// TestUnusedSetsAreEvicted: a Set stays while somebody asks for it at every change, and not for long after.
+// TestUnusedSetsAreEvicted: a Set stays cached while it is used with every change, and is evicted some time after its
+// last use.
 func TestUnusedSetsAreEvicted(t *testing.T) {
 	tr := New(Options{})
 	some := singlePartition(func(*view) []*envoy.Resource { return nil }, anyChange)
@@ -146,6 +147,6 @@ func TestUnusedSetsAreEvicted(t *testing.T) {
 		}
 	}
 	if _, ok := tr.sets.entries[used]; !ok || len(tr.sets.entries) != 1 || len(tr.history.changes) > maxChanges {
-		t.Errorf("%d Sets are kept, %d changes", len(tr.sets.entries), len(tr.history.changes))
+		t.Errorf("%d Sets are cached, %d changes", len(tr.sets.entries), len(tr.history.changes))
 	}
 }

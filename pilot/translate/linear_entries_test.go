@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// largeEntries are Services and ServiceEntries of n entries in two states.
+// largeEntries returns writers of Services and ServiceEntries of n entries in two states.
 func largeEntries() map[string]func(n, state int) string {
 	list := func(n, state int, format string) string { // most stay, some go and some come
 		var b strings.Builder

@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// largeObjects are objects of n entries, or n objects that count as one, in two states.
+// largeObjects returns writers of objects of n entries, or of n objects that count as one, in two states.
 func largeObjects() map[string]func(n, state int) string {
 	const virtual = "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: big, namespace: n0}\nspec:\n"
 	const rule = "---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: big%d, namespace: n0}\nspec:\n  host: s0\n"
@@ -46,10 +46,13 @@ func largeObjects() map[string]func(n, state int) string {
 			return virtual + "  gateways: [mesh, istio-system/gw]\n  hosts:\n" + list(n, "  - '*-h%d.example.com'\n") + to(state)
 		},
 		"VirtualServiceDestinations": func(n, state int) string {
-			return virtual + "  gateways: [mesh, istio-system/gw]\n  hosts: [s0.n0.svc.cluster.local]\n  http:\n" + list(n, "  - {match: [{uri: {exact: /%[1]d}, sourceLabels: {app: s%[1]d}}, {uri: {prefix: /p%[1]d}}], route: [{destination: {host: d%[1]d.example.com}}]}\n") + fmt.Sprintf("  - {timeout: %ds, route: [{destination: {host: s0}}]}\n", state+1)
+			return virtual + "  gateways: [mesh, istio-system/gw]\n  hosts: [s0.n0.svc.cluster.local]\n  http:\n" +
+				list(n, "  - {match: [{uri: {exact: /%[1]d}, sourceLabels: {app: s%[1]d}}, {uri: {prefix: /p%[1]d}}], route: [{destination: {host: d%[1]d.example.com}}]}\n") +
+				fmt.Sprintf("  - {timeout: %ds, route: [{destination: {host: s0}}]}\n", state+1)
 		},
 		"VirtualServiceSNIHosts": func(n, state int) string {
-			return virtual + "  hosts:\n" + list(n, "  - h%d.example.com\n") + "  tls:\n  - match:\n    - sniHosts:\n" + list(n, "      - h%d.example.com\n") + fmt.Sprintf("    route: [{destination: {host: s%d}}]\n", state)
+			return virtual + "  hosts:\n" + list(n, "  - h%d.example.com\n") + "  tls:\n  - match:\n    - sniHosts:\n" +
+				list(n, "      - h%d.example.com\n") + fmt.Sprintf("    route: [{destination: {host: s%d}}]\n", state)
 		},
 		"DestinationRuleSubsets": func(n, state int) string {
 			return fmt.Sprintf(rule, 0) + fmt.Sprintf("  trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}\n  subsets:\n", state+1) + list(n, "  - {name: v%[1]d, labels: {version: v%[1]d}}\n")
@@ -63,7 +66,9 @@ func largeObjects() map[string]func(n, state int) string {
 			return b.String()
 		},
 		"GatewayPorts": func(n, state int) string {
-			return "---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: big, namespace: istio-system}\nspec:\n  servers:\n" + list(n, fmt.Sprintf("  - {port: {number: 1%%04[1]d, name: http-%%[1]d, protocol: HTTP}, hosts: [h%d.example.com]}\n", state))
+			return "---\napiVersion: networking.istio.io/v1\nkind: Gateway\n" +
+				"metadata: {name: big, namespace: istio-system}\n" +
+				"spec:\n  servers:\n" + list(n, fmt.Sprintf("  - {port: {number: 1%%04[1]d, name: http-%%[1]d, protocol: HTTP}, hosts: [h%d.example.com]}\n", state))
 		},
 		"DestinationRulesOfOneHost": func(n, state int) string {
 			var b strings.Builder
@@ -95,7 +100,7 @@ metadata: {name: gw, namespace: istio-system}
 spec: {servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}
 `
 
-// translateAll has a sidecar, one with a Sidecar, and a gateway ask for everything that they are sent.
+// translateAll has three proxies ask for everything that they are sent: a sidecar, one with a Sidecar, and a gateway.
 func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.NameTable) {
 	tr.Prepare(s)
 	in := func(ns string) *node.Proxy {
@@ -121,14 +126,14 @@ func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *e
 	}
 }
 
-// linearWork is the environment variable that names the work of TestLinear: an object, and how many entries it has.
+// linearWork is the environment variable that holds the work of TestLinear: an object and its number of entries.
 const linearWork = "LINEAR_WORK"
 
-// TestLinear: what an object costs is linear in its size, from YAML to Sets: when it comes, changes and goes, when
-// something beside it changes, and when everything is made anew. The cost is the number of statements that run, counted
-// by the coverage counters of a program built for that: it is nearly the same in each run, whatever else the machine
-// does, needs no hook in the code that it watches, and finds a loop that only looks and allocates nothing. The profile
-// says where.
+// TestLinear checks that the cost of an object is linear in its size, from YAML to Sets: when it is added, changed and
+// deleted, when something beside it changes, and when everything is generated again. The cost is the number of
+// statements that run, counted by the coverage counters of a program that is built for this. The count is nearly the
+// same in each run, whatever else the machine does. It needs no hook in the code under test, and finds a loop that
+// allocates nothing. The profile shows where the statements are.
 func TestLinear(t *testing.T) {
 	if work := os.Getenv(linearWork); work != "" {
 		name, n := "", 0

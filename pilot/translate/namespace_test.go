@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// A route for callers of one namespace reaches those alone; where no route asks, all namespaces have one virtual host.
+// TestSourceNamespace: a route for callers of one namespace reaches those alone. Where no route has such a match, all
+// namespaces share one virtual host.
 func TestSourceNamespace(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(`

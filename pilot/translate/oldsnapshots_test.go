@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// A Translator keeps what Snapshots changed, but none of them except the newest.
+// TestOldSnapshotsAreCollected: a Translator holds what Snapshots changed, but only the newest Snapshot itself.
 func TestOldSnapshotsAreCollected(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	var old []weak.Pointer[snapshot.Snapshot]
@@ -22,7 +22,9 @@ func TestOldSnapshotsAreCollected(t *testing.T) {
 		tr.Prepare(s)
 		tr.Wildcard(s, tr.ResolveCohort(s, testProxies()["web"]), envoy.ClusterType)
 		old = append(old, weak.Make(s))
-		s = w.apply(objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v, namespace: elsewhere}\nspec: {hosts: [v%d.example.com], http: [{route: [{destination: {host: v.example.com}}]}]}\n", i))...)
+		s = w.apply(objects(t, "vs.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: VirtualService\n"+
+			"metadata: {name: v, namespace: elsewhere}\n"+
+			"spec: {hosts: [v%d.example.com], http: [{route: [{destination: {host: v.example.com}}]}]}\n", i))...)
 	}
 	tr.Prepare(s)
 	alive := 0

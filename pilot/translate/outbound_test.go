@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// A server name that two services have, one of them as an alias, is the first one's alone: Envoy takes no listener with
-// a name in two chains.
+// TestServerNamesAreTakenOnce: a server name that two services have, one of them as an alias, is the first one's alone.
+// Envoy refuses a listener with one name in two chains.
 func TestServerNamesAreTakenOnce(t *testing.T) {
 	const entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: a, creationTimestamp: %q}\n" +
 		"spec: {hosts: [%s], location: MESH_EXTERNAL, resolution: DNS, ports: [{number: 9460, name: tls, protocol: TLS}]}\n---\n"
@@ -37,7 +37,7 @@ func TestServerNamesAreTakenOnce(t *testing.T) {
 	}
 }
 
-// A route configuration of a listener that has gone is never without a virtual host, whoever asks.
+// TestNoRouteConfigurationIsEmpty: the route configuration of a deleted listener still has a virtual host.
 func TestNoRouteConfigurationIsEmpty(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
 	s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+

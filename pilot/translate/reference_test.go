@@ -16,16 +16,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// accepted are the differences from the real istiod that are meant to be, with their reasons. Each has to excuse
-// something.
+// accepted is the intended differences from the real istiod, with their reasons. Each one has to excuse something.
 var accepted = []struct{ where, reason string }{}
 
 // byType is what a proxy is sent: type, name, the resource as JSON.
 type byType map[string]map[string]any
 
-// TestReference compares, leaf by leaf, what is translated with what the real istiod sent proxies of every sort.
+// TestReference compares, leaf by leaf, what is translated with what the real istiod sent proxies of every kind.
 // testdata/reference holds the world that all cases start from, what each case adds, and what was sent: all of it for
-// 00-none, for other cases what differs from that.
+// 00-none, the differences from that for other cases.
 func TestReference(t *testing.T) {
 	dir := filepath.Join("testdata", "reference")
 	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*.json"))
@@ -115,7 +114,7 @@ func recorded(t *testing.T, file string) map[string]byType {
 	return m
 }
 
-// overlay gives base with what a case changes.
+// overlay returns base with the changes of a case.
 func overlay(base, over map[string]any) map[string]any {
 	m := maps.Clone(base)
 	if m == nil {
@@ -140,8 +139,8 @@ func union[V any](a, b map[string]V) map[string]V {
 	return m
 }
 
-// flatten writes every leaf under its path. Elements of lists whose order means nothing to Envoy are told apart by what
-// they are, others by where they stand.
+// flatten writes every leaf under its path. In lists whose order means nothing to Envoy the path has an element's
+// identity, in others its position.
 func flatten(path string, v any, out map[string]string) {
 	switch v := v.(type) {
 	case nil:
@@ -171,7 +170,7 @@ func flatten(path string, v any, out map[string]string) {
 	}
 }
 
-// identity tells apart the elements of a list without order; empty for any other list.
+// identity returns what identifies an element of a list without order; it is empty for any other list.
 func identity(list string, x any) string {
 	m, _ := x.(map[string]any)
 	var id any

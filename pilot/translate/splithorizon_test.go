@@ -71,8 +71,8 @@ func (i *networkWorld) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	return i.builder.Commit(time.Time{})
 }
 
-// networkProxies are proxies in the networks of the mesh: in one each, in none, in one that has no gateway, and a
-// gateway for traffic from others.
+// networkProxies returns proxies in the networks of the mesh: in each one, in none, in one without a gateway, and a
+// gateway for traffic from other networks.
 func networkProxies() map[string]*node.Proxy {
 	proxy := func(kind node.Type, name, namespace, ip, cluster, on, network string, labels map[string]string, view ...string) *node.Proxy {
 		return &node.Proxy{
@@ -88,8 +88,8 @@ func networkProxies() map[string]*node.Proxy {
 	}
 }
 
-// The facts are what a real istiod with two API servers sent these proxies; weights are those of one assignment to each
-// other.
+// TestNetworks compares with the facts of what a real istiod with two API servers sent these proxies. Weights are
+// relative within an assignment.
 func TestNetworks(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, string(read(t, "testdata/networks/networks.yaml")))
@@ -108,8 +108,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A change of one network's gateways gives the services that have nothing there the same resources, and the mesh
-// without gateways what it had before.
+// TestNetworksChange changes one network's gateways. Services without endpoints there keep their resources, and a mesh
+// without gateways has again what it had before.
 func TestNetworksChange(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, "{}")
@@ -120,7 +120,7 @@ func TestNetworksChange(t *testing.T) {
 	was := sent(t, tr, before, p)
 	after := i.apply(all[gateway])
 	if !after.Diff.Full || after.Diff.Triggers["networks"] != 1 {
-		t.Errorf("the gateway is not told: %+v", after.Diff.Triggers)
+		t.Errorf("the diff does not have the gateway: %+v", after.Diff.Triggers)
 	}
 	is := sent(t, tr, after, p)
 	var changed []string
@@ -144,7 +144,7 @@ func TestNetworksChange(t *testing.T) {
 	}
 }
 
-// networkFacts tells how a proxy comes to the services of the mesh, a line each.
+// networkFacts returns how a proxy reaches the services of the mesh, one fact per line.
 func networkFacts(t *testing.T, who string, c configByType) []string {
 	t.Helper()
 	var out []string
@@ -188,7 +188,7 @@ func networkFacts(t *testing.T, who string, c configByType) []string {
 	return out
 }
 
-// localityFacts tells what is in an assignment, a line for each locality.
+// localityFacts returns what is in an assignment, one line for each locality.
 func localityFacts(a *endpointv3.ClusterLoadAssignment) []string {
 	whole := uint32(0)
 	for _, g := range a.GetEndpoints() {

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// Whatever changes, and whoever asks in which order, a subscription holds what looking at every name would give; what
-// fails keeps its last good, and equal content is one Set.
+// TestSubscriptionCacheMatchesFreshOne: whatever changes, and whoever asks in which order, a cached subscription holds
+// what building every name would give. A name that fails keeps its last good resource, and equal content is one Set.
 func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts = 4
@@ -115,7 +115,7 @@ func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 	})
 }
 
-// A subscription ends with the last who holds its names.
+// TestSubscriptionsAreEvicted: a subscription is evicted when nobody holds its names any more.
 func TestSubscriptionsAreEvicted(t *testing.T) {
 	var b subscriptionCache
 	var table envoy.NameTable
@@ -133,18 +133,18 @@ func TestSubscriptionsAreEvicted(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d subscriptions are kept", n)
+			t.Fatalf("%d subscriptions are cached", n)
 		}
 	}
 }
 
-// CachedResources is how many assignments, route configurations, their headers, Sets of virtual hosts, and
-// subscriptions are known.
+// CachedResources returns the number of assignments, route configurations, headers, Sets and subscriptions in the
+// caches.
 func (t *Translator) CachedResources() int {
 	return t.assignments.Len() + t.routes.Len() + t.headers.Len() + t.CachedSets()
 }
 
-// CachedSets is how many Sets and subscriptions are known.
+// CachedSets returns the number of Sets and subscriptions in the caches.
 func (t *Translator) CachedSets() int {
 	t.subscriptions.mu.Lock()
 	defer t.subscriptions.mu.Unlock()

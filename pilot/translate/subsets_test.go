@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestSubsetsAreBounded: of a host of many ports the first subsets stay, as many as fit; a left-out one has no cluster;
-// with fewer ports all are back.
+// TestSubsetsAreBounded: of a host with many ports as many subsets stay as fit, the first ones. A subset that is left
+// out has no cluster. With fewer ports all are back.
 func TestSubsetsAreBounded(t *testing.T) {
 	bounds := limits.Default()
 	bounds.HostClusters = 12

@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestTopologyPriority: endpoints of the client's network come first, and within each network, the client's or not,
-// those of its region and zone. The real istiod gave these.
+// TestTopologyPriority: endpoints of the client's network come first. Within each network, the client's or not, those
+// of its region and zone come first. The real istiod sent these priorities.
 func TestTopologyPriority(t *testing.T) {
 	yaml := `apiVersion: networking.istio.io/v1
 kind: ServiceEntry

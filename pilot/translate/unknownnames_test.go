@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// Of names that mean nothing, which any client may ask for, nothing is kept once it has let go of them; until then they
-// are the same Set whatever else changes.
+// TestUnknownNames: any client may subscribe to names that do not exist. Nothing of them stays once it unsubscribes;
+// until then they are the same Set whatever else changes.
 func TestUnknownNames(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	s := w.apply(services(t, 3)...)
@@ -31,7 +31,9 @@ func TestUnknownNames(t *testing.T) {
 		if err != nil || u.Outbound.Len() != names.Len() {
 			t.Fatalf("%s: %d resources, %v", form, u.Outbound.Len(), err)
 		}
-		s = w.apply(objects(t, "sidecar.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: %s}\nspec: {egress: [{hosts: [./*]}]}\n", "elsewhere"))...)
+		s = w.apply(objects(t, "sidecar.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Sidecar\n"+
+			"metadata: {name: s, namespace: %s}\n"+
+			"spec: {egress: [{hosts: [./*]}]}\n", "elsewhere"))...)
 		if again, err := tr.Subscribed(s, c, typeURL, names); err != nil || again != u {
 			t.Errorf("%s: after a change elsewhere it is another Set (%v)", form, err)
 		}

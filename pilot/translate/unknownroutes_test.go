@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestUnknownRouteConfigurations: route configurations that no listener has are as good as empty, however many a client
-// asks for, and nothing is kept of them.
+// TestUnknownRouteConfigurations: route configurations without a listener are nearly empty, however many a client asks
+// for, and are not cached.
 func TestUnknownRouteConfigurations(t *testing.T) {
 	for who, forms := range map[string][]string{"web": {"/x%d", "@x%d", "/x:%d"}, "gateway": {"x%d", "http.80.10.0.0.%d", "/x%d"}} {
 		for _, form := range forms {
@@ -38,7 +38,7 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 				t.Errorf("%s %s: after a change elsewhere it is another Set (%v)", who, form, err)
 			}
 			if n := tr.CachedSets(); n > before+1 {
-				t.Errorf("%s %s: %d are kept, %d before", who, form, n, before)
+				t.Errorf("%s %s: %d are cached, %d before", who, form, n, before)
 			}
 			runtime.KeepAlive(names)
 		}

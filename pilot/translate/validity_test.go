@@ -30,10 +30,10 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 )
 
-// unlinked are the types on the wire whose message this program does not have.
+// unlinked is the types on the wire whose message this program does not link.
 var unlinked = []string{"type.googleapis.com/stats.PluginConfig"}
 
-// walk calls visit for a message and everything inside it, inside its Anys too.
+// walk calls visit for a message and everything inside it, also inside its Anys.
 func walk(t tb, m protoreflect.Message, visit func(proto.Message)) {
 	if a, ok := m.Interface().(*anypb.Any); ok {
 		visit(a)
@@ -69,7 +69,7 @@ func walk(t tb, m protoreflect.Message, visit func(proto.Message)) {
 	})
 }
 
-// valid holds a resource, and what is inside its Anys, to the rules that Envoy has for each message.
+// valid checks a resource, and what is inside its Anys, against Envoy's validation rules.
 func valid(t tb, where string, r *envoy.Resource) proto.Message {
 	m := decode(t, r)
 	check := func(m proto.Message) {
@@ -90,7 +90,7 @@ func valid(t tb, where string, r *envoy.Resource) proto.Message {
 	return m
 }
 
-// referencedClusters lists the clusters to which a resource sends traffic.
+// referencedClusters returns the clusters to which a resource sends traffic.
 func referencedClusters(t tb, m proto.Message) []string {
 	var list []string
 	walk(t, m.ProtoReflect(), func(m proto.Message) {
@@ -115,8 +115,8 @@ func referencedClusters(t tb, m proto.Message) []string {
 	return list
 }
 
-// checkReferences holds all that a proxy is sent to Envoy's rules and checks that references are closed. A route may
-// lead to what is not there only where a VirtualService says so: open tells the hosts.
+// checkReferences checks all that a proxy is sent against Envoy's validation rules, and checks that references are
+// closed. A route may lead to a missing cluster only where a VirtualService names its host: open reports that.
 func checkReferences(t tb, who string, c configByType, open func(host string) bool) {
 	missing := func(where, name string, route bool) {
 		if c["cds"][name] != nil || name == names.UnknownService {
@@ -167,7 +167,7 @@ func checkReferences(t tb, who string, c configByType, open func(host string) bo
 	}
 }
 
-// routedHosts tells the hosts that VirtualServices of a world send traffic to.
+// routedHosts returns a function that reports whether VirtualServices of a world send traffic to a host.
 func routedHosts(s *snapshot.Snapshot) func(string) bool {
 	hosts := map[string]bool{}
 	for _, o := range s.AllObjects(kinds.VirtualService) {
@@ -178,7 +178,7 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 	return func(h string) bool { return hosts[h] }
 }
 
-// TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random ones.
+// TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random worlds.
 func TestResourcesAreValidAndClosed(t *testing.T) {
 	dir := filepath.Join("testdata", "reference")
 	nodes, _ := filepath.Glob(filepath.Join(dir, "nodes", "*.json"))
@@ -221,7 +221,7 @@ func sortedKeys(m map[string]*node.Proxy) []string {
 	return list
 }
 
-// TestStockEnvoyGetsNoIstioExtension: an Envoy that lists none of Istio's extensions is told nothing of them.
+// TestStockEnvoyGetsNoIstioExtension: an Envoy that lists none of Istio's extensions is sent none of them.
 func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 	p := readPool(t)
 	var changes []kinds.Change
@@ -230,7 +230,7 @@ func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 	}
 	s := newWorld(t, mesh.Default()).apply(changes...)
 	tr := translate.New(translate.Options{Idle: 1 << 20})
-	istio := map[string]bool{} // what Istio's proxies are told, so that the test sees what it looks for
+	istio := map[string]bool{} // what Istio's proxies are sent, so that the test sees what it looks for
 	for name, who := range testProxies() {
 		for _, capabilities := range []node.Capabilities{0, everything} {
 			who.Capabilities = capabilities
@@ -249,12 +249,12 @@ func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 	}
 	for _, want := range []string{"istio.metadata_exchange", "istio.alpn", "istio-peer-exchange offered", "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "io.istio.http.peer_metadata.Config"} {
 		if !istio[want] {
-			t.Errorf("Istio's own proxies are not told %s, but %v", want, istio)
+			t.Errorf("Istio's own proxies are not sent %s, but %v", want, istio)
 		}
 	}
 }
 
-// istioExtensions lists what stock Envoy does not know.
+// istioExtensions returns what stock Envoy does not know.
 func istioExtensions(t tb, m proto.Message) []string {
 	var list []string
 	add := func(name string) {
@@ -281,7 +281,7 @@ func istioExtensions(t tb, m proto.Message) []string {
 	return list
 }
 
-// TestObjectOrderDoesNotMatter: the order in which objects come has no say.
+// TestObjectOrderDoesNotMatter: shuffled objects give the same bytes.
 func TestObjectOrderDoesNotMatter(t *testing.T) {
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {

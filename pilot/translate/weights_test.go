@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// TestWeightsFitEnvoy: whatever the weights, Envoy takes what they add up to, of the endpoints of a locality and of the
-// localities of a priority, and endpoints keep their parts of it.
+// TestWeightsFitEnvoy: whatever the weights, the sums for the endpoints of a locality and for the localities of a
+// priority stay in Envoy's range, and endpoints keep their shares.
 func TestWeightsFitEnvoy(t *testing.T) {
 	const most = math.MaxUint32
 	for _, c := range []struct {
@@ -71,11 +71,18 @@ func TestWeightsFitEnvoy(t *testing.T) {
 	})
 }
 
-// assignment is that of a service with some endpoints, beside a network with one gateway and one with three.
+// assignment returns the assignment of a service with some endpoints, beside a network with one gateway and one with
+// three.
 func assignment(t tb, resolution string, endpoints []string) *endpointv3.ClusterLoadAssignment {
-	i := newNetworkWorld(t, `networks: {far: {gateways: [{address: 192.0.2.1, port: 15443}]}, wide: {gateways: [{address: 192.0.2.2, port: 15443}, {address: 192.0.2.3, port: 15443}, {address: 192.0.2.4, port: 15443}]}}`)
+	i := newNetworkWorld(t, `
+networks:
+  far: {gateways: [{address: 192.0.2.1, port: 15443}]}
+  wide: {gateways: [{address: 192.0.2.2, port: 15443}, {address: 192.0.2.3, port: 15443}, {address: 192.0.2.4, port: 15443}]}
+`)
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: s, namespace: a}\nspec:\n  hosts: [web.example]\n  location: MESH_INTERNAL\n  resolution: %s\n  ports: [{number: 80, name: http, protocol: HTTP}]\n  endpoints:\n", resolution)
+	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\n"+
+		"metadata: {name: s, namespace: a}\n"+
+		"spec:\n  hosts: [web.example]\n  location: MESH_INTERNAL\n  resolution: %s\n  ports: [{number: 80, name: http, protocol: HTTP}]\n  endpoints:\n", resolution)
 	for _, e := range endpoints {
 		f := append(strings.Fields(e), "")
 		fmt.Fprintf(&b, "  - {address: %s, weight: %s, locality: %s, network: %q, labels: {security.istio.io/tlsMode: istio}}\n", f[0], f[1], f[2], f[3])
@@ -91,7 +98,7 @@ func assignment(t tb, resolution string, endpoints []string) *endpointv3.Cluster
 	return valid(t, "assignments", tr.Named(s, c, envoy.EndpointType, name)).(*endpointv3.ClusterLoadAssignment)
 }
 
-// weights lists those of an assignment. They have to be such that Envoy takes them.
+// weights lists the weights of an assignment, and checks that Envoy takes them.
 func weights(t tb, a *endpointv3.ClusterLoadAssignment) string {
 	var endpoints, localities []string
 	sums := map[uint32]uint64{}

@@ -38,7 +38,7 @@ type tb interface {
 	Fatalf(string, ...any)
 }
 
-// world is the way from YAML to Snapshots, without files and time.
+// world makes Snapshots from YAML, without files and time.
 type world struct {
 	t        tb
 	registry *aggregate.Registry
@@ -100,8 +100,8 @@ func proxy(t tb, data []byte) *node.Proxy {
 	return p
 }
 
-// configByType is everything that a proxy is sent, as an Envoy that follows its references would ask for it: type,
-// name, resource.
+// configByType is everything that a proxy is sent, by type and name, as an Envoy would ask for it by following
+// references.
 type configByType map[string]map[string]*envoy.Resource
 
 func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) configByType {
@@ -124,7 +124,7 @@ func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) c
 	return out
 }
 
-// routeNames lists what the connection managers of a listener ask for by RDS.
+// routeNames returns the route configurations that a listener's connection managers ask for by RDS.
 func routeNames(t tb, m proto.Message) []string {
 	t.Helper()
 	l := m.(*listenerv3.Listener)
@@ -162,7 +162,7 @@ func decode(t tb, r *envoy.Resource) proto.Message {
 	return m
 }
 
-// lenient knows types that this program does not link as empty messages.
+// lenient resolves types that this program does not link as empty messages.
 type lenient struct{ *protoregistry.Types }
 
 func (l lenient) FindMessageByURL(url string) (protoreflect.MessageType, error) {
