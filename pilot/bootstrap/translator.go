@@ -49,7 +49,7 @@ func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
 	return proxies.KeepInbound(before)
 }
 
-func (t translator) Shared(c xds.Cohort) any {
+func (t translator) Shared(c xds.Cohort) xds.Cohort {
 	proxies, ok := c.(cohort.Key)
 	if !ok {
 		return nil
@@ -57,26 +57,10 @@ func (t translator) Shared(c xds.Cohort) any {
 	return proxies.Shared()
 }
 
-func (t translator) Wildcard(s *snapshot.Snapshot, c xds.Cohort, typeURL string) envoy.Union {
+func (t translator) Get(s *snapshot.Snapshot, c xds.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	proxies, ok := c.(cohort.Key)
 	if !ok {
-		return envoy.Union{Outbound: t.objects.Set(s, typeURL)}
+		return envoy.Union{Outbound: t.objects.Set(s, typeURL)}, nil
 	}
-	return t.Translator.Wildcard(s, proxies, typeURL)
-}
-
-func (t translator) Outbound(s *snapshot.Snapshot, c xds.Cohort, typeURL string) *envoy.Set {
-	proxies, ok := c.(cohort.Key)
-	if !ok {
-		return t.Wildcard(s, c, typeURL).Outbound
-	}
-	return t.Translator.Outbound(s, proxies, typeURL)
-}
-
-func (t translator) Subscribed(s *snapshot.Snapshot, c xds.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
-	proxies, ok := c.(cohort.Key)
-	if !ok {
-		return envoy.Union{}, nil
-	}
-	return t.Translator.Subscribed(s, proxies, typeURL, names)
+	return t.Translator.Get(s, proxies, typeURL, names)
 }

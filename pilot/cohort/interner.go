@@ -44,8 +44,16 @@ func (k *Interner) Intern(p Inputs) Key {
 // it can be held weakly, so that a cache can drop what was made for a value once nobody uses the value.
 type Handle[T comparable] struct{ value *T }
 
-// Value returns the value.
-func (h Handle[T]) Value() T { return *h.value }
+// Value returns the value, or the zero value of the zero Handle.
+func (h Handle[T]) Value() (value T) {
+	if h.value != nil {
+		value = *h.value
+	}
+	return value
+}
+
+// None reports whether h stands for no value: the zero Handle.
+func (h Handle[T]) None() bool { return h.value == nil }
 
 // Weak returns a pointer that does not keep the value alive. It is zero for the zero Handle.
 func (h Handle[T]) Weak() weak.Pointer[T] { return weak.Make(h.value) }

@@ -124,10 +124,24 @@ func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last coh
 	return last.UnknownWorkload || t.history.mayReassign(since, s.Revision, p.Namespace)
 }
 
+// Get returns the resources of a type that a cohort is sent: those of the names, as Subscribed, or all without any, as
+// Wildcard. Of a key that is Shared, it is what all its proxies have in common.
+func (t *Translator) Get(
+	s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names,
+) (envoy.Union, error) {
+	if names == nil {
+		return t.Wildcard(s, c, typeURL), nil
+	}
+	return t.Subscribed(s, c, typeURL, names)
+}
+
 // Wildcard returns every cluster or listener of a cohort.
 func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
 	v := t.view(s)
 	u := envoy.Union{Outbound: v.outboundSet(c, typeURL)}
+	if c.Inbound.None() {
+		return u
+	}
 	k := setKey{typeURL: typeURL, inbound: c.Inbound.Weak()}
 	switch {
 	case typeURL == envoy.ClusterType:
@@ -141,11 +155,6 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string
 		u.Omit = v.ownHeadlessListeners(c, u.Outbound)
 	}
 	return u
-}
-
-// Outbound returns the half of Wildcard that does not depend on the workload beside a proxy.
-func (t *Translator) Outbound(s *snapshot.Snapshot, c cohort.Key, typeURL string) *envoy.Set {
-	return t.view(s).outboundSet(c, typeURL)
 }
 
 func (v *view) outboundSet(c cohort.Key, typeURL string) *envoy.Set {

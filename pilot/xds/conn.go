@@ -36,9 +36,9 @@ type conn struct {
 	version string // the label under which it is counted
 
 	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
-	groupKey groupKey // of its subscriber group, or zero
-	cohort   Cohort   // of the session
-	notified span     // the newest consecutive snapshots that were offered to this stream alone
+	group    *subscriberGroup // nil: the stream checks each push itself
+	cohort   Cohort           // of the session
+	notified span             // the newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader
 	sent     chan error    // the outcome of the one Send, where it is not the owner's

@@ -129,28 +129,31 @@ func (f *fakeTranslator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) Coho
 
 func (f *fakeTranslator) Departed(now, _ Cohort) (Cohort, bool) { return now, false }
 
-func (f *fakeTranslator) Shared(c Cohort) any { return c }
+func (f *fakeTranslator) Shared(c Cohort) Cohort { return c }
 
 func (f *fakeTranslator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, Cohort, uint64) bool {
 	return !f.still.Load()
 }
 
-func (f *fakeTranslator) Wildcard(s *snapshot.Snapshot, _ Cohort, typeURL string) envoy.Union {
+func (f *fakeTranslator) Get(s *snapshot.Snapshot, _ Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+	if names == nil {
+		return f.wildcard(s, typeURL), nil
+	}
+	return f.subscribed(s, typeURL, names)
+}
+
+func (f *fakeTranslator) wildcard(s *snapshot.Snapshot, typeURL string) envoy.Union {
 	w := f.world(s, "wildcard "+envoy.ShortType(typeURL))
 	if w.poison[typeURL+"/*"] {
 		panic(fmt.Sprintf("%s is poisoned", typeURL))
 	}
-	if typeURL == envoy.ClusterType || typeURL == envoy.ListenerType || typeURL == envoy.NameTableType {
+	if envoy.TypeOf(typeURL).Complete || typeURL == envoy.NameTableType {
 		return w.unions[typeURL]
 	}
 	return envoy.Union{}
 }
 
-func (f *fakeTranslator) Outbound(s *snapshot.Snapshot, c Cohort, typeURL string) *envoy.Set {
-	return f.Wildcard(s, c, typeURL).Outbound
-}
-
-func (f *fakeTranslator) Subscribed(s *snapshot.Snapshot, _ Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+func (f *fakeTranslator) subscribed(s *snapshot.Snapshot, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	w := f.world(s, "subscribed "+envoy.ShortType(typeURL))
 	var list []*envoy.Resource
 	var err error
@@ -162,7 +165,7 @@ func (f *fakeTranslator) Subscribed(s *snapshot.Snapshot, _ Cohort, typeURL stri
 			list = append(list, fakeRoute(r, w.resources[envoy.VirtualHostType]))
 		case r != nil:
 			list = append(list, r)
-		case typeURL == envoy.EndpointType || typeURL == envoy.RouteType:
+		case envoy.TypeOf(typeURL).Total:
 			list = append(list, fakeResource(name, "none"))
 		}
 	}

@@ -8,43 +8,48 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// groupKey is what streams have in common that are sent the same, except for what is a proxy's own. A stream with the
-// zero groupKey checks each push itself.
-type groupKey struct {
-	cohort              any // Translator.Audience
-	clusters, listeners bool
-	endpoints, routes   *envoy.Names
+// subscription is a type that a stream subscribes to: some names, or all that there is.
+type subscription struct {
+	typeURL string
+	live    bool         // it changes with endpoints alone
+	names   *envoy.Names // nil: all
 }
 
-// groupKey returns the stream's. Gateways check each push themselves: they are few, and other proxies depend on them.
-func (s *session) groupKey() groupKey {
+// maxGroupTypes bounds the types of a subscriber group. A stream with more checks each push itself.
+const maxGroupTypes = 12
+
+// groupKey is what streams have in common that are sent the same, except for what is a proxy's own.
+type groupKey struct {
+	cohort        Cohort                      // Translator.Shared
+	subscriptions [maxGroupTypes]subscription // in the order of types; the rest is zero
+}
+
+// groupKey returns the key of the stream's group. It returns false if the stream is to check each push itself. Gateways
+// do: they are few, and other proxies depend on them.
+func (s *session) groupKey() (groupKey, bool) {
+	var k groupKey
 	if s.ofObjects() || s.joinFailed || s.proxy.Type == node.Router {
-		return groupKey{}
+		return k, false
 	}
 	if s.sharedOf != s.cohort {
 		s.shared, s.sharedOf = s.translator.Shared(s.cohort), s.cohort
 	}
-	k := groupKey{cohort: s.shared}
+	k.cohort = s.shared
+	n := 0
 	for _, w := range s.watches {
-		named := !w.whole() && w.names != nil
-		switch {
-		case w.idle(), w.kind.URL == envoy.VirtualHostType: // which follow the route configurations
-		case w.kind.URL == envoy.ClusterType && w.names == nil:
-			k.clusters = true
-		case w.kind.URL == envoy.ListenerType && w.names == nil:
-			k.listeners = true
-		case w.kind.URL == envoy.EndpointType && named:
-			k.endpoints = w.names
-		case w.kind.URL == envoy.RouteType && named:
-			k.routes = w.names
-		default:
-			return groupKey{}
+		if w.idle() || w.kind.URL == envoy.VirtualHostType { // virtual hosts follow the route configurations
+			continue
 		}
+		if n == maxGroupTypes {
+			return k, false
+		}
+		k.subscriptions[n] = subscription{typeURL: w.kind.URL, live: w.kind.Live}
+		if !w.whole() {
+			k.subscriptions[n].names = w.names
+		}
+		n++
 	}
-	if k.cohort == nil {
-		return groupKey{}
-	}
-	return k
+	return k, k.cohort != nil
 }
 
 // subscriberGroup is the streams with one groupKey. Whether a snapshot has anything for them is checked once; if not,
@@ -53,38 +58,31 @@ func (s *session) groupKey() groupKey {
 type subscriberGroup struct {
 	server  *Server
 	key     groupKey
-	cohort  Cohort             // that of one of them
 	members map[*conn]struct{} // server.mu's
 
 	mu       sync.Mutex
 	waiting  *push
-	checking bool // a goroutine is at it, which alone touches had
+	checking bool // a goroutine is at it, which alone touches last
 
-	had groupSets
-}
-
-// groupSets are the outbound halves of what a group's streams were sent.
-type groupSets struct {
-	clusters, listeners, routes *envoy.Set
-	endpoints, near             *envoy.Set // near: those that depend on where the proxies run
+	last [maxGroupTypes]envoy.Union // of each subscription, at the last push
 }
 
 // offer has a push checked.
-func (a *subscriberGroup) offer(p *push) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.waiting = a.waiting.merge(p); !a.checking {
-		a.checking = a.server.spawn("xds subscriber group", a.check)
+func (g *subscriberGroup) offer(p *push) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waiting = g.waiting.merge(p); !g.checking {
+		g.checking = g.server.spawn("xds subscriber group", g.check)
 	}
 }
 
-func (a *subscriberGroup) check() {
-	s := a.server
+func (g *subscriberGroup) check() {
+	s := g.server
 	for {
-		a.mu.Lock()
-		p := a.waiting
-		a.waiting, a.checking = nil, p != nil
-		a.mu.Unlock()
+		g.mu.Lock()
+		p := g.waiting
+		g.waiting, g.checking = nil, p != nil
+		g.mu.Unlock()
 		if p == nil {
 			return
 		}
@@ -93,44 +91,33 @@ func (a *subscriberGroup) check() {
 		case <-s.closing:
 			return
 		}
-		news := a.changed(p)
+		news := g.changed(p)
 		<-s.slots
 		if news {
-			s.notify(a, p)
+			s.notify(g, p)
 		}
 	}
 }
 
 // changed reports whether a push has anything for the group. If that cannot be determined, the streams check for
 // themselves.
-func (a *subscriberGroup) changed(p *push) bool {
-	t, key, had := a.server.translator, a.key, a.had
+func (g *subscriberGroup) changed(p *push) bool {
+	before := g.last
 	if err := safe.Do("translate for a subscriber group", func() {
-		if key.endpoints != nil {
-			u, err := t.Subscribed(p.snapshot, a.cohort, envoy.EndpointType, key.endpoints)
-			a.had.endpoints, a.had.near = u.Outbound, u.Inbound
-			a.server.translationFailed(envoy.EndpointType, err)
-		}
-		if !p.full {
-			return
-		}
-		if key.clusters {
-			a.had.clusters = t.Outbound(p.snapshot, a.cohort, envoy.ClusterType)
-		}
-		if key.listeners {
-			a.had.listeners = t.Outbound(p.snapshot, a.cohort, envoy.ListenerType)
-		}
-		if key.routes != nil {
-			u, err := t.Subscribed(p.snapshot, a.cohort, envoy.RouteType, key.routes)
-			a.had.routes = u.Outbound
-			a.server.translationFailed(envoy.RouteType, err)
+		for i, x := range g.key.subscriptions {
+			if x.typeURL == "" || !p.full && !x.live {
+				continue
+			}
+			u, err := g.server.translator.Get(p.snapshot, g.key.cohort, x.typeURL, x.names)
+			g.last[i] = u
+			g.server.translationFailed(x.typeURL, err)
 		}
 	}); err != nil {
-		a.had = groupSets{}
+		g.last = [maxGroupTypes]envoy.Union{}
 		return true
 	}
 	// Of several pushes in one, a stream may have been notified of the earlier ones alone, and have what they brought.
-	return a.had != had || p.first != p.snapshot.Revision
+	return g.last != before || p.first != p.snapshot.Revision
 }
 
 // translationFailed counts and logs an error, if there is one. The streams will not report it.
@@ -142,14 +129,14 @@ func (s *Server) translationFailed(typeURL string, err error) {
 }
 
 // notify offers a push to a group.
-func (s *Server) notify(a *subscriberGroup, p *push) {
+func (s *Server) notify(g *subscriberGroup, p *push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := *p
 	newest.snapshot = s.latest // a stream that was offered a later one meanwhile must not go back
 	// the stream checks what came since for itself: its group may be a different one by then
 	newest.full = p.full || p.snapshot != s.latest
-	for c := range a.members {
+	for c := range g.members {
 		if c.notified.from > p.first || p.snapshot.Revision > c.notified.to {
 			c.offer(&newest)
 		}
@@ -170,38 +157,41 @@ func (s *span) add(last, revision uint64) bool {
 
 // joinGroup moves the stream to the group that it belongs to now.
 func (c *conn) joinGroup() {
-	key := c.session.groupKey()
-	if key == c.groupKey && c.cohort == c.session.cohort {
+	key, ok := c.session.groupKey()
+	same := !ok && c.group == nil || ok && c.group != nil && c.group.key == key
+	if same && c.cohort == c.session.cohort {
 		return
 	}
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.cohort = c.session.cohort; key == c.groupKey {
+	if c.cohort = c.session.cohort; same {
 		return
 	}
 	s.leaveGroup(c)
 	if s.latest.Revision > c.session.revision { // its old group may not have checked that yet, and the new one may have
 		c.offer(everything(s.latest))
 	}
-	if s.conns[c.id] != c || key == (groupKey{}) {
+	if s.conns[c.id] != c || !ok {
 		return
 	}
-	c.groupKey = key
-	a := s.groups[key]
-	if a == nil {
-		a = &subscriberGroup{server: s, key: key, cohort: c.cohort, members: map[*conn]struct{}{}}
-		s.groups[key] = a
+	g := s.groups[key]
+	if g == nil {
+		g = &subscriberGroup{server: s, key: key, members: map[*conn]struct{}{}}
+		s.groups[key] = g
 	}
-	a.members[c] = struct{}{}
+	g.members[c] = struct{}{}
+	c.group = g
 }
 
 // leaveGroup takes a stream from its group. mu is held.
 func (s *Server) leaveGroup(c *conn) {
-	if a := s.groups[c.groupKey]; a != nil {
-		if delete(a.members, c); len(a.members) == 0 {
-			delete(s.groups, c.groupKey)
-		}
+	g := c.group
+	if g == nil {
+		return
 	}
-	c.groupKey = groupKey{}
+	if delete(g.members, c); len(g.members) == 0 {
+		delete(s.groups, g.key)
+	}
+	c.group = nil
 }

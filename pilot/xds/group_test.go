@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -88,14 +89,69 @@ func (r *rig) grouped(names ...string) {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
 		return !slices.ContainsFunc(names, func(name string) bool {
-			for is := range r.server.groups {
-				if is.endpoints.Has(name) {
+			for key := range r.server.groups {
+				if slices.ContainsFunc(key.subscriptions[:], func(x subscription) bool { return x.live && x.names.Has(name) }) {
 					return false
 				}
 			}
 			return true
 		})
 	})
+}
+
+// TestUnknownTypeStaysInItsGroup: streams that subscribe to a type that nobody knows, beside all that Envoys subscribe
+// to, are in a group by its names: a push with nothing for them wakes none, and a change of theirs reaches them.
+func TestUnknownTypeStaysInItsGroup(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1", "eds a=1", "lds l=1", "rds r=1", "made.Up x=1", "made.Up y=1")
+	streams := map[string]*deltaClient{}
+	for pod, name := range map[string]string{"one.a": "x", "two.a": "x", "other.a": "y"} {
+		c := r.delta(pod)
+		streams[pod] = c
+		c.expect("cds a=1")
+		c.subscribe("eds", "a")
+		c.expect("eds a=1")
+		c.subscribe("lds")
+		c.expect("lds l=1")
+		c.subscribe("rds", "r")
+		c.expect("rds r=1")
+		c.subscribe("made.Up", name)
+		m := c.expect("unknown " + name + "=1")
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
+	}
+	r.fake.still.Store(true)
+	groups := func() map[string]*subscriberGroup {
+		of := map[string]*subscriberGroup{}
+		all := r.server.streams()
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		for _, c := range all {
+			if c.group != nil && c.group.key.subscriptions[4].typeURL == longType("made.Up") {
+				of[c.proxy.ID] = c.group
+			}
+		}
+		return of
+	}
+	eventually(t, "all have a group", func() bool { return len(groups()) == 3 })
+	of := groups()
+	if of["one.a"] != of["two.a"] || of["one.a"] == of["other.a"] {
+		t.Fatalf("groups %v", of)
+	}
+	for _, nobody := range []string{"eds nobody=1", "eds nobody=2"} { // a new group knows nothing yet
+		r.publish(true, nobody)
+		r.checked()
+	}
+	before := r.fake.count("subscribed unknown")
+	r.publish(true, "made.Up nobody=1")
+	r.checked()
+	if n := r.fake.count("subscribed unknown") - before; n != 2 {
+		t.Errorf("%d translations for two groups with nothing new", n)
+	}
+	r.publish(true, "made.Up x=2")
+	streams["one.a"].expect("unknown x=2")
+	streams["two.a"].expect("unknown x=2")
+	r.publish(true, "made.Up y=2")
+	streams["other.a"].expect("unknown y=2")
 }
 
 // gated is a fakeTranslator some of whose calls wait.
@@ -105,23 +161,19 @@ type gated struct {
 	checking            chan string
 }
 
-func (g *gated) Subscribed(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
-	if s.Revision == 2 {
+func (g *gated) Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+	switch {
+	case s.Revision == 2 && names != nil:
 		g.checking <- "endpoints"
 		<-g.endpoints
-	}
-	return g.fakeTranslator.Subscribed(s, c, typeURL, names)
-}
-
-func (g *gated) Wildcard(s *snapshot.Snapshot, c Cohort, typeURL string) envoy.Union {
-	if s.Revision == 3 {
+	case s.Revision == 3 && names == nil:
 		select {
 		case g.checking <- "clusters":
 			<-g.clusters
 		default:
 		}
 	}
-	return g.fakeTranslator.Wildcard(s, c, typeURL)
+	return g.fakeTranslator.Get(s, c, typeURL, names)
 }
 
 // TestNotifiedLateThenChangesGroup: a stream that is notified late, of endpoints alone, when there is a newer snapshot
@@ -187,7 +239,7 @@ func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 		of = r.server.streams()[0]
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		return of.groupKey != groupKey{}
+		return of.group != nil
 	})
 	for range cap(r.server.slots) { // nobody looks
 		r.server.slots <- struct{}{}

@@ -117,7 +117,7 @@ func heap() uint64 {
 // forgetful is a translator that keeps nothing of what it gives.
 type forgetful struct{ *fakeTranslator }
 
-func (f forgetful) Subscribed(_ *snapshot.Snapshot, _ Cohort, _ string, names *envoy.Names) (envoy.Union, error) {
+func (f forgetful) Get(_ *snapshot.Snapshot, _ Cohort, _ string, names *envoy.Names) (envoy.Union, error) {
 	var list []*envoy.Resource
 	for _, name := range names.All() {
 		list = append(list, fakeResource(name, "none"))

@@ -12,7 +12,7 @@ import (
 func (s *session) byName(w *watch) *Response {
 	resend, diverged, before := w.resend, w.diverged, w.held
 	w.compare, w.resend, w.answer = false, nil, false
-	target, ok := s.subscribed(w.kind.URL, w.names)
+	target, ok := s.get(w.kind, w.names)
 	if !ok {
 		for name := range resend {
 			w.diverge(name, nil)
@@ -94,7 +94,7 @@ func (s *session) visit(w *watch, before envoy.Union, diff difference, resend ma
 		case w.kind.URL == envoy.EndpointType && s.leaving(name):
 			// its cluster still takes traffic: removals brings it back
 			w.diverge(name, had)
-		case has == nil && (w.kind.URL == envoy.EndpointType || w.kind.URL == envoy.RouteType):
+		case has == nil && w.kind.Total:
 			// it could not be translated
 			w.diverge(name, had)
 		case has == nil:
@@ -220,7 +220,7 @@ func (s *session) ahead(before envoy.Union, clusters []*envoy.Resource) {
 func (s *session) early(w *watch) *Response {
 	names := s.interner.table.Of(s.unrequested)
 	s.unrequested = nil
-	u, _ := s.subscribed(w.kind.URL, names) // of what fails there is none
+	u, _ := s.get(w.kind, names) // of what fails there is none
 	var out []*envoy.Resource
 	for _, name := range names.All() {
 		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {

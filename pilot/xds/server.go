@@ -160,7 +160,7 @@ func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 	}
 	s.latest, s.partial = snap, partial
 	s.wake(p, func(c *conn) bool {
-		return c.groupKey == groupKey{} || s.concerns(p, c, since) && c.notified.add(since, snap.Revision)
+		return c.group == nil || s.concerns(p, c, since) && c.notified.add(since, snap.Revision)
 	})
 	groups := slices.Collect(maps.Values(s.groups))
 	s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -38,7 +39,7 @@ type session struct {
 	snapshot         *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
 	revision         uint64             // of the last one that everything was compared with
 	cohort           Cohort
-	shared, sharedOf any // what Translator.Shared returned, and for which cohort
+	shared, sharedOf Cohort // what Translator.Shared returned, and for which cohort
 	// departing: the workload has gone from the snapshot. Until depart the proxy keeps the inbound half of known, its
 	// cohort before: callers send it requests until they learn that it is no endpoint any more.
 	departing bool
@@ -112,7 +113,9 @@ func (s *session) open(typeURL string) *watch {
 	w := &watch{kind: envoy.TypeOf(typeURL)}
 	w.complete = w.kind.Complete || s.ofObjects()
 	s.watches = append(s.watches, w)
-	slices.SortStableFunc(s.watches, func(a, b *watch) int { return cmp.Compare(a.kind.Addition, b.kind.Addition) })
+	slices.SortFunc(s.watches, func(a, b *watch) int {
+		return cmp.Or(cmp.Compare(a.kind.Addition, b.kind.Addition), strings.Compare(a.kind.URL, b.kind.URL))
+	})
 	return w
 }
 
@@ -163,8 +166,8 @@ func (s *session) adopt(p *push) {
 		return
 	}
 	s.take(p.snapshot)
-	if w := s.find(envoy.EndpointType); w != nil {
-		w.compare = w.compare || !w.idle()
+	for _, w := range s.watches {
+		w.compare = w.compare || w.kind.Live && !w.idle()
 	}
 }
 
@@ -249,7 +252,7 @@ func (s *session) additions(w *watch) *Response {
 	return s.wholeDelta(w)
 }
 
-// target is what the client should have of a type that is sent as a whole. false: what it has stands.
+// target returns what the client should have of a type that is sent as a whole. false: what it has stands.
 func (s *session) target(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
 	if w.kind.URL == envoy.VirtualHostType && !s.ofObjects() {
@@ -258,8 +261,9 @@ func (s *session) target(w *watch) (envoy.Union, bool) {
 			return envoy.Union{}, false
 		}
 		u.Outbound = routes.hosts
-	} else if err := safe.Do("translate "+envoy.ShortType(w.kind.URL), func() { u = s.translator.Wildcard(s.snapshot, s.cohort, w.kind.URL) }); err != nil {
-		s.observer.panicked(w.kind.URL, err)
+	} else if all, ok := s.get(w.kind, nil); ok {
+		u = all
+	} else {
 		return envoy.Union{}, false
 	}
 	if !w.wildcard {
@@ -268,13 +272,14 @@ func (s *session) target(w *watch) (envoy.Union, bool) {
 	return u, true
 }
 
-// subscribed is what the client should have of a type that it asks for by name, of those names.
-func (s *session) subscribed(typeURL string, names *envoy.Names) (envoy.Union, bool) {
+// get returns what the client should have of a type: all of it, or the resources of some names. It returns false if
+// the translation failed; names that failed alone are missing.
+func (s *session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) {
 	var u envoy.Union
 	var failed error
-	err := safe.Do("translate "+envoy.ShortType(typeURL), func() { u, failed = s.translator.Subscribed(s.snapshot, s.cohort, typeURL, names) })
+	err := safe.Do("translate "+kind.Short, func() { u, failed = s.translator.Get(s.snapshot, s.cohort, kind.URL, names) })
 	if e := cmp.Or(err, failed); e != nil {
-		s.observer.panicked(typeURL, e)
+		s.observer.panicked(kind.URL, e)
 	}
 	return u, err == nil
 }

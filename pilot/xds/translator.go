@@ -25,20 +25,13 @@ type Translator interface {
 	// and is not known now. Else it returns now and false.
 	Departed(now, last Cohort) (Cohort, bool)
 
-	// Shared returns what a cohort shares with others: cohorts for which it is equal have the same outbound halves, and
-	// the same inbound half of endpoints. nil: nothing is shared.
-	Shared(c Cohort) any
+	// Shared returns what a cohort has in common with others, as a cohort for which Get returns only what they share.
+	// nil: it shares nothing.
+	Shared(c Cohort) Cohort
 
-	// Wildcard returns all resources of ClusterType or ListenerType, and the zero Union for types that cannot be asked
-	// for as a whole. Equal configuration should be equal pointers: then nothing is compared.
-	Wildcard(s *snapshot.Snapshot, c Cohort, typeURL string) envoy.Union
-
-	// Outbound returns the half of Wildcard that depends on nothing but what the cohort shares.
-	Outbound(s *snapshot.Snapshot, c Cohort, typeURL string) *envoy.Set
-
-	// Subscribed returns the resources of EndpointType or RouteType (and others) of those names. For those two none is
-	// missing: what does not exist is an empty resource, so that Envoy warms. Resources of other types may be missing.
-	// The assignment of a cluster has the cluster's name. Equal configuration should be equal pointers. The error lists
-	// the names that could not be translated; those that are missing for it stay what they were.
-	Subscribed(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error)
+	// Get returns the resources of a type: those of the names, or all of them without any. A type that is not there as a
+	// whole has none. Of a Total type no name is missing. The assignment of a cluster has the cluster's name. Equal
+	// configuration should be equal pointers: then nothing is compared. The error lists the names that could not be
+	// translated; those that are missing for it stay what they were.
+	Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error)
 }
