@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 // discoveryFlags are those of Istio's command, by the same names. Some are for parts that this server does not have;
@@ -65,9 +66,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		if err := checkMeshFiles(c.Flags()); err != nil {
 			return err
 		}
-		f.options(&f.o)
+		f.options(&f.o.Options)
 		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 is none, and not the default
-		if err := f.kube.options(&f.o); err != nil {
+		if err := f.kube.options(&f.o.Options); err != nil {
 			return err
 		}
 		f.o.APIClients = []netip.Prefix{}
@@ -205,7 +206,7 @@ func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env) {
 	flags.StringVarP(&f.namespace, "namespace", "n", e.text("POD_NAMESPACE", "istio-system"), "root namespace")
 }
 
-func (f *worldFlags) options(o *bootstrap.Options) {
+func (f *worldFlags) options(o *ingest.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.configDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.namespace
 }
 

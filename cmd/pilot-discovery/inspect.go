@@ -22,9 +22,10 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
-	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
 func validateCommand(e *env) *cobra.Command {
@@ -54,7 +55,7 @@ References between objects are judged among all that is given: give the Services
 			if err != nil {
 				return err
 			}
-			i, err := inspect(c, f, bootstrap.Options{Texts: texts})
+			i, err := readOnce(c, f, ingest.Options{Texts: texts})
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 				return fmt.Errorf("unknown output format %q: json or summary", output)
 			}
 			f.configDir = args[0]
-			i, err := inspect(c, f, bootstrap.Options{})
+			i, err := readOnce(c, f, ingest.Options{})
 			if err != nil {
 				return err
 			}
@@ -134,7 +135,7 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 }
 
 // nodeOf returns the node of a file, or of the proxy of a Pod.
-func nodeOf(i *bootstrap.Inspection, file, pod string) (*corev3.Node, error) {
+func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 	if file != "" {
 		return readNode(file)
 	}
@@ -148,9 +149,9 @@ func nodeOf(i *bootstrap.Inspection, file, pod string) (*corev3.Node, error) {
 	return nil, fmt.Errorf("--pod=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
 }
 
-// inspect reads configuration once, from the directory of the flags or from the texts of the options. What it logs
+// readOnce reads configuration once, from the directory of the flags or from the texts of the options. What it logs
 // besides its findings is not shown.
-func inspect(c *cobra.Command, f worldFlags, o bootstrap.Options) (*bootstrap.Inspection, error) {
+func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspection, error) {
 	if err := meshChecks().run(c.Flags()); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func inspect(c *cobra.Command, f worldFlags, o bootstrap.Options) (*bootstrap.In
 	}
 	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
 	f.options(&o)
-	return bootstrap.Inspect(c.Context(), o)
+	return inspect.Read(c.Context(), o)
 }
 
 func errorsIn(findings []diag.Diagnostic) int {
@@ -172,7 +173,7 @@ func errorsIn(findings []diag.Diagnostic) int {
 	return n
 }
 
-func printFindings(w io.Writer, i *bootstrap.Inspection, asJSON bool) error {
+func printFindings(w io.Writer, i *inspect.Inspection, asJSON bool) error {
 	if asJSON {
 		report := struct {
 			Objects  int               `json:"objects"`

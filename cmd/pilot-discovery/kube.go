@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 // kubeFlags are which API server to read, and how.
@@ -56,7 +56,7 @@ func fields(list string) []string {
 	return out
 }
 
-func (f *kubeFlags) options(o *bootstrap.Options) error {
+func (f *kubeFlags) options(o *ingest.Options) error {
 	registries := fields(f.registries)
 	for _, r := range registries {
 		if r != "Kubernetes" {
@@ -69,7 +69,7 @@ func (f *kubeFlags) options(o *bootstrap.Options) error {
 	o.RemoteClient = f.client
 	var err error
 	named := o.MeshSources()
-	o.Client, err = f.connect(o.ConfigDir != "" || len(named) > 0 && !slices.Contains(named, bootstrap.KubernetesScheme), o.NoServices)
+	o.Client, err = f.connect(o.ConfigDir != "" || len(named) > 0 && !slices.Contains(named, ingest.KubernetesScheme), o.NoServices)
 	return err
 }
 

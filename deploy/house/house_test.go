@@ -75,6 +75,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"order", "pilot/config/file/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
 		{"order", "pilot/translate/a.go", src(`import _ ` + m + `pilot/catalog"`)},
 		{"order", "pilot/debug/a.go", src(`import _ ` + m + `pilot/bootstrap"`)},
+		{"imports", "pilot/ingest/a.go", src(`import _ ` + m + `galley/webhook"`)},
+		{"order", "pilot/inspect/a.go", src(`import _ ` + m + `pilot/bootstrap"`)},
 		{"order", "pilot/facts/dns/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
 		{"order", "pilot/snapshot/a.go", src(`import _ ` + m + `pilot/ingest"`)},
 		{"order", "pilot/ingest/a.go", src(`import _ ` + m + `pilot/envoy"`)},
@@ -146,11 +148,12 @@ func TestAllowedImports(t *testing.T) {
 	}
 	found, err := Check(doc(fstest.MapFS{
 		"pilot/config/file/a.go":       {Data: []byte("package p\nimport _ " + m + "galley/validation\"\nimport _ " + m + "pilot/config\"")},
+		"pilot/ingest/a.go":            {Data: []byte("package p\nimport _ " + m + "galley/analysis\"\nimport _ " + m + "pilot/snapshot\"\nimport _ " + m + "pilot/facts\"")},
 		"pilot/feature/mtls/a.go":      {Data: []byte("package p\nimport \"time\"\nimport _ " + m + "pilot/envoy\"\nconst d = time.Second\nvar table = map[string]int{\"a\": 1}\nfunc f() { table := 1; table++; _ = table }")},
 		"pilot/feature/mtls/a_test.go": {Data: []byte("package p\nimport _ \"os\"\nfunc init() {}")},
 		"pilot/bootstrap/a.go":         {Data: []byte("package p\nimport _ " + m + "citadel/ca\"\nimport _ " + m + "pilot/xds\"\nimport \"time\"\nvar _ = time.Now()")},
 		"api/safe/a.go":                {Data: []byte("package p\nfunc f() { go f() }")},
-	}, "pilot/config/file", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
+	}, "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
 	if err != nil {
 		t.Fatal(err)
 	}

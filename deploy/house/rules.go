@@ -10,7 +10,7 @@ import (
 
 // order is that of the rooms of pilot: each may import those before it.
 func order() []string {
-	return []string{"config", "facts", "snapshot", "ingest", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "bootstrap"}
+	return []string{"config", "facts", "snapshot", "ingest", "scope", "cohort", "envoy", "feature", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "inspect", "bootstrap"}
 }
 
 // pure reports whether a room is one in which equal input must always produce equal output.
@@ -84,6 +84,7 @@ func checkPilot(f *file, spec *ast.ImportSpec, target string, add report) {
 	switch {
 	case withinAny(target, "api", "registry"):
 	case within(target, "galley/validation") && from == "config":
+	case withinAny(target, "galley/validation", "galley/analysis") && from == "ingest":
 	case withinAny(target, "citadel", "galley") && from == "bootstrap":
 	case !within(target, "pilot"):
 		add("imports", f.at(spec), "%s must not import %s", f.dir, target)

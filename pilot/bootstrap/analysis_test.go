@@ -2,16 +2,12 @@ package bootstrap
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
 // testLog is a log that a test reads while it is written.
@@ -59,7 +55,7 @@ func TestReferencesAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.analyst.rest = time.Millisecond
+	s.analyst.Rest = time.Millisecond
 	stop := run(t, s)
 	finding := filepath.Join(o.ConfigDir, "route.yaml") + ":11:17: error: VirtualService a/web: spec.http[0].route[0].destination.subset: "
 	eventually(t, "the finding", func() bool {
@@ -99,35 +95,4 @@ func TestReferencesAreFollowed(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-}
-
-// Of changes that come together, and of endpoints that come and go all the time, the objects are not looked at for
-// each.
-func TestAnalysisIsCoalesced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, Options{})
-		s.apply(serviceIn("a"))
-		a := newAnalyst(s.world)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- a.run(ctx) }()
-		for range 100 {
-			a.notice([]kinds.Change{{Key: kinds.Key{Kind: kinds.EndpointSlice}}})
-			time.Sleep(analysisRest)
-		}
-		if a.runs.Load() != 0 {
-			t.Errorf("looked %d times for endpoints alone", a.runs.Load())
-		}
-		for range 100 {
-			a.notice([]kinds.Change{{Key: kinds.Key{Kind: kinds.EndpointSlice}}, {Key: kinds.Key{Kind: kinds.Service}}})
-		}
-		time.Sleep(10 * analysisRest)
-		if a.runs.Load() != 1 {
-			t.Errorf("looked %d times for changes that came together", a.runs.Load())
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }

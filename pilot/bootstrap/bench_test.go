@@ -33,6 +33,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -65,7 +66,7 @@ const benchNamespaces = 20 // of services
 // fleet is a server with some proxies, in one process.
 type fleet struct {
 	services int
-	world    *world
+	world    *ingest.World
 	t        *translate.Translator
 	server   *xds.Server
 	cancel   context.CancelFunc
@@ -111,7 +112,10 @@ func (a *awaited) came(proxy int, event string) {
 
 func newFleet(b *testing.B, services, proxies int) *fleet {
 	b.Helper()
-	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute}
+	o := Options{
+		Options:           ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default()},
+		KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute,
+	}
 	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
 	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil), t: translate.New(translate.Options{Idle: idleResources})}
 	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
@@ -145,7 +149,7 @@ func (f *fleet) stop() {
 }
 
 func (f *fleet) publish(changes []kinds.Change) {
-	s := f.world.commit(changes, time.Now())
+	s := f.world.Commit(changes, time.Now())
 	f.t.Prepare(s)
 	f.server.Publish(s)
 }

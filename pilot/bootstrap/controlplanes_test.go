@@ -82,7 +82,7 @@ func TestTwoServersReadEachOther(t *testing.T) {
 	b.put("of-b", sidecar("of-b"))
 	a.start(false, b)
 	eventually(t, "the first waits for the second alone", func() bool {
-		awaited := a.server.from.awaited()
+		awaited := a.server.from.Awaited()
 		return a.server.Addresses().GRPC != "" && len(awaited) == 1 && strings.Contains(awaited[0], b.address)
 	})
 	// To proxies it is as before: it is not ready, and has nothing for them.
@@ -179,7 +179,7 @@ func TestChainOfServers(t *testing.T) {
 	all[1].put("middle", sidecar("middle"))
 	all[0].start(false, all[1])
 	all[1].start(true, all[2])
-	eventually(t, "the middle one waits", func() bool { return len(all[1].server.from.awaited()) == 1 })
+	eventually(t, "the middle one waits", func() bool { return len(all[1].server.from.Awaited()) == 1 })
 	all[2].start(false)
 	for _, p := range all {
 		p.ready()

@@ -27,6 +27,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -128,10 +129,8 @@ func (h *history) present() []kinds.Change {
 func (h *history) settle() {
 	w := h.server.world
 	there := func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
 		for _, k := range h.past.keys {
-			if w.objects[k] != h.past.present[k] {
+			if w.AnyObject(k) != h.past.present[k] {
 				return false
 			}
 		}
@@ -309,17 +308,17 @@ func (h *history) live(t *testing.T) error {
 func TestCommits(t *testing.T) {
 	for seed := range uint64(100) {
 		p := newPast(t, seed)
-		o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes"}
+		o := Options{Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes"}}
 		w, h := newWorld(o, nil, nil), &history{past: p}
-		w.commit(p.start(t), time.Time{})
+		w.Commit(p.start(t), time.Time{})
 		for range 2 {
 			var batch []kinds.Change
 			for range 1 + p.r.IntN(12) {
 				batch = append(batch, p.next(t)...)
 			}
-			w.commit(batch, time.Time{})
+			w.Commit(batch, time.Time{})
 			once := newWorld(o, nil, nil)
-			once.commit(h.present(), time.Time{})
+			once.Commit(h.present(), time.Time{})
 			if d := cmp.Diff(endpointsIn(once), endpointsIn(w)); d != "" {
 				t.Fatalf("seed %d: endpoints at once (-) and in commits (+):\n%s\nwhat changed:\n%s", seed, d, strings.Join(p.told, "\n"))
 			}
@@ -327,7 +326,7 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-func endpointsIn(w *world) map[registry.ServiceKey][]*registry.Endpoint {
+func endpointsIn(w *ingest.World) map[registry.ServiceKey][]*registry.Endpoint {
 	all := map[registry.ServiceKey][]*registry.Endpoint{}
 	for k, e := range w.Snapshot().EachEndpoints {
 		all[k] = e.List

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -82,7 +83,7 @@ func newCommitTime(reg prometheus.Registerer) prometheus.Histogram {
 }
 
 // registerWorldMetrics shows the state of the world, read when it is asked for.
-func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() []diag.Diagnostic, t *translate.Translator) {
+func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings func() []diag.Diagnostic, t *translate.Translator) {
 	gauge := func(name, help string, value func(s *snapshot.Snapshot) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			if s := w.Snapshot(); s != nil {
@@ -103,10 +104,10 @@ func registerWorldMetrics(reg prometheus.Registerer, w *world, findings func() [
 			return svc.Resolution == registry.DNS || svc.Resolution == registry.DNSRoundRobin
 		})
 	})
-	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.registryCounts().withoutIP) })
-	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.registryCounts().notReady) })
+	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().WithoutIP) })
+	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().NotReady) })
 	gauge("pilot_k8s_endpoints_pending_pod", "Endpoints whose pod is not known yet.", func(*snapshot.Snapshot) float64 {
-		return float64(w.registryCounts().pending)
+		return float64(w.Counts().Pending)
 	})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_total_rejected_configs", Help: "Configuration that is not used because it is wrong."},
 		func() float64 {

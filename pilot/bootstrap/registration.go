@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,17 +9,13 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/autoregistration"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
 // cleanupLease is the right to delete WorkloadEntries that were left behind.
 const cleanupLease = "istio-workloadentry-cleanup"
-
-// notAPod is what an instance's name has in it if it is not that of a pod: the name of none can.
-const notAPod = "_"
-
-// instance returns the name of this replica.
-func (s *Server) instance() string { return cmp.Or(s.o.PodName, s.o.Process+notAPod) }
 
 // writers are what registration writes by, beside the store that every instance has.
 type writers struct {
@@ -31,17 +26,20 @@ type writers struct {
 
 // newRegistration makes what registers the workloads that ask for it, and has it run. Entries are written to the API
 // server; where there is none they are held by this process, and are one more source of all.
-func (s *Server) newRegistration(all *sources) (*autoregistration.Controller, error) {
+func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
-		Instance: s.instance(), Object: s.world.Object, Objects: s.world.entries, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
+		Instance: s.o.Instance(), Object: s.world.Object, Objects: func() []*kinds.Object { return s.world.ObjectsOf(kinds.WorkloadEntry) }, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
 		AllowUnauthenticated: s.o.RegisterAnyone || s.o.Client == nil, OrphanAge: s.o.MaxConnectionAge * 3 / 2,
 		Logger: s.o.Logger.With("scope", "autoregistration"), Metrics: s.metrics,
 	}
 	var by writers
 	if s.o.Client == nil {
-		memory := autoregistration.NewMemory(all.From(all.Add("registered workloads")))
-		all.list = append(all.list, source{name: "registered workloads", run: memory.Run})
-		o.Store, by.guarded = memory, memory
+		const name = "registered workloads"
+		all.Add(name, func(h config.Handler) ingest.Source {
+			memory := autoregistration.NewMemory(h)
+			o.Store, by.guarded = memory, memory
+			return ingest.Source{Name: name, Run: memory.Run}
+		})
 	} else {
 		var err error
 		if by, err = s.writeToCluster(&o); err != nil {
@@ -112,7 +110,7 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 // the instances run elsewhere. Of a guest: it does not renew its Lease, or without election: it is another, for then
 // this is the only one.
 func (s *Server) gone(ctx context.Context, instance string, observer *leader.Observer) bool {
-	if strings.Contains(instance, notAPod) {
+	if strings.Contains(instance, ingest.NotAPod) {
 		return s.o.NoElection || observer.Gone(ctx, instance)
 	}
 	there := func(pod string) bool {
@@ -124,5 +122,5 @@ func (s *Server) gone(ctx context.Context, instance string, observer *leader.Obs
 // judgesGuest reports whether a guest may judge an entry: its own, and those of guests that are gone. All others are
 // for the leader of the pods.
 func (s *Server) judgesGuest(ctx context.Context, instance string, observer *leader.Observer) bool {
-	return strings.Contains(instance, notAPod) && (instance == s.instance() || observer.Gone(ctx, instance))
+	return strings.Contains(instance, ingest.NotAPod) && (instance == s.o.Instance() || observer.Gone(ctx, instance))
 }

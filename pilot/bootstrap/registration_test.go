@@ -183,7 +183,7 @@ func TestInstancesThatEnded(t *testing.T) {
 		}
 		for _, name := range names {
 			k := kinds.Key{Kind: kinds.Pod, Namespace: o.Namespace, Name: name}
-			s.world.objects[k] = &kinds.Object{Key: k, Spec: &corev1.Pod{}}
+			s.world.Commit([]kinds.Change{{Key: k, Object: &kinds.Object{Key: k, Spec: &corev1.Pod{}}}}, time.Time{})
 		}
 		return s
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -39,10 +40,10 @@ type Server struct {
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
-	world      *world
-	analyst    *analyst
+	world      *ingest.World
+	analyst    *ingest.Analyst
 	names      *dns.Resolver
-	from       *sources
+	from       *ingest.Sources
 	prepare    func(*snapshot.Snapshot)
 	discovery  *xds.Server
 	debug      *debug.API
@@ -60,16 +61,23 @@ type Server struct {
 	answers  []kinds.Change   // what names resolve to, for the throttle when there is one
 }
 
+// newWorld makes the world of a server. event is called for each change, and names resolves names of gateways; both may
+// be nil.
+func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider[[]string]) *ingest.World {
+	return ingest.New(o.Options, ingest.Parts{
+		Event: event, Hosts: names, Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh, Whole: o.Client == nil,
+	})
+}
+
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
 	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
-	s.world.whole = o.Client == nil
-	s.analyst = newAnalyst(s.world)
+	s.analyst = ingest.NewAnalyst(s.world)
 
 	var err error
-	s.from, err = s.newSources(s.take)
+	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.take)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +105,7 @@ func New(o Options) (*Server, error) {
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery,
-		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: s.clusters,
+		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
@@ -116,26 +124,26 @@ func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
 
 // late reports whether a Secret names the proxy's cluster and the cluster has not been read yet.
 func (s *Server) late(p *node.Proxy) bool {
-	return s.from.remote != nil && s.from.remote.Lacks(p.Cluster)
+	return s.from.Lacks(p.Cluster)
 }
 
 // findings returns what is wrong with single objects.
 func (s *Server) findings() []diag.Diagnostic {
-	return append(s.from.findings(), s.world.Findings()...)
+	return append(s.from.Findings(), s.world.Findings()...)
 }
 
 // allFindings returns what is wrong with single objects, between them, and with connected proxies.
 func (s *Server) allFindings() []diag.Diagnostic {
-	return slices.Concat(s.findings(), s.analyst.findings.Get(), s.discovery.Findings())
+	return slices.Concat(s.findings(), s.analyst.Findings.Get(), s.discovery.Findings())
 }
 
 // register lists what runs, in the order of starting.
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
 	s.components.background("names of gateways", s.names.Run)
-	s.components.background("analysis of references", s.analyst.run)
-	for _, from := range s.from.list {
-		s.components.background(from.name, from.run)
+	s.components.background("analysis of references", s.analyst.Run)
+	for _, from := range s.from.All() {
+		s.components.background(from.Name, from.Run)
 	}
 	s.components.start("own sources synced", s.waitOpen)
 	s.components.start("discovery listener", s.listenGRPC)
@@ -159,7 +167,7 @@ func (s *Server) Addresses() Addresses {
 func (s *Server) listenHTTP(ctx context.Context) error {
 	pages := s.debug.Handler()
 	front := http.NewServeMux()
-	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.from.awaited))
+	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.from.Awaited))
 	front.Handle("/debug", pages)
 	front.Handle("/debug/", pages)
 	front.HandleFunc("GET /version", versionHandler(s.o.Version))
@@ -249,7 +257,7 @@ func (s *Server) take(changes []kinds.Change) {
 // commitOwn makes a snapshot without the objects of other control planes that are awaited. It is served to control
 // planes alone, so that two that read each other can both start. With Relay nobody gets it: it lacks what is relayed.
 func (s *Server) commitOwn(changes []kinds.Change, awaited []string) {
-	snap := s.world.commit(changes, time.Now())
+	snap := s.world.Commit(changes, time.Now())
 	if s.o.Relay {
 		return
 	}
@@ -275,15 +283,15 @@ func (s *Server) takeAnswers(changes []kinds.Change) {
 
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
-	snap := s.world.commit(batch, received)
+	snap := s.world.Commit(batch, received)
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.mu.Lock()
 	first := s.throttle == nil
 	s.mu.Unlock()
 	if first {
-		s.analyst.wake()
+		s.analyst.Wake()
 	} else {
-		s.analyst.notice(batch)
+		s.analyst.Notice(batch)
 	}
 	if snap == last && !first {
 		return // writes that change nothing

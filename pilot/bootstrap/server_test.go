@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 const service = `apiVersion: v1
@@ -42,11 +42,14 @@ func testOptions(t *testing.T) Options {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "web.yaml"), strings.ReplaceAll(service, "NAME", "web"))
 	return Options{
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test",
+		Options: ingest.Options{
+			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test",
+			ConfigDir: dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Poll: 50 * time.Millisecond,
+			Limits: limits.Default(),
+		},
 		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Monitoring: "127.0.0.1:0", SecureGRPC: "127.0.0.1:0", HTTPS: "127.0.0.1:0",
-		AddressFile: filepath.Join(t.TempDir(), "addresses.json"),
-		ConfigDir:   dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Poll: 50 * time.Millisecond,
-		KeepaliveInterval: 30 * time.Second, KeepaliveTimeout: 10 * time.Second, Shutdown: 5 * time.Second, Limits: limits.Default(),
+		AddressFile:       filepath.Join(t.TempDir(), "addresses.json"),
+		KeepaliveInterval: 30 * time.Second, KeepaliveTimeout: 10 * time.Second, Shutdown: 5 * time.Second,
 	}
 }
 
@@ -229,7 +232,7 @@ func TestNotReadyBeforeSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := s.from.Add("late")
+	late := s.from.Source.Add("late")
 	run(t, s)
 	eventually(t, "http listens", func() bool { return s.Addresses().Monitoring != "" })
 	eventually(t, "the directory has synced", func() bool { return slices.Equal(s.from.Awaited(), []string{"late"}) })
@@ -340,8 +343,8 @@ func TestMeshConfig(t *testing.T) {
 		o := o
 		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 6s")+"  meshNetworks: |\n    networks: {near: {endpoints: [{fromCidr: 10.0.0.0/8}]}}\n")
 		for name, file := range map[string]struct{ mesh, networks, timeout, has string }{
-			"networks": {networks: "networks: {far: {endpoints: [{fromCidr: 10.0.0.0/9}]}}", timeout: "6s", has: "far"},
-			"mesh":     {mesh: "connectTimeout: 5s", timeout: "5s", has: "near"},
+			"networks": {networks: "networks: {far: {endpoints: [{fromCidr: 10.0.0.0/9}]}}", timeout: "6s", has: "10.0.0.0/9"},
+			"mesh":     {mesh: "connectTimeout: 5s", timeout: "5s", has: "10.0.0.0/8"},
 			"broken":   {networks: "networks: {far: {endpoints: [{fromCidr: nowhere}]}}", timeout: "6s"},
 		} {
 			o.MeshConfig, o.MeshNetworks = filepath.Join(t.TempDir(), "mesh"), filepath.Join(t.TempDir(), "networks")
@@ -359,8 +362,8 @@ func TestMeshConfig(t *testing.T) {
 			if got := s.world.Snapshot().Mesh.ConnectTimeout().String(); got != file.timeout {
 				t.Errorf("%s: connect timeout %s, want %s", name, got, file.timeout)
 			}
-			if ranges := fmt.Sprint(s.world.networks); file.has != "" && !strings.Contains(ranges, file.has) {
-				t.Errorf("%s: networks %s", name, ranges)
+			if n := s.world.Snapshot().Networks; file.has != "" && !slices.Equal(slices.Collect(n.Ranges.All), []string{file.has}) {
+				t.Errorf("%s: networks %v", name, n)
 			}
 			if found := s.world.Findings(); file.has == "" && (len(found) == 0 || found[0].File != o.MeshNetworks) {
 				t.Errorf("%s: findings %v, want them in %s", name, found, o.MeshNetworks)

@@ -28,7 +28,8 @@ func (f *fake) Wait(longest time.Duration) map[string]string {
 
 func (f *fake) Failing() map[string]string { return map[string]string{"a": "forbidden"} }
 
-// A fact is there from its answer on, for as long as it is wanted and has not been taken back. Anything else is missing.
+// A fact is there from its answer on, for as long as it is wanted and has not been taken back. Anything else is
+// missing.
 func TestTable(t *testing.T) {
 	p := &fake{first: map[string]string{"a": "1"}}
 	table := facts.NewTable(secretKind, p)

@@ -1,7 +1,19 @@
-// Package ingest is what happens to changes before there is a snapshot.
+// Package ingest turns what the sources bring into snapshots.
 //
-// The Throttle gathers the changes of all sources into commits. Its rules are pure; one goroutine, which it owns, calls
-// commit.
+// Changes go one way through it:
 //
-// Nothing here knows Envoy or xDS.
+//	Sources -> Throttle -> World: filter -> registries -> snapshot.Builder
+//
+//   - Sources are the places that changes come from, merged in their order of precedence: mesh files, a directory, the
+//     own cluster, remote clusters, other control planes. Which there are, the options say and the mesh configuration.
+//   - Throttle gathers changes into commits, by namespace. Endpoints do not wait.
+//   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
+//     mesh configuration and the networks in force, and feeds the registries and the Builder.
+//   - Analyst finds references between objects that lead nowhere, beside all that.
+//
+// Answers of I/O come as changes, through a table of pilot/facts. Nothing here knows Envoy or xDS.
+//
+// State: a World's objects, under its lock, and what only the committing goroutine touches. Goroutines: the Throttle's
+// one, which alone calls commit once it is made, and one for each source in Sources.Run. Analyst.Run and the Runs of
+// sources are started by the caller. What others read of a World (snapshot, objects, findings) is published whole.
 package ingest

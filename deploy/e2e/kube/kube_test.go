@@ -26,6 +26,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
 // within bounds every wait.
@@ -67,9 +69,12 @@ func client(t *testing.T, a cluster.Access) *rest.Config {
 func options(t *testing.T) bootstrap.Options {
 	const free = "127.0.0.1:0"
 	return bootstrap.Options{
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test", GRPC: free, HTTP: free, Monitoring: free,
-		Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Shutdown: time.Second,
-		KeepaliveInterval: 30 * time.Second, KeepaliveTimeout: 10 * time.Second, Limits: limits.Default(),
+		Options: ingest.Options{
+			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test",
+			Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
+		},
+		GRPC: free, HTTP: free, Monitoring: free, Shutdown: time.Second,
+		KeepaliveInterval: 30 * time.Second, KeepaliveTimeout: 10 * time.Second,
 	}
 }
 
@@ -157,7 +162,7 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 // sent returns the version, a hash of the bytes, of all that six proxies of every sort would be sent.
 func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) map[string]string {
 	t.Helper()
-	i, err := bootstrap.Inspect(ctx, o)
+	i, err := inspect.Read(ctx, o.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

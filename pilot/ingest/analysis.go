@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"cmp"
@@ -26,47 +26,48 @@ const (
 	analysisPause = 100
 )
 
-// analyst looks for references between objects that lead nowhere, in a goroutine of its own.
-type analyst struct {
-	world    *world
-	rest     time.Duration
+// Analyst looks for references between objects that lead nowhere, in a goroutine of its own.
+type Analyst struct {
+	world    *World
+	Rest     time.Duration // how long objects that belong together may take to come, 1 s
 	changed  chan struct{} // of one: the objects have changed since the last run
-	findings config.Findings
+	Findings config.Findings
 	last     []diag.Diagnostic // what analysis.Run returned, sorted
 	runs     atomic.Int64      // how often the objects were looked at
 }
 
-func newAnalyst(w *world) *analyst {
-	return &analyst{world: w, rest: analysisRest, changed: make(chan struct{}, 1)}
+// NewAnalyst makes an Analyst that has not looked yet.
+func NewAnalyst(w *World) *Analyst {
+	return &Analyst{world: w, Rest: analysisRest, changed: make(chan struct{}, 1)}
 }
 
-// notice takes the changes of a commit, and returns at once.
-func (a *analyst) notice(batch []kinds.Change) {
+// Notice takes the changes of a commit, and returns at once.
+func (a *Analyst) Notice(batch []kinds.Change) {
 	for _, c := range batch {
 		switch c.Kind {
 		case kinds.Node, kinds.Secret:
 			continue
 		case kinds.EndpointSlice: // in a cluster they change all the time, and hardly matter
-			if !a.world.whole {
+			if !a.world.parts.Whole {
 				continue
 			}
 		}
-		a.wake()
+		a.Wake()
 		return
 	}
 }
 
-// wake has the objects looked at, and returns at once.
-func (a *analyst) wake() {
+// Wake has the objects looked at, and returns at once.
+func (a *Analyst) Wake() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-// run looks at the objects after each change, once for all that come in the meantime.
-func (a *analyst) run(ctx context.Context) error {
-	rest := a.rest
+// Run looks at the objects after each change, once for all that come in the meantime.
+func (a *Analyst) Run(ctx context.Context) error {
+	rest := a.Rest
 	for {
 		select {
 		case <-ctx.Done():
@@ -84,31 +85,34 @@ func (a *analyst) run(ctx context.Context) error {
 		}
 		began := time.Now()
 		a.look()
-		rest = max(a.rest, analysisPause*time.Since(began))
+		rest = max(a.Rest, analysisPause*time.Since(began))
 	}
 }
 
 // look brings the findings up to date.
-func (a *analyst) look() {
+func (a *Analyst) look() {
 	a.runs.Add(1)
-	list := a.world.analyze()
+	list := a.world.references()
 	slices.SortFunc(list, config.ByPosition)
 	if slices.Equal(list, a.last) {
 		return
 	}
 	a.last = list
-	a.findings.Set(a.world.located(list), config.ByPosition, a.world.logger)
+	a.Findings.Set(a.world.located(list), config.ByPosition, a.world.logger)
 }
 
-// analyze returns what is wrong between the objects that count.
-func (w *world) analyze() []diag.Diagnostic {
+// Analyze returns what is wrong between the objects that count, with positions.
+func (w *World) Analyze() []diag.Diagnostic { return w.located(w.references()) }
+
+// references returns what is wrong between the objects that count.
+func (w *World) references() []diag.Diagnostic {
 	objects := w.Objects()
 	last := w.Snapshot()
 	if last == nil {
 		return nil
 	}
 	return analysis.Run(objects, analysis.Options{
-		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.whole, Still: w.still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.meshKeys(),
+		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.parts.Whole, Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
 		Pod: podOf, Slice: sliceOf,
 	})
 }
@@ -124,7 +128,7 @@ func sliceOf(o *kinds.Object) analysis.Slice {
 }
 
 // located returns findings about objects of files with the positions of their fields. It reads each file once.
-func (w *world) located(list []diag.Diagnostic) []diag.Diagnostic {
+func (w *World) located(list []diag.Diagnostic) []diag.Diagnostic {
 	files := map[string]*validation.Positions{}
 	out := make([]diag.Diagnostic, 0, len(list))
 	for _, d := range list {
@@ -144,7 +148,7 @@ func (w *world) located(list []diag.Diagnostic) []diag.Diagnostic {
 }
 
 // positions reads a file. Without the file it knows no position.
-func (w *world) positions(file string) *validation.Positions {
+func (w *World) positions(file string) *validation.Positions {
 	if data, known := w.o.Texts.Of(file); known {
 		return validation.NewPositions(data)
 	}

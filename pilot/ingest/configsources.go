@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"context"
@@ -34,11 +34,10 @@ const workloadToken = "/var/run/secrets/tokens/istio-token"
 // cluster's, unless a directory is given. They are made once the mesh configuration is known, and stay as they are: a
 // list that changes takes effect when the server starts again.
 type configSources struct {
-	server *Server
-	to     *sources
-	known  chan struct{} // closed when list and err are final
+	to    *Sources
+	known chan struct{} // closed when list and err are final
 
-	list []source
+	list []Source
 	err  error
 
 	mu      sync.Mutex
@@ -105,14 +104,14 @@ func (c *configSources) look(changes []kinds.Change) {
 	}
 	touched := false
 	for _, ch := range changes {
-		if c.server.world.isMesh(ch.Key) {
+		if c.to.o.isMesh(ch.Key) {
 			c.objects[ch.Key], touched = ch.Object, true
 		}
 	}
 	if !first && !touched {
 		return
 	}
-	read, _, _ := readMesh(c.server.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, c.good)
+	read, _, _ := readMesh(c.to.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, c.good)
 	named := read.GetConfigSources()
 	if !first {
 		c.changed = !slices.EqualFunc(c.inForce, named, func(a, b *meshv1alpha1.ConfigSource) bool { return proto.Equal(a, b) })
@@ -124,7 +123,7 @@ func (c *configSources) look(changes []kinds.Change) {
 }
 
 func (c *configSources) make() error {
-	if len(c.inForce) == 0 && c.server.o.ConfigDir == "" && c.server.o.Texts == nil {
+	if len(c.inForce) == 0 && c.to.o.ConfigDir == "" && c.to.o.Texts == nil {
 		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: KubernetesScheme})
 	}
 	for i, s := range c.inForce {
@@ -140,27 +139,27 @@ func (c *configSources) make() error {
 
 // add makes one source.
 func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error {
-	s, address := c.server, from.GetAddress()
+	s, address := c.to, from.GetAddress()
 	name := "configuration of " + address
 	scheme, rest, _ := strings.Cut(address, "://")
 	if scheme += "://"; scheme == mcp.Scheme {
 		// Two control planes that read each other would else wait for each other.
-		return c.addServer(what, name, rest, from, c.to.From(c.to.AddLate(name)))
+		return c.addServer(what, name, rest, from, s.From(s.AddLate(name)))
 	}
-	handler := c.to.From(c.to.Add(name))
+	handler := s.From(s.Source.Add(name))
 	switch {
 	case scheme == filesScheme && rest != "":
-		d, err := s.directory(rest, without(s.world.meshKey(), handler)) // the mesh configuration is known
+		d, err := s.directory(rest, without(s.o.meshKey(), handler)) // the mesh configuration is known
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		c.list = append(c.list, source{name, d.Run, d.Findings})
+		c.list = append(c.list, Source{name, d.Run, d.Findings})
 	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
 		k, err := s.cluster(crd.Options{Kinds: configKinds(), Handler: handler})
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		c.list = append(c.list, source{name, k.Run, k.Findings})
+		c.list = append(c.list, Source{name, k.Run, k.Findings})
 	case scheme == KubernetesScheme && rest == "":
 		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
 	default:
@@ -171,16 +170,16 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 
 // addServer makes the source that another control plane is.
 func (c *configSources) addServer(what, name, address string, from *meshv1alpha1.ConfigSource, h config.Handler) error {
-	s := c.server
+	s := c.to
 	m, err := mcp.New(mcp.Options{
 		Address: address, TLS: from.GetTlsSettings(), Token: workloadToken, Kinds: configKinds(), Handler: h, Logger: s.o.Logger.With("scope", "mcp"),
 		Metrics: s.metrics, Limits: s.o.Limits,
-		Node: mcp.Node{Name: s.instance(), Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
+		Node: mcp.Node{Name: s.instance, Namespace: s.o.Namespace, Domain: s.o.Domain, Revision: s.o.Revision, Version: s.o.Version},
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	c.list = append(c.list, source{name, m.Run, m.Findings})
+	c.list = append(c.list, Source{name, m.Run, m.Findings})
 	return nil
 }
 
@@ -194,11 +193,7 @@ func (c *configSources) run(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
 	}
-	parts := components{logger: c.server.o.Logger, shutdown: c.server.o.Shutdown}
-	for _, s := range c.list {
-		parts.background(s.name, s.run)
-	}
-	return parts.run(ctx, func() {}, func(context.Context) {})
+	return runAll(ctx, c.to.o.Logger, c.list)
 }
 
 func (c *configSources) findings() []diag.Diagnostic {
@@ -217,7 +212,7 @@ func (c *configSources) findings() []diag.Diagnostic {
 	}
 	c.mu.Unlock()
 	for _, s := range c.list {
-		list = append(list, s.findings()...)
+		list = append(list, s.Findings()...)
 	}
 	return list
 }

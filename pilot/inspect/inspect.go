@@ -1,4 +1,4 @@
-package bootstrap
+package inspect
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -20,15 +19,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// Inspection is a configuration that was read once, by the parts that a server is made of, without serving it.
+// Inspection is a configuration that was read once, without serving it.
 type Inspection struct {
 	Findings []diag.Diagnostic
 	Objects  int
@@ -36,57 +35,43 @@ type Inspection struct {
 	Snapshot *snapshot.Snapshot
 	Refusal  error
 
-	world      *world
+	o          ingest.Options
+	world      *ingest.World
 	translator *translate.Translator
 }
 
-// Inspect reads the configuration that o names.
-func Inspect(ctx context.Context, o Options) (*Inspection, error) {
-	s := &Server{o: o, world: newWorld(o, nil, nil), metrics: prometheus.NewRegistry()}
-	s.world.whole, s.world.still = o.ConfigDir != "" && o.Client == nil, true
-	i, whole := &Inspection{world: s.world}, make(chan struct{})
-	from, err := s.newSources(func(changes []kinds.Change) {
-		if i.Snapshot == nil { // what comes later is not looked at
-			i.Snapshot = s.world.commit(changes, time.Time{})
-			close(whole)
+// Read reads the configuration that o names.
+func Read(ctx context.Context, o ingest.Options) (*Inspection, error) {
+	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{
+		Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh,
+		Whole: o.ConfigDir != "" && o.Client == nil, Still: true,
+	})}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var sources *ingest.Sources
+	sources, err := ingest.NewSources(o, o.Instance(), prometheus.NewRegistry(), func(changes []kinds.Change) {
+		if ctx.Err() == nil { // what comes after the whole is not looked at
+			s := i.world.Commit(changes, time.Time{})
+			if len(sources.Source.Awaited()) == 0 {
+				i.Snapshot = s
+				cancel()
+			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.from = from
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	failed := make(chan error, len(from.list))
-	var running sync.WaitGroup
-	run := func(name string, f func(context.Context) error) {
-		running.Add(1)
-		safe.Go(o.Logger, name, func() {
-			defer running.Done()
-			var err error
-			if p := safe.Do(name, func() { err = f(ctx) }); p != nil {
-				err = p
-			}
-			failed <- err
-		})
-	}
-	for _, f := range from.list {
-		run(f.name, f.run)
-	}
-	select {
-	case <-whole:
-	case i.Refusal = <-failed:
-	case <-ctx.Done():
-	}
-	cancel()
-	running.Wait()
+	err = sources.Run(ctx)
 	switch {
 	case i.Snapshot != nil:
-		i.Refusal, i.translator = nil, translate.New(translate.Options{})
-	case i.Refusal == nil:
-		return nil, from.Wait(ctx)
+		i.translator = translate.New(translate.Options{})
+	case err == nil:
+		return nil, sources.Wait(ctx)
+	default:
+		i.Refusal = err
 	}
-	i.Findings, i.Objects = append(s.findings(), s.world.located(s.world.analyze())...), len(s.world.Objects())
+	i.Findings = slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze())
+	i.Objects = len(i.world.Objects())
 	slices.SortStableFunc(i.Findings, config.ByPosition)
 	return i, nil
 }
@@ -94,7 +79,7 @@ func Inspect(ctx context.Context, o Options) (*Inspection, error) {
 // Pods returns the Pods that count, as NAME.NAMESPACE.
 func (i *Inspection) Pods() []string {
 	var list []string
-	for _, o := range i.world.which(func(k kinds.Key) bool { return k.Kind == kinds.Pod }) {
+	for _, o := range i.world.ObjectsOf(kinds.Pod) {
 		list = append(list, o.Name+"."+o.Namespace)
 	}
 	slices.Sort(list)
@@ -110,8 +95,8 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	pod := o.Spec.(*corev1.Pod) // of files, which have whole ones
 	f := kube.PodFactsOf(pod, o.Labels)
 	p := &node.Proxy{
-		Type: node.Sidecar, Name: name, Namespace: namespace, Domain: namespace + ".svc." + i.world.o.Domain, IPs: f.Addresses, Cluster: i.world.o.ClusterID, NodeName: f.NodeName,
-		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.world.mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
+		Type: node.Sidecar, Name: name, Namespace: namespace, Domain: namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
+		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
 	}
 	gateway := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		return c.Name == "istio-proxy" && slices.Contains(c.Args, string(node.Router))

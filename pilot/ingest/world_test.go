@@ -1,8 +1,7 @@
-package bootstrap
+package ingest
 
 import (
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,18 +15,19 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // stage is a world that a test changes by hand.
 type stage struct {
 	t *testing.T
-	*world
+	*World
 }
 
 func newStage(t *testing.T, o Options) stage {
 	o.Logger, o.Namespace, o.Domain = slog.New(slog.DiscardHandler), "istio-system", "cluster.local"
-	return stage{t, newWorld(o, nil, nil)}
+	return stage{t, New(o, Parts{Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh})}
 }
 
 func (s stage) apply(objects ...*kinds.Object) {
@@ -35,7 +35,7 @@ func (s stage) apply(objects ...*kinds.Object) {
 	for _, o := range objects {
 		batch = append(batch, kinds.Change{Key: o.Key, Object: o})
 	}
-	s.commit(batch, time.Time{})
+	s.Commit(batch, time.Time{})
 }
 
 // services wants exactly these hosts, without the domain.
@@ -84,7 +84,7 @@ func TestObjectsThatNobodyReadsMakeNoSnapshot(t *testing.T) {
 		if s.Object(o.Key) != o {
 			t.Errorf("%s is not known", o)
 		}
-		s.commit([]kinds.Change{{Key: o.Key}}, time.Time{})
+		s.Commit([]kinds.Change{{Key: o.Key}}, time.Time{})
 		if s.Snapshot() != first {
 			t.Errorf("%s makes a Snapshot when it goes: %v", o, s.Snapshot().Diff.Causes)
 			first = s.Snapshot()
@@ -185,7 +185,7 @@ func TestMeshLayers(t *testing.T) {
 	if f := s.Findings(); len(f) != 0 {
 		t.Errorf("findings that do not go: %v", f)
 	}
-	s.commit([]kinds.Change{{Key: configMap("shared", nil).Key}}, time.Time{})
+	s.Commit([]kinds.Change{{Key: configMap("shared", nil).Key}}, time.Time{})
 	want("mended.example", 0)
 }
 
@@ -209,28 +209,8 @@ func TestMeshWithUnknownFields(t *testing.T) {
 	}
 }
 
-// A finding about a mesh configuration names the line and column of the file that holds its ConfigMap.
-func TestMeshPositions(t *testing.T) {
-	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n"
-	for _, c := range []struct{ name, text, want string }{
-		{"block", head + "  mesh: |\n    # comment\n    trustDomian: x\n", ":7:5: error: MeshConfig: trustDomian: "},
-		{"second document", "# first\n---\n" + head + "  mesh: |-\n      defaultConfig:\n        discoveryAdress: x\n", ":9:9: error: MeshConfig: defaultConfig.discoveryAdress: "},
-		{"quoted", head + `  mesh: "a: 1\ntrustDomian: x"` + "\n", ":5:9: error: MeshConfig: trustDomian: line 2, column 1 of data.mesh: "},
-		{"networks", head + "  meshNetworks: |\n    network: {}\n", ":6:5: error: MeshNetworks: network: "},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			o := testOptions(t)
-			file := filepath.Join(o.ConfigDir, "mesh.yaml")
-			write(t, file, c.text)
-			i, err := Inspect(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.ContainsFunc(i.Findings, func(d diag.Diagnostic) bool { return strings.HasPrefix(d.String(), file+c.want) }) {
-				t.Errorf("findings %v, want %s", i.Findings, c.want)
-			}
-		})
-	}
+// A finding about a mesh configuration of a cluster names the line and column of the text.
+func TestPositionsInConfigMaps(t *testing.T) {
 	s := newStage(t, Options{})
 	s.apply(configMap("istio", map[string]string{"mesh": "\ntrustDomian: x"}))
 	if d := s.Findings()[0].String(); !strings.HasPrefix(d, "ConfigMap istio-system/istio, key mesh:2:1: error: ") {

@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"cmp"
@@ -13,27 +13,37 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
 
-// world turns changes into snapshots: through the registries and the mesh configuration into the Builder. commit is
-// called by one goroutine at a time; the other methods may be called from anywhere.
-type world struct {
+// Parts are what a World is connected to.
+type Parts struct {
+	Event func(kind *kinds.Kind, event string) // called for every change; may be nil
+	Hosts facts.Provider[[]string]             // addresses of the gateways that are known by name; nil: there are none
+
+	// Unsupported and UnsupportedMesh return what of an object, or of the mesh configuration, has no effect.
+	Unsupported     func(*kinds.Object) (diag.Diagnostic, bool)
+	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
+
+	Whole bool // the sources hold the whole mesh: no cluster adds to it
+	Still bool // no object changes by itself: the configuration is read once
+}
+
+// World turns changes into snapshots: through the filter, the registries and the mesh configuration into the Builder.
+// Commit is called by one goroutine at a time; the other methods may be called from anywhere.
+type World struct {
 	logger   *slog.Logger
 	o        Options
-	events   func(kind *kinds.Kind, event string) // called for every change; may be nil
+	parts    Parts
 	services *aggregate.Registry
 	builder  *snapshot.Builder
 	mesh     *mesh.Config
 	networks *mesh.Networks
 	goodMesh map[string]string // the last text without an error, by file or ConfigMap
 	filter   *filter
-	whole    bool // the sources hold the whole mesh: no cluster adds to it
-	still    bool // no object changes by itself: this is an Inspection
 	reselect bool // the selectors have changed: every object has to be looked at
 
 	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
@@ -45,24 +55,25 @@ type world struct {
 	unsupported map[kinds.Key]diag.Diagnostic // what of objects has no effect
 	findings    map[string][]diag.Diagnostic  // by key of the ConfigMap, or what else they are of
 	written     []hostName                    // where gateways are known by name
-	counts      counts
+	counts      Counts
 }
 
-// counts are the registries' own, as of the last commit.
-type counts struct{ pending, withoutIP, notReady int }
+// Counts are the registries' own, as of the last commit.
+type Counts struct{ Pending, WithoutIP, NotReady int }
 
-func newWorld(o Options, events func(*kinds.Kind, string), names facts.Provider[[]string]) *world {
-	w := &world{
-		logger: o.Logger.With("scope", "model"), o: o, events: events, mesh: defaultMesh(o), goodMesh: map[string]string{}, filter: newFilter(o.Revision, o.Namespace),
-		objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{}, unsupported: map[kinds.Key]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, names),
-		entrances: map[kinds.Key]*kinds.Object{},
+// New makes a World without objects.
+func New(o Options, p Parts) *World {
+	w := &World{
+		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
+		filter: newFilter(o.Revision, o.Namespace), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
+		unsupported: map[kinds.Key]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
 	w.makeRegistries()
 	return w
 }
 
-func (w *world) makeRegistries() {
+func (w *World) makeRegistries() {
 	m, networks, o := w.mesh, w.networks, w.o
 	w.services = aggregate.New(aggregate.Options{
 		Kube: func(cluster string) *kube.Registry {
@@ -78,13 +89,13 @@ func (w *world) makeRegistries() {
 	})
 }
 
-// commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
-func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
+// Commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
+func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
 	batch = w.hosts.Apply(batch)
 	remesh := false
 	for _, c := range batch {
 		w.count(c)
-		remesh = remesh || w.isMesh(c.Key)
+		remesh = remesh || w.o.isMesh(c.Key)
 	}
 	w.mu.Lock()
 	if len(w.objects) == 0 {
@@ -97,7 +108,7 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 			continue
 		}
 		w.objects[c.Key] = c.Object
-		if d, ok := translate.Unsupported(c.Object); ok {
+		if d, ok := w.parts.Unsupported(c.Object); ok {
 			w.unsupported[c.Key] = d.At(c.Object.Position)
 		}
 	}
@@ -124,13 +135,13 @@ func (w *world) commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = s
-	w.counts = counts{w.services.Pending(), w.services.PodsWithoutIP(), w.services.NotReady()}
+	w.counts = Counts{w.services.Pending(), w.services.PodsWithoutIP(), w.services.NotReady()}
 	return s
 }
 
 // visible returns the changes that the filter lets through: what it hides counts as gone, and where a namespace begins
 // or ceases to take part, all that is in it changes.
-func (w *world) visible(batch []kinds.Change) []kinds.Change {
+func (w *World) visible(batch []kinds.Change) []kinds.Change {
 	w.mu.Lock()
 	turned := w.filter.apply(batch)
 	w.mu.Unlock()
@@ -140,7 +151,7 @@ func (w *world) visible(batch []kinds.Change) []kinds.Change {
 			taken[c.Key] = true
 		}
 		for key, o := range w.objects {
-			if (w.reselect || turned[placeOf(key)]) && !taken[key] {
+			if (w.reselect || turned[clusterNamespaceOf(key)]) && !taken[key] {
 				batch = append(batch, kinds.Change{Key: key, Object: o})
 			}
 		}
@@ -159,7 +170,7 @@ func (w *world) visible(batch []kinds.Change) []kinds.Change {
 
 // registerAnew makes the registries again, for the trust domain or the networks have changed, and returns all that they
 // hold now, and what is gone with batch.
-func (w *world) registerAnew(batch []kinds.Change) registry.Changes {
+func (w *World) registerAnew(batch []kinds.Change) registry.Changes {
 	gone := w.services.Apply(batch)
 	w.makeRegistries()
 	all := make([]kinds.Change, 0, len(w.objects))
@@ -188,32 +199,32 @@ func (w *world) registerAnew(batch []kinds.Change) registry.Changes {
 	return now
 }
 
-func (w *world) count(c kinds.Change) {
-	if w.events == nil {
+func (w *World) count(c kinds.Change) {
+	if w.parts.Event == nil {
 		return
 	}
 	old := w.objects[c.Key] // read by the goroutine that alone writes
 	switch {
 	case c.Object == nil:
-		w.events(c.Kind, "delete")
+		w.parts.Event(c.Kind, "delete")
 	case old == nil:
-		w.events(c.Kind, "add")
+		w.parts.Event(c.Kind, "add")
 	case config.Equal(old, c.Object):
-		w.events(c.Kind, "updatesame")
+		w.parts.Event(c.Kind, "updatesame")
 	default:
-		w.events(c.Kind, "update")
+		w.parts.Event(c.Kind, "update")
 	}
 }
 
 // Snapshot returns the last one, or nil before the first.
-func (w *world) Snapshot() *snapshot.Snapshot {
+func (w *World) Snapshot() *snapshot.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
 // Object returns the object of that key if it counts, else nil.
-func (w *world) Object(k kinds.Key) *kinds.Object {
+func (w *World) Object(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.objects[k]; o != nil && w.filter.shows(o) {
@@ -222,17 +233,24 @@ func (w *world) Object(k kinds.Key) *kinds.Object {
 	return nil
 }
 
+// AnyObject returns the object of that key whether or not it counts, or nil.
+func (w *World) AnyObject(k kinds.Key) *kinds.Object {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.objects[k]
+}
+
 // Objects returns every object that counts, in no order.
-func (w *world) Objects() []*kinds.Object {
+func (w *World) Objects() []*kinds.Object {
 	return w.which(func(kinds.Key) bool { return true })
 }
 
-// entries returns every WorkloadEntry that counts, in no order.
-func (w *world) entries() []*kinds.Object {
-	return w.which(func(k kinds.Key) bool { return k.Kind == kinds.WorkloadEntry })
+// ObjectsOf returns every object of a kind that counts, in no order.
+func (w *World) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
+	return w.which(func(k kinds.Key) bool { return k.Kind == kind })
 }
 
-func (w *world) which(wanted func(kinds.Key) bool) []*kinds.Object {
+func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []*kinds.Object
@@ -246,7 +264,7 @@ func (w *world) which(wanted func(kinds.Key) bool) []*kinds.Object {
 
 // Findings returns what is wrong with the mesh configuration and the gateways between networks, and which objects have
 // no effect yet.
-func (w *world) Findings() []diag.Diagnostic {
+func (w *World) Findings() []diag.Diagnostic {
 	unresolved := w.unresolved()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,7 +280,8 @@ func (w *world) Findings() []diag.Diagnostic {
 	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], unresolved, objects)
 }
 
-func (w *world) registryCounts() counts {
+// Counts returns the registries' own counts.
+func (w *World) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.counts

@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"slices"
@@ -27,19 +27,21 @@ type filter struct {
 
 	written    []*meshv1alpha1.LabelSelector // as in the mesh configuration
 	selectors  []labels.Selector             // none: every namespace
-	namespaces map[place]labels.Set
+	namespaces map[clusterNamespace]labels.Set
 }
 
-// place is a namespace of one cluster.
-type place struct{ cluster, namespace string }
+// clusterNamespace is a namespace of one cluster.
+type clusterNamespace struct{ cluster, namespace string }
 
-func placeOf(k kinds.Key) place { return place{k.Cluster, k.Namespace} }
+func clusterNamespaceOf(k kinds.Key) clusterNamespace {
+	return clusterNamespace{k.Cluster, k.Namespace}
+}
 
 func newFilter(revision, root string) *filter {
 	if revision == "" {
 		revision = "default"
 	}
-	return &filter{revision: revision, root: root, namespaces: map[place]labels.Set{}}
+	return &filter{revision: revision, root: root, namespaces: map[clusterNamespace]labels.Set{}}
 }
 
 // selectNamespaces takes the selectors of a mesh configuration and reports whether they are others than before. If one
@@ -71,13 +73,13 @@ func (f *filter) selectNamespaces(written []*meshv1alpha1.LabelSelector) (change
 }
 
 // apply takes in changes of Namespaces and returns those that are selected now and were not, or the reverse.
-func (f *filter) apply(batch []kinds.Change) map[place]bool {
-	var turned map[place]bool
+func (f *filter) apply(batch []kinds.Change) map[clusterNamespace]bool {
+	var turned map[clusterNamespace]bool
 	for _, c := range batch {
 		if c.Kind != kinds.Namespace {
 			continue
 		}
-		p := place{c.Key.Cluster, c.Name}
+		p := clusterNamespace{c.Key.Cluster, c.Name}
 		was := f.selected(p)
 		if c.Object == nil {
 			delete(f.namespaces, p)
@@ -86,7 +88,7 @@ func (f *filter) apply(batch []kinds.Change) map[place]bool {
 		}
 		if f.selected(p) != was {
 			if turned == nil {
-				turned = map[place]bool{}
+				turned = map[clusterNamespace]bool{}
 			}
 			turned[p] = true
 		}
@@ -95,7 +97,7 @@ func (f *filter) apply(batch []kinds.Change) map[place]bool {
 }
 
 // selected reports whether a namespace takes part. One that no source has yet has its name for a label.
-func (f *filter) selected(p place) bool {
+func (f *filter) selected(p clusterNamespace) bool {
 	if len(f.selectors) == 0 || p.namespace == "" || p.namespace == f.root {
 		return true
 	}
@@ -115,5 +117,5 @@ func (f *filter) shows(o *kinds.Object) bool {
 	if rev := o.Labels[labelRevision]; rev != "" && rev != f.revision && o.Kind.Istio {
 		return false
 	}
-	return f.selected(placeOf(o.Key))
+	return f.selected(clusterNamespaceOf(o.Key))
 }

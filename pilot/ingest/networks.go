@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"net/netip"
@@ -24,7 +24,7 @@ func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gat
 
 // gateways returns the addresses by which networks are entered, sorted: those that the mesh's networks name, and those
 // of services.
-func (w *world) gateways() []registry.Gateway {
+func (w *World) gateways() []registry.Gateway {
 	all := w.services.Gateways()
 	for _, g := range w.networks.Gateways() {
 		all = append(all, registry.Gateway{Network: g.Network, Address: g.Address, Port: g.Port})

@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ type hostName struct{ host, object, field, position string }
 
 // checkGateways finds the gateways between networks by which nobody can come in. anew: the mesh's networks may have
 // changed.
-func (w *world) checkGateways(batch []kinds.Change, anew bool) {
+func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 	if anew {
 		clear(w.entrances)
 		batch = nil
@@ -93,12 +93,12 @@ func (w *world) checkGateways(batch []kinds.Change, anew bool) {
 	w.found("gateways", found)
 }
 
-func (w *world) clusterOf(k kinds.Key) string { return cmp.Or(k.Cluster, w.o.ClusterID) }
+func (w *World) clusterOf(k kinds.Key) string { return cmp.Or(k.Cluster, w.o.ClusterID) }
 
-func (w *world) hostOf(k kinds.Key) string { return k.Name + "." + k.Namespace + ".svc." + w.o.Domain }
+func (w *World) hostOf(k kinds.Key) string { return k.Name + "." + k.Namespace + ".svc." + w.o.Domain }
 
 // networksOf returns those that a Service is to lead into: its label's, else those that name it.
-func (w *world) networksOf(service *kinds.Object) []string {
+func (w *World) networksOf(service *kinds.Object) []string {
 	if label := service.Labels[registry.LabelNetwork]; label != "" {
 		return []string{label}
 	}
@@ -112,7 +112,7 @@ func (w *world) networksOf(service *kinds.Object) []string {
 }
 
 // hasEntrance reports whether a network's own clusters have the Service that it names.
-func (w *world) hasEntrance(network, host string) bool {
+func (w *World) hasEntrance(network, host string) bool {
 	for key := range w.entrances {
 		if w.hostOf(key) != host {
 			continue
@@ -145,7 +145,7 @@ func closed(service *kinds.Object, network string, reached bool) diag.Diagnostic
 }
 
 // unresolved returns the gateways whose names cannot be resolved at present.
-func (w *world) unresolved() []diag.Diagnostic {
+func (w *World) unresolved() []diag.Diagnostic {
 	failing := w.hosts.Failing()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"cmp"
@@ -14,7 +14,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // defaultMesh is the mesh configuration where nobody gave one: the root namespace is the server's.
@@ -36,21 +35,21 @@ func meshName(o Options) string {
 }
 
 // meshKey is the ConfigMap that holds the mesh configuration and the networks.
-func (w *world) meshKey() kinds.Key {
-	return kinds.Key{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: meshName(w.o)}
+func (o Options) meshKey() kinds.Key {
+	return kinds.Key{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: meshName(o)}
 }
 
 // meshKeys returns the ConfigMaps that hold the mesh configuration, the one that takes precedence last.
-func (w *world) meshKeys() []kinds.Key {
-	if w.o.SharedMesh == "" {
-		return []kinds.Key{w.meshKey()}
+func (o Options) meshKeys() []kinds.Key {
+	if o.SharedMesh == "" {
+		return []kinds.Key{o.meshKey()}
 	}
-	return []kinds.Key{{Kind: kinds.ConfigMap, Namespace: w.o.Namespace, Name: w.o.SharedMesh}, w.meshKey()}
+	return []kinds.Key{{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: o.SharedMesh}, o.meshKey()}
 }
 
 // isMesh reports whether the mesh configuration is made of that ConfigMap or file.
-func (w *world) isMesh(k kinds.Key) bool {
-	return slices.Contains(w.meshKeys(), k) || k == meshFileKey(w.o.Namespace, "mesh") || k == meshFileKey(w.o.Namespace, "meshNetworks")
+func (o Options) isMesh(k kinds.Key) bool {
+	return slices.Contains(o.meshKeys(), k) || k == meshFileKey(o.Namespace, "mesh") || k == meshFileKey(o.Namespace, "meshNetworks")
 }
 
 // meshLayer is the text of one ConfigMap or file.
@@ -84,7 +83,7 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 }
 
 // placed returns findings about the texts with their real positions where these stand in a ConfigMap of a file.
-func (w *world) placed(list []diag.Diagnostic, texts []meshLayer, key string) []diag.Diagnostic {
+func (w *World) placed(list []diag.Diagnostic, texts []meshLayer, key string) []diag.Diagnostic {
 	for i := range list {
 		d := &list[i]
 		in := slices.IndexFunc(texts, func(l meshLayer) bool { return l.file == d.File })
@@ -139,7 +138,7 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]s
 }
 
 // applyMesh puts the mesh configuration in force and reports whether the registries depend on what is different.
-func (w *world) applyMesh() (rebuild bool) {
+func (w *World) applyMesh() (rebuild bool) {
 	object := func(k kinds.Key) *kinds.Object { return w.objects[k] }
 	c, found, from := readMesh(w.o, object, w.goodMesh)
 	w.mu.Lock()
@@ -167,12 +166,12 @@ func (w *world) applyMesh() (rebuild bool) {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", from)
 	}
-	w.found("unsupported", translate.UnsupportedMesh(w.mesh))
+	w.found("unsupported", w.parts.UnsupportedMesh(w.mesh))
 	return rebuild
 }
 
 // found sets the findings of one sort, and logs those that are new.
-func (w *world) found(key string, list []diag.Diagnostic) {
+func (w *World) found(key string, list []diag.Diagnostic) {
 	w.mu.Lock()
 	before := w.findings[key]
 	w.findings[key] = list

@@ -1,4 +1,4 @@
-package bootstrap
+package ingest
 
 import (
 	"fmt"
@@ -134,7 +134,7 @@ func TestNamesOfGateways(t *testing.T) {
 	}
 	answer := func(host string, addresses ...string) {
 		key := kinds.Key{Kind: kinds.HostAddresses, Name: host}
-		s.commit([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &addresses}}}, time.Time{})
+		s.Commit([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &addresses}}}, time.Time{})
 	}
 	answer("unknown.example.com", "192.0.2.3")
 	answer("gw.example.com", "192.0.2.2")
@@ -161,7 +161,7 @@ func TestNamesThatComeLater(t *testing.T) {
 		t.Errorf("waited %d times, asked for %v", b.waits, b.wanted)
 	}
 	key := kinds.Key{Kind: kinds.HostAddresses, Name: "gw.example.com"}
-	s.commit([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &[]string{"192.0.2.1"}}}}, time.Time{})
+	s.Commit([]kinds.Change{{Key: key, Object: &kinds.Object{Key: key, Spec: &[]string{"192.0.2.1"}}}}, time.Time{})
 	s.enters(`away at 192.0.2.1:15443 of "c1"`)
 }
 
@@ -206,7 +206,7 @@ func TestGatewayFindings(t *testing.T) {
 	atNodes.Annotations = map[string]string{kube.AnnotationNodes: `{"edge": "yes"}`}
 	svc := atNodes.Spec.(*corev1.Service)
 	svc.Spec.Type, svc.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30443
-	s.commit([]kinds.Change{{Key: gatewayService("other", nil).Key}, {Key: atNodes.Key, Object: atNodes}}, time.Time{})
+	s.Commit([]kinds.Change{{Key: gatewayService("other", nil).Key}, {Key: atNodes.Key, Object: atNodes}}, time.Time{})
 	found("GatewayPending " + gw + "metadata.annotations[" + kube.AnnotationNodes + "]")
 	node := &kinds.Object{Key: kinds.Key{Kind: kinds.Node, Name: "n"}, Labels: map[string]string{"edge": "yes"}, Spec: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"edge": "yes"}},
@@ -223,7 +223,7 @@ func TestGatewayFindings(t *testing.T) {
 	found()
 	elsewhere := gatewayService("named", nil, ip)
 	elsewhere.Cluster = "c2" // which is not in the network
-	s.commit([]kinds.Change{{Key: gatewayService("named", nil).Key}, {Key: elsewhere.Key, Object: elsewhere}}, time.Time{})
+	s.Commit([]kinds.Change{{Key: gatewayService("named", nil).Key}, {Key: elsewhere.Key, Object: elsewhere}}, time.Time{})
 	found("UnknownGateway MeshNetworks networks.home.gateways[0].registryServiceName")
 	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {far: {gateways: [{address: gw.example.com, port: 443}]}}"}))
 	b.failing = map[string]string{"gw.example.com": "no such host"}

@@ -1,0 +1,237 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/config/aggregate"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
+)
+
+// Sources are the places that changes come from, merged into one.
+type Sources struct {
+	*aggregate.Source
+	o        Options
+	instance string
+	metrics  prometheus.Registerer
+
+	first  *aggregate.Source // of those that the mesh configuration may come from, which names the others
+	list   []Source
+	later  *configSources
+	remote *multicluster.Controller // nil: there is no API server to name remote clusters
+}
+
+// Source is one of the places that changes come from.
+type Source struct {
+	Name     string
+	Run      func(context.Context) error
+	Findings func() []diag.Diagnostic // nil: it has none of its own
+}
+
+// NewSources makes the sources that the options name; nothing runs yet. What they bring goes to sink: first the whole,
+// but for other control planes, and then changes. instance is the name by which other control planes know this one.
+func NewSources(o Options, instance string, metrics prometheus.Registerer, sink config.Handler) (*Sources, error) {
+	if o.ConfigDir == "" && o.Texts == nil && o.Client == nil && len(o.MeshSources()) == 0 {
+		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
+		return nil, errors.Join(append([]error{err}, o.meshErrors()...)...)
+	}
+	s := &Sources{Source: aggregate.New(sink), o: o, instance: instance, metrics: metrics}
+	s.later = &configSources{to: s, known: make(chan struct{})}
+	s.first = aggregate.New(s.later.after(s.From(s.Source.Add("mesh configuration"))))
+
+	// Those that are added first take precedence.
+	files := &meshFiles{
+		logger: o.Logger.With("scope", "model"), paths: map[string]string{"mesh": o.MeshConfig, "meshNetworks": o.MeshNetworks},
+		namespace: o.Namespace, limit: o.Limits.MeshConfig, poll: cmp.Or(o.Poll, time.Second),
+	}
+	if files.present() {
+		files.handler = s.first.From(s.first.Add("mesh files"))
+		s.list = append(s.list, Source{Name: "mesh files", Run: files.run})
+	}
+	if o.Texts != nil {
+		h := s.first.From(s.first.Add("files"))
+		d := file.NewTexts(o.Texts, file.Options{Handler: h, Logger: o.Logger.With("scope", "config"), Limits: o.Limits})
+		s.list = append(s.list, Source{"files", d.Run, d.Findings})
+	}
+	if o.ConfigDir != "" {
+		d, err := s.directory(o.ConfigDir, s.first.From(s.first.Add("configuration directory")))
+		if err != nil {
+			return nil, err
+		}
+		s.list = append(s.list, Source{"configuration directory", d.Run, d.Findings})
+	}
+	if o.Client != nil {
+		if err := s.addCluster(); err != nil {
+			return nil, err
+		}
+	}
+	s.list = append(s.list, Source{"configuration sources", s.later.run, s.later.findings})
+	return s, nil
+}
+
+// All returns the sources, each of which has to run.
+func (s *Sources) All() []Source { return s.list }
+
+// Add adds a source behind those that are there. start gets the handler of its changes.
+func (s *Sources) Add(name string, start func(config.Handler) Source) {
+	s.list = append(s.list, start(s.From(s.Source.Add(name))))
+}
+
+// Run runs all sources until ctx ends or one of them fails, which is the error, and waits for their end.
+func (s *Sources) Run(ctx context.Context) error { return runAll(ctx, s.o.Logger, s.list) }
+
+func runAll(ctx context.Context, logger *slog.Logger, list []Source) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	for _, source := range list {
+		running.Add(1)
+		safe.Go(logger, source.Name, func() {
+			defer running.Done()
+			var err error
+			if p := safe.Do(source.Name, func() { err = source.Run(ctx) }); p != nil {
+				err = p
+			}
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil {
+				cancel(fmt.Errorf("%s: %w", source.Name, err))
+			}
+		})
+	}
+	<-ctx.Done()
+	running.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return nil
+}
+
+func (s *Sources) directory(dir string, h config.Handler) (*file.Source, error) {
+	return file.New(file.Options{Dir: dir, Handler: h, Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits})
+}
+
+// without leaves the changes of one object out.
+func without(hidden kinds.Key, h config.Handler) config.Handler {
+	return func(changes []kinds.Change) {
+		h(slices.DeleteFunc(changes, func(c kinds.Change) bool { return c.Key == hidden }))
+	}
+}
+
+// serviceKinds are those that services and endpoints are made of.
+func serviceKinds() []*kinds.Kind {
+	return []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice}
+}
+
+// remoteKinds are what other clusters contribute to the mesh.
+func remoteKinds() []*kinds.Kind { return append(serviceKinds(), kinds.WorkloadEntry) }
+
+// configKinds are those of configuration.
+func configKinds() []*kinds.Kind {
+	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
+		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // of Secrets nothing that is translated names one
+	})
+}
+
+// cluster makes a source of the own API server.
+func (s *Sources) cluster(o crd.Options) (*crd.Source, error) {
+	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
+	return crd.New(o)
+}
+
+// addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name.
+// Its configuration is one of the configSources.
+func (s *Sources) addCluster() error {
+	add := func(name string, o crd.Options) error {
+		k, err := s.cluster(o)
+		if err == nil {
+			s.list = append(s.list, Source{name, k.Run, k.Findings})
+		}
+		return err
+	}
+	maps := []string{meshName(s.o)}
+	if s.o.SharedMesh != "" {
+		maps = append(maps, s.o.SharedMesh)
+	}
+	err := add("mesh configuration", crd.Options{
+		Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: s.first.From(s.first.Add("API server")),
+		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: maps}},
+	})
+	if err != nil {
+		return err
+	}
+	services := serviceKinds()
+	if s.o.NoServices {
+		services = []*kinds.Kind{kinds.Namespace}
+	}
+	if err := add("services", crd.Options{Kinds: services, Handler: s.From(s.Source.Add("services"))}); err != nil {
+		return err
+	}
+
+	logger := s.o.Logger.With("scope", "kube")
+	secrets := crd.Selection{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
+	s.remote = multicluster.New(multicluster.Options{
+		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.From(s.Source.Add("remote clusters")), Timeout: s.o.RemoteTimeout,
+		Logger: logger, Metrics: s.metrics,
+		Connect: func(cluster string, kubeconfig []byte, h config.Handler) (multicluster.Source, error) {
+			client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
+			if err != nil {
+				return nil, err
+			}
+			return crd.New(crd.Options{
+				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics, Limits: s.o.Limits,
+			})
+		},
+	})
+	s.list = append(s.list, Source{"remote clusters", s.remote.Run, s.remote.Findings})
+	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Selection{kinds.Secret: secrets}})
+}
+
+// Awaited names the sources that have not brought all they have yet.
+func (s *Sources) Awaited() []string {
+	if names := s.first.Awaited(); len(names) > 0 {
+		return names // the others wait for them
+	}
+	return s.Source.Awaited()
+}
+
+// Findings returns the findings of all sources.
+func (s *Sources) Findings() []diag.Diagnostic {
+	list := append(s.first.Findings(), s.Source.Findings()...)
+	for _, source := range s.list {
+		if source.Findings != nil {
+			list = append(list, source.Findings()...)
+		}
+	}
+	return list
+}
+
+// Clusters lists the clusters that are read, the own first, and how they stand.
+func (s *Sources) Clusters() []multicluster.Cluster {
+	if s.remote == nil {
+		return []multicluster.Cluster{}
+	}
+	own := multicluster.Cluster{ID: s.o.ClusterID, SyncStatus: multicluster.Syncing}
+	if s.HasSynced() {
+		own.SyncStatus = multicluster.Synced
+	}
+	return append([]multicluster.Cluster{own}, s.remote.Clusters()...)
+}
+
+// Lacks reports whether a Secret names the cluster and the cluster has not been read yet.
+func (s *Sources) Lacks(cluster string) bool { return s.remote != nil && s.remote.Lacks(cluster) }

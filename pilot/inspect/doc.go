@@ -1,0 +1,6 @@
+// Package inspect reads a configuration once and returns what is wrong with it, and what a proxy would be sent, without
+// a server. The commands validate and translate use it.
+//
+// It is made of the parts that a server is made of: the sources and the World of ingest, and a Translator. They run
+// until the first snapshot is there. Nothing listens and nothing is served.
+package inspect
