@@ -2,20 +2,20 @@ package envoy
 
 import "github.com/cespare/xxhash/v2"
 
-// Content is what the version and the size of a RouteConfiguration depend on in its virtual hosts, whatever their order. It is worked out from that of another by
-// what differs.
+// Content is what the version and the size of a RouteConfiguration depend on in its virtual hosts, whatever their
+// order. It is updated incrementally as virtual hosts are added and removed.
 type Content struct {
 	sum  uint64
 	size int
 }
 
-// Add counts a virtual host in.
+// Add adds a virtual host.
 func (c *Content) Add(h *Resource) {
 	c.sum += xxhash.Sum64String(h.Version)
 	c.size += hostSize(h)
 }
 
-// Remove counts a virtual host out.
+// Remove removes a virtual host.
 func (c *Content) Remove(h *Resource) {
 	c.sum -= xxhash.Sum64String(h.Version)
 	c.size -= hostSize(h)

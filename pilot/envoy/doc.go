@@ -1,7 +1,8 @@
-// Package envoy holds what every translation needs of Envoy's API and nothing of Istio's: encoded resources and sets of them, the memo that makes each
-// once, lists of names, and small constructors for addresses, filters and config sources.
+// Package envoy holds what every translation needs of Envoy's API and nothing of Istio's: encoded resources and Sets of
+// them, the memo that builds each resource once, interned lists of names, and small constructors for addresses, filters
+// and config sources.
 //
-// Encoding is deterministic, inside every Any too, so that equal input gives equal bytes and thereby equal versions. Nothing here reads a clock, a file or
-// the network; Memo and NameTable alone are state, which belongs to whoever makes one and is safe for concurrent use; correctness never rests
-// on it. The package starts no goroutine.
+// Encoding is deterministic, inside every Any too: equal input has equal bytes and so equal versions. Nothing here
+// reads a clock, a file or the network. Only Memo and NameInterner have state. It belongs to whoever makes one, and
+// correctness never depends on it. Both are safe for concurrent use. The package starts no goroutine.
 package envoy

@@ -23,7 +23,7 @@ func Any(m proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: typeURL(m), Value: encode(m)}
 }
 
-// NewResource encodes one resource.
+// NewResource returns one encoded resource.
 func NewResource(name string, m proto.Message) *Resource {
 	url := typeURL(m)
 	size := deterministic.Size(m)
@@ -36,16 +36,16 @@ func NewResource(name string, m proto.Message) *Resource {
 	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
 }
 
-// NewHost encodes a virtual host of a route configuration, for itself and as part of that. By itself it goes by "<route
-// configuration>/<virtual host>": Envoy takes all before the last slash for the route configuration, and a Gateway may
-// write its hosts with one.
+// NewHost returns an encoded virtual host, which is both a resource for VHDS and a part of its route configuration.
+// Envoy takes all before the last slash of the resource's name for the route configuration, and a Gateway may have
+// hosts with a slash: HostName escapes those.
 func NewHost(route string, h *routev3.VirtualHost) *Resource {
 	return rawResource(HostName(route, h.GetName()), VirtualHostType, encode(h))
 }
 
 const slash = "%2F" // no host has a %
 
-// HostName is the name of a virtual host that goes by itself.
+// HostName returns the name of a virtual host's resource: "<route configuration>/<virtual host>".
 func HostName(route, host string) string { return route + "/" + strings.ReplaceAll(host, "/", slash) }
 
 // Tombstone takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy
@@ -58,10 +58,10 @@ func Tombstone(name string) *Resource {
 	return NewHost(route, &routev3.VirtualHost{Name: host, Domains: []string{"removed.invalid/" + host}})
 }
 
-// NewRoute makes a RouteConfiguration of its header, a message without virtual hosts, and of virtual hosts that are
-// encoded already, whose Content is c: a repeated field may stand anywhere among the others in protobuf's wire format.
-// Nothing is copied. Without virtual hosts it is the header itself. head is what goes to clients that take the virtual
-// hosts by themselves, nil where none may.
+// NewRoute returns a RouteConfiguration that is spliced from its header, a message without virtual hosts, and from
+// encoded virtual hosts with the Content c: in protobuf's wire format the elements of a repeated field may be anywhere
+// among the other fields. Nothing is copied. Without virtual hosts it is the header itself. head is what clients get
+// that take virtual hosts by VHDS; nil where none may.
 func NewRoute(header, head *Resource, hosts *Set, c Content) *Resource {
 	if hosts.Len() == 0 {
 		return header
@@ -79,8 +79,8 @@ func hostSize(h *Resource) int {
 	return protowire.SizeTag(virtualHosts) + protowire.SizeBytes(len(h.Value()))
 }
 
-// join puts a RouteConfiguration together.
-func (r *Resource) join() []byte {
+// splice returns the bytes of a RouteConfiguration.
+func (r *Resource) splice() []byte {
 	b := appendAny(make([]byte, 0, r.size), RouteType, r.size-r.value)
 	b = append(b, r.Header.Value()...)
 	for h := range r.Hosts.All {
@@ -89,7 +89,7 @@ func (r *Resource) join() []byte {
 	return b
 }
 
-// Merged is the RouteConfiguration that a client has of a head and virtual hosts that it was sent by themselves.
+// Merged returns the RouteConfiguration that a client has which was sent a head and virtual hosts by VHDS.
 func Merged(head *Resource, hosts iter.Seq[*Resource]) *Resource {
 	b := slices.Clone(head.Value())
 	for h := range hosts {
@@ -109,7 +109,7 @@ func rawResource(name, url string, value []byte) *Resource {
 	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
 }
 
-// appendAny begins an Any, up to its value, which has that many bytes.
+// appendAny appends the beginning of an Any, up to its value. value is the value's length.
 func appendAny(b []byte, url string, value int) []byte {
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendString(b, url)

@@ -57,7 +57,7 @@ func TestSet(t *testing.T) {
 
 func TestUnion(t *testing.T) {
 	a, b, own, other := cluster("a"), cluster("b"), cluster("own"), cluster("a")
-	u := envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{a, own}), Inbound: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: new(envoy.NameTable).Of([]string{"own"})}
+	u := envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{a, own}), Inbound: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: new(envoy.NameInterner).Intern([]string{"own"})}
 	if got := all(u); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v", got)
 	}
@@ -72,7 +72,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// TestEncoding: equal messages give equal bytes, maps within Anys included, and the version follows the bytes.
+// TestEncoding: equal messages have equal bytes, maps within Anys included, and the version depends on the bytes.
 func TestEncoding(t *testing.T) {
 	build := func(n int) *envoy.Resource {
 		fields := map[string]*structpb.Value{}
@@ -100,7 +100,7 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// TestNewRoute: splicing gives the message that marshalling the whole would have given.
+// TestNewRoute: a spliced message is the same as the whole message marshalled.
 func TestNewRoute(t *testing.T) {
 	host := func(name string) *routev3.VirtualHost {
 		return &routev3.VirtualHost{Name: name, Domains: []string{name, name + ".example.com"}}
@@ -166,7 +166,8 @@ func routeOf(header, head *envoy.Resource, hosts ...*envoy.Resource) *envoy.Reso
 
 func count(all iter.Seq[*envoy.Resource]) int { return len(slices.Collect(all)) }
 
-// TestHostName: a host that is written with a slash does not name another route configuration, and gives way by its own name.
+// TestHostName: a host that is written with a slash does not name another route configuration, and gives way by its own
+// name.
 func TestHostName(t *testing.T) {
 	h := envoy.NewHost("http.80", &routev3.VirtualHost{Name: "a/*.example.com:80"})
 	if route, _, _ := strings.Cut(h.Name, "/"); route != "http.80" || strings.Count(h.Name, "/") != 1 || h.Name != envoy.HostName("http.80", "a/*.example.com:80") {
@@ -178,7 +179,7 @@ func TestHostName(t *testing.T) {
 	}
 }
 
-// TestDivided: virtual hosts of the route configurations that may be divided come apart, once.
+// TestDivided: the virtual hosts of route configurations that may be divided are separate resources, made once.
 func TestDivided(t *testing.T) {
 	header, head := envoy.NewResource("80", &routev3.RouteConfiguration{Name: "80"}), envoy.NewResource("80", &routev3.RouteConfiguration{})
 	a, b := envoy.NewHost("80", &routev3.VirtualHost{Name: "a"}), envoy.NewHost("80", &routev3.VirtualHost{Name: "b"})
@@ -209,19 +210,19 @@ func TestDivided(t *testing.T) {
 
 // TestNames: equal lists are one pointer, for as long as somebody holds it.
 func TestNames(t *testing.T) {
-	var table envoy.NameTable
-	a, b := table.Of([]string{"b", "a", "b"}), table.Of([]string{"a", "b"})
+	var table envoy.NameInterner
+	a, b := table.Intern([]string{"b", "a", "b"}), table.Intern([]string{"a", "b"})
 	if a != b || !slices.Equal(a.All(), []string{"a", "b"}) || !a.Has("b") || a.Has("c") || a.Len() != 2 {
 		t.Errorf("%v %v", a.All(), b.All())
 	}
-	if table.Of([]string{"ab"}) == a || table.Of(nil) != nil || (*envoy.Names)(nil).Has("a") || (*envoy.Names)(nil).Len() != 0 {
+	if table.Intern([]string{"ab"}) == a || table.Intern(nil) != nil || (*envoy.Names)(nil).Has("a") || (*envoy.Names)(nil).Len() != 0 {
 		t.Error("other lists")
 	}
-	if c := table.From(a, []string{"c"}); c.Origin() != a || a.Origin() != nil || table.From(c, []string{"b", "a"}) != a || a.Origin() != nil {
+	if c := table.InternFrom(a, []string{"c"}); c.Origin() != a || a.Origin() != nil || table.InternFrom(c, []string{"b", "a"}) != a || a.Origin() != nil {
 		t.Error("origins")
 	}
 	for i := range 100 {
-		table.Of([]string{fmt.Sprint(i)})
+		table.Intern([]string{fmt.Sprint(i)})
 	}
 	for deadline := time.Now().Add(10 * time.Second); table.Len() > 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -229,30 +230,30 @@ func TestNames(t *testing.T) {
 		}
 		runtime.GC()
 	}
-	if table.Of([]string{"a", "b"}) != a {
+	if table.Intern([]string{"a", "b"}) != a {
 		t.Error("what is in use was forgotten")
 	}
 	runtime.KeepAlive(a)
 }
 
-// TestNamesEdited: a list that was made from another by what differs is the one that holds the same.
+// TestNamesEdited: a list that was edited from another one is the interned list with the same names.
 func TestNamesEdited(t *testing.T) {
 	some := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("n", rapid.IntRange(0, 400).Draw(t, "n")) }), 0, 200)
 	rapid.Check(t, func(t *rapid.T) {
-		var table envoy.NameTable
+		var table envoy.NameInterner
 		list := some.Draw(t, "list")
-		n := table.Of(slices.Clone(list))
+		n := table.Intern(slices.Clone(list))
 		for range rapid.IntRange(1, 4).Draw(t, "edits") {
 			remove, add := some.Draw(t, "remove"), some.Draw(t, "add")
 			list = slices.DeleteFunc(list, func(s string) bool { return slices.Contains(remove, s) })
 			list = append(list, add...)
-			n = table.Edited(n, table.Of(slices.Clone(remove)), table.Of(slices.Clone(add)))
+			n = table.Edited(n, table.Intern(slices.Clone(remove)), table.Intern(slices.Clone(add)))
 			slices.Sort(list)
 			list = slices.Compact(list)
 			if n.Len() != len(list) || !slices.Equal(n.All(), list) || !slices.Equal(slices.Collect(n.Each()), list) {
 				t.Fatalf("%v, want %v", n.All(), list)
 			}
-			if table.Of(slices.Clone(list)) != n {
+			if table.Intern(slices.Clone(list)) != n {
 				t.Fatal("equal lists are two")
 			}
 		}
@@ -274,7 +275,7 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// What is kept of unused resources is bounded in bytes: a few large ones push out many small ones.
+// TestMemoIsBounded: unused resources are bounded in bytes, so that a few large ones evict many small ones.
 func TestMemoIsBounded(t *testing.T) {
 	m := envoy.NewMemo(1 << 20)
 	built := map[int]int{}
@@ -307,7 +308,8 @@ func TestMemoOff(t *testing.T) {
 	}
 }
 
-// TestMemoForgets: what nobody uses and is not among the newest goes; what somebody holds stays, however many others come.
+// TestMemoForgets: an unused resource that is not among the newest goes. A resource that somebody holds stays, however
+// many others come.
 func TestMemoForgets(t *testing.T) {
 	m := envoy.NewMemo(3)
 	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
@@ -327,7 +329,7 @@ func TestMemoForgets(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// TestMemoConcurrent: whoever asks for one key at the same time gets one pointer.
+// TestMemoConcurrent: all who ask for one key at the same time get one pointer.
 func TestMemoConcurrent(t *testing.T) {
 	m := envoy.NewMemo(4)
 	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
@@ -366,7 +368,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// What is kept of unused resources counts all that they take: of small ones with long names there are not many.
+// TestMemoCountsNames: the bound counts all memory of unused resources, so that few small ones with long names fit.
 func TestMemoCountsNames(t *testing.T) {
 	const idle, length = 1 << 20, 1 << 10
 	m := envoy.NewMemo(idle)
@@ -386,7 +388,7 @@ func TestMemoCountsNames(t *testing.T) {
 	}
 }
 
-// An assignment without endpoints is told by its size.
+// TestNamesOnly: NamesOnly recognises an assignment without endpoints.
 func TestNamesOnly(t *testing.T) {
 	name := strings.Repeat("c", 200) // its length takes two bytes
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: name}

@@ -10,11 +10,12 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Memo makes each resource once: builders get one comparable value that holds everything the resource depends on, and equal values give the same
-// *Resource. Whoever uses a resource owns it; the memo holds it weakly, so it forgets what nobody uses, but for the newest of those that
-// are idle, kept for configuration that flips back and forth. Safe for concurrent use.
+// Memo caches resources by what they are built from. A builder gets one comparable value that holds everything the
+// resource depends on, and equal values return the same *Resource. Whoever uses a resource owns it. The memo holds
+// resources weakly, so that it forgets unused ones, except for the newest idle ones, which it keeps for configuration
+// that flips back and forth. Safe for concurrent use.
 type Memo struct {
-	most         int // bytes that are kept of idle ones; 0: the memo is off
+	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
 	hits, misses atomic.Uint64
 
 	mu    sync.Mutex
@@ -22,24 +23,25 @@ type Memo struct {
 	bytes int
 }
 
-// NewMemo makes a memo that keeps up to idle bytes of unused resources; with idle 0 it is off and every resource is built anew.
+// NewMemo returns a memo that keeps up to idle bytes of unused resources. With idle 0 it is off, and every resource is
+// built again.
 func NewMemo(idle int) *Memo {
-	m := &Memo{most: idle}
+	m := &Memo{maxIdle: idle}
 	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ struct{}) { m.bytes -= r.cost() }) // fails only for sizes below 1
 	return m
 }
 
-// keep holds the newest resources for a while, whether or not anybody else does.
-func (m *Memo) keep(r *Resource) {
+// addIdle holds a resource until newer ones need its room, whether or not anybody else holds it.
+func (m *Memo) addIdle(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.idle.Add(r, struct{}{})
-	for m.bytes += r.cost(); m.bytes > m.most; {
+	for m.bytes += r.cost(); m.bytes > m.maxIdle; {
 		m.idle.RemoveOldest()
 	}
 }
 
-// Stats gives the hits and misses since the start.
+// Stats returns the hits and misses since the start.
 func (m *Memo) Stats() (hits, misses uint64) { return m.hits.Load(), m.misses.Load() }
 
 // Table is the part of a Memo that one builder fills. K is everything that the builder reads: never a Snapshot.
@@ -47,18 +49,18 @@ type Table[K comparable] struct {
 	memo  *Memo
 	build func(K) *Resource
 
-	mu   sync.Mutex
-	made map[K]weak.Pointer[Resource]
+	mu      sync.Mutex
+	entries map[K]weak.Pointer[Resource]
 }
 
-// NewTable makes the table of one builder. build must be a pure function of its argument.
+// NewTable returns the table of one builder. build must be a pure function of its argument.
 func NewTable[K comparable](m *Memo, build func(K) *Resource) *Table[K] {
-	return &Table[K]{memo: m, build: build, made: map[K]weak.Pointer[Resource]{}}
+	return &Table[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
 }
 
-// Get gives the resource for k, building it if nobody holds it.
+// Get returns the resource for k. It is built if nobody holds it.
 func (t *Table[K]) Get(k K) *Resource {
-	if t.memo.most == 0 {
+	if t.memo.maxIdle == 0 {
 		t.memo.misses.Add(1)
 		return t.build(k)
 	}
@@ -70,44 +72,45 @@ func (t *Table[K]) Get(k K) *Resource {
 	built := t.build(k)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r := t.made[k].Value(); r != nil { // somebody else was quicker: one pointer for all
+	if r := t.entries[k].Value(); r != nil { // somebody else was quicker: one pointer for all
 		return r
 	}
 	p := weak.Make(built)
-	t.made[k] = p
-	runtime.AddCleanup(built, forget[K], entry[K]{weak.Make(t), k, p})
-	t.memo.keep(built)
+	t.entries[k] = p
+	runtime.AddCleanup(built, evict[K], entry[K]{weak.Make(t), k, p})
+	t.memo.addIdle(built)
 	return built
 }
 
 func (t *Table[K]) find(k K) *Resource {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.made[k].Value()
+	return t.entries[k].Value()
 }
 
-// entry is one in a table. It does not hold the table, whose memo holds resources: they would hold themselves.
+// entry identifies an entry of a table. It holds the table weakly: the memo of the table holds resources, which would
+// keep themselves alive.
 type entry[K comparable] struct {
 	table   weak.Pointer[Table[K]]
 	key     K
 	pointer weak.Pointer[Resource]
 }
 
-func forget[K comparable](e entry[K]) {
+func evict[K comparable](e entry[K]) {
 	t := e.table.Value()
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.made[e.key] == e.pointer { // not built anew meanwhile
-		delete(t.made, e.key)
+	if t.entries[e.key] == e.pointer { // not built anew meanwhile
+		delete(t.entries, e.key)
 	}
 }
 
-// Len is how many resources the table knows.
+// Len returns the number of resources in the table.
 func (t *Table[K]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.made)
+	return len(t.entries)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
-// Names is a list of names, sorted and each once, never changed once made. Those of one NameTable are the same pointer where they hold the same. A list that was
-// made from another shares with it what they have in common. The nil Names is empty.
+// Names is a sorted list of distinct names, never changed once made. Equal lists of one NameInterner are the same
+// pointer. A list that was made from another one shares with it what they have in common. The nil Names is empty.
 type Names struct {
 	table  frozen.Table[string]
 	all    func() []string
@@ -27,7 +27,8 @@ func newNames(t frozen.Table[string], sum uint64) *Names {
 	})}
 }
 
-// Origin is a list from which this one was made by taking some names away and adding others, if there is one and somebody still holds it.
+// Origin returns the list from which this one was made by removing and adding names, if there is one and somebody still
+// holds it.
 func (n *Names) Origin() *Names {
 	if n == nil {
 		return nil
@@ -35,7 +36,7 @@ func (n *Names) Origin() *Names {
 	return n.origin.Value()
 }
 
-// All gives the names. The caller must not change the slice. Where the list was made from another it is made when it is first asked for.
+// All returns the names. The caller must not change the slice. It is made on first use.
 func (n *Names) All() []string {
 	if n == nil {
 		return nil
@@ -43,10 +44,10 @@ func (n *Names) All() []string {
 	return n.all()
 }
 
-// Each gives the names in order, without a slice of them.
+// Each returns the names in order, without making a slice.
 func (n *Names) Each() iter.Seq[string] { return n.Table().All }
 
-// Table gives the names in order.
+// Table returns the names in order.
 func (n *Names) Table() frozen.Table[string] {
 	if n == nil {
 		return frozen.NewTable(strings.Compare)
@@ -54,16 +55,16 @@ func (n *Names) Table() frozen.Table[string] {
 	return n.table
 }
 
-// Len is how many names there are.
+// Len returns the number of names.
 func (n *Names) Len() int { return n.Table().Len() }
 
-// Has tells whether a name is among them.
+// Has reports whether a name is in the list.
 func (n *Names) Has(name string) bool {
 	_, ok := n.Table().First(func(s string) int { return strings.Compare(s, name) })
 	return ok
 }
 
-// equal tells whether two lists hold the same.
+// equal reports whether two lists hold the same names.
 func equal(a, b frozen.Table[string]) bool {
 	if a.Len() != b.Len() {
 		return false
@@ -73,28 +74,29 @@ func equal(a, b frozen.Table[string]) bool {
 	return same
 }
 
-// NameTable makes each list once. It forgets those that nobody holds. The zero value is empty; safe for concurrent use.
-type NameTable struct {
-	mu   sync.Mutex
-	seed maphash.Seed // zero until it is needed
-	made map[uint64][]weak.Pointer[Names]
+// NameInterner interns lists of names: equal lists are one pointer. It forgets lists that nobody holds. The zero value
+// is empty; safe for concurrent use.
+type NameInterner struct {
+	mu       sync.Mutex
+	seed     maphash.Seed // zero until it is needed
+	interned map[uint64][]weak.Pointer[Names]
 }
 
-func (t *NameTable) hash() func(name string) uint64 {
+func (t *NameInterner) hash() func(name string) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.made == nil {
-		t.seed, t.made = maphash.MakeSeed(), map[uint64][]weak.Pointer[Names]{}
+	if t.interned == nil {
+		t.seed, t.interned = maphash.MakeSeed(), map[uint64][]weak.Pointer[Names]{}
 	}
 	seed := t.seed
 	return func(name string) uint64 { return maphash.String(seed, name) }
 }
 
-// Of gives the Names of a list, which becomes the table's.
-func (t *NameTable) Of(list []string) *Names { return t.From(nil, list) }
+// Intern returns the Names of a list. The list then belongs to the interner.
+func (t *NameInterner) Intern(list []string) *Names { return t.InternFrom(nil, list) }
 
-// From is Of a list that was made of an earlier one.
-func (t *NameTable) From(origin *Names, list []string) *Names {
+// InternFrom is Intern for a list that was made from an earlier one.
+func (t *NameInterner) InternFrom(origin *Names, list []string) *Names {
 	if !slices.IsSorted(list) {
 		slices.Sort(list)
 	}
@@ -103,11 +105,11 @@ func (t *NameTable) From(origin *Names, list []string) *Names {
 	for _, name := range list {
 		sum += hash(name)
 	}
-	return t.one(origin, frozen.TableOf(strings.Compare, list), sum)
+	return t.intern(origin, frozen.TableOf(strings.Compare, list), sum)
 }
 
-// Edited gives a list without some names, and then with others, at a cost of those.
-func (t *NameTable) Edited(from, remove, add *Names) *Names {
+// Edited returns a list without some names, and then with others. Its cost is proportional to those.
+func (t *NameInterner) Edited(from, remove, add *Names) *Names {
 	hash, e, list := t.hash(), &frozen.Edit{}, from.Table()
 	var sum uint64
 	if from != nil {
@@ -126,17 +128,17 @@ func (t *NameTable) Edited(from, remove, add *Names) *Names {
 		}
 	}
 	e.Done()
-	return t.one(from, list, sum)
+	return t.intern(from, list, sum)
 }
 
-// one gives the list that holds what a table does.
-func (t *NameTable) one(origin *Names, list frozen.Table[string], sum uint64) *Names {
+// intern returns the interned list that holds the same names as a table.
+func (t *NameInterner) intern(origin *Names, list frozen.Table[string], sum uint64) *Names {
 	if list.Len() == 0 {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range t.made[sum] {
+	for _, p := range t.interned[sum] {
 		if n := p.Value(); n != nil && equal(n.table, list) {
 			return n
 		}
@@ -145,29 +147,29 @@ func (t *NameTable) one(origin *Names, list frozen.Table[string], sum uint64) *N
 	if origin != nil {
 		n.origin = weak.Make(origin)
 	}
-	t.made[sum] = append(t.made[sum], weak.Make(n))
-	runtime.AddCleanup(n, t.forget, sum)
+	t.interned[sum] = append(t.interned[sum], weak.Make(n))
+	runtime.AddCleanup(n, t.evict, sum)
 	return n
 }
 
-// forget drops what nobody holds of those with a hash.
-func (t *NameTable) forget(sum uint64) {
+// evict drops the lists with a hash that nobody holds.
+func (t *NameInterner) evict(sum uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	left := slices.DeleteFunc(t.made[sum], func(p weak.Pointer[Names]) bool { return p.Value() == nil })
-	if len(left) == 0 {
-		delete(t.made, sum)
+	rest := slices.DeleteFunc(t.interned[sum], func(p weak.Pointer[Names]) bool { return p.Value() == nil })
+	if len(rest) == 0 {
+		delete(t.interned, sum)
 		return
 	}
-	t.made[sum] = left
+	t.interned[sum] = rest
 }
 
-// Len is how many lists the table knows.
-func (t *NameTable) Len() int {
+// Len returns the number of interned lists.
+func (t *NameInterner) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for _, list := range t.made {
+	for _, list := range t.interned {
 		n += len(list)
 	}
 	return n

@@ -9,14 +9,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
-// Set holds the resources of one type for one half of a cohort, sorted by name. Never changed once made. A Set that was made from another shares with it what they
-// have in common, and is compared with it at the cost of what differs. The nil Set is empty.
+// Set holds the resources of one type for one half of a cohort, sorted by name. It never changes once made. A Set that
+// was made from another one shares with it what they have in common, and comparing the two costs no more than their
+// differences. The nil Set is empty.
 type Set struct {
 	table  frozen.Table[*Resource]
 	divide func() (heads, hosts *Set)
 }
 
-// NewSet sorts and keeps resources. Of several with one name the first stays.
+// NewSet sorts resources and returns the Set of them. Of several with one name the first stays.
 func NewSet(resources []*Resource) *Set {
 	if !slices.IsSortedFunc(resources, byName) {
 		slices.SortStableFunc(resources, byName)
@@ -27,34 +28,36 @@ func NewSet(resources []*Resource) *Set {
 
 func newSet(t frozen.Table[*Resource]) *Set {
 	s := &Set{table: t}
-	s.divide = sync.OnceValues(s.parts)
+	s.divide = sync.OnceValues(s.divided)
 	return s
 }
 
 func byName(a, b *Resource) int { return strings.Compare(a.Name, b.Name) }
 
-// With gives a Set that has some resources less, where it has them, and others instead or as well. The same Set where that is no difference.
-func (s *Set) With(gone, made []*Resource) *Set {
-	if len(gone)+len(made) == 0 {
+// With returns a Set without the removed resources, as far as it has them, and with the added ones. It returns the same
+// Set where both lists are empty.
+func (s *Set) With(removed, added []*Resource) *Set {
+	if len(removed)+len(added) == 0 {
 		return s
 	}
 	if s == nil {
-		return NewSet(slices.Clone(made))
+		return NewSet(slices.Clone(added))
 	}
 	e, t := &frozen.Edit{}, s.table
-	for _, r := range gone {
+	for _, r := range removed {
 		if is, ok := t.Get(r); ok && is == r {
 			t.Delete(e, r)
 		}
 	}
-	for _, r := range made {
+	for _, r := range added {
 		t.Put(e, r)
 	}
 	e.Done()
 	return newSet(t)
 }
 
-// Divided gives the Set as clients are sent it that take virtual hosts by themselves, and those virtual hosts. Made once.
+// Divided returns the Set as it is sent to clients that take virtual hosts by VHDS, and those virtual hosts. They are
+// made once.
 func (s *Set) Divided() (heads, hosts *Set) {
 	if s == nil {
 		return nil, nil
@@ -62,7 +65,7 @@ func (s *Set) Divided() (heads, hosts *Set) {
 	return s.divide()
 }
 
-func (s *Set) parts() (heads, hosts *Set) {
+func (s *Set) divided() (heads, hosts *Set) {
 	var first, routes []*Resource
 	for r := range s.All {
 		if r.Head != nil {
@@ -72,11 +75,12 @@ func (s *Set) parts() (heads, hosts *Set) {
 	if routes == nil {
 		return s, nil
 	}
-	return s.With(nil, first), together(routes)
+	return s.With(nil, first), concatHosts(routes)
 }
 
-// together gives the virtual hosts of route configurations. Those of one stand together unless the name of another is a folder in its own.
-func together(routes []*Resource) *Set {
+// concatHosts returns the virtual hosts of route configurations. Those of one configuration are adjacent unless the
+// name of another one continues its name after a slash.
+func concatHosts(routes []*Resource) *Set {
 	slices.SortFunc(routes, func(a, b *Resource) int { return strings.Compare(a.Name+"/", b.Name+"/") })
 	tables := make([]frozen.Table[*Resource], len(routes))
 	for i, r := range routes {
@@ -98,7 +102,7 @@ func (s *Set) All(yield func(*Resource) bool) {
 	}
 }
 
-// Table gives the resources by name.
+// Table returns the resources by name.
 func (s *Set) Table() frozen.Table[*Resource] {
 	if s == nil {
 		return frozen.Table[*Resource]{}
@@ -106,22 +110,22 @@ func (s *Set) Table() frozen.Table[*Resource] {
 	return s.table
 }
 
-// Len is how many resources there are.
+// Len returns the number of resources.
 func (s *Set) Len() int { return s.Table().Len() }
 
-// Get gives the resource of that name, or nil.
+// Get returns the resource of that name, or nil.
 func (s *Set) Get(name string) *Resource {
 	r, _ := s.Table().First(func(r *Resource) int { return strings.Compare(r.Name, name) })
 	return r
 }
 
-// Below gives the resources whose names are under a folder: those of "80" are named "80/…".
+// Below returns the resources whose names begin with a folder: those below "80" are named "80/…".
 func (s *Set) Below(folder string) iter.Seq[*Resource] {
 	prefix := folder + "/"
 	return s.Table().Where(func(r *Resource) int { return frozen.ComparePrefix(r.Name, prefix) })
 }
 
-// Equal tells whether both sets hold the very same resources.
+// Equal reports whether both Sets hold the very same resources.
 func (s *Set) Equal(o *Set) bool {
 	if s == o || s.Len() != o.Len() {
 		return s == o
@@ -131,7 +135,8 @@ func (s *Set) Equal(o *Set) bool {
 	return same
 }
 
-// Differ calls visit for what differs, by name: with two resources of one name that are not the same, or one and nil where the other Set has none.
+// Differ calls visit for what differs, by name: with two resources of one name that are not the same, or one and nil
+// where the other Set has none.
 func Differ(from, to *Set, visit func(had, has *Resource)) {
 	frozen.Diff(from.Table(), to.Table(), func(had, has *Resource, _, _ bool) { visit(had, has) })
 }

@@ -151,7 +151,7 @@ func (v *view) noTLS(namespace string) bool {
 // rules returns the DestinationRules in force for a cohort's calls to a service. Subsets beyond the limit for a service
 // with that many ports are left out.
 func (v *view) rules(c cohort.Scope, s *registry.Service) *destinationrule.Merged {
-	return v.mergedRules.of(v.Index.Rules(c.Namespace, s, c.Rules)).First(limits.Subsets(v.HostClusters, len(s.Ports)))
+	return v.mergedRules.of(v.Index.Rules(c.Namespace, s, c.Rules)).Limit(limits.Subsets(v.HostClusters, len(s.Ports)))
 }
 
 // serviceRule returns the rule of the service itself, without a subset.

@@ -19,7 +19,7 @@ func BenchmarkCohorts(b *testing.B) {
 			all = append(all, objects(b, "large.yaml", []byte(largeObjects()[large](1000, 0)))...)
 		}
 		s := w.apply(all...)
-		var table envoy.NameTable
+		var table envoy.NameInterner
 		tr := translate.New(translate.Options{Idle: 64 << 20})
 		tr.Prepare(s)
 		i := 0
@@ -35,7 +35,7 @@ func BenchmarkCohorts(b *testing.B) {
 			}
 			tr.Wildcard(s, c, envoy.ListenerType)
 			for url, names := range map[string][]string{envoy.EndpointType: clusters, envoy.RouteType: {"80", "8081"}} {
-				if _, err := tr.Subscribed(s, c, url, table.Of(names)); err != nil {
+				if _, err := tr.Subscribed(s, c, url, table.Intern(names)); err != nil {
 					b.Fatal(err)
 				}
 			}

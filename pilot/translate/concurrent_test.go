@@ -92,8 +92,8 @@ func BenchmarkTranslate(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		w := newWorld(b, mesh.Default())
 		s := w.apply(services(b, n)...)
-		var table envoy.NameTable
-		names := table.Of(benchSets(translate.New(translate.Options{}), s, nil))
+		var table envoy.NameInterner
+		names := table.Intern(benchSets(translate.New(translate.Options{}), s, nil))
 		b.Run(fmt.Sprintf("memo=cold/services=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

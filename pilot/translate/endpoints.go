@@ -135,9 +135,9 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept
 		if e.Health == registry.Draining && !k.service.Unhealthy {
 			continue
 		}
-		secure := mtls.Takes(e, policies[e])
+		secure := mtls.AcceptsMTLS(e, policies[e])
 		if tls != nil {
-			secure = e.TLSMode != "" && destinationrule.Mutual(tls)
+			secure = e.TLSMode != "" && destinationrule.IsIstioMutual(tls)
 		}
 		at := priorityGroup{e.Locality, k.topology.distance(e, crosses)}
 		g := groups[at]

@@ -34,13 +34,13 @@ spec: {egress: [{hosts: ["*/*"]}], outboundTrafficPolicy: {egressProxy: {host: s
 func checkEviction(t *testing.T, edit string) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
-	var table envoy.NameTable
+	var table envoy.NameInterner
 	var list []string
 	c := tr.ResolveCohort(s, testProxies()["web"])
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).Outbound.All {
 		list = append(list, r.Name)
 	}
-	names, routes := table.Of(list), table.Of([]string{"80"})
+	names, routes := table.Intern(list), table.Intern([]string{"80"})
 	most := 0
 	for i := range 1000 {
 		s = w.apply(objects(t, "edit.yaml", fmt.Appendf(nil, edit, i+1))...)
@@ -69,8 +69,8 @@ func checkEviction(t *testing.T, edit string) {
 func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
-	var table envoy.NameTable
-	clusters, routes := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Of([]string{"80"})
+	var table envoy.NameInterner
+	clusters, routes := table.Intern([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Intern([]string{"80"})
 	stays := tr.ResolveCohort(s, testProxies()["web"])
 	set := tr.Wildcard(s, stays, envoy.ClusterType).Outbound
 	var last cohort.Scope
@@ -108,11 +108,11 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 func TestNameListsAreEvicted(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
 	s := w.apply(services(t, 3)...)
-	var table envoy.NameTable
+	var table envoy.NameInterner
 	c := tr.ResolveCohort(s, testProxies()["web"])
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
-			names := table.Of([]string{"outbound|80||s0.n0.svc.cluster.local", fmt.Sprint("x", i)})
+			names := table.Intern([]string{"outbound|80||s0.n0.svc.cluster.local", fmt.Sprint("x", i)})
 			if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
 				t.Fatal(err)
 			}

@@ -47,8 +47,8 @@ func BenchmarkGatewayRoute(b *testing.B) {
 			}
 			t := translate.New(translate.Options{Idle: 1 << 20})
 			gateway := *testProxies()["gateway"]
-			var names envoy.NameTable
-			list := names.Of([]string{"http.8080"})
+			var names envoy.NameInterner
+			list := names.Intern([]string{"http.8080"})
 			var last *envoy.Set
 			push := func() (changed int) {
 				s := build.Commit(time.Time{})

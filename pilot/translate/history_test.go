@@ -59,7 +59,7 @@ func testProxies() map[string]*node.Proxy {
 type references struct {
 	mu    sync.Mutex
 	seen  map[string][]string
-	names envoy.NameTable
+	names envoy.NameInterner
 	held  []*envoy.Names
 }
 
@@ -160,7 +160,7 @@ func (j cohortsOfProxies) differ(tr *translate.Translator, s *snapshot.Snapshot,
 func (m *references) intern(names []string) *envoy.Names {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.names.Of(slices.Clone(names))
+	n := m.names.Intern(slices.Clone(names))
 	m.held = append(m.held, n)
 	return n
 }

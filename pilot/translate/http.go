@@ -137,7 +137,7 @@ func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.Htt
 		f = append(f, envoy.HTTPFilter("istio.metadata_exchange", peerMetadata(d)))
 	}
 	if c.denyAll && d != outbound {
-		f = append(f, authz.RefuseHTTP())
+		f = append(f, authz.DenyAllHTTP())
 	}
 	if p == registry.GRPCWeb {
 		f = append(f, envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Any(&grpcwebv3.GrpcWeb{})))
@@ -153,7 +153,7 @@ func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.Htt
 		envoy.HTTPFilter("envoy.filters.http.fault", envoy.Any(&faultv3.HTTPFault{})),
 		envoy.HTTPFilter("envoy.filters.http.cors", envoy.Any(&corsv3.Cors{})),
 	)
-	if telemetry.Stats(c.mesh) && c.capabilities.Has(node.HTTPStats) {
+	if telemetry.StatsEnabled(c.mesh) && c.capabilities.Has(node.HTTPStats) {
 		f = append(f, envoy.HTTPFilter("istio.stats", statsConfig()))
 	}
 	return append(f, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))

@@ -102,7 +102,7 @@ func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step
 // subscriptions holds what proxies subscribe to by name. The same list of names is the same pointer.
 type subscriptions struct {
 	translator *translate.Translator
-	names      envoy.NameTable
+	names      envoy.NameInterner
 	held       map[string]*envoy.Names
 }
 
@@ -120,7 +120,7 @@ func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, 
 				list = append(list, name)
 			}
 		}
-		b.held[who+prefix] = b.names.Of(list)
+		b.held[who+prefix] = b.names.Intern(list)
 		got, err := b.translator.Subscribed(s, c, typeURL, b.held[who+prefix])
 		if err != nil {
 			return err.Error()

@@ -101,7 +101,7 @@ spec: {servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]
 `
 
 // translateAll has three proxies ask for everything that they are sent: a sidecar, one with a Sidecar, and a gateway.
-func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.NameTable) {
+func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *envoy.NameInterner) {
 	tr.Prepare(s)
 	in := func(ns string) *node.Proxy {
 		p := *testProxies()["web"]
@@ -119,7 +119,7 @@ func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *e
 			routes = append(routes, routeNames(t, decode(t, r))...)
 		}
 		for url, names := range map[string][]string{envoy.EndpointType: clusters, envoy.RouteType: routes} {
-			if _, err := tr.Subscribed(s, c, url, table.Of(names)); err != nil {
+			if _, err := tr.Subscribed(s, c, url, table.Intern(names)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,7 +195,7 @@ func statements(t *testing.T, program, name string, n int) map[string]int {
 // runLargeObject adds, changes and removes large objects in a small mesh, and translates it each time. write returns
 // the objects of a state.
 func runLargeObject(t *testing.T, write func(state int) string) {
-	var table envoy.NameTable
+	var table envoy.NameInterner
 	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 	translateAll(t, tr, w.apply(append(services(t, 12), objects(t, "world.yaml", []byte(smallWorld))...)...), &table)
 	large := func(state int) (list []kinds.Change) {

@@ -182,5 +182,5 @@ func (v *view) ownHeadlessListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
 			}
 		}
 	}
-	return v.t.omitted.Of(own)
+	return v.t.omitted.Intern(own)
 }

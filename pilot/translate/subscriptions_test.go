@@ -24,7 +24,7 @@ func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 		const hosts = 4
 		var b subscriptionCache
 		tr := &Translator{}
-		var table envoy.NameTable
+		var table envoy.NameInterner
 		worlds := []map[string]string{{}} // by revision: the version of each host's assignments; "bad" panics
 		resources := map[string]*envoy.Resource{}
 		at := func(revision int, name string) *envoy.Resource {
@@ -71,7 +71,7 @@ func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 						}
 					}
 				}
-				if n := table.From(from, list); n != nil {
+				if n := table.InternFrom(from, list); n != nil {
 					lists = append(lists, n)
 				}
 			default:
@@ -118,10 +118,10 @@ func TestSubscriptionCacheMatchesFreshOne(t *testing.T) {
 // TestSubscriptionsAreEvicted: a subscription is evicted when nobody holds its names any more.
 func TestSubscriptionsAreEvicted(t *testing.T) {
 	var b subscriptionCache
-	var table envoy.NameTable
+	var table envoy.NameInterner
 	v := &view{Index: &scope.Index{Snapshot: &snapshot.Snapshot{}}}
 	for i := range 10 {
-		n := table.Of([]string{fmt.Sprint(i)})
+		n := table.Intern([]string{fmt.Sprint(i)})
 		b.get(v, subscriptionKey{names: weakOf(n)}, n, func(name string) (*envoy.Resource, bool) { return &envoy.Resource{Name: name}, false })
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {

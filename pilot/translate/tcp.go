@@ -19,10 +19,10 @@ func (c proxyContext) tcpFilters(d direction, cluster string, mongo bool, maxDur
 	if d == inbound {
 		f = c.addMetadataExchange(f)
 		if c.denyAll {
-			f = append(f, authz.RefuseTCP())
+			f = append(f, authz.DenyAllTCP())
 		}
 	}
-	if telemetry.Stats(c.mesh) && c.capabilities.Has(node.NetworkStats) {
+	if telemetry.StatsEnabled(c.mesh) && c.capabilities.Has(node.NetworkStats) {
 		f = append(f, envoy.NetworkFilter("istio.stats", statsConfig()))
 	}
 	if mongo {

@@ -36,7 +36,7 @@ type Translator struct {
 	history       history
 	subscriptions subscriptionCache
 	sets          cache[setKey, *version]
-	omitted       envoy.NameTable
+	omitted       envoy.NameInterner
 	derive        func(*snapshot.Snapshot) any // newView as a function value, allocated once because each Send needs it
 
 	mu     sync.Mutex

@@ -21,12 +21,12 @@ func TestUnknownNames(t *testing.T) {
 		"outbound|80||unknown-%d.example.com": envoy.EndpointType, "inbound|%d||": envoy.RouteType, "unknown-%d.example.com:80": envoy.RouteType,
 	} {
 		before := tr.CachedResources()
-		var table envoy.NameTable
+		var table envoy.NameInterner
 		var list []string
 		for i := range 1000 {
 			list = append(list, fmt.Sprintf(form, i))
 		}
-		names := table.Of(list)
+		names := table.Intern(list)
 		u, err := tr.Subscribed(s, c, typeURL, names)
 		if err != nil || u.Outbound.Len() != names.Len() {
 			t.Fatalf("%s: %d resources, %v", form, u.Outbound.Len(), err)

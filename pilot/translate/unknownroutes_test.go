@@ -18,12 +18,12 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
 			s := w.apply(services(t, 50)...)
 			c, before := tr.ResolveCohort(s, testProxies()[who]), tr.CachedSets()
-			var table envoy.NameTable
+			var table envoy.NameInterner
 			var list []string
 			for i := range 200 {
 				list = append(list, fmt.Sprintf(form, i))
 			}
-			names := table.Of(list)
+			names := table.Intern(list)
 			u, err := tr.Subscribed(s, c, envoy.RouteType, names)
 			if err != nil || u.Outbound.Len() != names.Len() {
 				t.Fatalf("%s %s: %d resources, %v", who, form, u.Outbound.Len(), err)

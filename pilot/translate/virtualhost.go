@@ -82,7 +82,7 @@ func hasRoutes(k virtualHostKey) bool {
 }
 
 // routedBy reports whether a VirtualService has a route for a virtual host.
-func (k virtualHostKey) routedBy(b binding) bool { return virtualservice.Any(k.options(b)) }
+func (k virtualHostKey) routedBy(b binding) bool { return virtualservice.HasRoutes(k.options(b)) }
 
 // virtualHostBuilder is a virtualHostKey with its destinations by host, which each route needs.
 type virtualHostBuilder struct {
@@ -121,13 +121,13 @@ func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 // options returns what the routes of a VirtualService depend on, without their destinations.
 func (k virtualHostKey) options(b binding) virtualservice.Options {
 	return virtualservice.Options{
-		Object:    b.object,
-		Port:      k.port,
-		Gateway:   b.gateway,
-		Namespace: k.proxyNamespace,
-		Suffix:    k.domain,
-		From:      b.matchFilter(),
-		Retries:   k.mesh.GetDefaultHttpRetryPolicy(),
+		Object:        b.object,
+		Port:          k.port,
+		Gateway:       b.gateway,
+		Namespace:     k.proxyNamespace,
+		Suffix:        k.domain,
+		SourceMatches: b.matchFilter(),
+		Retries:       k.mesh.GetDefaultHttpRetryPolicy(),
 	}
 }
 

@@ -28,12 +28,12 @@ func TestDifferenceEqualsNameByNameComparison(t *testing.T) {
 			}
 			return envoy.NewSet(list)
 		}
-		var table envoy.NameTable
+		var table envoy.NameInterner
 		union := func(label string) envoy.Union {
 			u := envoy.Union{Outbound: set(label + " outbound"), Inbound: set(label + " inbound")}
 			for i := range names {
 				if rapid.IntRange(0, 5).Draw(t, label+" omits") == 0 {
-					u.Omit = table.Of([]string{fmt.Sprint("n", i)})
+					u.Omit = table.Intern([]string{fmt.Sprint("n", i)})
 				}
 			}
 			return u
@@ -82,7 +82,7 @@ func TestVersionCache(t *testing.T) {
 		{list, envoy.Union{Outbound: one}, true},
 		{list, envoy.Union{Outbound: one, Inbound: envoy.NewSet([]*envoy.Resource{fakeResource("other", "1")})}, true},
 		{list, envoy.Union{Outbound: one, Inbound: two}, false},
-		{list, envoy.Union{Outbound: one, Omit: new(envoy.NameTable).Of([]string{"n1"})}, false},
+		{list, envoy.Union{Outbound: one, Omit: new(envoy.NameInterner).Intern([]string{"n1"})}, false},
 		{list, envoy.Union{Outbound: two}, true},
 		{list, envoy.Union{}, true},
 		{slices.Clone(list), envoy.Union{Outbound: one}, false},

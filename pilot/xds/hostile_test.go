@@ -59,7 +59,7 @@ func TestRejectedNamesAreBounded(t *testing.T) {
 	s := newTestSession(f, quiet{}, true)
 	s.start(snap)
 	for i := range 10000 {
-		n := requestNames{names: s.interner.table.Of([]string{fmt.Sprintf("n%d", i)})}
+		n := requestNames{names: s.interner.table.Intern([]string{fmt.Sprintf("n%d", i)})}
 		q := &request{delta: true, interner: s.interner, limits: s.limits, typeURL: envoy.EndpointType, names: n}
 		if _, err := s.incremental(q); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // nameInterner interns the lists of names that streams subscribe to: the streams of a cohort have the same ones, and
 // change them alike. It holds them weakly. It also shares initial versions (initial.go). Safe for concurrent use.
 type nameInterner struct {
-	table     envoy.NameTable
+	table     envoy.NameInterner
 	seed      maphash.Seed
 	few       int       // lists with fewer names are not looked up
 	scratches sync.Pool // of *rawRequest
@@ -151,7 +151,7 @@ func (l *nameInterner) intern(list []entry, check func([]byte) bool) (requestNam
 	if common < len(list)/8*7 {
 		was = nil
 	}
-	n.names = l.table.From(was, names)
+	n.names = l.table.InternFrom(was, names)
 	if len(list) >= l.few {
 		l.remember(least, n.names)
 	}
@@ -212,7 +212,7 @@ func (l *nameInterner) edited(from, remove, add *envoy.Names) *envoy.Names {
 
 // common returns the names that both lists have.
 func (l *nameInterner) common(a, b *envoy.Names) *envoy.Names {
-	return l.table.From(a, slices.DeleteFunc(slices.Clone(a.All()), func(name string) bool { return !b.Has(name) }))
+	return l.table.InternFrom(a, slices.DeleteFunc(slices.Clone(a.All()), func(name string) bool { return !b.Has(name) }))
 }
 
 // digest returns a collision-resistant digest of lists of names: clients choose the names.

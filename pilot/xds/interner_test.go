@@ -19,7 +19,7 @@ import (
 // Edits whose names look alike when they are concatenated differ.
 func TestEditsOfSimilarNamesDiffer(t *testing.T) {
 	l := newNameInterner()
-	of := func(names []string) *envoy.Names { return l.table.Of(slices.Clone(names)) }
+	of := func(names []string) *envoy.Names { return l.table.Intern(slices.Clone(names)) }
 	from := of([]string{"x", "a"})
 	for _, c := range []struct{ remove, add, want []string }{
 		{nil, []string{"b\nc"}, []string{"a", "b\nc", "x"}},

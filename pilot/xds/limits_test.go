@@ -303,7 +303,7 @@ func TestBisectionIsBounded(t *testing.T) {
 	snap := f.publish(true, "eds a=1", "eds b=1", "eds c=1")
 	s := newTestSession(f, quiet{}, true)
 	s.start(snap)
-	all, nonce := requestNames{names: s.interner.table.Of([]string{"a", "b", "c"})}, ""
+	all, nonce := requestNames{names: s.interner.table.Intern([]string{"a", "b", "c"})}, ""
 	for range 100 {
 		q := &request{delta: true, interner: s.interner, limits: s.limits, typeURL: envoy.EndpointType, names: all, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
 		if _, err := s.incremental(q); err != nil {

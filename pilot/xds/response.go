@@ -218,7 +218,7 @@ func (s *session) ahead(before envoy.Union, clusters []*envoy.Resource) {
 
 // early sends the assignments of new clusters that have endpoints. They are sent again when the client asks for them.
 func (s *session) early(w *watch) *Response {
-	names := s.interner.table.Of(s.unrequested)
+	names := s.interner.table.Intern(s.unrequested)
 	s.unrequested = nil
 	u, _ := s.get(w.kind, names) // of what fails there is none
 	var out []*envoy.Resource

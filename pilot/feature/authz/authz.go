@@ -10,15 +10,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Rules that allow, and name nobody: nothing passes.
-func nobody() *rbacv3.RBAC { return &rbacv3.RBAC{} }
+// noPrincipal returns rules that allow nobody, so that nothing passes.
+func noPrincipal() *rbacv3.RBAC { return &rbacv3.RBAC{} }
 
-// RefuseHTTP answers every request with 403.
-func RefuseHTTP() *hcmv3.HttpFilter {
-	return envoy.HTTPFilter("envoy.filters.http.rbac", envoy.Any(&httprbacv3.RBAC{Rules: nobody()}))
+// DenyAllHTTP returns a filter that answers every request with 403.
+func DenyAllHTTP() *hcmv3.HttpFilter {
+	return envoy.HTTPFilter("envoy.filters.http.rbac", envoy.Any(&httprbacv3.RBAC{Rules: noPrincipal()}))
 }
 
-// RefuseTCP closes every connection.
-func RefuseTCP() *listenerv3.Filter {
-	return envoy.NetworkFilter("envoy.filters.network.rbac", envoy.Any(&tcprbacv3.RBAC{Rules: nobody(), StatPrefix: "tcp."}))
+// DenyAllTCP returns a filter that closes every connection.
+func DenyAllTCP() *listenerv3.Filter {
+	return envoy.NetworkFilter("envoy.filters.network.rbac", envoy.Any(&tcprbacv3.RBAC{Rules: noPrincipal(), StatPrefix: "tcp."}))
 }

@@ -1,5 +1,6 @@
-// Package authz guards workloads that authorization policies select.
+// Package authz makes the filters that deny everything to workloads which authorization policies select.
 //
-// This version does not translate AuthorizationPolicy and RequestAuthentication. To leave their filters out would open what they close, so whatever they
-// select is closed: every request is refused, and a finding says why. It is pure.
+// This version does not translate AuthorizationPolicy and RequestAuthentication. Leaving their filters out would open
+// what they close. So every request to a selected workload is refused, and a finding names the policy. The package is
+// pure.
 package authz

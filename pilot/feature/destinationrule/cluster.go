@@ -19,7 +19,8 @@ type Target struct {
 	Inbound bool // the workload's own side: it takes the connection pool alone
 }
 
-// Apply makes a policy's load balancing, connection pool and outlier detection part of a cluster and its HTTP options. TLS is SetTLS's.
+// Apply applies a policy's load balancing, connection pool and outlier detection to a cluster and its HTTP options.
+// SetTLS applies its TLS settings.
 func Apply(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, p Policy, t Target) {
 	if pool := p.ConnectionPool; pool != nil {
 		applyTCP(c, options, pool.Tcp)
@@ -55,7 +56,7 @@ func applyTCP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, tcp *ne
 	}
 }
 
-// Keepalive says when connections without traffic are probed.
+// Keepalive returns when idle connections are probed.
 func Keepalive(k *networkingv1alpha3.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *corev3.TcpKeepalive {
 	out := &corev3.TcpKeepalive{}
 	if k.Probes > 0 {
@@ -147,7 +148,7 @@ func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancer
 	}
 }
 
-// slowStart gives new endpoints their share little by little.
+// slowStart returns the settings by which a new endpoint gets its share of requests gradually; nil without any.
 func slowStart(lb *networkingv1alpha3.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	switch {
 	case lb.GetWarmup() != nil:
@@ -195,7 +196,7 @@ func applyOutlierDetection(c *clusterv3.Cluster, o *networkingv1alpha3.OutlierDe
 	c.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: float64(o.MinHealthPercent)}
 }
 
-// enforce a threshold that is above zero, and only then.
+// enforce returns the percentage that enforces a threshold: 100 if the threshold is above zero, else 0.
 func enforce(threshold *wrapperspb.UInt32Value) *wrapperspb.UInt32Value {
 	if threshold.Value > 0 {
 		return envoy.UInt32(100)
@@ -203,7 +204,7 @@ func enforce(threshold *wrapperspb.UInt32Value) *wrapperspb.UInt32Value {
 	return envoy.UInt32(0)
 }
 
-// MaxConnectionDuration bounds TCP connections of a cluster, nil without a bound.
+// MaxConnectionDuration returns the longest duration of a TCP connection, and whether there is a limit.
 func (p Policy) MaxConnectionDuration() (time.Duration, bool) {
 	d := p.ConnectionPool.GetTcp().GetMaxConnectionDuration()
 	return d.AsDuration(), d != nil

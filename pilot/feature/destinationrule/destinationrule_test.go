@@ -33,7 +33,7 @@ func rules(t *testing.T, specs ...string) destinationrule.Rules {
 	return frozen.ListOf(list...)
 }
 
-// TestResolve: the load balancer tells from which setting the policy came.
+// TestResolve shows which setting a policy comes from; each setting has another load balancer.
 func TestResolve(t *testing.T) {
 	const (
 		layered = `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
@@ -87,11 +87,11 @@ func TestResolve(t *testing.T) {
 	if !slices.Equal(merged.Repeated, []string{"own"}) {
 		t.Errorf("repeated: %v", merged.Repeated)
 	}
-	first := merged.First(2)
+	first := merged.Limit(2)
 	if _, ok := first.Rule("last"); ok || len(first.Subsets) != 2 {
 		t.Errorf("of the first two subsets: %v", first.Subsets)
 	}
-	if _, ok := first.Rule("more"); !ok || merged.First(3) != merged || len(merged.Subsets) != 3 {
+	if _, ok := first.Rule("more"); !ok || merged.Limit(3) != merged || len(merged.Subsets) != 3 {
 		t.Errorf("a subset that fits is lost, or the rules have changed: %v", merged.Subsets)
 	}
 	if r, ok := merged.Rule("none"); ok || len(r.Labels()) != 0 || destinationrule.ServiceRule(rules(t)) != (destinationrule.Rule{}) {
@@ -99,7 +99,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestApply: each setting ends where Envoy reads it.
+// TestApply shows where each setting ends up in a cluster.
 func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		name, policy string
@@ -207,7 +207,7 @@ func TestHashPolicy(t *testing.T) {
 	}
 }
 
-// TestSetTLS: which certificates and names each mode means.
+// TestSetTLS shows the certificates and names of each mode.
 func TestSetTLS(t *testing.T) {
 	mesh := &corev3.TransportSocket{Name: "mesh"}
 	set := func(t *testing.T, tls string, o destinationrule.TLSOptions) (*clusterv3.Cluster, *httpv3.HttpProtocolOptions, *tlsv3.UpstreamTlsContext) {

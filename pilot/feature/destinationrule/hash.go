@@ -5,8 +5,9 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
 
-// HashPolicy says by what requests to a port are spread over the endpoints where the rule, a service's, wants a consistent hash; nil where it does not. A
-// port's hash wins over the rule's, but an entry of a port without one keeps the rule's. Subsets have no say: a route may lead to several.
+// HashPolicy returns the consistent hash by which requests to a port are spread over the endpoints, or nil where the
+// service's rule wants none. A port's hash overrides the rule's; a port entry without a hash keeps the rule's. Subsets
+// have no influence: a route may lead to several.
 func (r Rule) HashPolicy(port uint32) []*routev3.RouteAction_HashPolicy {
 	h := r.Policy(port).LoadBalancer.GetConsistentHash()
 	if h == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Rules are the DestinationRules of one host in force for one client, as scope.Index.Rules orders them. Several are read as one: the first that says
-// something says it for all.
+// Rules are the DestinationRules of one host in force for one client, as scope.Index.Rules orders them. Several are
+// merged into one: each setting is the first rule's that has it.
 type Rules = frozen.List[*kinds.Object]
 
 // Policy is the traffic policy of one cluster. A nil part is the mesh's default.
@@ -28,17 +28,17 @@ func spec(o *kinds.Object) *networkingv1.DestinationRule {
 	return o.Spec.(*networkingv1.DestinationRule)
 }
 
-// Merged is several Rules read as one. It is made once for all the clusters of a service, which may have many subsets.
+// Merged is several Rules merged into one. It is shared by all clusters of a service, which may have many subsets.
 type Merged struct {
-	Subsets  []*networkingv1alpha3.Subset // of all rules; of several with one name the first
-	Repeated []string                     // the names of subsets that are defined again
+	Subsets  []*networkingv1alpha3.Subset // of all rules; the first one of each name
+	Repeated []string                     // names of subsets that are defined more than once
 
 	rules   int
 	service Rule
-	named   map[string]int // the places of subsets
+	named   map[string]int // indexes of Subsets by name
 }
 
-// Merge reads Rules as one.
+// Merge merges Rules into one.
 func Merge(rules Rules) *Merged {
 	m := &Merged{service: ServiceRule(rules)}
 	for o := range rules.All {
@@ -58,8 +58,8 @@ func Merge(rules Rules) *Merged {
 	return m
 }
 
-// First returns the rules with the first n subsets, or all where they are no more.
-func (m *Merged) First(n int) *Merged {
+// Limit returns the rules with the first n subsets.
+func (m *Merged) Limit(n int) *Merged {
 	if len(m.Subsets) <= n {
 		return m
 	}
@@ -68,10 +68,11 @@ func (m *Merged) First(n int) *Merged {
 	return &first
 }
 
-// Large reports whether Merge took so much work that it is worth to keep what it made.
+// Large reports whether merging took so much work that the result is worth caching.
 func (m *Merged) Large() bool { return m.rules+len(m.named) > 8 }
 
-// Rule returns what the rules say of a subset, or of the service itself where the name is empty. It reports whether there is such a subset.
+// Rule returns the rule of a subset, or of the service itself where the name is empty. It reports whether there is such
+// a subset.
 func (m *Merged) Rule(subset string) (Rule, bool) {
 	r := m.service
 	if i, ok := m.named[subset]; ok && subset != "" && i < len(m.Subsets) {
@@ -80,14 +81,15 @@ func (m *Merged) Rule(subset string) (Rule, bool) {
 	return r, subset == "" || r.subset != nil
 }
 
-// Rule is what Rules say of one cluster. It is comparable, and holds nothing that other clusters alone depend on, so that it can be part of a key.
+// Rule is the part of Rules that one cluster depends on. It is comparable, and holds nothing that only other clusters
+// depend on, so that it can be part of a key.
 type Rule struct {
 	Object *kinds.Object // the rule that the cluster's metadata names: the first; nil without rules
 	policy *networkingv1alpha3.TrafficPolicy
 	subset *networkingv1alpha3.Subset
 }
 
-// ServiceRule returns what Rules say of the service itself.
+// ServiceRule returns the rule of the service itself.
 func ServiceRule(rules Rules) Rule {
 	var r Rule
 	for o := range rules.All {
@@ -101,11 +103,11 @@ func ServiceRule(rules Rules) Rule {
 	return r
 }
 
-// Labels returns those that endpoints of the cluster have.
+// Labels returns the labels that the cluster's endpoints must have.
 func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
 
-// Policy returns the policy of a port. A setting of the port replaces the rule's four groups together; a subset's then override group by group, its own port's
-// settings last.
+// Policy returns the policy of a port. Settings of the port replace the rule's four groups together. A subset's
+// settings then override group by group, unless it has settings for the port: these replace everything.
 func (r Rule) Policy(port uint32) Policy {
 	var p Policy
 	if r.policy != nil {
@@ -113,7 +115,7 @@ func (r Rule) Policy(port uint32) Policy {
 	}
 	if t := r.subset.GetTrafficPolicy(); t != nil {
 		if of := atPort(t, port); hasPort(t, port) {
-			p = of // a subset's word on a port replaces everything
+			p = of // a subset's settings for the port replace everything
 		} else {
 			p = override(p, of)
 		}

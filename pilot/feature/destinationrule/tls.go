@@ -18,12 +18,12 @@ type TLSOptions struct {
 	HTTP2  bool
 }
 
-// Mutual tells that a setting means the mesh's own mutual TLS.
-func Mutual(t *networkingv1alpha3.ClientTLSSettings) bool {
+// IsIstioMutual reports whether a setting means the mesh's own mutual TLS.
+func IsIstioMutual(t *networkingv1alpha3.ClientTLSSettings) bool {
 	return t.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
 }
 
-// SetTLS secures a cluster's connections as a rule's tls says.
+// SetTLS secures a cluster's connections by a rule's TLS settings.
 func SetTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, t *networkingv1alpha3.ClientTLSSettings, o TLSOptions) {
 	switch t.Mode {
 	case networkingv1alpha3.ClientTLSSettings_DISABLE:
@@ -92,7 +92,8 @@ func fileSecret(name string) *tlsv3.SdsSecretConfig {
 	return s
 }
 
-// credential is served by the control plane over the stream that the cluster came by. It must not hold back others, so it may come late.
+// credential is served by the control plane over the stream that the cluster came by. It must not hold back others, so
+// it may come late.
 func credential(name string) *tlsv3.SdsSecretConfig {
 	s := &tlsv3.SdsSecretConfig{Name: name, SdsConfig: envoy.ADS()}
 	s.SdsConfig.InitialFetchTimeout = nil

@@ -14,7 +14,7 @@ import (
 // PeerExchange is the ALPN protocol of TCP connections between proxies that exchange metadata before their payload.
 const PeerExchange = "istio-peer-exchange"
 
-// ALPN that tells mTLS of the mesh from any other TLS, by what it carries.
+// ALPN protocols of the mesh's own mTLS, by what it carries. No other TLS uses them.
 var (
 	MeshHTTP = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
 	MeshTCP  = []string{PeerExchange, "istio"}
@@ -27,7 +27,7 @@ var ciphers = []string{
 	"AES256-GCM-SHA384", "AES128-GCM-SHA256",
 }
 
-// What every context holds, never written to: a mesh has a thousand of them.
+// Messages that all contexts share: a mesh has a thousand contexts. They must not be changed.
 var (
 	certificates = []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")}
 	roots        = envoy.AgentSecret("ROOTCA")
@@ -36,8 +36,8 @@ var (
 	}
 )
 
-// Downstream is the transport socket of inbound chains: a client certificate of one of the trust domains is required. peerExchange: the proxy exchanges
-// metadata on TCP connections. http: the chain carries HTTP.
+// Downstream returns the transport socket of inbound chains. It requires a client certificate of one of the trust
+// domains. http has the chain carry HTTP; with peerExchange the proxy exchanges metadata on TCP connections.
 func Downstream(trustDomains []string, http, peerExchange bool) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
 	if !http && peerExchange {
@@ -52,8 +52,8 @@ func Downstream(trustDomains []string, http, peerExchange bool) *corev3.Transpor
 	return socket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoy.Bool(true)})
 }
 
-// Upstream is the transport socket with which a proxy calls others by mTLS. identities are the SPIFFE IDs that the other may have, exactly; without any, every
-// identity of the mesh may answer.
+// Upstream returns the transport socket with which a proxy calls others by mTLS. identities are the SPIFFE IDs that the
+// other side may have; without any, every identity of the mesh is accepted.
 func Upstream(sni string, identities []string, http2, peerExchange bool) *corev3.TransportSocket {
 	alpn := []string{"istio"}
 	if http2 {
@@ -91,5 +91,5 @@ func socket(context proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
 }
 
-// Plaintext is the transport socket without TLS, to be read alone.
+// Plaintext returns the transport socket without TLS. It is shared, and must not be changed.
 func Plaintext() *corev3.TransportSocket { return plaintext }

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Mode is how a port takes connections.
+// Mode is which connections a port accepts.
 type Mode int
 
 // Modes.
@@ -20,8 +20,9 @@ const (
 	Disable                // plaintext alone
 )
 
-// ModeOf gives the mode of a workload's port; port 0 is the mode of ports without one of their own. Policies go from the mesh's to the workload's, as
-// cohort.PeerAuthentications orders them; what one leaves unset comes from the one before.
+// ModeOf returns the mode of a workload's port. Port 0 stands for all ports without a mode of their own. Policies are
+// ordered from the mesh's to the workload's, as cohort.PeerAuthentications returns them. A policy that leaves the mode
+// unset inherits it from the one before.
 func ModeOf(policies frozen.List[*kinds.Object], port uint32) Mode {
 	mode := Permissive
 	for o := range policies.All {
@@ -34,7 +35,7 @@ func ModeOf(policies frozen.List[*kinds.Object], port uint32) Mode {
 	return mode
 }
 
-// Ports gives the ports that have a mode of their own, ascending.
+// Ports returns the ports that have a mode of their own, ascending.
 func Ports(policies frozen.List[*kinds.Object]) []uint32 {
 	var ports []uint32
 	for o := range policies.All {
@@ -64,7 +65,8 @@ func inherit(mode Mode, m *securityv1.PeerAuthentication_MutualTLS) Mode {
 	return mode
 }
 
-// Takes tells whether an endpoint is to be called by mTLS: a sidecar is there, and no policy turns it off for that port.
-func Takes(e *registry.Endpoint, policies frozen.List[*kinds.Object]) bool {
+// AcceptsMTLS reports whether an endpoint is to be called by mTLS: it has a sidecar, and no policy turns mTLS off for
+// its port.
+func AcceptsMTLS(e *registry.Endpoint, policies frozen.List[*kinds.Object]) bool {
 	return e.TLSMode != "" && ModeOf(policies, e.Port) != Disable
 }

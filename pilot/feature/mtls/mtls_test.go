@@ -27,7 +27,8 @@ func policies(t *testing.T, specs ...string) frozen.List[*kinds.Object] {
 	return frozen.ListOf(list...)
 }
 
-// TestModes: policies come in the order mesh, namespace, workload; what one leaves unset comes from the one before.
+// TestModes: policies come in the order mesh, namespace, workload. A policy that leaves the mode unset inherits it from
+// the one before.
 func TestModes(t *testing.T) {
 	const (
 		strict, permissive, disable, unset = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"PERMISSIVE"}}`, `{"mtls":{"mode":"DISABLE"}}`, `{"mtls":{"mode":"UNSET"}}`
@@ -64,14 +65,14 @@ func TestModes(t *testing.T) {
 				t.Errorf("ports %v", got)
 			}
 			with, without := &registry.Endpoint{Port: 8080, TLSMode: "istio"}, &registry.Endpoint{Port: 8080}
-			if mtls.Takes(with, list) != (c.p8080 != mtls.Disable) || mtls.Takes(without, list) {
+			if mtls.AcceptsMTLS(with, list) != (c.p8080 != mtls.Disable) || mtls.AcceptsMTLS(without, list) {
 				t.Error("endpoints")
 			}
 		})
 	}
 }
 
-// TestContexts: what each side offers and demands.
+// TestContexts shows what each side offers and demands.
 func TestContexts(t *testing.T) {
 	for _, c := range []struct {
 		http2, exchange bool

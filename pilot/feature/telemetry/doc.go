@@ -1,3 +1,4 @@
-// Package telemetry translates what the mesh configuration says is to be measured and traced: whether proxies get the istio.stats filter, which package translate
-// makes for those that have it, and the tracing of HTTP connection managers. Telemetry objects are not translated yet. It is pure.
+// Package telemetry translates the metrics and tracing settings of the mesh configuration. It decides whether proxies
+// get the istio.stats filter, which package translate makes, and makes the tracing of HTTP connection managers.
+// Telemetry objects are not translated yet. The package is pure.
 package telemetry

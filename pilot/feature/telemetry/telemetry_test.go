@@ -71,15 +71,15 @@ func TestSampling(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	m := mesh.Default()
-	if telemetry.Stats(m) {
+	if telemetry.StatsEnabled(m) {
 		t.Error("nobody asked for metrics")
 	}
 	m.DefaultProviders = &meshv1alpha1.MeshConfig_DefaultProviders{Metrics: []string{"stackdriver"}}
-	if telemetry.Stats(m) {
+	if telemetry.StatsEnabled(m) {
 		t.Error("another provider")
 	}
 	m.DefaultProviders.Metrics = append(m.DefaultProviders.Metrics, "prometheus")
-	if !telemetry.Stats(m) {
+	if !telemetry.StatsEnabled(m) {
 		t.Error("prometheus is the default")
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 )
 
-// defaultSampling is the share of requests that are traced where nothing else is said, in percent.
+// defaultSampling is the share of requests that are traced by default, in percent.
 const defaultSampling = 1
 
-// dryRun are the tags that tell what authorization policies on trial would have done, with the keys that the RBAC filter leaves in the request's metadata.
+// dryRun is the tags with the results of authorization policies in dry-run mode. Each has the key under which the RBAC
+// filter stores the result in the request's metadata.
 var dryRun = [][2]string{
 	{"istio.authorization.dry_run.allow_policy.name", "istio_dry_run_allow_shadow_effective_policy_id"},
 	{"istio.authorization.dry_run.allow_policy.result", "istio_dry_run_allow_shadow_engine_result"},
@@ -24,7 +25,8 @@ var dryRun = [][2]string{
 	{"istio.authorization.dry_run.deny_policy.result", "istio_dry_run_deny_shadow_engine_result"},
 }
 
-// Tracing makes the tracing of a connection manager: tags sorted by name within dry-run results and literals.
+// Tracing returns the tracing of a connection manager. Tags are sorted by name, first those of dry runs, then the
+// literals.
 func Tracing(m *mesh.Config, l cohort.Tags) *hcmv3.HttpConnectionManager_Tracing {
 	t := &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling:  &typev3.Percent{Value: 100},
@@ -64,8 +66,9 @@ func sampling(m *mesh.Config, own string) float64 {
 	return defaultSampling
 }
 
-// Stats tells whether proxies are to keep Istio's own metrics: a Prometheus provider is the mesh's default for metrics.
-func Stats(m *mesh.Config) bool {
+// StatsEnabled reports whether proxies record Istio's own metrics: a Prometheus provider is the mesh's default for
+// metrics.
+func StatsEnabled(m *mesh.Config) bool {
 	for _, p := range m.GetExtensionProviders() {
 		if p.GetPrometheus() != nil && slices.Contains(m.GetDefaultProviders().GetMetrics(), p.Name) {
 			return true

@@ -17,14 +17,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// action makes the forwarding of a route. authority is what the route's header operations make of the request's host.
+// action returns the forwarding of a route. authority is the host that the route's header operations set.
 func (o Options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, authority string) *routev3.RouteAction {
 	timeout := envoy.Duration(0)
 	if h.Timeout != nil {
 		timeout = h.Timeout
 	}
 	a := &routev3.RouteAction{RetryPolicy: DefaultRetry(o.Retries)}
-	if h.Retries != nil { // it is said for this route alone: the mesh's word is not added to it
+	if h.Retries != nil { // the route's own retries replace the mesh's
 		a.RetryPolicy = retry(h.Retries, DefaultRetry(nil))
 	}
 	setTimeout(a, timeout)
@@ -49,14 +49,14 @@ func (o Options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	if to, weights := destinations(h); len(h.Route) == 1 {
 		cluster := o.cluster(to[0].Destination)
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: cluster}
-		if host := headers(to[0].Headers).route(r); host != "" {
+		if host := operationsOf(to[0].Headers).addTo(r); host != "" {
 			authority = host
 		}
 		o.hash(a, cluster)
 	} else {
 		all := &routev3.WeightedCluster{}
 		for i, d := range to {
-			cluster, ops := o.cluster(d.Destination), headers(d.Headers)
+			cluster, ops := o.cluster(d.Destination), operationsOf(d.Headers)
 			c := &routev3.WeightedCluster_ClusterWeight{
 				Name: cluster, Weight: envoy.UInt32(weights[i]),
 				RequestHeadersToAdd: ops.requestAdd, RequestHeadersToRemove: ops.requestRemove,
@@ -76,7 +76,7 @@ func (o Options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	return a
 }
 
-// setTimeout bounds a request and lets gRPC clients ask for less, not more.
+// setTimeout sets the timeout of a request. A gRPC client may ask for less, not more.
 func setTimeout(a *routev3.RouteAction, timeout *durationpb.Duration) {
 	a.Timeout = timeout
 	a.MaxGrpcTimeout = timeout //nolint:staticcheck // max_stream_duration would bound streams too
@@ -86,7 +86,7 @@ func (o Options) cluster(d *networkingv1alpha3.Destination) string {
 	return o.Cluster(names.FQDN(d.GetHost(), o.Object.Namespace, o.Suffix), d.GetSubset(), d.GetPort().GetNumber())
 }
 
-// hash adds the policies of a destination's rule, each once.
+// hash adds the hash policies of a destination, each once.
 func (o Options) hash(a *routev3.RouteAction, cluster string) {
 	c, ok := names.ParseCluster(cluster)
 	if !ok || o.Hash == nil {
@@ -99,7 +99,8 @@ func (o Options) hash(a *routev3.RouteAction, cluster string) {
 	}
 }
 
-// destinations leaves out those that get no requests. Where no weight is given, all get the same.
+// destinations returns the destinations that get requests, with their weights. Without any weight all get the same
+// share.
 func destinations(h *networkingv1alpha3.HTTPRoute) (to []*networkingv1alpha3.HTTPRouteDestination, weights []uint32) {
 	for _, d := range h.Route {
 		if d.GetWeight() > 0 {
@@ -136,8 +137,8 @@ func mirrors(h *networkingv1alpha3.HTTPRoute) []mirror {
 	return out
 }
 
-// DefaultRetry is what is done about failed requests: twice more on another host, where the upstream cannot have acted on the request. The mesh's
-// defaultHttpRetryPolicy changes it; attempts 0 there gives nil, no retries.
+// DefaultRetry returns the default retry policy: twice more on another host, where the upstream cannot have acted on
+// the request. The mesh's defaultHttpRetryPolicy changes it; with 0 attempts there it is nil, no retries.
 func DefaultRetry(mesh *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
 	return retry(mesh, &routev3.RetryPolicy{
 		RetryOn:                       "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
@@ -150,7 +151,7 @@ func DefaultRetry(mesh *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
 	})
 }
 
-// retry gives base as changed by r; base is nil where the mesh has turned retries off.
+// retry returns base with the changes of r. base is nil where the mesh has turned retries off.
 func retry(r *networkingv1alpha3.HTTPRetry, base *routev3.RetryPolicy) *routev3.RetryPolicy {
 	switch {
 	case r == nil && base == nil, r != nil && r.Attempts <= 0:
@@ -183,7 +184,7 @@ func retry(r *networkingv1alpha3.HTTPRetry, base *routev3.RetryPolicy) *routev3.
 	return out
 }
 
-// retryOn tells conditions from status codes, which Envoy takes apart.
+// retryOn separates conditions from status codes: Envoy has a field for each.
 func retryOn(s string) (string, []uint32) {
 	const byCode = "retriable-status-codes"
 	var conditions []string

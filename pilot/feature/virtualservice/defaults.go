@@ -7,7 +7,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// DefaultRoute sends every request for host:port to the cluster. hash and retry may be nil: none.
+// DefaultRoute returns a route that sends every request for host:port to the cluster. hash and retry may be nil: none.
 func DefaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction_HashPolicy, retry *routev3.RetryPolicy) *routev3.Route {
 	r := forward(names.DefaultRoute, cluster)
 	setTimeout(r.GetRoute(), envoy.Duration(0))
@@ -16,7 +16,8 @@ func DefaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction
 	return r
 }
 
-// InboundRoute sends every request that came in to the workload itself; host and port are the service's, empty and 0 for the catch-all. Requests of gRPC are not retried.
+// InboundRoute returns a route that sends every incoming request to the workload itself. host and port are the
+// service's, empty and 0 for the catch-all. gRPC requests are not retried.
 func InboundRoute(cluster, host string, port uint32, grpc bool) *routev3.Route {
 	r := forward(names.DefaultRoute, cluster)
 	r.GetRoute().Timeout = envoy.Duration(0)
@@ -28,14 +29,15 @@ func InboundRoute(cluster, host string, port uint32, grpc bool) *routev3.Route {
 	return r
 }
 
-// AllowAny is the last virtual host of a sidecar that may call what no service has: requests go where they were going, or to the cluster of an egress proxy.
+// AllowAny returns the catch-all virtual host of a sidecar that may call hosts without a service. Requests go to their
+// original destination, or to the cluster of an egress proxy.
 func AllowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
 	r := forward(names.AllowAny, cluster)
 	setTimeout(r.GetRoute(), envoy.Duration(0))
 	return everyHost(names.AllowAny, r, attemptCount)
 }
 
-// BlockAll is the last virtual host of a sidecar that may call services only.
+// BlockAll returns the catch-all virtual host of a sidecar that may call services only.
 func BlockAll(attemptCount bool) *routev3.VirtualHost {
 	return everyHost(names.BlockAll, &routev3.Route{
 		Name: names.BlockAll, Match: routeMatch(nil),

@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-func perFilter(h *networkingv1alpha3.HTTPRoute) map[string]*anypb.Any {
+func perFilterConfig(h *networkingv1alpha3.HTTPRoute) map[string]*anypb.Any {
 	var out map[string]*anypb.Any
 	set := func(name string, config *anypb.Any) {
 		if out == nil {
@@ -64,7 +64,8 @@ func fault(f *networkingv1alpha3.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// grpcCode gives the number of a status of gRPC, https://grpc.github.io/grpc/core/md_doc_statuscodes.html, from its name or its number.
+// grpcCode returns the number of a gRPC status, https://grpc.github.io/grpc/core/md_doc_statuscodes.html, from its name
+// or its number.
 func grpcCode(name string) (uint32, bool) {
 	all := strings.Fields(`OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED
 		FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED`)
@@ -75,7 +76,7 @@ func grpcCode(name string) (uint32, bool) {
 	return n, ok && int(n) < len(all)
 }
 
-// percentage gives a share to the millionth, or whole percents where p says nothing.
+// percentage returns a share to the millionth, or whole percents where p is nil.
 func percentage(p *networkingv1alpha3.Percent, whole uint32) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: whole}
@@ -108,23 +109,23 @@ func cors(c *networkingv1alpha3.CorsPolicy) *corsv3.CorsPolicy {
 	return out
 }
 
-// operations are changes of headers in Envoy's terms.
+// operations are header operations in Envoy's terms.
 type operations struct {
 	requestAdd, responseAdd       []*corev3.HeaderValueOption
 	requestRemove, responseRemove []string
-	authority                     string // what a request's host is set to; Envoy does not let headers do that
+	authority                     string // sets a request's host, which Envoy does not allow as a header operation
 }
 
-func headers(h *networkingv1alpha3.Headers) operations {
+func operationsOf(h *networkingv1alpha3.Headers) operations {
 	var o operations
-	o.requestAdd, o.requestRemove, o.authority = change(h.GetRequest())
-	o.responseAdd, o.responseRemove, _ = change(h.GetResponse())
+	o.requestAdd, o.requestRemove, o.authority = headerOperations(h.GetRequest())
+	o.responseAdd, o.responseRemove, _ = headerOperations(h.GetResponse())
 	return o
 }
 
-func change(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.HeaderValueOption, remove []string, authority string) {
+func headerOperations(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.HeaderValueOption, remove []string, authority string) {
 	for _, k := range sorted(h.GetSet()) {
-		if host(k) {
+		if isHost(k) {
 			authority = h.Set[k]
 			continue
 		}
@@ -134,24 +135,24 @@ func change(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.Heade
 		})
 	}
 	for _, k := range sorted(h.GetAdd()) {
-		if !host(k) {
+		if !isHost(k) {
 			add = append(add, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: k, Value: h.Add[k]}})
 		}
 	}
 	for _, k := range h.GetRemove() {
-		if !host(k) {
+		if !isHost(k) {
 			remove = append(remove, k)
 		}
 	}
 	return add, remove, authority
 }
 
-func host(header string) bool {
+func isHost(header string) bool {
 	return strings.EqualFold(header, "host") || strings.EqualFold(header, ":authority")
 }
 
-// route adds the operations to a route and gives the authority.
-func (o operations) route(r *routev3.Route) string {
+// addTo adds the operations to a route and returns the authority that they set.
+func (o operations) addTo(r *routev3.Route) string {
 	r.RequestHeadersToAdd = append(r.RequestHeadersToAdd, o.requestAdd...)
 	r.RequestHeadersToRemove = append(r.RequestHeadersToRemove, o.requestRemove...)
 	r.ResponseHeadersToAdd = append(r.ResponseHeadersToAdd, o.responseAdd...)

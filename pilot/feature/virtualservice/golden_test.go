@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens anew")
 
-// proxy is the head of a golden: who asks, on which port, and what exists.
+// proxy is the head of a golden: the proxy, its port, and which destinations exist.
 type proxy struct {
 	Port      uint32
 	Gateway   string
@@ -51,7 +51,7 @@ func (p proxy) options(t *testing.T, o *kinds.Object) Options {
 			t.Fatal(err)
 		}
 	}
-	opts.From = func(m *networkingv1alpha3.HTTPMatchRequest) bool {
+	opts.SourceMatches = func(m *networkingv1alpha3.HTTPMatchRequest) bool {
 		for k, v := range m.SourceLabels {
 			if p.Labels[k] != v {
 				return false
@@ -100,7 +100,7 @@ func object(t *testing.T, doc []byte) *kinds.Object {
 	return &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: d.Metadata.Namespace, Name: d.Metadata.Name}, Spec: spec}
 }
 
-// text is a stable spelling: protojson's own varies in white space.
+// text returns a stable form: protojson's own varies in white space.
 func text(t *testing.T, routes []*routev3.Route) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -117,7 +117,8 @@ func text(t *testing.T, routes []*routev3.Route) []byte {
 	return out.Bytes()
 }
 
-// Each golden holds the VirtualServices, the first of them the root, and for each proxy (name.yaml) the routes (name.json).
+// TestGoldens: each golden holds the VirtualServices, the first of them the root, and for each proxy (name.yaml) the
+// routes (name.json).
 func TestGoldens(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

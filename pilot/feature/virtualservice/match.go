@@ -53,7 +53,7 @@ func routeMatch(m *networkingv1alpha3.HTTPMatchRequest) *routev3.RouteMatch {
 
 func regex(s string) *matcherv3.RegexMatcher { return &matcherv3.RegexMatcher{Regex: s} }
 
-// stringMatch gives nil where any value will do.
+// stringMatch returns the matcher of a string, or nil where any value matches.
 func stringMatch(m *networkingv1alpha3.StringMatch) *matcherv3.StringMatcher {
 	switch s := m.GetMatchType().(type) {
 	case *networkingv1alpha3.StringMatch_Exact:
@@ -92,7 +92,8 @@ func queryMatch(name string, m *networkingv1alpha3.StringMatch) *routev3.QueryPa
 	return out
 }
 
-// claim gives the path of a claim that a header's name stands for: @request.auth.claims.a.b or @request.auth.claims[a][b].
+// claim returns the path of a claim for a header name of the form @request.auth.claims.a.b or
+// @request.auth.claims[a][b].
 func claim(header string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(header, "@request.auth.claims")
 	switch {
@@ -106,7 +107,7 @@ func claim(header string) ([]string, bool) {
 	return nil, false
 }
 
-// claimMatch holds for a claim that is the string, or a list that has it.
+// claimMatch returns a matcher for a claim that is the string, or a list that contains it.
 func claimMatch(path []string, m *networkingv1alpha3.StringMatch, invert bool) *matcherv3.MetadataMatcher {
 	out := &matcherv3.MetadataMatcher{
 		Filter: "envoy.filters.http.jwt_authn",

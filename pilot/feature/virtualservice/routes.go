@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Mesh is the name by which VirtualServices mean all sidecars.
+// Mesh is the gateway name that stands for all sidecars.
 const Mesh = "mesh"
 
 // Options is all that the routes of one virtual host depend on.
@@ -26,22 +26,23 @@ type Options struct {
 	Namespace string        // the proxy's, for sourceNamespace
 	Suffix    string        // the cluster's domain, for hosts without a dot: cluster.local
 
-	// From tells whether the proxy's labels are those that a match asks for in sourceLabels. Nil: every match passes.
-	From func(*networkingv1alpha3.HTTPMatchRequest) bool
+	// SourceMatches reports whether the proxy has the sourceLabels of a match. Nil: every match passes.
+	SourceMatches func(*networkingv1alpha3.HTTPMatchRequest) bool
 
-	// Cluster names the cluster of a destination. host is fully qualified; port is 0 where the destination does not say. For a destination that does not
-	// exist it gives names.UnknownService.
+	// Cluster returns the cluster name of a destination. host is fully qualified; port is 0 where the destination has
+	// none. For a destination that does not exist it returns names.UnknownService.
 	Cluster func(host, subset string, port uint32) string
 
-	// Hash gives the hash policies that the DestinationRule of a destination asks for. Nil: there are none.
+	// Hash returns the hash policies of a destination's DestinationRule. Nil: there are none.
 	Hash func(names.ClusterName) []*routev3.RouteAction_HashPolicy
 
-	// Retries is the mesh's defaultHttpRetryPolicy, for routes that say nothing, or in part. Nil: DefaultRetry says what is done.
+	// Retries is the mesh's defaultHttpRetryPolicy, for routes without retries or with some fields only. Nil:
+	// DefaultRetry applies.
 	Retries *networkingv1alpha3.HTTPRetry
 }
 
-// HTTPRoutes gives the routes in order, without those that can never be reached. The result is empty if no route applies to this port, gateway and proxy: then
-// the host's default route stays.
+// HTTPRoutes returns the routes in order, without those that can never be reached. It returns none if no route applies
+// to this port, gateway and proxy: then the host's default route stays.
 func HTTPRoutes(o Options) []*routev3.Route {
 	var out []*routev3.Route
 	for _, h := range spec(o.Object).GetHttp() {
@@ -64,8 +65,8 @@ func HTTPRoutes(o Options) []*routev3.Route {
 	return out
 }
 
-// Any tells whether HTTPRoutes would give any.
-func Any(o Options) bool {
+// HasRoutes reports whether HTTPRoutes returns any route.
+func HasRoutes(o Options) bool {
 	return slices.ContainsFunc(spec(o.Object).GetHttp(), func(h *networkingv1alpha3.HTTPRoute) bool {
 		return h.GetDelegate() == nil && (len(h.Match) == 0 || slices.ContainsFunc(h.Match, o.applies))
 	})
@@ -75,14 +76,15 @@ func spec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }
 
-// CatchAll tells a route that every request takes.
+// CatchAll reports whether every request matches a route.
 func CatchAll(r *routev3.Route) bool {
 	m := r.GetMatch()
 	return m.GetPrefix() == "/" && len(m.GetHeaders()) == 0 && len(m.GetQueryParameters()) == 0 && len(m.GetDynamicMetadata()) == 0
 }
 
-// Join makes one list of the routes that several VirtualServices, by precedence, have for one host of a gateway: a catch-all route of one does not hide the more
-// particular routes of the next, and of several catch-all routes the first stays.
+// Join returns one list for the routes of several VirtualServices, by precedence, for one host of a gateway. A
+// catch-all route does not hide the more specific routes of later VirtualServices. Of several catch-all routes the
+// first stays.
 func Join(lists ...[]*routev3.Route) []*routev3.Route {
 	var out []*routev3.Route
 	var last *routev3.Route
@@ -101,18 +103,18 @@ func Join(lists ...[]*routev3.Route) []*routev3.Route {
 	return out
 }
 
-// applies tells whether a match can hold at all for this port, gateway and proxy.
+// applies reports whether a match can hold at all for this port, gateway and proxy.
 func (o Options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
 	switch {
 	case m == nil:
 		return false
-	case m.Port != 0 && m.Port != o.Port, m.SourceNamespace != "" && m.SourceNamespace != o.Namespace, o.From != nil && !o.From(m):
+	case m.Port != 0 && m.Port != o.Port, m.SourceNamespace != "" && m.SourceNamespace != o.Namespace, o.SourceMatches != nil && !o.SourceMatches(m):
 		return false
 	}
 	return len(m.Gateways) == 0 || slices.ContainsFunc(m.Gateways, func(g string) bool { return names.Gateway(g, o.Object.Namespace) == o.Gateway })
 }
 
-// route makes the route of one match; m is nil for a route without one.
+// route returns the route of one match; m is nil for a route without one.
 func (o Options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest) *routev3.Route {
 	r := &routev3.Route{
 		Name:       dotted(h.Name, m.GetName()),
@@ -120,14 +122,14 @@ func (o Options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 		Match:      routeMatch(m),
 		Metadata:   envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(o.Object.Path())}),
 	}
-	authority := headers(h.Headers).route(r)
+	authority := operationsOf(h.Headers).addTo(r)
 	operation := names.VirtualHost(o.Object.Name, o.Port)
 	switch {
 	case h.Redirect != nil:
 		r.Action = o.redirect(h.Redirect)
 	case h.DirectResponse != nil:
 		r.Action = directResponse(h.DirectResponse)
-	case len(h.Route) == 0: // nowhere to go, and the next route must not get what this one matched
+	case len(h.Route) == 0: // no destination, and the next route must not get what this one matched
 		r.Action = directResponse(&networkingv1alpha3.HTTPDirectResponse{Status: 500})
 	default:
 		a := o.action(h, r, authority)
@@ -137,11 +139,11 @@ func (o Options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 		r.Action = &routev3.Route_Route{Route: a}
 	}
 	r.Decorator = &routev3.Decorator{Operation: operation + pathOf(r.Match)}
-	r.TypedPerFilterConfig = perFilter(h)
+	r.TypedPerFilterConfig = perFilterConfig(h)
 	return r
 }
 
-// dotted joins the names of a route and its match.
+// dotted joins the names of a route and its match with a dot.
 func dotted(route, match string) string {
 	if route != "" && match != "" {
 		return route + "." + match
@@ -149,7 +151,7 @@ func dotted(route, match string) string {
 	return route + match
 }
 
-// pathOf is how traces name the path of a match.
+// pathOf returns the path of a match as traces show it.
 func pathOf(m *routev3.RouteMatch) string {
 	switch p := m.PathSpecifier.(type) {
 	case *routev3.RouteMatch_Path:
@@ -162,7 +164,7 @@ func pathOf(m *routev3.RouteMatch) string {
 	return "/*"
 }
 
-// sorted gives a map's keys in order: the wire must not depend on a map's own.
+// sorted returns a map's keys in order: the bytes must not depend on the order of a map.
 func sorted[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -19,8 +19,8 @@ func TestNothingApplies(t *testing.T) {
 	o := object(t, []byte("metadata: {name: x, namespace: a}\nspec: {http: [{match: [{port: 81}], route: [{destination: {host: web}}]}]}"))
 	for port, want := range map[uint32]int{80: 0, 81: 1} {
 		x := proxy{Port: port}.options(t, o)
-		if got := HTTPRoutes(x); len(got) != want || Any(x) != (want > 0) {
-			t.Errorf("port %d: got %v, any: %t", port, got, Any(x))
+		if got := HTTPRoutes(x); len(got) != want || HasRoutes(x) != (want > 0) {
+			t.Errorf("port %d: got %v, any: %t", port, got, HasRoutes(x))
 		}
 	}
 }
@@ -72,7 +72,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Whatever a VirtualService holds, its translation ends, the same twice, and the last route alone may be a catch-all.
+// FuzzHTTPRoutes: whatever a VirtualService holds, its translation ends and is deterministic, and only the last route
+// may be a catch-all.
 func FuzzHTTPRoutes(f *testing.F) {
 	for _, doc := range []string{
 		"metadata: {}\nspec: {http: [{match: [{uri: {prefix: /}, headers: {a: {}}}], route: [{}]}, {redirect: {}}]}",
@@ -96,8 +97,8 @@ func FuzzHTTPRoutes(f *testing.F) {
 			})
 			x := proxy{Port: 80, Hash: []string{"web"}}.options(t, o)
 			list := HTTPRoutes(x)
-			if Any(x) != (len(list) > 0) {
-				t.Fatalf("%d routes, any: %t", len(list), Any(x))
+			if HasRoutes(x) != (len(list) > 0) {
+				t.Fatalf("%d routes, any: %t", len(list), HasRoutes(x))
 			}
 			return list
 		}
