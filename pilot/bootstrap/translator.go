@@ -29,7 +29,7 @@ func newTranslator(t *translate.Translator, relay bool) translator {
 }
 
 func (t translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
-	if xds.OfObjects(p) {
+	if xds.IsAPIClient(p) {
 		return readers{}
 	}
 	return t.Translator.ResolveCohort(s, p)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,6 +34,7 @@ type conn struct {
 	id      string // <pod>.<namespace>-<number>
 	number  uint64
 	proxy   *node.Proxy
+	profile *profile
 	version string // the label under which it is counted
 
 	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
@@ -52,17 +54,18 @@ type conn struct {
 	stuck   string           // the type of the response whose Send is under way
 	began   time.Time        // it
 
-	warnings tokens // its share of server.warnings
+	warnings *rate.Limiter // its share of server.warnings
 
 	// The owner's alone.
-	session  *session
-	joined   bool
-	lateAt   time.Time // when its cluster was last seen not to have been read
-	marked   bool      // it is among server.waiting
-	pass     pass
-	sending  *Response   // nil: no Send is under way
-	watchdog *time.Timer // runs cut
-	made     time.Duration
+	session   *session
+	joined    bool
+	deadlines deadlines
+	lateAt    time.Time // when its cluster was last seen not to have been read
+	marked    bool      // it is among server.waiting
+	pass      pass
+	sending   *Response   // nil: no Send is under way
+	watchdog  *time.Timer // runs cut
+	made      time.Duration
 }
 
 // incoming is a request, or how the stream ended.
@@ -95,7 +98,7 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 		sent:     make(chan error, 1),
 		wake:     make(chan struct{}, 1),
 		stop:     make(chan error, 1),
-		warnings: tokens{rate: 1, burst: 32},
+		warnings: rate.NewLimiter(1, 32),
 		done:     make(chan struct{}),
 	}
 	c.remote, c.local = addresses(stream.Context())
@@ -118,7 +121,7 @@ func (c *conn) rouse() {
 	}
 }
 
-func (c *conn) take() *push {
+func (c *conn) takePush() *push {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.waiting
@@ -184,7 +187,7 @@ func (c *conn) answer() {
 // read hands on requests until the stream ends. Only the request on its way is kept.
 func (c *conn) read() {
 	l := &c.server.limits
-	bucket := tokens{rate: l.RequestsPerSecond, burst: float64(l.RequestsBurst)}
+	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
 	var names *recent
 	if !c.delta {
 		names = &recent{}
@@ -199,7 +202,8 @@ func (c *conn) read() {
 			return
 		}
 		// A client that asks too often is held back by not reading from it.
-		if wait := bucket.take(time.Now(), 1+r.size>>16); wait > 0 { // a large request is as much work as many
+		cost := min(1+r.size>>16, bucket.Burst()) // a large request is as much work as many
+		if wait := bucket.ReserveN(time.Now(), cost).Delay(); wait > 0 {
 			select {
 			case <-time.After(wait):
 			case <-c.done:
@@ -241,6 +245,9 @@ func (c *conn) serve(first *request, log *slog.Logger) error {
 	if err := c.request(first, log); err != nil {
 		return err
 	}
+	if !c.knowsWorkload() {
+		c.deadlines.set(workloadKnown, time.Now().Add(workloadWait))
+	}
 	return c.loop(log)
 }
 
@@ -256,7 +263,7 @@ func (c *conn) greet() (*request, error) {
 			return nil, ending(in.err)
 		}
 		r := in.request
-		if err := unserved(r.typeURL); err != nil {
+		if err := refuseDebug(r.typeURL); err != nil {
 			return nil, err
 		}
 		proxy, err := node.Parse(r.node)
@@ -265,14 +272,15 @@ func (c *conn) greet() (*request, error) {
 		}
 		proxy.Capabilities |= r.capabilities
 		r.node = nil
-		if err := s.admit(proxy, c.remote); err != nil {
+		c.profile = s.profileOf(proxy, c.delta)
+		if err := s.admit(c.profile, c.remote); err != nil {
 			return nil, err
 		}
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = &session{
 			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, interner: s.interner,
-			delta: c.delta, divided: c.delta && !s.noHosts && proxy.Capabilities.Has(node.VHDS), proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
+			delta: c.delta, profile: c.profile, divided: c.profile.divided, proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
 			firstGeneration: rand.Uint32(),
 		}
 		c.session.snapshot, err = s.add(c)
@@ -285,17 +293,14 @@ func (c *conn) greet() (*request, error) {
 }
 
 // loop serves until the stream ends. It waits for everything at once: a request, a push, the Send under way, a slot to
-// translate in. Each further channel makes each wait more expensive.
+// translate in, the next deadline. Each further channel makes each wait more expensive.
 func (c *conn) loop(log *slog.Logger) error {
 	s := c.server
 	c.watchdog = time.AfterFunc(time.Hour, func() { safe.Run(log, "xds watchdog", func() { c.cut(log) }) })
 	defer c.watchdog.Stop()
-	var quiet <-chan time.Time
-	if c.session.resuming {
-		quiet = time.After(resumeQuiet)
-	}
-	unknownWorkload := c.workloadTimer()
-	var departure, warming <-chan time.Time
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var armed time.Time // for what timer was set
 	for {
 		select {
 		case err := <-c.stop:
@@ -303,17 +308,19 @@ func (c *conn) loop(log *slog.Logger) error {
 		default:
 		}
 		c.answer()
-		if !c.session.departing {
-			departure = nil
-		} else if departure == nil {
-			departure = time.After(s.limits.Departure)
+		var expired <-chan time.Time
+		if next := c.deadlines.next(); !next.IsZero() {
+			if expired = timer.C; next != armed {
+				armed = next
+				timer.Reset(time.Until(next))
+			}
 		}
 		var slot, express chan struct{}
-		if unknownWorkload == nil && c.sending == nil && (!c.joined || c.session.pending() || c.hasWaiting()) {
+		if c.ready() {
 			if slot = s.slots; c.urgent() {
 				express = s.express
 			}
-			// most often one is: to wait for many channels costs more than all else
+			// Most often one is free: to wait for many channels costs more than all else.
 			if taken := free(express, slot); taken != nil {
 				if err := c.step(taken); err != nil {
 					return ending(err)
@@ -345,38 +352,41 @@ func (c *conn) loop(log *slog.Logger) error {
 			if err := c.request(in.request, log); err != nil {
 				return err
 			}
-			c.joinGroup()
-			if c.session.resuming && in.request.asks() && (quiet == nil || time.Since(c.connected) < resumeMax) {
-				quiet = time.After(resumeQuiet)
-			}
-			switch {
-			case !c.warming():
-				warming = nil
-				c.unmarkWaiting()
-			case warming == nil:
-				warming = time.After(s.warmTime)
-			}
-		case <-warming:
-			warming = nil
-			c.markWaiting(log)
-		case <-quiet:
-			quiet = nil
-			c.session.quiet()
-		case <-departure:
-			c.session.depart()
-			c.offer(everything(s.newest()))
-		case <-unknownWorkload:
-			if c.waitsForCluster() {
-				unknownWorkload = time.After(workloadWait)
-				break
-			}
-			unknownWorkload = nil
-			s.metrics.waitsInVain.Inc()
+		case <-expired:
+			armed = time.Time{}
+			c.expire(log)
 		case <-c.wake:
-			if unknownWorkload != nil && c.workloadKnown() {
-				unknownWorkload = nil
-				s.metrics.waits.Inc()
+			c.woken()
+		}
+	}
+}
+
+// ready reports whether the stream has something to translate, and may.
+func (c *conn) ready() bool {
+	return c.sending == nil && !c.deadlines.waits(workloadKnown) && (!c.joined || c.session.pending() || c.hasWaiting())
+}
+
+// expire does what is due when deadlines have passed.
+func (c *conn) expire(log *slog.Logger) {
+	for {
+		x, ok := c.deadlines.expire(time.Now())
+		if !ok {
+			return
+		}
+		switch x {
+		case workloadKnown:
+			if c.waitsForCluster() {
+				c.deadlines.set(workloadKnown, time.Now().Add(workloadWait))
+			} else {
+				c.server.metrics.waitsInVain.Inc()
 			}
+		case warm:
+			c.markWaiting(log)
+		case resumed:
+			c.session.quiet()
+		case departed:
+			c.session.depart()
+			c.offer(everything(c.server.newest()))
 		}
 	}
 }
@@ -402,17 +412,34 @@ const newcomer = 10 * time.Second
 
 // urgent reports whether the stream goes before others: gateways, through which others wait, and new streams.
 func (c *conn) urgent() bool {
-	return c.proxy.Type == node.Router || !c.joined || time.Since(c.connected) < c.server.newcomer
+	return c.profile.urgent || !c.joined || time.Since(c.connected) < c.server.newcomer
 }
 
-// request takes one request.
+// request takes one request, and notes what the client waits for now.
 func (c *conn) request(r *request, log *slog.Logger) error {
+	if err := c.take(r, log); err != nil {
+		return err
+	}
+	c.joinGroup()
+	now := time.Now()
+	if c.session.resuming && r.asks() && (!c.deadlines.waits(resumed) || now.Sub(c.connected) < resumeMax) {
+		c.deadlines.set(resumed, now.Add(resumeQuiet))
+	}
+	warming := c.warming()
+	if c.deadlines.keep(warm, warming, now.Add(c.server.warmTime)); !warming {
+		c.unmarkWaiting()
+	}
+	return nil
+}
+
+// take has the session take one request.
+func (c *conn) take(r *request, log *slog.Logger) error {
 	s := c.server
 	s.metrics.request(r.size)
 	if c.report(r) {
 		return nil
 	}
-	if err := unserved(r.typeURL); err != nil {
+	if err := refuseDebug(r.typeURL); err != nil {
 		return err
 	}
 	var v verdict
@@ -423,7 +450,7 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		v, err = c.session.stateOfTheWorld(r)
 	}
 	if err != nil {
-		s.warnings.log(log.Warn, &c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
+		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	w := c.session.find(v.typeURL)
@@ -437,7 +464,7 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
 		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
 		w.status.LastErrorAt = time.Now()
-		s.warnings.log(log.Warn, &c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
+		s.warnings.log(log.Warn, c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
 	}
 	return nil
 }

@@ -84,14 +84,19 @@ func (c *conn) report(r *request) bool {
 	return true
 }
 
-// workloadTimer returns nil if the stream may be answered, else a timer that ends its wait for a snapshot that knows
-// its workload.
-func (c *conn) workloadTimer() <-chan time.Time {
-	// news may have come while it was introduced
-	if known := c.server.known; known == nil || c.session.ofObjects() || known(c.session.snapshot, c.proxy) || c.workloadKnown() {
-		return nil
+// knowsWorkload reports whether a snapshot knows the stream's workload, if it has one.
+func (c *conn) knowsWorkload() bool {
+	known := c.server.known
+	return known == nil || !c.profile.workload || known(c.session.snapshot, c.proxy) ||
+		c.takesKnown() // news may have come while it was introduced
+}
+
+// woken ends the wait for the workload if the newest snapshot knows it.
+func (c *conn) woken() {
+	if c.deadlines.waits(workloadKnown) && c.takesKnown() {
+		c.deadlines.clear(workloadKnown)
+		c.server.metrics.waits.Inc()
 	}
-	return time.After(workloadWait)
 }
 
 // readWait is how long a stream waits for its workload after its cluster has been read: what was read has to become a
@@ -110,10 +115,10 @@ func (c *conn) waitsForCluster() bool {
 	return time.Since(c.lateAt) < readWait
 }
 
-// workloadKnown reports whether the newest snapshot knows the workload. Nothing was sent yet, so earlier snapshots need
-// not be looked at.
-func (c *conn) workloadKnown() bool {
-	p := c.take()
+// takesKnown takes the newest snapshot, and reports whether it knows the workload. Nothing was sent yet, so earlier
+// snapshots need not be looked at.
+func (c *conn) takesKnown() bool {
+	p := c.takePush()
 	if p == nil {
 		return false
 	}

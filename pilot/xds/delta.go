@@ -44,7 +44,7 @@ func (s *session) incremental(r *request) (verdict, error) {
 // begin takes the first request for a type on the stream.
 func (s *session) begin(w *watch, r *request) error {
 	// of a type that nobody knows there is nothing to remove
-	resumes := !r.versions.empty() && (s.ofObjects() || w.kind.Known())
+	resumes := !r.versions.empty() && (s.profile.whole || w.kind.Known())
 	w.explicit = r.names.star
 	s.resumed = s.resumed || resumes
 	w.wildcard = w.explicit || r.names.empty() && (w.complete || !w.kind.Named)

@@ -35,6 +35,7 @@
 // before it takes the newest snapshot, so the order on the wire always belongs to one state of the world, and a slow
 // stream skips the states in between.
 //
-// A client whose node has GENERATOR=api is sent objects of configuration instead of a proxy's: every type is answered,
-// as a whole, and only peers that Options names are served (objects.go).
+// In what kinds of clients differ is a profile, chosen at the stream's first request (profile.go). A client whose node
+// has GENERATOR=api is sent objects of configuration instead of a proxy's: every type is answered, as a whole, and only
+// peers that Options names are served. What a stream waits for when it starts, resumes or leaves is in deadlines.go.
 package xds

@@ -3,7 +3,6 @@ package xds
 import (
 	"sync"
 
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -24,11 +23,10 @@ type groupKey struct {
 	subscriptions [maxGroupTypes]subscription // in the order of types; the rest is zero
 }
 
-// groupKey returns the key of the stream's group. It returns false if the stream is to check each push itself. Gateways
-// do: they are few, and other proxies depend on them.
+// groupKey returns the key of the stream's group. It returns false if the stream is to check each push itself.
 func (s *session) groupKey() (groupKey, bool) {
 	var k groupKey
-	if s.ofObjects() || s.joinFailed || s.proxy.Type == node.Router {
+	if !s.profile.grouped || s.joinFailed {
 		return k, false
 	}
 	if s.sharedOf != s.cohort {

@@ -68,7 +68,7 @@ func TestClosedStreamsAreFreed(t *testing.T) {
 	before := heap()
 	var peak uint64
 	stream := func(n int) {
-		s := &session{translator: forgetful{f}, observer: quiet{}, limits: &l, differences: d, interner: made, delta: true, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
+		s := &session{translator: forgetful{f}, observer: quiet{}, limits: &l, differences: d, interner: made, delta: true, profile: &profile{grouped: true}, proxy: &node.Proxy{ID: "web.a", Type: node.Sidecar}}
 		s.start(newPush(f.publish(true), time.Unix(0, 0)).snapshot)
 		for i := range requests {
 			r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType}

@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/time/rate"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -271,19 +272,17 @@ func TestLogOfClientFaultsIsBounded(t *testing.T) {
 	if lines := strings.Count(r.log.String(), "rejected a response"); lines == 0 || lines > n/4 {
 		t.Errorf("%d of %d rejections are in the log", lines, n)
 	}
-	all := &r.server.warnings
-	all.mu.Lock()
-	for all.try(time.Now()) { // what others may say
+	all := r.server.warnings
+	for all.limiter.Allow() { // what others may log
 	}
-	all.mu.Unlock()
 	fresh := newConn(r.server, r.server.streams()[0].stream, true)
 	logged := 0
 	write := func(string, ...any) { logged++ }
-	if all.log(write, &fresh.warnings, "another"); logged > 0 {
+	if all.log(write, fresh.warnings, "another"); logged > 0 {
 		t.Error("a line of a new stream is logged, though there were too many of others")
 	}
 	all.mu.Lock()
-	all.tokens.used = 0
+	all.limiter = rate.NewLimiter(20, 500)
 	all.mu.Unlock()
 	write = func(_ string, args ...any) { logged = args[len(args)-1].(int) }
 	if all.log(write, nil, "another"); logged < n/2 {

@@ -60,6 +60,9 @@ type requestNames struct {
 // empty reports whether there are none, not even star.
 func (n requestNames) empty() bool { return n.names == nil && !n.star }
 
+// star subscribes to everything of a type.
+const star = "*"
+
 // Field numbers of the two requests that are not those of the responses, and of Node.
 const (
 	requestVersion       = 1

@@ -44,10 +44,10 @@ func (c *conn) translate(slot chan struct{}) (*Response, error) {
 		r = c.session.next()
 	}
 	if r == nil {
-		p := c.take()
+		p := c.takePush()
 		if p == nil && c.session.snapshot == nil { // it has slept through what has nothing for it
 			newest := c.server.newest()
-			if p = c.take(); p == nil && newest.Revision == c.session.revision {
+			if p = c.takePush(); p == nil && newest.Revision == c.session.revision {
 				c.session.snapshot = newest
 			} else if p == nil {
 				// whether it has something for it may not be known yet: what is asked for must not be of another world
@@ -73,6 +73,7 @@ func (c *conn) adopt(p *push, now time.Time) {
 	c.pass = pass{received: p.received}
 	c.session.adopt(p)
 	c.joinGroup()
+	c.deadlines.keep(departed, c.session.departing, now.Add(c.server.limits.Departure))
 }
 
 // settle ends a pass: the client was sent all of it.

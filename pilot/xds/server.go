@@ -64,8 +64,8 @@ type Server struct {
 	apiClients  []netip.Prefix
 	differences differences
 	interner    *nameInterner
-	warnings    logLimiter // for faults of clients
-	arrivals    logLimiter // for streams that begin and end
+	warnings    *logLimiter // for faults of clients
+	arrivals    *logLimiter // for streams that begin and end
 	noHosts     bool
 	newcomer    time.Duration
 	warmTime    time.Duration
@@ -101,8 +101,8 @@ func New(o Options) *Server {
 		late:        o.Late,
 		apiClients:  o.APIClients,
 		interner:    newNameInterner(),
-		warnings:    logLimiter{tokens: tokens{rate: 20, burst: 500}},
-		arrivals:    logLimiter{tokens: tokens{rate: 20, burst: 500}},
+		warnings:    newLogLimiter(),
+		arrivals:    newLogLimiter(),
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		warmTime:    warmTime,
@@ -190,11 +190,11 @@ func (s *Server) Push() {
 	}
 }
 
-// wake offers a push to streams, to gateways first. mu is held.
+// wake offers a push to streams, to urgent ones first. mu is held.
 func (s *Server) wake(p *push, which func(*conn) bool) {
-	for _, gateways := range []bool{true, false} {
+	for _, urgent := range []bool{true, false} {
 		for _, c := range s.conns {
-			if (c.proxy.Type == node.Router) == gateways && which(c) {
+			if c.profile.urgent == urgent && which(c) {
 				c.offer(p)
 			}
 		}
@@ -282,7 +282,7 @@ func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 	if s.closed {
 		return nil, errShutdown()
 	}
-	if s.partial && !OfObjects(c.proxy) {
+	if s.partial && c.profile.workload {
 		return nil, errNotSynced()
 	}
 	s.conns[c.id] = c

@@ -32,6 +32,7 @@ type session struct {
 	differences *differences
 	interner    *nameInterner
 	delta       bool
+	profile     *profile
 	divided     bool   // delta: the client takes virtual hosts by themselves
 	prefix      string // of nonces
 
@@ -111,7 +112,7 @@ func (s *session) find(typeURL string) *watch {
 
 func (s *session) open(typeURL string) *watch {
 	w := &watch{kind: envoy.TypeOf(typeURL)}
-	w.complete = w.kind.Complete || s.ofObjects()
+	w.complete = w.kind.Complete || s.profile.whole
 	s.watches = append(s.watches, w)
 	slices.SortFunc(s.watches, func(a, b *watch) int {
 		return cmp.Or(cmp.Compare(a.kind.Addition, b.kind.Addition), strings.Compare(a.kind.URL, b.kind.URL))
@@ -128,7 +129,7 @@ func (s *session) check(r *request) error {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
 	// there is no whole of it: that would be nothing, and hide what the client names beside it
-	if envoy.TypeOf(r.typeURL).Named && !s.ofObjects() {
+	if envoy.TypeOf(r.typeURL).Named && !s.profile.whole {
 		r.names.star, r.unsubscribed.star = false, false
 	}
 	return r.fault
@@ -152,7 +153,7 @@ func (s *session) start(snap *snapshot.Snapshot) bool {
 
 // adopt takes a newer snapshot. To be called when next returns nil, so that a pass belongs to one snapshot.
 func (s *session) adopt(p *push) {
-	if p.full || s.joinFailed || p.objects && s.ofObjects() || p.concerns(s.proxy) {
+	if p.full || s.joinFailed || p.objects && s.profile.whole || p.concerns(s.proxy) {
 		if s.joinFailed = !s.rejoin(p); s.joinFailed {
 			if s.snapshot == nil { // what is asked for has to come from somewhere
 				s.take(p.snapshot)
@@ -232,7 +233,7 @@ func (s *session) next() *Response {
 
 func (s *session) additions(w *watch) *Response {
 	switch {
-	case w.kind.URL == envoy.VirtualHostType && !s.divided && !s.ofObjects():
+	case w.kind.URL == envoy.VirtualHostType && !s.divided && !s.profile.whole:
 		// Envoy would fall back from a whole route configuration to VHDS
 		w.compare, w.answer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
@@ -255,7 +256,7 @@ func (s *session) additions(w *watch) *Response {
 // target returns what the client should have of a type that is sent as a whole. false: what it has stands.
 func (s *session) target(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
-	if w.kind.URL == envoy.VirtualHostType && !s.ofObjects() {
+	if w.kind.URL == envoy.VirtualHostType && !s.profile.whole {
 		routes := s.find(envoy.RouteType)
 		if routes == nil {
 			return envoy.Union{}, false

@@ -85,7 +85,7 @@ func newTestSession(f *fakeTranslator, o observer, delta bool) *session {
 	l := limits.Default()
 	l.NamesPerRequest, l.NamesPerStream = 20, 30
 	return &session{
-		translator: f, observer: o, limits: &l, differences: &differences{}, interner: newNameInterner(), delta: delta,
+		translator: f, observer: o, limits: &l, differences: &differences{}, interner: newNameInterner(), delta: delta, profile: &profile{grouped: true},
 		proxy: &node.Proxy{ID: "web.a", Name: "web", Namespace: "a", Type: node.Sidecar},
 	}
 }

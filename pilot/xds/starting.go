@@ -27,12 +27,8 @@ func (c *conn) left(err error) {
 }
 
 func (c *conn) logArrival(event string, more ...any) {
-	who := "proxy "
-	if OfObjects(c.proxy) {
-		who = "reader of configuration "
-	}
 	args := []any{"conn", c.id, "name", c.proxy.ID, "address", c.remote, "type", string(c.proxy.Type), "version", c.proxy.Release()}
-	c.server.arrivals.log(c.server.logger.Info, nil, who+event, append(args, more...)...)
+	c.server.arrivals.log(c.server.logger.Info, nil, c.profile.name+" "+event, append(args, more...)...)
 }
 
 // warmTime is how long the clusters of an Envoy may take to warm before the server looks for the reason. Envoy asks for
@@ -41,7 +37,7 @@ const warmTime = 5 * time.Second
 
 // starting reports whether the client is an Envoy that has not asked for listeners yet.
 func (c *conn) starting() bool {
-	return c.proxy.Envoy != [3]uint32{} && !c.session.ofObjects() && c.session.find(envoy.ListenerType) == nil
+	return c.profile.warms && c.session.find(envoy.ListenerType) == nil
 }
 
 // warming reports whether the client is an Envoy that has its clusters and has not asked for listeners yet.
@@ -89,7 +85,7 @@ func (c *conn) markWaiting(log *slog.Logger) {
 	s.mu.Unlock()
 	if !c.marked {
 		c.marked = true
-		s.warnings.log(log.Warn, &c.warnings, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
+		s.warnings.log(log.Warn, c.warnings, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
 	}
 }
 

@@ -23,7 +23,7 @@ func (quiet) suppressed(string)      {}
 func objectsOf(t *testing.T, f *fakeTranslator, delta bool) *session {
 	t.Helper()
 	l := limits.Default()
-	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, interner: newNameInterner(), delta: delta, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
+	s := &session{translator: f, observer: quiet{}, limits: &l, differences: &differences{}, interner: newNameInterner(), delta: delta, profile: &profile{whole: true}, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
 	if !s.start(f.publish(true, "nds a=1", "nds b=1")) {
 		t.Fatal("not started")
 	}
@@ -113,10 +113,10 @@ func TestObjectsAreServedToAPIClientsOnly(t *testing.T) {
 		{[]netip.Prefix{netip.MustParsePrefix("fe80::/10")}, "[fe80::1%eth0]:5", codes.OK},
 	} {
 		s := New(Options{APIClients: c.clients})
-		if err := s.admit(reader, c.remote); status.Code(err) != c.want {
+		if err := s.admit(s.profileOf(reader, true), c.remote); status.Code(err) != c.want {
 			t.Errorf("%v, %s: %v", c.clients, c.remote, err)
 		}
-		if err := s.admit(proxy, c.remote); err != nil {
+		if err := s.admit(s.profileOf(proxy, true), c.remote); err != nil {
 			t.Errorf("a proxy at %s: %v", c.remote, err)
 		}
 	}
