@@ -2,13 +2,16 @@
 //
 // Changes go one way through it:
 //
-//	Sources -> Throttle -> World: filter -> registries -> snapshot.Builder
+//	Sources -> Throttle -> World: filter -> stages -> registries -> snapshot.Builder
+//
+// The parts are these:
 //
 //   - Sources are the places that changes come from, merged in their order of precedence: mesh files, a directory, the
-//     own cluster, remote clusters, other control planes. Which there are, the options say and the mesh configuration.
+//     own cluster, remote clusters, other control planes. The options name them, and the mesh configuration does.
 //   - Throttle gathers changes into commits, by namespace. Endpoints do not wait.
 //   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
-//     mesh configuration and the networks in force, and feeds the registries and the Builder.
+//     mesh configuration and the networks in force, and feeds the stages, the registries and the Builder.
+//   - Stage derives objects from objects. No feature has one yet; Gateway API and Ingress will.
 //   - Analyst finds references between objects that lead nowhere, beside all that.
 //
 // Answers of I/O come as changes, through a table of pilot/facts. Nothing here knows Envoy or xDS.

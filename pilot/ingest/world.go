@@ -28,6 +28,8 @@ type Parts struct {
 	Unsupported     func(*kinds.Object) (diag.Diagnostic, bool)
 	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
 
+	Stages []Stage // what derives objects from objects, in order
+
 	Whole bool // the sources hold the whole mesh: no cluster adds to it
 	Still bool // no object changes by itself: the configuration is read once
 }
@@ -44,6 +46,7 @@ type World struct {
 	networks *mesh.Networks
 	goodMesh map[string]string // the last text without an error, by file or ConfigMap
 	filter   *filter
+	stages   *stages
 	reselect bool // the selectors have changed: every object has to be looked at
 
 	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
@@ -55,6 +58,8 @@ type World struct {
 	unsupported map[kinds.Key]diag.Diagnostic // what of objects has no effect
 	findings    map[string][]diag.Diagnostic  // by key of the ConfigMap, or what else they are of
 	written     []hostName                    // where gateways are known by name
+	derived     []Derived
+	statuses    []Status
 	counts      Counts
 }
 
@@ -65,7 +70,7 @@ type Counts struct{ Pending, WithoutIP, NotReady int }
 func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
-		filter: newFilter(o.Revision, o.Namespace), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
+		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
@@ -121,6 +126,8 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		}
 	}
 
+	batch = w.derive(batch)
+
 	w.builder.SetMesh(w.mesh)
 	w.builder.Apply(batch)
 	if rebuild {
@@ -168,6 +175,38 @@ func (w *World) visible(batch []kinds.Change) []kinds.Change {
 	return out
 }
 
+// derive adds the changes of derived objects.
+func (w *World) derive(batch []kinds.Change) []kinds.Change {
+	if len(w.stages.list) == 0 {
+		return batch
+	}
+	batch = w.stages.apply(batch, func(k kinds.Key) *kinds.Object {
+		if o := w.objects[k]; o != nil && w.filter.shows(o) {
+			return o
+		}
+		return nil
+	})
+	w.found("derived", w.stages.findings)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.derived, w.statuses = w.stages.sorted(), w.stages.statuses
+	return batch
+}
+
+// Derived returns the derived objects that count, and what each was made of.
+func (w *World) Derived() []Derived {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.derived
+}
+
+// Statuses returns what the statuses of objects should be.
+func (w *World) Statuses() []Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.statuses
+}
+
 // registerAnew makes the registries again, for the trust domain or the networks have changed, and returns all that they
 // hold now, and what is gone with batch.
 func (w *World) registerAnew(batch []kinds.Change) registry.Changes {
@@ -178,6 +217,9 @@ func (w *World) registerAnew(batch []kinds.Change) registry.Changes {
 		if w.filter.shows(o) {
 			all = append(all, kinds.Change{Key: key, Object: o})
 		}
+	}
+	for key, d := range w.stages.derived {
+		all = append(all, kinds.Change{Key: key, Object: d.Object})
 	}
 	config.Sort(all)
 	now := w.services.Apply(all)
@@ -277,7 +319,7 @@ func (w *World) Findings() []diag.Diagnostic {
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
 	})
-	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], unresolved, objects)
+	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], unresolved, objects)
 }
 
 // Counts returns the registries' own counts.

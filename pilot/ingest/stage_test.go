@@ -1,0 +1,212 @@
+package ingest
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.
+func routes() Stage {
+	return Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(objects []*kinds.Object) (d Derivation) {
+		for _, o := range objects {
+			hosts := o.Spec.(*gatewayv1.HTTPRoute).Spec.Hostnames
+			d.Statuses = append(d.Statuses, Status{o.Key, gatewayv1.RouteStatus{Parents: make([]gatewayv1.RouteParentStatus, len(hosts))}})
+			if len(hosts) == 0 {
+				d.Findings = append(d.Findings, diag.Diagnostic{Severity: diag.Warning, Code: "NoHost", Object: o.String()})
+				continue
+			}
+			host := string(hosts[0])
+			for kind, spec := range map[*kinds.Kind]any{
+				kinds.VirtualService: &networkingv1.VirtualService{Hosts: []string{host}},
+				kinds.ServiceEntry: &networkingv1.ServiceEntry{
+					Hosts: []string{host}, Resolution: 2, Ports: []*networkingv1.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}},
+				},
+			} {
+				key := kinds.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}
+				d.Objects = append(d.Objects, Derived{&kinds.Object{Key: key, Spec: spec}, o.Key})
+			}
+		}
+		return d
+	}}
+}
+
+// rules is a stage behind it: of each VirtualService, whoever made it, it makes a DestinationRule for its host.
+func rules() Stage {
+	return Stage{Name: "rules", Kinds: []*kinds.Kind{kinds.VirtualService}, Derive: func(objects []*kinds.Object) (d Derivation) {
+		for _, o := range objects {
+			key := kinds.Key{Kind: kinds.DestinationRule, Namespace: o.Namespace, Name: o.Name}
+			spec := &networkingv1.DestinationRule{Host: o.Spec.(*networkingv1.VirtualService).GetHosts()[0]}
+			d.Objects = append(d.Objects, Derived{&kinds.Object{Key: key, Spec: spec}, o.Key})
+		}
+		return d
+	}}
+}
+
+func newDeriving() *World {
+	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}
+	supported := func(*kinds.Object) (diag.Diagnostic, bool) { return diag.Diagnostic{}, false }
+	return New(o, Parts{Unsupported: supported, UnsupportedMesh: translate.UnsupportedMesh, Stages: []Stage{routes(), rules()}})
+}
+
+func httpRoute(name string, hosts ...gatewayv1.Hostname) *kinds.Object {
+	key := kinds.Key{Kind: kinds.HTTPRoute, Namespace: "a", Name: name}
+	return &kinds.Object{Key: key, Spec: &gatewayv1.HTTPRoute{Spec: gatewayv1.HTTPRouteSpec{Hostnames: hosts}}}
+}
+
+func virtual(name, host string) *kinds.Object {
+	key := kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: name}
+	return &kinds.Object{Key: key, Spec: &networkingv1.VirtualService{Hosts: []string{host}}}
+}
+
+// held returns what a Snapshot has of the kinds that the stages make, and its services.
+func held(w *World) []string {
+	var out []string
+	for _, o := range w.Snapshot().AllObjects(kinds.VirtualService) {
+		out = append(out, o.String()+" of "+o.Spec.(*networkingv1.VirtualService).GetHosts()[0])
+	}
+	for _, o := range w.Snapshot().AllObjects(kinds.DestinationRule) {
+		out = append(out, o.String()+" of "+o.Spec.(*networkingv1.DestinationRule).GetHost())
+	}
+	for _, s := range w.Snapshot().Services() {
+		out = append(out, "service "+s.Host)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Derived objects follow what they are made of, through registries and the Snapshot, and give way to a user's own.
+func TestStages(t *testing.T) {
+	s := stage{t, newDeriving()}
+	remove := func(o *kinds.Object) { s.Commit([]kinds.Change{{Key: o.Key}}, time.Time{}) }
+	want := func(list ...string) {
+		t.Helper()
+		if d := cmp.Diff(list, held(s.World)); d != "" {
+			t.Errorf("-want +got:\n%s", d)
+		}
+	}
+	found := func(list ...string) {
+		t.Helper()
+		var got []string
+		for _, d := range s.Findings() {
+			got = append(got, d.Code+" "+d.Object)
+		}
+		if d := cmp.Diff(list, got); d != "" {
+			t.Errorf("findings (-want +got):\n%s", d)
+		}
+	}
+	all := func(host string) []string {
+		return []string{"DestinationRule a/web of " + host, "VirtualService a/web of " + host, "service " + host}
+	}
+	s.apply(httpRoute("web", "one.example"))
+	want(all("one.example")...)
+	for _, d := range s.Derived() {
+		if origin := d.Origin.String(); origin != "HTTPRoute a/web" && origin != "VirtualService a/web" {
+			t.Errorf("%s is of %s", d.Object, origin)
+		}
+	}
+	if len(s.Derived()) != 3 {
+		t.Errorf("%d objects are derived", len(s.Derived()))
+	}
+
+	// What is derived anew and is the same keeps its pointer, and makes no Snapshot.
+	first, before := s.Snapshot(), s.Derived()
+	o := httpRoute("web", "one.example", "two.example")
+	s.apply(o)
+	if s.Snapshot() != first {
+		t.Errorf("a Snapshot of %v", s.Snapshot().Diff.Causes)
+	}
+	if !slices.Equal(s.Derived(), before) {
+		t.Error("equal objects have other pointers")
+	}
+	if list := s.Statuses(); len(list) != 1 || list[0].Of != o.Key || len(list[0].Value.(gatewayv1.RouteStatus).Parents) != 2 {
+		t.Errorf("statuses %v", list)
+	}
+	s.apply(httpRoute("web", "three.example"))
+	want(all("three.example")...)
+
+	// Registries that are made again hold it still.
+	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: other"}))
+	want(all("three.example")...)
+
+	// A user's object counts in its place, also for the stage behind.
+	own := virtual("web", "own.example")
+	s.apply(own)
+	want("DestinationRule a/web of own.example", "VirtualService a/web of own.example", "service three.example")
+	found("HiddenObject HTTPRoute a/web")
+	remove(own)
+	want(all("three.example")...)
+	found()
+
+	// The filter is before the stages.
+	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {kubernetes.io/metadata.name: b}}]"}))
+	want()
+	s.apply(configMap("istio", nil))
+	want(all("three.example")...)
+
+	s.apply(httpRoute("web"))
+	want()
+	found("NoHost HTTPRoute a/web")
+	remove(o)
+	found()
+}
+
+// However changes are batched, what is derived is what is derived of all objects at once.
+func TestStagesHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, present := newDeriving(), map[kinds.Key]*kinds.Object{}
+		for range rapid.IntRange(1, 12).Draw(t, "commits") {
+			batch := map[kinds.Key]kinds.Change{}
+			for range rapid.IntRange(1, 3).Draw(t, "changes") {
+				name, host := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), rapid.SampledFrom([]string{"one.example", "two.example"}).Draw(t, "host")
+				o := rapid.SampledFrom([]*kinds.Object{
+					httpRoute(name, gatewayv1.Hostname(host)), httpRoute(name), virtual(name, host),
+					{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: name}, Spec: &networkingv1.DestinationRule{Host: "own." + host}},
+					configMap("istio", map[string]string{"mesh": "trustDomain: " + host}),
+					configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {mesh: 'yes'}}]"}),
+					{Key: kinds.Key{Kind: kinds.Namespace, Name: "a"}, Labels: map[string]string{"mesh": host[:1]}, Spec: &corev1.Namespace{}},
+					{Key: kinds.Key{Kind: kinds.Namespace, Name: "a"}, Labels: map[string]string{"mesh": "yes"}, Spec: &corev1.Namespace{}},
+				}).Draw(t, "object")
+				c := kinds.Change{Key: o.Key, Object: o}
+				if rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
+					c.Object = nil
+				}
+				batch[o.Key] = c
+			}
+			var list []kinds.Change
+			for key, c := range batch {
+				list = append(list, c)
+				if present[key] = c.Object; c.Object == nil {
+					delete(present, key)
+				}
+			}
+			config.Sort(list)
+			w.Commit(list, time.Time{})
+			once := newDeriving()
+			list = nil
+			for key, o := range present {
+				list = append(list, kinds.Change{Key: key, Object: o})
+			}
+			config.Sort(list)
+			once.Commit(list, time.Time{})
+			if d := cmp.Diff(held(once), held(w)); d != "" {
+				t.Fatalf("-at once +in commits:\n%s\nof %s", d, strings.ReplaceAll(fmt.Sprint(present), "\n", " "))
+			}
+		}
+	})
+}
