@@ -22,9 +22,9 @@ type setKey struct {
 	inbound   weak.Pointer[cohort.Inbound]
 }
 
-// cache holds the newest versions of each entry. The next version of an entry is made incrementally from the last one.
-// An entry is evicted when a part of its key is garbage collected, or when nobody has used it for maxUnused full
-// pushes: each edit of a Sidecar makes another scope. Safe for concurrent use.
+// cache holds the newest versions of each entry. The next version of an entry is made incrementally from the last one,
+// by invalidating what is dirty. An entry is evicted when a part of its key is garbage collected, or when nobody has
+// used it for maxUnused full pushes: each edit of a Sidecar makes another scope. Safe for concurrent use.
 type cache[K comparable, V interface{ covers(revision uint64) bool }] struct {
 	mu         sync.Mutex
 	entries    map[K]*cacheEntry[V]

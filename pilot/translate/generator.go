@@ -37,8 +37,8 @@ func singlePartition(all func(v *view) []*envoy.Resource, stale func(c *scope.Di
 	}}
 }
 
-// update generates the version of a view. It starts from last, which is mostly the version before; nil means that there
-// is none.
+// update generates the version of a view. It starts from last, which is mostly the version before, and invalidates the
+// partitions that are dirty between the two. A nil last means that there is none.
 func (g generator[P]) update(v *view, last *version) *version {
 	if last == nil {
 		return g.generateAll(v)

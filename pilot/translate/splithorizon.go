@@ -53,8 +53,8 @@ func requestsNetwork(c cohort.Scope, network string) bool {
 	return false
 }
 
-// splitHorizon replaces the endpoints of one assignment that are behind gateways by those gateways. The gateways of an
-// endpoint share its weight equally.
+// splitHorizon is the split horizon of one assignment: it replaces the endpoints that are behind gateways by those
+// gateways. The gateways of an endpoint share its weight equally.
 type splitHorizon struct {
 	gateways map[networkPath][]registry.Gateway // by network and cluster; none: out of reach
 	scale    uint64                             // multiplies all weights, so that the parts are whole numbers
