@@ -21,8 +21,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// A generated world is small, and its objects conflict in every way: hosts that are short names of other hosts, addresses
-// and ports that several services want, aliases, and patterns over all of them.
+// A generated world is small, and its objects conflict in every way: hosts that are short names of other hosts,
+// addresses and ports that several services want, aliases, and patterns over all of them.
 
 // generatedStep is the changes of one commit. A nil value is a deletion.
 type generatedStep struct {
@@ -91,8 +91,8 @@ var (
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"b/*"}}}},
 		{Egress: []*networkingv1alpha3.IstioEgressListener{{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Number: 9000, Protocol: "HTTP", Name: "x"}}, {Hosts: []string{"*/*"}}}},
 		{OutboundTrafficPolicy: &networkingv1alpha3.OutboundTrafficPolicy{Mode: networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY}},
-		// On sockets: all ports, one port, and two listeners on one socket whose route configurations look like those of a
-		// port.
+		// On sockets: all ports, one port, and two listeners on one socket whose route configurations look like those
+		// of a port.
 		{Egress: []*networkingv1alpha3.IstioEgressListener{
 			{Hosts: []string{"*/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "HTTP", Name: "x"}, Bind: "unix:///x.sock"},
 			{Hosts: []string{"b/*"}, Port: &networkingv1alpha3.SidecarPort{Protocol: "TCP", Name: "y"}, Bind: "unix://@y"},
