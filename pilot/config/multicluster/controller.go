@@ -31,7 +31,7 @@ type Source interface {
 	Findings() []diag.Diagnostic   // what is wrong at present; must not be modified
 }
 
-// Options are which Secrets to read, how to reach what they name, and who handles it. Findings, Logger and Metrics may
+// Options are which Secrets to read, how to reach what they name, and who handles it. Logger and Metrics may
 // be nil.
 type Options struct {
 	Cluster   string // ID of the server's own cluster
@@ -39,12 +39,11 @@ type Options struct {
 	// Connect makes the source of a cluster, which writes its ID into every key. It must not wait for the network, and
 	// be ready to be called again while the source that it made before for the same cluster runs. kubeconfig is not to
 	// be modified.
-	Connect  func(cluster string, kubeconfig []byte, h config.Handler) (Source, error)
-	Handler  config.Handler
-	Findings func([]diag.Diagnostic) // gets the whole list whenever it has changed; must not modify it
-	Timeout  time.Duration           // after which a cluster that has not synced is waited for no longer; 0 is 30 s
-	Logger   *slog.Logger
-	Metrics  prometheus.Registerer
+	Connect func(cluster string, kubeconfig []byte, h config.Handler) (Source, error)
+	Handler config.Handler
+	Timeout time.Duration // after which a cluster that has not synced is waited for no longer; 0 is 30 s
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
 }
 
 // Controller runs the sources of remote clusters.
@@ -71,9 +70,6 @@ type Controller struct {
 // New makes a Controller that runs nothing yet.
 func New(opts Options) *Controller {
 	opts.Timeout = cmp.Or(opts.Timeout, 30*time.Second)
-	if opts.Findings == nil {
-		opts.Findings = func([]diag.Diagnostic) {}
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -138,23 +134,20 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) take(update func() []kinds.Change) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	changes, first, findings := c.update(update)
+	changes, first := c.update(update)
 	if len(changes) > 0 || first {
 		c.opts.Handler(changes)
 	}
 	if first {
 		c.synced.Store(true)
 	}
-	if findings != nil {
-		c.opts.Findings(*findings)
-	}
 }
 
-func (c *Controller) update(update func() []kinds.Change) (changes []kinds.Change, first bool, findings *[]diag.Diagnostic) {
+func (c *Controller) update(update func() []kinds.Change) (changes []kinds.Change, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx != nil && c.ctx.Err() != nil {
-		return nil, false, nil
+		return nil, false
 	}
 	changes = update()
 	if !c.whole {
@@ -169,7 +162,8 @@ func (c *Controller) update(update func() []kinds.Change) (changes []kinds.Chang
 			config.Sort(changes)
 		}
 	}
-	return changes, first, c.report()
+	c.report()
+	return changes, first
 }
 
 // reconcile makes the clusters those that the Secrets name.

@@ -93,8 +93,8 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	return list
 }
 
-// report returns the findings if they have changed, and logs what is new and what is gone.
-func (c *Controller) report() *[]diag.Diagnostic {
+// report brings the findings up to date, and logs what is new and what is gone.
+func (c *Controller) report() {
 	now := slices.Clone(c.refused)
 	for _, cl := range c.clusters {
 		now = append(now, cl.findings(c.opts.Timeout.String())...)
@@ -102,9 +102,6 @@ func (c *Controller) report() *[]diag.Diagnostic {
 	slices.SortFunc(now, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
 	})
-	if slices.Equal(now, c.findings) {
-		return nil
-	}
 	for _, d := range now {
 		if !slices.Contains(c.findings, d) {
 			c.opts.Logger.Warn("finding", "finding", d.String())
@@ -116,7 +113,6 @@ func (c *Controller) report() *[]diag.Diagnostic {
 		}
 	}
 	c.findings = now
-	return &now
 }
 
 func (cl *cluster) findings(timeout string) []diag.Diagnostic {
