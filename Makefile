@@ -39,7 +39,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit e2e compat-helm bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo test vet unit e2e compat-helm soak bench lint fmt gen image tools clean micro
 # The end-to-end tests measure rates: nothing runs beside them, whatever -j says.
 .NOTPARALLEL:
 
@@ -69,6 +69,9 @@ vet: | bin/test ## Vet all packages.
 	$(RACING) $(PROGRESS) -v vet go vet -v -p $(JOBS) $(RACE) ./... 2>&1 | tee bin/test/vet.log
 	@touch bin/test/vet.ok
 
+# Random histories begin with this seed, the same each time, so that a red run can be repeated. 0 is a random one; soak runs those.
+export RAPID_SEED ?= 1
+
 unit: $(ENVOY) $(HELM4) $(GOTESTSUM) | bin/test ## Test all but end to end.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
 	$(RACING) $(call GOTEST,unit,pkgname-and-test-fails) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
@@ -84,6 +87,9 @@ compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test
 
 bin/test:
 	@mkdir -p $@
+
+soak: ## Test random histories with other seeds each time, until one is red: CHECKS=1000 of each property, LENGTH=10m of the whole server a round.
+	deploy/tools/soak.sh $(or $(CHECKS),1000) $(or $(LENGTH),10m)
 
 bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \

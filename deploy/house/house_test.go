@@ -1,6 +1,7 @@
 package house
 
 import (
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -51,6 +52,38 @@ func modules(t *testing.T, name string) [][]string {
 		all = append(all, m[1:])
 	}
 	return all
+}
+
+// TestRandomTestsHaveSeeds holds that a test which draws at random begins with a seed that somebody can set, as rapid's do:
+// with one of its own that is always the same, or with that of deploy/histories.
+func TestRandomTestsHaveSeeds(t *testing.T) {
+	unseeded := regexp.MustCompile(`\brand\.(Int|Int32|Int64|IntN|N|Uint32|Uint64|Float64|Perm|Shuffle)\(|NewPCG\([^)]*time\.|\bseed\b.*=.*time\.Now`)
+	for text, want := range map[string]bool{
+		"rand.Perm(20)": true, "rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))": true, "seed := time.Now().UnixNano()": true,
+		"rand.New(rand.NewPCG(1, 2))": false, "r.Perm(20)": false,
+	} {
+		if unseeded.MatchString(text) != want {
+			t.Errorf("%s is taken for unseeded: %v", text, !want)
+		}
+	}
+	err := fs.WalkDir(os.DirFS("../.."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "deploy/house/"):
+			return nil
+		}
+		text, err := os.ReadFile("../../" + name)
+		if found := unseeded.Find(text); found != nil {
+			t.Errorf("%s: %s has no seed that can be set: take that of deploy/histories", name, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Every rule is shown to catch what it forbids: a rule that nothing can break holds nothing.

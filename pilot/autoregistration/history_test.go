@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -32,9 +33,8 @@ func TestMemoryBeginsWithNothing(t *testing.T) {
 // Proxies come, go, move between replicas and replicas restart; in the end there is an entry for each that is
 // connected, and for no other.
 func TestHistories(t *testing.T) {
-	seed := time.Now().UnixNano()
-	t.Logf("seed %d", seed)
-	synctest.Test(t, func(t *testing.T) { history(t, uint64(seed)) })
+	seed, _ := histories.Seed(t)
+	synctest.Test(t, func(t *testing.T) { history(t, seed) })
 }
 
 func history(t *testing.T, seed uint64) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -33,9 +33,12 @@ import (
 )
 
 var (
-	historiesSeed = flag.Uint64("histories.seed", 0, "of the first history; 0: any, and for how long is what counts")
-	historiesFor  = flag.Duration("histories.for", 10*time.Second, "how long to go through histories; with a seed, that one alone")
+	historiesSeed = flag.Uint64("histories.seed", 0, "of the one history to run; 0: several run, from RAPID_SEED on")
+	historiesFor  = flag.Duration("histories.for", 10*time.Second, "how long to go through histories where RAPID_SEED is not set, or 0")
 )
+
+// fixedHistories is how many histories run from a seed that is set.
+const fixedHistories = 8
 
 // patience bounds the wait for anything to happen.
 const patience = time.Minute
@@ -50,7 +53,8 @@ const patience = time.Minute
 // The seed of a failure is printed; -histories.seed runs it again. It decides which objects change, how they are
 // batched, and what clients do in answer to which response. It does not decide how the goroutines of streams, senders
 // and the throttle interleave, nor into how many commits changes fall: a failure that hangs on that may take some runs
-// to come back. -histories.for=10m is for the night.
+// to come back. With RAPID_SEED the same few histories run each time. Without it they are others each time, for
+// -histories.for: 10m is for the night.
 func TestHistories(t *testing.T) {
 	seed := *historiesSeed
 	if seed != 0 {
@@ -59,16 +63,16 @@ func TestHistories(t *testing.T) {
 		}
 		return
 	}
-	var next atomic.Uint64
-	next.Store(rand.Uint64() >> 16)
+	begin, fixed := histories.Seed(t)
 	end := time.Now().Add(*historiesFor)
-	ran := atomic.Int64{}
+	var begun, ran atomic.Int64
+	another := func(n int64) bool { return n == 1 || fixed && n <= fixedHistories || !fixed && time.Now().Before(end) }
 	t.Run("at once", func(t *testing.T) {
 		for i := range 4 { // a history mostly waits: use more -parallel than there are processors
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
-				for first := i == 0; first || time.Now().Before(end); first = false {
-					seed := next.Add(1)
+				for n := begun.Add(1); another(n); n = begun.Add(1) {
+					seed := begin + uint64(n)
 					if err := runHistory(t, seed); err != nil {
 						t.Fatalf("run it again with -histories.seed=%d: %v", seed, err)
 					}

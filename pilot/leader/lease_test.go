@@ -19,6 +19,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 // api is an API server that holds one lease, and takes writes to anything else. It is called within the process, so
@@ -304,8 +306,7 @@ func TestGuardStopsWritesOfTheDeposed(t *testing.T) {
 
 // Three instances write whenever they may while their ways to the server come and go.
 func TestNoWriteWithoutTheLease(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed, _ := histories.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		a := newAPI()

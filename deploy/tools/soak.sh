@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs the tests of random histories and properties with other seeds each time, until one is red or somebody stops it.
+#   soak.sh CHECKS LENGTH: so many checks of each property a round, and so long through histories of the whole server.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+# "FOLDER NAME" of each test that draws from rapid or asks for a seed.
+tests() {
+	grep -rlE --include='*_test.go' 'rapid\.(Check|MakeCheck)|histories\.Seed' . | grep -v '^./deploy/histories/' | while read -r file; do
+		awk -v dir="$(dirname "$file")" '
+			/^func / { name = $2; sub(/\(.*/, "", name) }
+			/rapid\.(Check|MakeCheck)\(|histories\.Seed\(/ && name ~ /^Test/ { print dir, name }' "$file"
+	done | sort -u
+}
+
+for ((round = 1; ; round++)); do
+	echo "round $round"
+	while read -r dir names; do
+		length=()
+		if [[ $dir == ./pilot/bootstrap ]]; then
+			length=(-histories.for="$2")
+		fi
+		RAPID_SEED=0 RAPID_CHECKS=$1 go test -count=1 -timeout 24h -run "^($names)\$" "$dir" "${length[@]}"
+	done < <(tests | awk '{ all[$1] = all[$1] (all[$1] ? "|" : "") $2 } END { for (d in all) print d, all[d] }' | sort)
+done
