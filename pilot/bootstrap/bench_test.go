@@ -32,6 +32,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -117,7 +118,7 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 		KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute,
 	}
 	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
-	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil), t: translate.New(translate.Options{Idle: idleResources})}
+	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil), t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
 	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
 	f.server = xds.New(xds.Options{Translator: newTranslator(f.t, false), Limits: o.Limits})
 	var all []kinds.Change

@@ -25,6 +25,7 @@ import (
 
 	clusternames "github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -174,7 +175,7 @@ func (h *history) route(s *snapshot.Snapshot, n *corev3.Node, name string) (*con
 	if err != nil {
 		return nil, err
 	}
-	tr, a := translate.New(translate.Options{}), &anypb.Any{}
+	tr, a := translate.New(translate.Options{Features: catalog.Features()}), &anypb.Any{}
 	if err := proto.Unmarshal(tr.Named(s, tr.ResolveCohort(s, p), envoy.RouteType, name).Bytes(), a); err != nil {
 		return nil, err
 	}
@@ -187,7 +188,7 @@ func (h *history) expected(s *snapshot.Snapshot, n *corev3.Node) (picture, error
 	if err != nil {
 		return nil, err
 	}
-	tr := translate.New(translate.Options{})
+	tr := translate.New(translate.Options{Features: catalog.Features()})
 	c := tr.ResolveCohort(s, p)
 	out := picture{}
 	add := func(typeURL string, r *envoy.Resource) ([]string, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -93,6 +94,7 @@ type Scope struct {
 	Rules           frozen.List[*kinds.Object]   // DestinationRules whose workload selector matches it
 	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
 	Targets         frozen.List[Target]          // of a router: the ports of its own services
+	Selections      feature.Selections
 }
 
 // ExcludedMatches are the matches of one VirtualService that do not apply to a proxy, because of its labels. Matches is
@@ -108,13 +110,9 @@ type Outbound struct {
 	HTTPProxyPort uint32
 	HTTP10        bool
 	Unprivileged  bool
-	Tags          Tags
+	Tags          feature.Tags
+	Selections    feature.Selections
 	DenyAll       bool // of a router: policies select it that are not translated, so all requests are denied
-}
-
-// Tags are the literals in the traces of a workload. Sampling is the proxy's own percentage, or empty for the mesh's.
-type Tags struct {
-	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
 }
 
 // Inbound is what inbound clusters and listeners depend on. The zero Inbound has none: it is a router's.
@@ -125,11 +123,11 @@ type Inbound struct {
 	HTTP10       bool
 	IPv4, IPv6   bool
 	Namespace    string
-	Tags         Tags
+	Tags         feature.Tags
 	Targets      frozen.List[Target]
 	Ingress      *kinds.Object // a Sidecar with ingress listeners, which replace the services' chains
 	Address      string        // the proxy's address, if an ingress listener depends on it
-	Peer         frozen.List[*kinds.Object]
+	Selections   feature.Selections
 	DenyAll      bool // policies select the workload that are not translated, so all requests are denied
 }
 
@@ -142,7 +140,7 @@ type Target struct {
 }
 
 // Resolve reduces a proxy to the inputs of its configuration.
-func Resolve(x *scope.Index, p *node.Proxy) Inputs {
+func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs {
 	w := workload(x, p)
 	addresses := p.IPs
 	if len(addresses) == 0 {
@@ -173,17 +171,21 @@ func Resolve(x *scope.Index, p *node.Proxy) Inputs {
 	}
 	k.Scope.Rules = selectedRules(x, p.Namespace, w.Labels)
 	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
+	selected := feature.Select(features, x, p.Namespace, feature.Workload{Type: p.Type, Labels: w.Labels})
+	k.Scope.Selections = selected(feature.Scope)
 	targets := findTargets(x, w, addresses)
 	if p.Type == node.Router {
+		k.Outbound.Selections = selected(feature.Listeners | feature.Inbound)
 		k.Scope.Gateways = selectedGateways(x, w.Labels)
 		k.Outbound.DenyAll = denyAll(x, p.Namespace, w.Labels)
 		k.Scope.Targets = targets
 		return k
 	}
+	k.Outbound.Selections = selected(feature.Listeners)
 	k.Scope.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
 	k.Inbound = Inbound{
 		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
-		Tags: k.Outbound.Tags, Targets: targets, Peer: PeerAuthentications(x, p.Namespace, w.Labels),
+		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.Inbound),
 		DenyAll: denyAll(x, p.Namespace, w.Labels),
 	}
 	if s := k.Scope.Sidecar; s != nil {
@@ -236,8 +238,8 @@ func nodeLocality(p *node.Proxy) registry.Locality {
 	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }
 
-func newTags(p *node.Proxy, w *registry.Workload) Tags {
-	return Tags{
+func newTags(p *node.Proxy, w *registry.Workload) feature.Tags {
+	return feature.Tags{
 		CanonicalService:  registry.CanonicalName(w.Labels, cmp.Or(p.Workload, w.Owner, "unknown")),
 		CanonicalRevision: cmp.Or(registry.CanonicalRevision(w.Labels), "latest"),
 		Cluster:           p.Cluster, Mesh: p.MeshID, Namespace: p.Namespace, Sampling: p.TracingSampling,
@@ -327,46 +329,6 @@ func selectedGateways(x *scope.Index, labels map[string]string) frozen.List[*kin
 		}
 	}
 	return frozen.ListOf(found...)
-}
-
-// PeerAuthentications returns the policies that apply to a workload, in this order: at most one of the mesh, one of the
-// namespace, and one that selects the workload.
-func PeerAuthentications(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
-	return PeerAuthenticationsInNamespace(x, namespace)(labels)
-}
-
-// PeerAuthenticationsInNamespace returns PeerAuthentications of a namespace as a function of a workload's labels.
-func PeerAuthenticationsInNamespace(x *scope.Index, namespace string) func(labels map[string]string) frozen.List[*kinds.Object] {
-	var list, selecting []*kinds.Object
-	root := x.RootNamespace()
-	for _, ns := range []string{root, namespace} {
-		if ns == root && len(list) > 0 {
-			continue // the namespace is the root namespace
-		}
-		for _, o := range x.Objects(kinds.PeerAuthentication, ns) {
-			if len(o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()) == 0 {
-				list = append(list, o)
-				break
-			}
-		}
-	}
-	selector := func(o *kinds.Object) map[string]string {
-		return o.Spec.(*securityv1.PeerAuthentication).GetSelector().GetMatchLabels()
-	}
-	for _, o := range x.Objects(kinds.PeerAuthentication, namespace) {
-		if len(selector(o)) > 0 {
-			selecting = append(selecting, o)
-		}
-	}
-	all := frozen.ListOf(list...)
-	return func(labels map[string]string) frozen.List[*kinds.Object] {
-		for _, o := range selecting {
-			if kinds.Selects(selector(o), labels) {
-				return frozen.ListOf(append(slices.Clip(list), o)...)
-			}
-		}
-		return all
-	}
 }
 
 // selectedRules returns the DestinationRules of a namespace whose workload selector matches.

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -69,6 +70,10 @@ func sidecar(name, ip string) *node.Proxy {
 	return &node.Proxy{Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip}, Cluster: "c", MeshID: "m", Interception: node.Redirect}
 }
 
+func resolve(x *scope.Index, p *node.Proxy) cohort.Inputs {
+	return cohort.Resolve(x, p, catalog.Features())
+}
+
 // shared returns what a proxy shares with its cohort.
 func shared(p cohort.Inputs) cohort.Inputs {
 	p.Address = ""
@@ -95,7 +100,7 @@ func TestLabelsSplitOnlyWhereASelectorDoes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := index([]*registry.Workload{pod("web-0", "10.1.0.1", map[string]string{"team": secret}), pod("web-1", "10.1.0.2", map[string]string{"hash": "y"})}, c.objects...)
-			one, two := cohort.Resolve(x, sidecar("web-0", "10.1.0.1")), cohort.Resolve(x, sidecar("web-1", "10.1.0.2"))
+			one, two := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
 			if (shared(one) == shared(two)) != c.same {
 				t.Errorf("one cohort: %v, want %v", !c.same, c.same)
 			}
@@ -125,7 +130,7 @@ func TestAddressSplitsOnlyWhereIngressNamesIt(t *testing.T) {
 		`{"ingress":[{"port":{"number":80,"protocol":"HTTP","name":"h"}}]}`:                                                  false,
 	} {
 		x := index(pods, object(t, kinds.Sidecar, "a", "default", spec))
-		one, two := cohort.Resolve(x, sidecar("web-0", "10.1.0.1")), cohort.Resolve(x, sidecar("web-1", "10.1.0.2"))
+		one, two := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
 		if (one.Inbound == two.Inbound) != same || one.Scope != two.Scope || one.Outbound != two.Outbound {
 			t.Errorf("%s: one inbound cohort: %v", spec, !same)
 		}
@@ -134,7 +139,7 @@ func TestAddressSplitsOnlyWhereIngressNamesIt(t *testing.T) {
 
 // TestTargetPorts checks that named ports are resolved by the workload's containers, and left out if they have none.
 func TestTargetPorts(t *testing.T) {
-	p := cohort.Resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
+	p := resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}), sidecar("web-0", "10.1.0.1"))
 	var got []string
 	for x := range p.Inbound.Targets.All {
 		got = append(got, fmt.Sprintf("%s:%d>%d", x.Service.Name, x.Port, x.TargetPort))
@@ -155,7 +160,7 @@ func TestWorkloadOfProxy(t *testing.T) {
 	} {
 		p := sidecar(c.name, c.ip)
 		p.Labels = map[string]string{"app": "claimed"}
-		if got := cohort.Resolve(x, p).Outbound.Tags.CanonicalService; got != c.want {
+		if got := resolve(x, p).Outbound.Tags.CanonicalService; got != c.want {
 			t.Errorf("%s at %s is %s, want %s", c.name, c.ip, got, c.want)
 		}
 	}
@@ -164,7 +169,7 @@ func TestWorkloadOfProxy(t *testing.T) {
 // TestWhatSplitsCohorts checks what splits scopes, and what splits listeners alone.
 func TestWhatSplitsCohorts(t *testing.T) {
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)})
-	base := cohort.Resolve(x, sidecar("web-0", "10.1.0.1"))
+	base := resolve(x, sidecar("web-0", "10.1.0.1"))
 	for name, c := range map[string]struct {
 		alter                    func(*node.Proxy)
 		scope, outbound, inbound bool
@@ -182,28 +187,9 @@ func TestWhatSplitsCohorts(t *testing.T) {
 	} {
 		p := sidecar("web-0", "10.1.0.1")
 		c.alter(p)
-		k := cohort.Resolve(x, p)
+		k := resolve(x, p)
 		if (k.Scope != base.Scope) != c.scope || (k.Outbound != base.Outbound) != c.outbound || (k.Inbound != base.Inbound) != c.inbound {
 			t.Errorf("%s: scope %v, outbound %v, inbound %v", name, k.Scope != base.Scope, k.Outbound != base.Outbound, k.Inbound != base.Inbound)
-		}
-	}
-}
-
-func TestPeerAuthentications(t *testing.T) {
-	root := object(t, kinds.PeerAuthentication, "istio-system", "root", `{}`)
-	own := object(t, kinds.PeerAuthentication, "a", "own", `{}`)
-	second := object(t, kinds.PeerAuthentication, "a", "second", `{}`)
-	picky := object(t, kinds.PeerAuthentication, "a", "picky", `{"selector":{"matchLabels":{"app":"web"}}}`)
-	picky2 := object(t, kinds.PeerAuthentication, "a", "picky2", `{"selector":{"matchLabels":{"app":"web"}}}`)
-	x := index(nil, root, own, second, picky, picky2)
-	for _, c := range []struct {
-		ns, app string
-		want    []*kinds.Object
-	}{
-		{"a", "web", []*kinds.Object{root, own, picky}}, {"a", "api", []*kinds.Object{root, own}}, {"b", "web", []*kinds.Object{root}}, {"istio-system", "web", []*kinds.Object{root}},
-	} {
-		if got := slices.Collect(cohort.PeerAuthentications(x, c.ns, map[string]string{"app": c.app}).All); !slices.Equal(got, c.want) {
-			t.Errorf("%s %s: %v", c.ns, c.app, got)
 		}
 	}
 }
@@ -213,7 +199,7 @@ func TestRouterSelectsItsGateways(t *testing.T) {
 	other := object(t, kinds.Gateway, "b", "other", `{"selector":{"app":"api"}}`)
 	p := sidecar("web-0", "10.1.0.1")
 	p.Type = node.Router
-	k := cohort.Resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}, mine, other, object(t, kinds.Sidecar, "a", "default", `{}`)), p)
+	k := resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}, mine, other, object(t, kinds.Sidecar, "a", "default", `{}`)), p)
 	if got := slices.Collect(k.Scope.Gateways.All); !slices.Equal(got, []*kinds.Object{mine}) {
 		t.Errorf("gateways %v", got)
 	}
@@ -234,7 +220,7 @@ func TestNodesSplitNoScope(t *testing.T) {
 		Workloads: map[registry.WorkloadKey]*registry.Workload{one.WorkloadKey: one, two.WorkloadKey: two},
 	})
 	x := scope.NewIndex(b.Commit(time.Time{}), nil)
-	p, q := cohort.Resolve(x, sidecar("web-0", "10.1.0.1")), cohort.Resolve(x, sidecar("web-1", "10.1.0.2"))
+	p, q := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
 	if p.Scope != q.Scope || p.Outbound != q.Outbound || p.Inbound != q.Inbound {
 		t.Error("two cohorts")
 	}

@@ -64,7 +64,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 				if last == nil {
 					continue
 				}
-				was, is := cohort.Resolve(last, p), cohort.Resolve(x, p)
+				was, is := resolve(last, p), resolve(x, p)
 				if was.UnknownWorkload || x.Dirty.Reassign.Includes(p.Namespace) {
 					continue
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -64,7 +65,7 @@ func Read(ctx context.Context, o ingest.Options) (*Inspection, error) {
 	err = sources.Run(ctx)
 	switch {
 	case i.Snapshot != nil:
-		i.translator = translate.New(translate.Options{})
+		i.translator = translate.New(translate.Options{Features: catalog.Features()})
 	case err == nil:
 		return nil, sources.Wait(ctx)
 	default:

@@ -10,14 +10,13 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestIPv6Hosts shows which domains IPv6 addresses become.
 func TestIPv6Hosts(t *testing.T) {
 	domains := func(yaml string) (list []string) {
 		s := newWorld(t, mesh.Default()).apply(objects(t, "w.yaml", []byte(yaml))...)
-		tr := translate.New(translate.Options{})
+		tr := newTranslator(0)
 		p := proxyOf("a")
 		p.IPs = []string{"fd09::1"}
 		seen := map[string]bool{}
@@ -82,7 +81,7 @@ kind: PeerAuthentication
 metadata: {name: default, namespace: a}
 spec: {mtls: {mode: STRICT}}
 `))...)
-	tr := translate.New(translate.Options{})
+	tr := newTranslator(0)
 	a := decode(t, tr.Named(s, tr.ResolveCohort(s, proxyOf("a")), envoy.EndpointType, "outbound|5432||db.example.com")).(*endpointv3.ClusterLoadAssignment)
 	n := 0
 	for _, l := range a.Endpoints {

@@ -26,7 +26,7 @@ type benchMesh struct {
 }
 
 func newBenchMesh(b *testing.B, n int) *benchMesh {
-	t := &benchMesh{world: newWorld(b, mesh.Default()), translator: translate.New(translate.Options{Idle: 64 << 20})}
+	t := &benchMesh{world: newWorld(b, mesh.Default()), translator: newTranslator(64 << 20)}
 	all := services(b, n)
 	for i := range 200 {
 		all = append(all, virtualService(b, i, 1), objects(b, "dr.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\n"+

@@ -6,7 +6,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // anyOnPort80 is one more document of a world: a service that has all proxies ask for the routes of port 80.
@@ -183,7 +182,7 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 		t.Run(name, func(t *testing.T) {
 			refs := &references{seen: map[string][]string{}}
 			before, change := objects(t, "world.yaml", []byte(c[0])), objects(t, "change.yaml", []byte(c[1]))
-			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
+			w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
 			p := proxyOf("a")
 			s := w.apply(before...)
 			tr.Prepare(s)
@@ -192,7 +191,7 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 			tr.Prepare(s)
 			got := refs.config(t, tr, s, p)
 			once := newWorld(t, mesh.Default()).apply(append(before, change...)...)
-			if d := differences(refs.config(t, translate.New(translate.Options{}), once, p), got); d != nil {
+			if d := differences(refs.config(t, newTranslator(0), once, p), got); d != nil {
 				t.Errorf("with the change, made at once (before) and followed (after): %s", strings.Join(d, ", "))
 			}
 			s = w.apply(deletions(change)...)
@@ -201,7 +200,7 @@ spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}, {name: http-b, port:
 				t.Errorf("without it again: %s", strings.Join(d, ", "))
 			}
 			// A Translator that starts with the change and sees it deleted.
-			w, tr = newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
+			w, tr = newWorld(t, mesh.Default()), newTranslator(1<<20)
 			s = w.apply(append(before, change...)...)
 			tr.Prepare(s)
 			refs.config(t, tr, s, p)

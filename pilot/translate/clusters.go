@@ -26,8 +26,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -143,9 +143,15 @@ func subsets(rules *destinationrule.Merged) iter.Seq[string] {
 	}
 }
 
-// noTLS reports whether mTLS is off for a whole namespace: by its own policy, else by the mesh's.
+// noTLS reports whether mTLS is off for a whole namespace.
 func (v *view) noTLS(namespace string) bool {
-	return v.hasPeerAuthentication && mtls.ModeOf(cohort.PeerAuthentications(v.Index, namespace, nil), 0) == mtls.Disable
+	if v.t.hooks.transport == nil {
+		return true
+	}
+	if !v.hasTransportPolicies() {
+		return false
+	}
+	return v.t.hooks.mode(v.t.hooks.transport.Select(v.Index, namespace)(feature.Workload{}), 0) == feature.Disable
 }
 
 // rules returns the DestinationRules in force for a cohort's calls to a service. Subsets beyond the limit for a service
@@ -190,7 +196,7 @@ func (m *mergedRules) of(rules destinationrule.Rules) *destinationrule.Merged {
 }
 
 // buildCluster makes an outbound cluster.
-func buildCluster(k clusterKey) *envoy.Resource {
+func (h *hooks) buildCluster(k clusterKey) *envoy.Resource {
 	port := k.service.Port(k.port)
 	c := &clusterv3.Cluster{
 		Name:            k.name(),
@@ -202,7 +208,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 		LbPolicy:        clusterv3.Cluster_LEAST_REQUEST,
 	}
 	policy := k.rule.Policy(k.port)
-	k.setDiscovery(c, policy)
+	k.setDiscovery(h, c, policy)
 	if k.subset == "" && !k.sni && registry.HasPersistentSession(k.service.Labels) {
 		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
 	}
@@ -224,7 +230,7 @@ func buildCluster(k clusterKey) *envoy.Resource {
 	if options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
 		http2 = true
 	}
-	k.setTLS(c, options, policy, http2)
+	k.setTLS(h, c, options, policy, http2)
 	setHTTPOptions(c, options)
 	if k.capabilities.Has(node.NetworkMetadataExchange) {
 		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
@@ -254,7 +260,7 @@ func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
 }
 
 // setDiscovery sets how Envoy finds the endpoints.
-func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Policy) {
+func (k clusterKey) setDiscovery(h *hooks, c *clusterv3.Cluster, policy destinationrule.Policy) {
 	kind := clusterv3.Cluster_EDS
 	switch k.service.Resolution {
 	case registry.DNS:
@@ -288,7 +294,7 @@ func (k clusterKey) setDiscovery(c *clusterv3.Cluster, policy destinationrule.Po
 		c.RespectDnsTtl = true                               //nolint:staticcheck
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
 		c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
-		c.LoadAssignment = k.inlineAssignment()
+		c.LoadAssignment = k.inlineAssignment(h)
 	}
 }
 
@@ -302,15 +308,15 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 	return clusterv3.Cluster_V4_ONLY
 }
 
-func (k clusterKey) inlineAssignment() *endpointv3.ClusterLoadAssignment {
+func (k clusterKey) inlineAssignment(h *hooks) *endpointv3.ClusterLoadAssignment {
 	a := assignmentKey{
 		service: k.service, rule: k.rule, port: k.service.Port(k.port).Name, number: k.port, subset: k.subset, policies: k.policies, sni: k.sni,
 	}
-	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(k.inline.All, func(address string) bool { return address != "" })}
+	return &endpointv3.ClusterLoadAssignment{ClusterName: k.name(), Endpoints: a.localities(h, k.inline.All, func(address string) bool { return address != "" })}
 }
 
 // setTLS sets how the cluster's connections are secured.
-func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, policy destinationrule.Policy, http2 bool) {
+func (k clusterKey) setTLS(h *hooks, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, policy destinationrule.Policy, http2 bool) {
 	if k.sni {
 		return
 	}
@@ -323,14 +329,14 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 			ids = k.withTrustDomainAliases(t.SubjectAltNames)
 		}
 		destinationrule.SetTLS(c, options, t, destinationrule.TLSOptions{
-			Router: k.router, HTTP2: http2, MTLS: mtls.Upstream(sni, ids, http2, k.capabilities.Has(node.NetworkMetadataExchange)),
+			Router: k.router, HTTP2: http2, MTLS: h.upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)}),
 		})
 		return
 	}
 	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
 		return
 	}
-	tls := mtls.Upstream(sni, ids, http2, k.capabilities.Has(node.NetworkMetadataExchange))
+	tls := h.upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
 	if k.service.Resolution == registry.Passthrough {
 		if k.headlessTLS == snapshot.NoTLS {
 			return
@@ -347,7 +353,7 @@ func (k clusterKey) setTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOpt
 	}
 	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{
 		{Name: "tlsMode-istio", Match: tlsModeIstio(), TransportSocket: tls},
-		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: mtls.Plaintext()},
+		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: plaintext},
 	}
 }
 
@@ -478,5 +484,5 @@ func inboundSource(ipv4, ipv6 bool) *corev3.BindConfig {
 
 // metadataExchange configures the extension with which proxies exchange their workloads' metadata on TCP connections.
 func metadataExchange() *anypb.Any {
-	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange", map[string]any{"protocol": mtls.PeerExchange, "enable_discovery": true})
+	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange", map[string]any{"protocol": names.PeerExchange, "enable_discovery": true})
 }

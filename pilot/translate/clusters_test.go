@@ -17,7 +17,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // inCluster returns changes as they come from a remote cluster.
@@ -71,7 +70,7 @@ func TestTwoClusters(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	w := newWorld(t, mesh.Default())
 	s := w.apply(slices.Concat(own, remote)...)
-	tr, people := translate.New(translate.Options{}), twoClusterProxies()
+	tr, people := newTranslator(0), twoClusterProxies()
 	var got []string
 	for _, name := range []string{"own", "remote", "afar", "nowhere", "liar", "sub", "far"} {
 		got = append(got, facts(t, "plain "+name+" ", sent(t, tr, s, people[name]))...)
@@ -96,7 +95,7 @@ func TestTwoClusters(t *testing.T) {
 func TestUnknownProxiesServeNothing(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(slices.Concat(objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml"))))...)
-	tr := translate.New(translate.Options{})
+	tr := newTranslator(0)
 	for name, served := range map[string]bool{"own": true, "remote": true, "nowhere": false, "liar": false} {
 		if targets := tr.ResolveCohort(s, twoClusterProxies()[name]).Inbound.Value().Targets; targets.Empty() == served {
 			t.Errorf("%s serves %v", name, targets)
@@ -109,7 +108,7 @@ func TestUnknownProxiesServeNothing(t *testing.T) {
 func TestClusterComesAndGoes(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/clusters/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/clusters/remote.yaml")))
 	memo := &references{seen: map[string][]string{}}
-	tr, w := translate.New(translate.Options{}), newWorld(t, mesh.Default())
+	tr, w := newTranslator(0), newWorld(t, mesh.Default())
 	configs := func() map[string]config {
 		s, out := w.apply(), map[string]config{}
 		for name, p := range twoClusterProxies() {
@@ -212,7 +211,7 @@ func TestHeadlessInOneCluster(t *testing.T) {
 		return inCluster("remote", objects(t, "slice.yaml", []byte("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: half-x, namespace: a, labels: {kubernetes.io/service-name: half}}, "+
 			"addressType: IPv4, ports: [{name: tcp, port: 93}], endpoints: [{addresses: ["+addresses+"]}]}")))
 	}
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 	w.apply(slices.Concat(service("10.64.0.9"), inCluster("remote", service("None")), slice("10.2.0.7"))...)
 	s := w.apply(slice("10.2.0.7, 10.2.0.8")...)
 	if !s.Diff.Full || s.Diff.Triggers["headlessendpoint"] != 1 {

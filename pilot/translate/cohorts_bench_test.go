@@ -6,7 +6,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // BenchmarkCohorts measures the first proxy of a namespace with everything that it asks for: in a small mesh, and with
@@ -20,7 +19,7 @@ func BenchmarkCohorts(b *testing.B) {
 		}
 		s := w.apply(all...)
 		var table envoy.NameInterner
-		tr := translate.New(translate.Options{Idle: 64 << 20})
+		tr := newTranslator(64 << 20)
 		tr.Prepare(s)
 		i := 0
 		measure(b, "large="+large, func() {

@@ -29,7 +29,7 @@ func TestConcurrent(t *testing.T) {
 			}
 		}
 	}
-	tr := translate.New(translate.Options{Idle: 50 << 10})
+	tr := newTranslator(50 << 10)
 	proxies := testProxies()
 	for i := 1; i < len(snapshots); i++ {
 		var wg sync.WaitGroup
@@ -48,7 +48,7 @@ func TestConcurrent(t *testing.T) {
 		wg.Wait()
 		for name, who := range proxies {
 			for j, s := range snapshots[i-1 : i+1] {
-				if d := differences(refs.config(t, translate.New(translate.Options{}), s, who), got[fmt.Sprint(name, j)]); d != nil {
+				if d := differences(refs.config(t, newTranslator(0), s, who), got[fmt.Sprint(name, j)]); d != nil {
 					t.Fatalf("snapshot %d, %s: %v", i-1+j, name, d)
 				}
 			}
@@ -93,11 +93,11 @@ func BenchmarkTranslate(b *testing.B) {
 		w := newWorld(b, mesh.Default())
 		s := w.apply(services(b, n)...)
 		var table envoy.NameInterner
-		names := table.Intern(benchSets(translate.New(translate.Options{}), s, nil))
+		names := table.Intern(benchSets(newTranslator(0), s, nil))
 		b.Run(fmt.Sprintf("memo=cold/services=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				benchSets(translate.New(translate.Options{Idle: 64 << 20}), s, names)
+				benchSets(newTranslator(64<<20), s, names)
 			}
 		})
 		b.Run(fmt.Sprintf("memo=warm/services=%d", n), func(b *testing.B) { benchWarm(b, w, names) })
@@ -131,7 +131,7 @@ func benchWarm(b *testing.B, w *world, names *envoy.Names) {
 			"metadata: {name: v, namespace: n0}\n"+
 			"spec: {hosts: [s0], http: [{timeout: %ds, route: [{destination: {host: s0}}]}]}\n", i+1))...)
 	}
-	tr := translate.New(translate.Options{Idle: 64 << 20})
+	tr := newTranslator(64 << 20)
 	for i := range 2 {
 		benchSets(tr, w.apply(versions[i]), names)
 	}

@@ -27,7 +27,7 @@ func TestConflictsAreCounted(t *testing.T) {
 `
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(world))...)
-	tr := translate.New(translate.Options{Idle: 100 << 10})
+	tr := newTranslator(100 << 10)
 	p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))
 	ask := func() {
 		c := tr.ResolveCohort(s, p)

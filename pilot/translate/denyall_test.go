@@ -26,7 +26,7 @@ func TestUntranslatedPoliciesDenyAll(t *testing.T) {
 	} {
 		w := newWorld(t, mesh.Default())
 		s := w.apply(objects(t, "world.yaml", []byte(service+"\n---\n"+c.policy))...)
-		tr := translate.New(translate.Options{})
+		tr := newTranslator(0)
 		p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"LABELS": {"app": "web"}}}`))
 		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType).All {
 			body := string(r.Body)

@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -39,10 +39,10 @@ type assignmentKey struct {
 	paths     frozen.List[networkPath]
 }
 
-// endpointPolicies is an endpoint with the PeerAuthentications in force for its workload.
+// endpointPolicies is an endpoint with the objects of the transport that apply to its workload.
 type endpointPolicies struct {
 	endpoint *registry.Endpoint
-	policies frozen.List[*kinds.Object]
+	policies feature.Selection
 }
 
 // located reports whether the assignment depends on where the client runs.
@@ -80,20 +80,20 @@ func (v *view) assignmentKey(c cohort.Inputs, name string) assignmentKey {
 	return k
 }
 
-// endpointPolicies returns the policies for those endpoints that take mTLS. The list is empty without any
-// PeerAuthentication, as in most meshes.
+// endpointPolicies returns the policies for those endpoints that take mTLS. The list is empty without any policy, as in
+// most meshes.
 func (v *view) endpointPolicies(endpoints []*registry.Endpoint) frozen.List[endpointPolicies] {
-	if !v.hasPeerAuthentication {
+	if !v.hasTransportPolicies() {
 		return frozen.List[endpointPolicies]{}
 	}
 	var list []endpointPolicies
-	in := map[string]func(labels map[string]string) frozen.List[*kinds.Object]{}
+	in := map[string]func(feature.Workload) feature.Selection{}
 	for _, e := range endpoints {
 		if e.TLSMode != "" {
 			if in[e.Namespace] == nil {
-				in[e.Namespace] = cohort.PeerAuthenticationsInNamespace(v.Index, e.Namespace)
+				in[e.Namespace] = v.t.hooks.transport.Select(v.Index, e.Namespace)
 			}
-			if p := in[e.Namespace](e.Labels); !p.Empty() {
+			if p := in[e.Namespace](feature.Workload{Labels: e.Labels}); !p.Empty() {
 				list = append(list, endpointPolicies{e, p})
 			}
 		}
@@ -101,19 +101,19 @@ func (v *view) endpointPolicies(endpoints []*registry.Endpoint) frozen.List[endp
 	return frozen.ListOf(list...)
 }
 
-func buildAssignment(k assignmentKey) *envoy.Resource {
+func (h *hooks) buildAssignment(k assignmentKey) *envoy.Resource {
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
 	if k.service == nil {
 		return envoy.NewResource(k.name, a)
 	}
-	a.Endpoints = k.localities(slices.Values(k.endpoints.ByPort(k.port)), sendable)
+	a.Endpoints = k.localities(h, slices.Values(k.endpoints.ByPort(k.port)), sendable)
 	return envoy.NewResource(k.name, a)
 }
 
 // localities groups the endpoints of the port by locality. accept reports whether the cluster can have an address. A
 // locality whose endpoints the client may not call stays, empty.
-func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
-	policies := map[*registry.Endpoint]frozen.List[*kinds.Object]{}
+func (k assignmentKey) localities(h *hooks, endpoints iter.Seq[*registry.Endpoint], accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
+	policies := map[*registry.Endpoint]feature.Selection{}
 	for p := range k.policies.All {
 		policies[p.endpoint] = p.policies
 	}
@@ -135,7 +135,7 @@ func (k assignmentKey) localities(endpoints iter.Seq[*registry.Endpoint], accept
 		if e.Health == registry.Draining && !k.service.Unhealthy {
 			continue
 		}
-		secure := mtls.AcceptsMTLS(e, policies[e])
+		secure := e.TLSMode != "" && h.mode(policies[e], e.Port) != feature.Disable
 		if tls != nil {
 			secure = e.TLSMode != "" && destinationrule.IsIstioMutual(tls)
 		}

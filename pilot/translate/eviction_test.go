@@ -9,7 +9,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestUnusedScopesAreEvicted has a stream subscribe to the same names while each change makes it another scope. The
@@ -32,7 +31,7 @@ spec: {egress: [{hosts: ["*/*"]}], outboundTrafficPolicy: {egressProxy: {host: s
 }
 
 func checkEviction(t *testing.T, edit string) {
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameInterner
 	var list []string
@@ -67,7 +66,7 @@ func checkEviction(t *testing.T, edit string) {
 // TestSetsOfDepartedProxiesAreEvicted: the Sets of proxies that came and went are evicted, also where nothing else
 // happens. Proxies choose what they claim about themselves, so there is no bound on their number.
 func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameInterner
 	clusters, routes := table.Intern([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Intern([]string{"80"})
@@ -106,7 +105,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 
 // TestNameListsAreEvicted: lists of names that come and go leave nothing behind while their scope lives.
 func TestNameListsAreEvicted(t *testing.T) {
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameInterner
 	c := tr.ResolveCohort(s, testProxies()["web"])

@@ -9,14 +9,13 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestInboundSourcesByFamily: a sidecar calls its own workload from an address of each of its address families.
 func TestInboundSourcesByFamily(t *testing.T) {
 	s := newWorld(t, mesh.Default()).apply(services(t, 1)...)
 	for ips, want := range map[string]string{"10.1.0.1": "127.0.0.6", "2001:db8::1": "::6", "10.1.0.1 2001:db8::1": "127.0.0.6 ::6", "2001:db8::1 10.1.0.1": "127.0.0.6 ::6"} {
-		tr, who := translate.New(translate.Options{}), *testProxies()["web"]
+		tr, who := newTranslator(0), *testProxies()["web"]
 		who.IPs = strings.Fields(ips)
 		c := &clusterv3.Cluster{}
 		if err := proto.Unmarshal(tr.Wildcard(s, tr.ResolveCohort(s, &who), envoy.ClusterType).Get("InboundPassthroughCluster").Value(), c); err != nil {

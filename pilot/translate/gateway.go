@@ -15,7 +15,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -199,7 +198,7 @@ func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 		key := bindKey{bind, s.target}
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
-			k.denyAll, k.internalRanges = c.Outbound.DenyAll, v.internalRanges()
+			k.denyAll, k.selections, k.internalRanges = c.Outbound.DenyAll, c.Outbound.Selections, v.internalRanges()
 			builders[key] = &gatewayListenerBuilder{gatewayKey: k, seen: map[string]struct{}{}, plaintext: plain}
 			order = append(order, builders[key])
 		}
@@ -287,7 +286,7 @@ func buildGateway(k gatewayKey) *envoy.Resource {
 	// Policies are enforced at the destination: all that is visible here is the server name.
 	for cluster := range k.sni.All {
 		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
-			FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: mtls.Mesh},
+			FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
 			Filters:                       k.tcpFilters(outbound, cluster, false, 0),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		})

@@ -12,7 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -45,7 +44,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 			for i := range n {
 				build.Apply([]kinds.Change{route(i, "seed")})
 			}
-			t := translate.New(translate.Options{Idle: 1 << 20})
+			t := newTranslator(1 << 20)
 			gateway := *testProxies()["gateway"]
 			var names envoy.NameInterner
 			list := names.Intern([]string{"http.8080"})

@@ -64,7 +64,7 @@ spec:
 func TestAutoPassthrough(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(passthroughWorld))...)
-	tr := translate.New(translate.Options{})
+	tr := newTranslator(0)
 	gw := &node.Proxy{
 		Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
 		Labels: map[string]string{"istio": "eastwest"}, Unprivileged: true, MeshID: "cluster.local", Capabilities: everything,

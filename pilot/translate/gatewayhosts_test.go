@@ -152,7 +152,7 @@ func TestGatewayVirtualHosts(t *testing.T) {
 			}
 			s := newWorld(t, mesh.Default()).apply(objects(t, "world.yaml", []byte(y.String()))...)
 			var got []string
-			for _, h := range hostsOf(t, s, translate.New(translate.Options{}), "http.7000") {
+			for _, h := range hostsOf(t, s, newTranslator(0), "http.7000") {
 				line := strings.TrimSuffix(h.Name, ":7000") + ": " + strings.Join(h.Domains, " ") + ";"
 				for _, r := range h.Routes {
 					config := r.Metadata.FilterMetadata["istio"].Fields["config"].GetStringValue()
@@ -184,7 +184,7 @@ spec: {selector: {istio: ingress}, servers: [{port: {number: 7000, name: http, p
 			"metadata: {name: " + service + ", namespace: a}\n" +
 			"spec: {hosts: [" + host + "], gateways: [istio-system/gw], http: [{route: [{destination: {host: " + service + "}}]}]}\n"
 	}
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 1 << 20})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
 	before := hostsOf(t, w.apply(objects(t, "world.yaml", []byte(gateway+virtual("a.com", "web")+virtual("b.com", "api")))...), tr, "http.7000")
 	for i, c := range []string{
 		"apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: a}\nspec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 9000}]}\n",

@@ -308,7 +308,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := p.meshes[0]
 		w, present := newWorld(t, m), map[kinds.Key]*kinds.Object{}
-		on, off := translate.New(translate.Options{Idle: 100 << 10}), translate.New(translate.Options{})
+		on, off := newTranslator(100<<10), newTranslator(0)
 		before := map[string]config{}
 		sets := map[string][4]*envoy.Set{}
 		members := cohortsOfProxies{}
@@ -336,7 +336,7 @@ func TestHistories(t *testing.T) {
 			}
 			seed := rapid.Uint64().Draw(t, "shuffle")
 			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-			fresh := translate.New(translate.Options{})
+			fresh := newTranslator(0)
 			once := newWorld(t, m).apply(all...)
 
 			for which, name := range some {

@@ -21,8 +21,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -41,13 +41,14 @@ const (
 type proxyContext struct {
 	mesh           *mesh.Config
 	capabilities   node.Capabilities
-	tags           cohort.Tags
+	tags           feature.Tags
+	selections     feature.Selections
 	http10         bool
 	denyAll        bool                // nothing may pass: a policy that is not translated selects the workload
 	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
-func (v *view) proxyContext(c node.Capabilities, t cohort.Tags, http10 bool) proxyContext {
+func (v *view) proxyContext(c node.Capabilities, t feature.Tags, http10 bool) proxyContext {
 	return proxyContext{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
 }
 

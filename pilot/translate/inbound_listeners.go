@@ -13,12 +13,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/virtualservice"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -28,7 +27,6 @@ import (
 type inboundKey struct {
 	proxyContext
 	ports       frozen.List[workloadPort]
-	policies    frozen.List[*kinds.Object]
 	virtual     bool
 	bind        string
 	port        uint32
@@ -41,8 +39,8 @@ func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 	if !c.Sidecar {
 		return nil
 	}
-	k := inboundKey{proxyContext: v.proxyContext(c.Capabilities, c.Tags, c.HTTP10), policies: c.Peer}
-	k.denyAll = c.DenyAll
+	k := inboundKey{proxyContext: v.proxyContext(c.Capabilities, c.Tags, c.HTTP10)}
+	k.denyAll, k.selections = c.DenyAll, c.Selections
 	var out []*envoy.Resource
 	var captured []workloadPort
 	for _, p := range v.workloadPorts(c) {
@@ -63,7 +61,7 @@ func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 }
 
 // buildInbound makes a listener for incoming traffic.
-func buildInbound(k inboundKey) *envoy.Resource {
+func (h *hooks) buildInbound(k inboundKey) *envoy.Resource {
 	l := &listenerv3.Listener{
 		Name:                                 names.Listener(k.bind, k.port),
 		Address:                              envoy.Address(k.bind, k.port),
@@ -84,19 +82,19 @@ func buildInbound(k inboundKey) *envoy.Resource {
 			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(k.port)},
 			Filters:          k.tcpFilters(inbound, names.BlackHoleCluster, false, 0),
 		})
-		sets = append(sets, k.catchAll(0))
+		sets = append(sets, k.catchAll(h, 0))
 		targets := map[uint32]bool{}
 		for p := range k.ports.All {
 			targets[p.target] = true
 		}
-		for _, port := range mtls.Ports(k.policies) {
+		for _, port := range h.ports(k.selections) {
 			if !targets[port] {
-				sets = append(sets, k.catchAll(port))
+				sets = append(sets, k.catchAll(h, port))
 			}
 		}
 	}
 	for p := range k.ports.All {
-		sets = append(sets, k.servicePort(p))
+		sets = append(sets, k.servicePort(h, p))
 	}
 	for i := range sets {
 		l.FilterChains = append(l.FilterChains, sets[i].chains...)
@@ -174,8 +172,8 @@ func (s chainSet) sniffed() bool {
 
 // catchAll makes the chains for ports without a service: for all of them if port is 0, else for one port that has a
 // policy of its own.
-func (k inboundKey) catchAll(port uint32) chainSet {
-	return k.chains(port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
+func (k inboundKey) catchAll(h *hooks, port uint32) chainSet {
+	return k.chains(h, port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() *listenerv3.Filter {
 			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
 			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
@@ -184,11 +182,11 @@ func (k inboundKey) catchAll(port uint32) chainSet {
 }
 
 // servicePort makes the chains of one workload port.
-func (k inboundKey) servicePort(p workloadPort) chainSet {
+func (k inboundKey) servicePort(h *hooks, p workloadPort) chainSet {
 	name, cluster := names.Listener(p.bind, p.target), names.Cluster(names.Inbound, p.target, "", "")
 	grpc := p.protocol == registry.GRPC || p.protocol == registry.GRPCWeb
 	longest, _ := p.rule.Policy(p.port).MaxConnectionDuration()
-	s := k.chains(p.target, p.protocol, name, name,
+	s := k.chains(h, p.target, p.protocol, name, name,
 		func() *listenerv3.Filter {
 			return k.connectionManager(inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), p.protocol)
 		},
@@ -204,7 +202,7 @@ func (k inboundKey) servicePort(p workloadPort) chainSet {
 }
 
 // chains makes the chains that a port needs for its protocol and mTLS mode.
-func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tcpName string,
+func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, httpName, tcpName string,
 	http func() *listenerv3.Filter, tcp func() []*listenerv3.Filter,
 ) chainSet {
 	set := chainSet{port: port}
@@ -219,34 +217,34 @@ func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tc
 			c.Filters = tcp()
 		}
 		if terminate {
-			c.TransportSocket = mtls.Downstream(k.mesh.TrustDomains(), isHTTP, k.capabilities.Has(node.NetworkMetadataExchange))
+			c.TransportSocket = h.downstream(feature.Downstream{Mesh: k.mesh, HTTP: isHTTP, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
 		}
 		set.chains = append(set.chains, c)
 	}
 	plain := plainHTTP(k.http10).ApplicationProtocols
-	mode := mtls.ModeOf(k.policies, port)
+	mode := h.mode(h.transportSelection(k.selections), port)
 	switch {
-	case protocol.IsHTTP() && mode == mtls.Permissive:
-		add(true, true, tlsWire, mtls.Mesh...)
+	case protocol.IsHTTP() && mode == feature.Permissive:
+		add(true, true, tlsWire, names.MeshALPN...)
 		add(true, false, rawBuffer)
 	case protocol.IsHTTP():
 		byMode(mode, func() { add(true, true, tlsWire) }, func() { add(true, false, rawBuffer) })
-	case protocol.Sniffed() && mode == mtls.Permissive:
-		add(true, true, tlsWire, mtls.MeshHTTP...)
+	case protocol.Sniffed() && mode == feature.Permissive:
+		add(true, true, tlsWire, names.MeshHTTPALPN...)
 		add(true, false, rawBuffer, plain...)
-		add(false, true, tlsWire, mtls.MeshTCP...)
+		add(false, true, tlsWire, names.MeshTCPALPN...)
 		add(false, false, rawBuffer)
 		add(false, false, tlsWire)
 	case protocol.Sniffed():
 		byMode(mode, func() {
-			add(true, true, tlsWire, mtls.MeshHTTP...)
+			add(true, true, tlsWire, names.MeshHTTPALPN...)
 			add(false, true, tlsWire)
 		}, func() {
 			add(true, false, rawBuffer, plain...)
 			add(false, false, rawBuffer)
 		})
-	case mode == mtls.Permissive:
-		add(false, true, tlsWire, mtls.Mesh...)
+	case mode == feature.Permissive:
+		add(false, true, tlsWire, names.MeshALPN...)
 		add(false, false, tlsWire)
 		add(false, false, rawBuffer)
 	default:
@@ -255,8 +253,8 @@ func (k inboundKey) chains(port uint32, protocol registry.Protocol, httpName, tc
 	return set
 }
 
-func byMode(mode mtls.Mode, strict, disable func()) {
-	if mode == mtls.Strict {
+func byMode(mode feature.Mode, strict, disable func()) {
+	if mode == feature.Strict {
 		strict()
 	} else {
 		disable()

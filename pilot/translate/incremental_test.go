@@ -25,7 +25,7 @@ import (
 // step; the others skip it.
 func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
-	tr := translate.New(translate.Options{Idle: 1 << 20})
+	tr := newTranslator(1 << 20)
 	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]}
 	b := snapshot.NewBuilder(options)
 	world := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
@@ -62,7 +62,7 @@ func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step
 		present := generatedStep{maps.Clone(world.services), maps.Clone(world.endpoints), maps.Clone(world.objects), world.mesh}
 		maps.DeleteFunc(present.services, func(_ registry.ServiceKey, s *registry.Service) bool { return s == nil })
 		maps.DeleteFunc(present.objects, func(_ kinds.Key, o *kinds.Object) bool { return o == nil })
-		once, fresh := commit(snapshot.NewBuilder(options), present), translate.New(translate.Options{})
+		once, fresh := commit(snapshot.NewBuilder(options), present), newTranslator(0)
 		for who, name := range slices.Sorted(maps.Keys(proxies)) {
 			if !asked(i, who) {
 				delete(before, name)

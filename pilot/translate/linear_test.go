@@ -196,7 +196,7 @@ func statements(t *testing.T, program, name string, n int) map[string]int {
 // the objects of a state.
 func runLargeObject(t *testing.T, write func(state int) string) {
 	var table envoy.NameInterner
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(64<<20)
 	translateAll(t, tr, w.apply(append(services(t, 12), objects(t, "world.yaml", []byte(smallWorld))...)...), &table)
 	large := func(state int) (list []kinds.Change) {
 		for doc := range strings.SplitSeq(write(state), "---\n") {
@@ -217,6 +217,6 @@ func runLargeObject(t *testing.T, write func(state int) string) {
 	for _, changes := range [][]kinds.Change{large(0), large(1), gone(beside), beside} {
 		translateAll(t, tr, w.apply(changes...), &table)
 	}
-	translateAll(t, translate.New(translate.Options{Idle: 64 << 20}), w.apply(), &table)
+	translateAll(t, newTranslator(64<<20), w.apply(), &table)
 	translateAll(t, tr, w.apply(gone(large(1))...), &table)
 }

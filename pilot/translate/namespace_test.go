@@ -9,7 +9,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestSourceNamespace: a route for callers of one namespace reaches those alone. Where no route has such a match, all
@@ -37,7 +36,7 @@ kind: VirtualService
 metadata: {name: open, namespace: default}
 spec: {hosts: [open], http: [{name: rest, route: [{destination: {host: open}}]}]}
 `))...)
-	tr := translate.New(translate.Options{Idle: 1 << 20})
+	tr := newTranslator(1 << 20)
 	host := func(namespace, name string) (*envoy.Resource, []string) {
 		c := tr.ResolveCohort(s, &node.Proxy{Type: node.Sidecar, ID: "x." + namespace, Namespace: namespace, Domain: namespace + ".svc.cluster.local", IPs: []string{"10.1.0.1"}})
 		r := tr.Named(s, c, envoy.RouteType, "80").Hosts.Get("80/" + name + ".default.svc.cluster.local:80")

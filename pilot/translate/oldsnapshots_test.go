@@ -10,12 +10,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestOldSnapshotsAreCollected: a Translator holds what Snapshots changed, but only the newest Snapshot itself.
 func TestOldSnapshotsAreCollected(t *testing.T) {
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(64<<20)
 	var old []weak.Pointer[snapshot.Snapshot]
 	s := w.apply(services(t, 3)...)
 	for i := range 40 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestServerNamesAreTakenOnce: a server name that two services have, one of them as an alias, is the first one's alone.
@@ -20,7 +19,7 @@ func TestServerNamesAreTakenOnce(t *testing.T) {
 		"spec: {hosts: [%s], location: MESH_EXTERNAL, resolution: DNS, ports: [{number: 9460, name: tls, protocol: TLS}]}\n---\n"
 	const alias = "apiVersion: v1\nkind: Service\nmetadata: {name: other, namespace: a}\nspec: {type: ExternalName, externalName: real.example.com}\n---\n"
 	for name, older := range map[string]string{"the service's own": "2020-01-01T00:00:00Z", "the alias's": "2030-01-01T00:00:00Z"} {
-		w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
+		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 		s := w.apply(objects(t, "world.yaml", []byte(alias+fmt.Sprintf(entry, "real", "2025-01-01T00:00:00Z", "real.example.com")+fmt.Sprintf(entry, "other", older, "other.a")))...)
 		l := decode(t, tr.Wildcard(s, tr.ResolveCohort(s, testProxies()["web"]), envoy.ListenerType).Get("0.0.0.0_9460")).(*listenerv3.Listener)
 		owners := map[string]int{}
@@ -39,7 +38,7 @@ func TestServerNamesAreTakenOnce(t *testing.T) {
 
 // TestNoRouteConfigurationIsEmpty: the route configuration of a deleted listener still has a virtual host.
 func TestNoRouteConfigurationIsEmpty(t *testing.T) {
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 	s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+
 		"spec: {egress: [{port: {number: 9000, name: http, protocol: HTTP}, hosts: [./*]}]}\n"))...)
 	for who, name := range map[string]string{"web": "9001", "gateway": "http.9001"} {

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // accepted is the intended differences from the real istiod, with their reasons. Each one has to excuse something.
@@ -49,7 +48,7 @@ func TestReference(t *testing.T) {
 			}
 			w := newWorld(t, m)
 			s := w.apply(append(objects(t, "world.yaml", read(t, dir, "world.yaml")), objects(t, name+".yaml", read(t, dir, name+".yaml"))...)...)
-			tr := translate.New(translate.Options{Idle: 1 << 20})
+			tr := newTranslator(1 << 20)
 			over := recorded(t, file)
 			for _, n := range nodes {
 				who := strings.TrimSuffix(filepath.Base(n), ".json")

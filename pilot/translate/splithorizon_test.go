@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
@@ -94,7 +93,7 @@ func TestNetworks(t *testing.T) {
 	own, remote := objects(t, "own.yaml", read(t, "testdata/networks/own.yaml")), inCluster("remote", objects(t, "remote.yaml", read(t, "testdata/networks/remote.yaml")))
 	i := newNetworkWorld(t, string(read(t, "testdata/networks/networks.yaml")))
 	s := i.apply(slices.Concat(own, remote)...)
-	tr, people := translate.New(translate.Options{}), networkProxies()
+	tr, people := newTranslator(0), networkProxies()
 	var got []string
 	for _, name := range slices.Sorted(maps.Keys(people)) {
 		got = append(got, networkFacts(t, name, sent(t, tr, s, people[name]))...)
@@ -116,7 +115,7 @@ func TestNetworksChange(t *testing.T) {
 	all := slices.Concat(own, remote)
 	gateway := slices.IndexFunc(all, func(c kinds.Change) bool { return c.Name == "ewx" })
 	before := i.apply(append(all[:gateway:gateway], all[gateway+1:]...)...)
-	tr, p := translate.New(translate.Options{}), networkProxies()["c1-n1"]
+	tr, p := newTranslator(0), networkProxies()["c1-n1"]
 	was := sent(t, tr, before, p)
 	after := i.apply(all[gateway])
 	if !after.Diff.Full || after.Diff.Triggers["networks"] != 1 {

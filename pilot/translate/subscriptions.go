@@ -61,7 +61,7 @@ func (t *Translator) Subscribed(s *snapshot.Snapshot, c cohort.Key, typeURL stri
 // assignment returns one assignment. Clients choose the names, so an assignment without a service is not cached.
 func (v *view) assignment(k assignmentKey) *envoy.Resource {
 	if k.service == nil {
-		return buildAssignment(k)
+		return v.t.hooks.buildAssignment(k)
 	}
 	return v.t.assignments.Get(k)
 }

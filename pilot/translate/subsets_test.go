@@ -10,7 +10,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestSubsetsAreBounded: of a host with many ports as many subsets stay as fit, the first ones. A subset that is left
@@ -23,7 +22,7 @@ func TestSubsetsAreBounded(t *testing.T) {
 	w.apply(objects(t, "rule.yaml", []byte(
 		`{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: a}, spec: {host: one, subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}}`,
 	))...)
-	tr, p := translate.New(translate.Options{}), proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))
+	tr, p := newTranslator(0), proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))
 	for _, c := range []struct {
 		ports   int
 		subsets string

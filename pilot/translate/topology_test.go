@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestTopologyPriority: endpoints of the client's network come first. Within each network, the client's or not, those
@@ -41,7 +40,7 @@ spec:
 		"net2": "0: net2 r1/z1, 1: net2 r1/z2, 2: net2 r2/z1, 3: net1 r1/z1, 3: none r1/z1, 4: net1 r1/z2, 4: none r1/z2, 5: net1 r2/z1, 5: none r2/z1",
 	} {
 		p := proxy(t, []byte(`{"id":"sidecar~10.9.1.1~client.c~c.svc.cluster.local","locality":{"region":"r1","zone":"z1"},"metadata":{"NAMESPACE":"c","NETWORK":"`+network+`"}}`))
-		a := decode(t, sent(t, translate.New(translate.Options{}), s, p)["eds"]["outbound|80||close.example.net"]).(*endpointv3.ClusterLoadAssignment)
+		a := decode(t, sent(t, newTranslator(0), s, p)["eds"]["outbound|80||close.example.net"]).(*endpointv3.ClusterLoadAssignment)
 		var got []string
 		for _, g := range a.Endpoints {
 			for _, e := range g.LbEndpoints {

@@ -3,22 +3,24 @@ package translate
 import (
 	"sync"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // Options of a Translator.
 type Options struct {
-	Idle int // bytes of unused resources that the memo keeps; 0 turns the memo off
+	Idle     int                // bytes of unused resources that the memo keeps; 0 turns the memo off
+	Features []*feature.Feature // in the order of what they add to resources
 }
 
 // Translator makes resources of Snapshots. Safe for concurrent use.
 type Translator struct {
-	memo *envoy.Memo
+	memo  *envoy.Memo
+	hooks *hooks
 
 	clusters        *envoy.Table[clusterKey]
 	inboundClusters *envoy.Table[inboundClusterKey]
@@ -45,17 +47,18 @@ type Translator struct {
 
 // New returns a Translator.
 func New(o Options) *Translator {
-	m := envoy.NewMemo(o.Idle)
+	m, h := envoy.NewMemo(o.Idle), newHooks(o.Features)
 	t := &Translator{
 		memo:            m,
+		hooks:           h,
 		keys:            cohort.NewInterner(),
-		clusters:        envoy.NewTable(m, buildCluster),
+		clusters:        envoy.NewTable(m, h.buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
 		fixedClusters:   envoy.NewTable(m, buildFixedCluster),
-		assignments:     envoy.NewTable(m, buildAssignment),
+		assignments:     envoy.NewTable(m, h.buildAssignment),
 		outbound:        envoy.NewTable(m, buildOutbound),
 		virtualOutbound: envoy.NewTable(m, buildVirtualOutbound),
-		inbound:         envoy.NewTable(m, buildInbound),
+		inbound:         envoy.NewTable(m, h.buildInbound),
 		gateways:        envoy.NewTable(m, buildGateway),
 		headers:         envoy.NewTable(m, buildHeader),
 		virtualHosts:    envoy.NewTable(m, buildVirtualHost),
@@ -73,9 +76,8 @@ type view struct {
 	*scope.Index
 	t *Translator
 
-	hasPeerAuthentication bool
-	mergedRules           *mergedRules
-	serverTables          *serverTables
+	mergedRules  *mergedRules
+	serverTables *serverTables
 
 	conflicts *conflictLog // collects conflicts; nil where nobody does
 }
@@ -99,8 +101,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 		last = v.Index
 	}
 	next := &view{
-		Index: scope.NewIndex(s, last), t: t, hasPeerAuthentication: s.ObjectCount(kinds.PeerAuthentication) > 0,
-		mergedRules: &mergedRules{}, serverTables: &serverTables{},
+		Index: scope.NewIndex(s, last), t: t, mergedRules: &mergedRules{}, serverTables: &serverTables{},
 	}
 	if v == nil || s.Revision > v.Revision {
 		t.history.record(s.Revision, &next.Dirty)
@@ -115,7 +116,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 
 // ResolveCohort returns the key of a proxy's cohort at a Snapshot: what its configuration is made from.
 func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
-	return t.keys.Intern(cohort.Resolve(t.view(s).Index, p))
+	return t.keys.Intern(cohort.Resolve(t.view(s).Index, p, t.hooks.features))
 }
 
 // NeedsReassign reports whether a proxy may belong to another cohort at a Snapshot than it did at an earlier revision.

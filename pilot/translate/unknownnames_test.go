@@ -8,13 +8,12 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestUnknownNames: any client may subscribe to names that do not exist. Nothing of them stays once it unsubscribes;
 // until then they are the same Set whatever else changes.
 func TestUnknownNames(t *testing.T) {
-	w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+	w, tr := newWorld(t, mesh.Default()), newTranslator(64<<20)
 	s := w.apply(services(t, 3)...)
 	c := tr.ResolveCohort(s, testProxies()["web"])
 	for form, typeURL := range map[string]string{

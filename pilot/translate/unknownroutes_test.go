@@ -7,7 +7,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestUnknownRouteConfigurations: route configurations without a listener are nearly empty, however many a client asks
@@ -15,7 +14,7 @@ import (
 func TestUnknownRouteConfigurations(t *testing.T) {
 	for who, forms := range map[string][]string{"web": {"/x%d", "@x%d", "/x:%d"}, "gateway": {"x%d", "http.80.10.0.0.%d", "/x%d"}} {
 		for _, form := range forms {
-			w, tr := newWorld(t, mesh.Default()), translate.New(translate.Options{Idle: 64 << 20})
+			w, tr := newWorld(t, mesh.Default()), newTranslator(64<<20)
 			s := w.apply(services(t, 50)...)
 			c, before := tr.ResolveCohort(s, testProxies()[who]), tr.CachedSets()
 			var table envoy.NameInterner

@@ -25,7 +25,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 
 	networkingv1 "istio.io/api/networking/v1"
 )
@@ -192,7 +191,7 @@ func TestResourcesAreValidAndClosed(t *testing.T) {
 			m, _ = mesh.Parse("mesh.yaml", b)
 		}
 		s := newWorld(t, m).apply(append(objects(t, "world.yaml", read(t, dir, "world.yaml")), objects(t, file, read(t, file))...)...)
-		tr := translate.New(translate.Options{})
+		tr := newTranslator(0)
 		for _, n := range nodes {
 			checkReferences(t, filepath.Base(file)+" "+filepath.Base(n), sent(t, tr, s, proxy(t, read(t, n))), routedHosts(s))
 		}
@@ -206,7 +205,7 @@ func TestResourcesAreValidAndClosed(t *testing.T) {
 		m := rapid.SampledFrom(p.meshes).Draw(t, "mesh")
 		w := newWorld(t, m)
 		s := w.apply(changes...)
-		tr := translate.New(translate.Options{})
+		tr := newTranslator(0)
 		who := rapid.SampledFrom(sortedKeys(proxies)).Draw(t, "proxy")
 		checkReferences(t, who, sent(t, tr, s, proxies[who]), routedHosts(s))
 	})
@@ -229,7 +228,7 @@ func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
 		changes = append(changes, kinds.Change{Key: k, Object: p.versions[k][0]})
 	}
 	s := newWorld(t, mesh.Default()).apply(changes...)
-	tr := translate.New(translate.Options{Idle: 1 << 20})
+	tr := newTranslator(1 << 20)
 	istio := map[string]bool{} // what Istio's proxies are sent, so that the test sees what it looks for
 	for name, who := range testProxies() {
 		for _, capabilities := range []node.Capabilities{0, everything} {
@@ -291,8 +290,8 @@ func TestObjectOrderDoesNotMatter(t *testing.T) {
 		}
 		who := rapid.SampledFrom(sortedKeys(proxies)).Draw(t, "proxy")
 		shuffled := rapid.Permutation(changes).Draw(t, "order")
-		a := refs.config(t, translate.New(translate.Options{}), newWorld(t, p.meshes[0]).apply(changes...), proxies[who])
-		b := refs.config(t, translate.New(translate.Options{}), newWorld(t, p.meshes[0]).apply(shuffled...), proxies[who])
+		a := refs.config(t, newTranslator(0), newWorld(t, p.meshes[0]).apply(changes...), proxies[who])
+		b := refs.config(t, newTranslator(0), newWorld(t, p.meshes[0]).apply(shuffled...), proxies[who])
 		if d := differences(a, b); d != nil {
 			t.Fatalf("%s: %s", who, fmt.Sprint(d))
 		}

@@ -13,7 +13,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestWeightsFitEnvoy: whatever the weights, the sums for the endpoints of a locality and for the localities of a
@@ -88,7 +87,7 @@ networks:
 		fmt.Fprintf(&b, "  - {address: %s, weight: %s, locality: %s, network: %q, labels: {security.istio.io/tlsMode: istio}}\n", f[0], f[1], f[2], f[3])
 	}
 	s := i.apply(objects(t, "s.yaml", []byte(b.String()))...)
-	tr, p := translate.New(translate.Options{}), networkProxies()["c1-none"]
+	tr, p := newTranslator(0), networkProxies()["c1-none"]
 	const name = "outbound|80||web.example"
 	c := tr.ResolveCohort(s, p)
 	if m := decode(t, tr.Wildcard(s, c, envoy.ClusterType).Get(name)).(*clusterv3.Cluster); m.LoadAssignment != nil {

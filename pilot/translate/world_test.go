@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -30,6 +31,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 	"github.com/istiod-lite/istiod-lite/registry/serviceentry"
 )
+
+// newTranslator returns a Translator with all features.
+func newTranslator(idle int) *translate.Translator {
+	return translate.New(translate.Options{Idle: idle, Features: catalog.Features()})
+}
 
 // tb is what helpers need of a *testing.T or a *rapid.T.
 type tb interface {

@@ -2,23 +2,13 @@ package mtls
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-)
-
-// PeerExchange is the ALPN protocol of TCP connections between proxies that exchange metadata before their payload.
-const PeerExchange = "istio-peer-exchange"
-
-// ALPN protocols of the mesh's own mTLS, by what it carries. No other TLS uses them.
-var (
-	MeshHTTP = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
-	MeshTCP  = []string{PeerExchange, "istio"}
-	Mesh     = []string{"istio", PeerExchange, "istio-http/1.0", "istio-http/1.1", "istio-h2"}
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
 // The cipher suites of TLS 1.2 that inbound listeners take.
@@ -31,20 +21,16 @@ var ciphers = []string{
 var (
 	certificates = []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")}
 	roots        = envoy.AgentSecret("ROOTCA")
-	plaintext    = &corev3.TransportSocket{
-		Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
-	}
 )
 
-// Downstream returns the transport socket of inbound chains. It requires a client certificate of one of the trust
-// domains. http has the chain carry HTTP; with peerExchange the proxy exchanges metadata on TCP connections.
-func Downstream(trustDomains []string, http, peerExchange bool) *corev3.TransportSocket {
+// downstream requires a client certificate of one of the mesh's trust domains.
+func downstream(d feature.Downstream) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
-	if !http && peerExchange {
-		alpn = append([]string{PeerExchange}, alpn...)
+	if !d.HTTP && d.PeerExchange {
+		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
 	var sans []*matcherv3.StringMatcher
-	for _, td := range trustDomains {
+	for _, td := range d.Mesh.TrustDomains() {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}})
 	}
 	common := commonContext(alpn, sans)
@@ -52,21 +38,20 @@ func Downstream(trustDomains []string, http, peerExchange bool) *corev3.Transpor
 	return socket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoy.Bool(true)})
 }
 
-// Upstream returns the transport socket with which a proxy calls others by mTLS. identities are the SPIFFE IDs that the
-// other side may have; without any, every identity of the mesh is accepted.
-func Upstream(sni string, identities []string, http2, peerExchange bool) *corev3.TransportSocket {
+// upstream requires that the peer has one of the identities exactly.
+func upstream(u feature.Upstream) *corev3.TransportSocket {
 	alpn := []string{"istio"}
-	if http2 {
+	if u.HTTP2 {
 		alpn = append(alpn, "h2")
 	}
-	if peerExchange {
-		alpn = append([]string{PeerExchange}, alpn...)
+	if u.PeerExchange {
+		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
 	var sans []*matcherv3.StringMatcher
-	for _, id := range identities {
+	for _, id := range u.Identities {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: id}})
 	}
-	return socket(&tlsv3.UpstreamTlsContext{CommonTlsContext: commonContext(alpn, sans), Sni: sni})
+	return socket(&tlsv3.UpstreamTlsContext{CommonTlsContext: commonContext(alpn, sans), Sni: u.SNI})
 }
 
 func commonContext(alpn []string, sans []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
@@ -90,6 +75,3 @@ func commonContext(alpn []string, sans []*matcherv3.StringMatcher) *tlsv3.Common
 func socket(context proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(context)}}
 }
-
-// Plaintext returns the transport socket without TLS. It is shared, and must not be changed.
-func Plaintext() *corev3.TransportSocket { return plaintext }

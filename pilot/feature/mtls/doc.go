@@ -1,5 +1,9 @@
-// Package mtls translates PeerAuthentication: which mode a port is in, and the TLS contexts with which sidecars talk to
-// each other.
+// Package mtls is the feature of mutual TLS between the proxies of the mesh: PeerAuthentication decides how a port
+// takes connections.
 //
-// Certificates and roots are named, never held: the agent beside the proxy serves them. It is pure.
+//   - mtls.go: what the feature declares, and how a port takes connections.
+//   - select.go: the PeerAuthentications that apply to a workload.
+//   - contexts.go: the TLS contexts of both sides.
+//
+// Certificates and roots are named, never held: the agent beside the proxy serves them. The package is pure.
 package mtls

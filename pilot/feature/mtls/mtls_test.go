@@ -8,13 +8,16 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	securityv1 "istio.io/api/security/v1"
 
-	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-func policies(t *testing.T, specs ...string) frozen.List[*kinds.Object] {
+var transport = mtls.New().Transport
+
+func policies(t *testing.T, specs ...string) feature.Selection {
 	t.Helper()
 	var list []*kinds.Object
 	for _, s := range specs {
@@ -24,11 +27,10 @@ func policies(t *testing.T, specs ...string) frozen.List[*kinds.Object] {
 		}
 		list = append(list, &kinds.Object{Spec: spec})
 	}
-	return frozen.ListOf(list...)
+	return feature.Of(list...)
 }
 
-// TestModes: policies come in the order mesh, namespace, workload. A policy that leaves the mode unset inherits it from
-// the one before.
+// TestModes: policies come in the order mesh, namespace, workload; what one leaves unset comes from the one before.
 func TestModes(t *testing.T) {
 	const (
 		strict, permissive, disable, unset = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"PERMISSIVE"}}`, `{"mtls":{"mode":"DISABLE"}}`, `{"mtls":{"mode":"UNSET"}}`
@@ -39,41 +41,39 @@ func TestModes(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		specs             []string
-		all, p8080, p8081 mtls.Mode
+		all, p8080, p8081 feature.Mode
 		ports             []uint32
 		meshDisabled      bool // if the first were the mesh's
 	}{
 		{name: "none"},
-		{name: "mesh", specs: []string{strict}, all: mtls.Strict, p8080: mtls.Strict, p8081: mtls.Strict},
-		{name: "mesh off", specs: []string{disable}, all: mtls.Disable, p8080: mtls.Disable, p8081: mtls.Disable, meshDisabled: true},
+		{name: "mesh", specs: []string{strict}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
+		{name: "mesh off", specs: []string{disable}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable, meshDisabled: true},
 		{name: "empty", specs: []string{`{}`}},
 		{name: "namespace over mesh", specs: []string{strict, permissive}},
-		{name: "namespace unset", specs: []string{strict, unset}, all: mtls.Strict, p8080: mtls.Strict, p8081: mtls.Strict},
-		{name: "namespace empty", specs: []string{disable, `{}`}, all: mtls.Disable, p8080: mtls.Disable, p8081: mtls.Disable, meshDisabled: true},
-		{name: "ports over namespace", specs: []string{strict, ports}, all: mtls.Strict, p8080: mtls.Disable, p8081: mtls.Strict, ports: []uint32{90, 8080, 8081}},
-		{name: "workload over mesh and namespace", specs: []string{disable, strict, workload}, all: mtls.Permissive, p8080: mtls.Strict, p8081: mtls.Permissive, ports: []uint32{8080}, meshDisabled: true},
-		{name: "ports count only with a selector", specs: []string{wide}, all: mtls.Strict, p8080: mtls.Strict, p8081: mtls.Strict},
+		{name: "namespace unset", specs: []string{strict, unset}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
+		{name: "namespace empty", specs: []string{disable, `{}`}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable, meshDisabled: true},
+		{name: "ports over namespace", specs: []string{strict, ports}, all: feature.Strict, p8080: feature.Disable, p8081: feature.Strict, ports: []uint32{90, 8080, 8081}},
+		{name: "workload over mesh and namespace", specs: []string{disable, strict, workload}, all: feature.Permissive, p8080: feature.Strict, p8081: feature.Permissive, ports: []uint32{8080}, meshDisabled: true},
+		{name: "ports count only with a selector", specs: []string{wide}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list := policies(t, c.specs...)
-			for port, want := range map[uint32]mtls.Mode{0: c.all, 8080: c.p8080, 8081: c.p8081} {
-				if got := mtls.ModeOf(list, port); got != want {
+			for port, want := range map[uint32]feature.Mode{0: c.all, 8080: c.p8080, 8081: c.p8081} {
+				if got := transport.Mode(list, port); got != want {
 					t.Errorf("port %d: mode %d, want %d", port, got, want)
 				}
 			}
-			if got := mtls.Ports(list); !slices.Equal(got, c.ports) {
+			if got := transport.Ports(list); !slices.Equal(got, c.ports) {
 				t.Errorf("ports %v", got)
-			}
-			with, without := &registry.Endpoint{Port: 8080, TLSMode: "istio"}, &registry.Endpoint{Port: 8080}
-			if mtls.AcceptsMTLS(with, list) != (c.p8080 != mtls.Disable) || mtls.AcceptsMTLS(without, list) {
-				t.Error("endpoints")
 			}
 		})
 	}
 }
 
-// TestContexts shows what each side offers and demands.
+// TestContexts: what each side offers and demands.
 func TestContexts(t *testing.T) {
+	m := mesh.Default()
+	m.TrustDomain, m.TrustDomainAliases = "cluster.local", []string{"old"}
 	for _, c := range []struct {
 		http2, exchange bool
 		alpn            []string
@@ -84,7 +84,7 @@ func TestContexts(t *testing.T) {
 		{true, true, []string{"istio-peer-exchange", "istio", "h2"}},
 	} {
 		up := &tlsv3.UpstreamTlsContext{}
-		if err := mtls.Upstream("sni", []string{"spiffe://a", "spiffe://b"}, c.http2, c.exchange).GetTypedConfig().UnmarshalTo(up); err != nil {
+		if err := transport.Upstream(feature.Upstream{SNI: "sni", Identities: []string{"spiffe://a", "spiffe://b"}, HTTP2: c.http2, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(up); err != nil {
 			t.Fatal(err)
 		}
 		if err := up.ValidateAll(); err != nil {
@@ -105,7 +105,7 @@ func TestContexts(t *testing.T) {
 		{false, false, []string{"h2", "http/1.1"}},
 	} {
 		down := &tlsv3.DownstreamTlsContext{}
-		if err := mtls.Downstream([]string{"cluster.local", "old"}, c.http, c.exchange).GetTypedConfig().UnmarshalTo(down); err != nil {
+		if err := transport.Downstream(feature.Downstream{Mesh: m, HTTP: c.http, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(down); err != nil {
 			t.Fatal(err)
 		}
 		if err := down.ValidateAll(); err != nil {
@@ -114,6 +114,49 @@ func TestContexts(t *testing.T) {
 		sans := down.CommonTlsContext.GetCombinedValidationContext().DefaultValidationContext.MatchSubjectAltNames //nolint:staticcheck // as on the wire
 		if !slices.Equal(down.CommonTlsContext.AlpnProtocols, c.alpn) || !down.RequireClientCertificate.GetValue() || len(sans) != 2 || sans[1].GetPrefix() != "spiffe://old/" {
 			t.Errorf("%+v: %v", c, down)
+		}
+	}
+}
+
+// objects is a feature.Reader of policies, those of a namespace by precedence.
+type objects []*kinds.Object
+
+func (r objects) RootNamespace() string { return "istio-system" }
+
+func (r objects) Objects(kind *kinds.Kind, namespace string) (list []*kinds.Object) {
+	for _, o := range r {
+		if o.Kind == kind && o.Namespace == namespace {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// TestSelect: at most one policy of the mesh, one of the namespace and one that selects the workload apply.
+func TestSelect(t *testing.T) {
+	policy := func(namespace, name, spec string) *kinds.Object {
+		o := slices.Collect(policies(t, spec).Objects.All)[0]
+		o.Key = kinds.Key{Kind: kinds.PeerAuthentication, Namespace: namespace, Name: name}
+		return o
+	}
+	const web = `{"selector":{"matchLabels":{"app":"web"}}}`
+	root, own, second := policy("istio-system", "root", `{}`), policy("a", "own", `{}`), policy("a", "second", `{}`)
+	picky, picky2 := policy("a", "picky", web), policy("a", "picky2", web)
+	r := objects{root, own, second, picky, picky2}
+	for _, c := range []struct {
+		ns, app string
+		typ     node.Type
+		want    []*kinds.Object
+	}{
+		{"a", "web", node.Sidecar, []*kinds.Object{root, own, picky}},
+		{"a", "api", node.Sidecar, []*kinds.Object{root, own}},
+		{"b", "web", node.Sidecar, []*kinds.Object{root}},
+		{"istio-system", "web", node.Sidecar, []*kinds.Object{root}},
+		{"a", "web", node.Router, nil},
+	} {
+		got := mtls.New().Select(r, c.ns)(feature.Workload{Type: c.typ, Labels: map[string]string{"app": c.app}})
+		if !slices.Equal(slices.Collect(got.Objects.All), c.want) {
+			t.Errorf("%s %s %s: %v", c.typ, c.ns, c.app, got)
 		}
 	}
 }

@@ -7,13 +7,13 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 )
 
 func TestTracing(t *testing.T) {
 	m := mesh.Default()
-	tr := telemetry.Tracing(m, cohort.Tags{CanonicalService: "web", CanonicalRevision: "v1", Cluster: "c", Mesh: "m", Namespace: "a"})
+	tr := telemetry.Tracing(m, feature.Tags{CanonicalService: "web", CanonicalRevision: "v1", Cluster: "c", Mesh: "m", Namespace: "a"})
 	if err := tr.ValidateAll(); err != nil {
 		t.Error(err)
 	}
@@ -34,7 +34,7 @@ func TestTracing(t *testing.T) {
 	if len(literals) != len(want) || !slices.IsSorted(order) {
 		t.Errorf("tags %v", order)
 	}
-	empty := telemetry.Tracing(m, cohort.Tags{})
+	empty := telemetry.Tracing(m, feature.Tags{})
 	for _, tag := range empty.CustomTags {
 		if tag.GetLiteral() != nil {
 			t.Errorf("empty literal %s", tag.Tag)
@@ -63,7 +63,7 @@ func TestSampling(t *testing.T) {
 		{configured(25), "NaN", 25},
 		{mesh.Default(), "much", 1},
 	} {
-		if got := telemetry.Tracing(c.mesh, cohort.Tags{Sampling: c.own}).RandomSampling.Value; got != c.want {
+		if got := telemetry.Tracing(c.mesh, feature.Tags{Sampling: c.own}).RandomSampling.Value; got != c.want {
 			t.Errorf("%v with %q: %v, want %v", c.mesh.GetDefaultConfig().GetTracing(), c.own, got, c.want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
 // defaultSampling is the share of requests that are traced by default, in percent.
@@ -27,7 +27,7 @@ var dryRun = [][2]string{
 
 // Tracing returns the tracing of a connection manager. Tags are sorted by name, first those of dry runs, then the
 // literals.
-func Tracing(m *mesh.Config, l cohort.Tags) *hcmv3.HttpConnectionManager_Tracing {
+func Tracing(m *mesh.Config, l feature.Tags) *hcmv3.HttpConnectionManager_Tracing {
 	t := &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling:  &typev3.Percent{Value: 100},
 		RandomSampling:  &typev3.Percent{Value: sampling(m, l.Sampling)},

@@ -1,0 +1,32 @@
+package feature
+
+import (
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Feature is one feature. It has no state, and its functions are pure.
+type Feature struct {
+	Name  string        // unique in a list of features
+	Kinds []*kinds.Kind // of the objects that it reads
+
+	// Half is the part of a cohort's key that holds the objects which Select returns.
+	Half Half
+	// Select returns a function that selects objects for a workload of a namespace; nil where nothing is selected.
+	Select func(r Reader, namespace string) func(Workload) Selection
+
+	Hooks
+}
+
+// Half is a part of a cohort's key. Values may be combined.
+type Half int
+
+// Halves.
+const (
+	Scope     Half = 1 << iota // clusters, endpoints and routes
+	Listeners                  // a sidecar's listeners for outgoing traffic, and the listeners of a router
+	Inbound                    // what takes calls for the workload: a sidecar's inbound half, or the listeners of a router
+)
+
+// SelectsEverywhere reports whether the objects of a feature are selected for other workloads than the proxy's own too:
+// for those that the proxy calls. Then a changed object may change resources of any proxy.
+func (f *Feature) SelectsEverywhere() bool { return f.Transport != nil }

@@ -1,0 +1,79 @@
+package translate
+
+import (
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// hooks calls the hooks of the features. Its methods are the builders that need some; they are pure functions of their
+// keys.
+type hooks struct {
+	features  []*feature.Feature
+	transport *feature.Feature // the one that secures connections, or nil
+}
+
+func newHooks(features []*feature.Feature) *hooks {
+	h := &hooks{features: features}
+	if i := slices.IndexFunc(features, func(f *feature.Feature) bool { return f.Transport != nil }); i >= 0 {
+		h.transport = features[i]
+	}
+	return h
+}
+
+// mode returns how a workload takes connections on a port, by the objects that the transport selects for it.
+func (h *hooks) mode(s feature.Selection, port uint32) feature.Mode {
+	if h.transport == nil {
+		return feature.Disable
+	}
+	return h.transport.Transport.Mode(s, port)
+}
+
+// ports returns the ports with a mode of their own.
+func (h *hooks) ports(s feature.Selections) []uint32 {
+	if h.transport == nil {
+		return nil
+	}
+	return h.transport.Transport.Ports(h.transportSelection(s))
+}
+
+// transportSelection returns the objects that the transport selects.
+func (h *hooks) transportSelection(s feature.Selections) feature.Selection {
+	if h.transport == nil {
+		return feature.Selection{}
+	}
+	return s.Of(h.transport)
+}
+
+func (h *hooks) downstream(d feature.Downstream) *corev3.TransportSocket {
+	return h.transport.Transport.Downstream(d)
+}
+
+func (h *hooks) upstream(u feature.Upstream) *corev3.TransportSocket {
+	if h.transport == nil {
+		return plaintext
+	}
+	return h.transport.Transport.Upstream(u)
+}
+
+// hasTransportPolicies reports whether there is any object by which connections are secured.
+func (v *view) hasTransportPolicies() bool {
+	if v.t.hooks.transport == nil {
+		return false
+	}
+	for _, k := range v.t.hooks.transport.Kinds {
+		if v.ObjectCount(k) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// plaintext is the transport socket without TLS. It is never written to: a mesh has a thousand of them.
+var plaintext = &corev3.TransportSocket{
+	Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
+}
