@@ -47,7 +47,7 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length"}
+	return []string{"imports", "order", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "columns"}
 }
 
 // Check applies every rule to the tree.
@@ -70,6 +70,9 @@ func Check(tree fs.FS) ([]Violation, error) {
 			checkDecls(f, add)
 		}
 	}
+	if err := checkDocuments(tree, add); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(found, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Text, b.Text)) })
 	return found, nil
 }
@@ -78,13 +81,8 @@ func Check(tree fs.FS) ([]Violation, error) {
 // package.
 func parse(tree fs.FS) ([]*pkg, error) {
 	byDir := map[string]*pkg{}
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
-			return fs.SkipDir
-		case d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || path.Dir(name) == ".":
+	err := walk(tree, func(name string) error {
+		if strings.HasSuffix(name, "_test.go") || path.Dir(name) == "." {
 			return nil
 		}
 		text, err := fs.ReadFile(tree, name)
@@ -112,6 +110,21 @@ func parse(tree fs.FS) ([]*pkg, error) {
 	}
 	slices.SortFunc(pkgs, func(a, b *pkg) int { return cmp.Compare(a.dir, b.dir) })
 	return pkgs, nil
+}
+
+// walk calls do for every Go file of the tree but those of test data and hidden folders.
+func walk(tree fs.FS, do func(name string) error) error {
+	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
+			return fs.SkipDir
+		case d.IsDir() || path.Ext(name) != ".go":
+			return nil
+		}
+		return do(name)
+	})
 }
 
 // within reports whether folder dir is root or below it.

@@ -145,12 +145,19 @@ func TestPlantedViolations(t *testing.T) {
 		{"environment", "pilot/xds/a.go", src("import \"os\"\nvar _ = os.Getenv(\"HOME\")")},
 		{"environment", "pilot/xds/a.go", src("import _ \"flag\"")},
 		{"goroutine", "pilot/xds/a.go", src("func f() { go f() }")},
+		{"tests", "ARCHITECTURE.md", "### `pilot/xds`\n\n- It holds (TestB).\n"},
+		{"tests", "ARCHITECTURE.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
+		{"tests", "ARCHITECTURE.md", "- It holds: `api/kinds` TestA.\n"},
+		{"tests", "DECISIONS.md", "## `pilot/xds`\n\n## Others\n\nIt holds (TestA).\n"},
+		{"columns", "ARCHITECTURE.md", strings.Repeat("é", maxColumns+1)},
 		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
 	}
 	covered := map[string]bool{}
 	for _, p := range plants {
 		found, err := Check(fstest.MapFS{
-			p.file: {Data: []byte(p.text)},
+			p.file:                   {Data: []byte(p.text)},
+			"pilot/xds/a_test.go":    {Data: []byte(src("func TestA(t *testing.T) {}"))},
+			"api/kinds/kind_test.go": {Data: []byte(src("func TestKind(t *testing.T) {}"))},
 		})
 		if err != nil {
 			t.Fatalf("%s: %v", p.file, err)
@@ -186,6 +193,8 @@ func TestAllowedImports(t *testing.T) {
 		"pilot/feature/mtls/a_test.go": {Data: []byte("package p\nimport _ \"os\"\nfunc init() {}")},
 		"pilot/bootstrap/a.go":         {Data: []byte("package p\nimport _ " + m + "citadel/ca\"\nimport _ " + m + "pilot/xds\"\nimport \"time\"\nvar _ = time.Now()")},
 		"api/safe/a.go":                {Data: []byte("package p\nfunc f() { go f() }")},
+		"pilot/xds/a_test.go":          {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
+		"ARCHITECTURE.md":              {Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n" + strings.Repeat("é", maxColumns))},
 	}, "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,94 @@
+package house
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// documents are those that name tests.
+func documents() []string { return []string{"ARCHITECTURE.md", "DECISIONS.md"} }
+
+const maxColumns = 120
+
+// checkDocuments holds that each test that a document names exists in the package that it names, and that lines are
+// wrapped.
+//
+// A test belongs to the package named in backquotes before it in the same paragraph or list item. Without one it belongs
+// to the package in the heading of the section.
+func checkDocuments(tree fs.FS, add report) error {
+	tests, err := testsOf(tree)
+	if err != nil {
+		return err
+	}
+	for _, name := range documents() {
+		text, err := fs.ReadFile(tree, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("read a document: %w", err)
+		}
+		checkDocument(name, string(text), tests, add)
+	}
+	return nil
+}
+
+func checkDocument(name, text string, tests map[string]map[string]bool, add report) {
+	tokens := regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\bTest[A-Z]\\w*")
+	var section, dir string
+	for i, line := range strings.Split(text, "\n") {
+		at := fmt.Sprintf("%s:%d", name, i+1)
+		heading := strings.HasPrefix(line, "#")
+		if heading {
+			section = ""
+		}
+		if heading || line == "" || strings.HasPrefix(line, "- ") {
+			dir = section
+		}
+		for _, m := range tokens.FindAllStringSubmatch(line, -1) {
+			switch {
+			case m[1] != "" && tests[m[1]] != nil:
+				dir = m[1]
+				if heading {
+					section = dir
+				}
+			case m[1] != "":
+			case dir == "":
+				add("tests", at, "%s is named without its package", m[0])
+			case !tests[dir][m[0]]:
+				add("tests", at, "%s has no %s", dir, m[0])
+			}
+		}
+		if n := utf8.RuneCountInString(line); n > maxColumns && name == "ARCHITECTURE.md" {
+			add("columns", at, "%d columns; a line has at most %d", n, maxColumns)
+		}
+	}
+}
+
+// testsOf returns the tests of each folder that has any.
+func testsOf(tree fs.FS) (map[string]map[string]bool, error) {
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	tests := map[string]map[string]bool{}
+	err := walk(tree, func(name string) error {
+		if !strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			dir := path.Dir(name)
+			if tests[dir] == nil {
+				tests[dir] = map[string]bool{}
+			}
+			tests[dir][string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the tests: %w", err)
+	}
+	return tests, nil
+}
