@@ -9,7 +9,6 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
-	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -112,7 +111,6 @@ type Outbound struct {
 	Unprivileged  bool
 	Tags          feature.Tags
 	Selections    feature.Selections
-	DenyAll       bool // of a router: policies select it that are not translated, so all requests are denied
 }
 
 // Inbound is what inbound clusters and listeners depend on. The zero Inbound has none: it is a router's.
@@ -128,7 +126,6 @@ type Inbound struct {
 	Ingress      *kinds.Object // a Sidecar with ingress listeners, which replace the services' chains
 	Address      string        // the proxy's address, if an ingress listener depends on it
 	Selections   feature.Selections
-	DenyAll      bool // policies select the workload that are not translated, so all requests are denied
 }
 
 // Target is a service port that the proxy's workload serves.
@@ -172,21 +169,19 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Scope.Rules = selectedRules(x, p.Namespace, w.Labels)
 	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{Type: p.Type, Labels: w.Labels})
-	k.Scope.Selections = selected(feature.Scope)
+	k.Scope.Selections = selected(feature.ScopeHalf)
 	targets := findTargets(x, w, addresses)
 	if p.Type == node.Router {
-		k.Outbound.Selections = selected(feature.Listeners | feature.Inbound)
+		k.Outbound.Selections = selected(feature.ListenersHalf | feature.InboundHalf)
 		k.Scope.Gateways = selectedGateways(x, w.Labels)
-		k.Outbound.DenyAll = denyAll(x, p.Namespace, w.Labels)
 		k.Scope.Targets = targets
 		return k
 	}
-	k.Outbound.Selections = selected(feature.Listeners)
+	k.Outbound.Selections = selected(feature.ListenersHalf)
 	k.Scope.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
 	k.Inbound = Inbound{
 		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
-		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.Inbound),
-		DenyAll: denyAll(x, p.Namespace, w.Labels),
+		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundHalf),
 	}
 	if s := k.Scope.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
@@ -340,23 +335,4 @@ func selectedRules(x *scope.Index, namespace string, labels map[string]string) f
 		}
 	}
 	return frozen.ListOf(found...)
-}
-
-// denyAll reports whether an AuthorizationPolicy or a RequestAuthentication, of the namespace or the root namespace,
-// selects a workload. They are not translated, so all requests are denied. A policy that only logs does not count.
-func denyAll(x *scope.Index, namespace string, labels map[string]string) bool {
-	for _, ns := range []string{namespace, x.RootNamespace()} {
-		for _, o := range x.Objects(kinds.AuthorizationPolicy, ns) {
-			spec := o.Spec.(*securityv1.AuthorizationPolicy)
-			if spec.Action != securityv1.AuthorizationPolicy_AUDIT && kinds.Selects(spec.GetSelector().GetMatchLabels(), labels) {
-				return true
-			}
-		}
-		for _, o := range x.Objects(kinds.RequestAuthentication, ns) {
-			if kinds.Selects(o.Spec.(*securityv1.RequestAuthentication).GetSelector().GetMatchLabels(), labels) {
-				return true
-			}
-		}
-	}
-	return false
 }

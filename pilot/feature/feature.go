@@ -22,9 +22,9 @@ type Half int
 
 // Halves.
 const (
-	Scope     Half = 1 << iota // clusters, endpoints and routes
-	Listeners                  // a sidecar's listeners for outgoing traffic, and the listeners of a router
-	Inbound                    // what takes calls for the workload: a sidecar's inbound half, or the listeners of a router
+	ScopeHalf     Half = 1 << iota // clusters, endpoints and routes
+	ListenersHalf                  // a sidecar's listeners for outgoing traffic, and the listeners of a router
+	InboundHalf                    // what takes calls for the workload: a sidecar's inbound half, or a router's listeners
 )
 
 // SelectsEverywhere reports whether the objects of a feature are selected for other workloads than the proxy's own too:

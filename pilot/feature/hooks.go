@@ -1,19 +1,67 @@
 package feature
 
 import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Hooks are what a feature adds to resources.
+// Hooks are what a feature adds to resources. A nil hook adds nothing.
 type Hooks struct {
+	// HTTPFilters returns HTTP filters of a connection manager. The router follows those of all features.
+	HTTPFilters func(Chain) []*hcmv3.HttpFilter
+	// NetworkFilters returns network filters of a chain. The connection manager or the TCP proxy follows those of all
+	// features.
+	NetworkFilters func(Chain) []*listenerv3.Filter
+	// ConnectionManager changes a connection manager.
+	ConnectionManager func(Chain, *hcmv3.HttpConnectionManager)
+	// Cluster changes a cluster for outgoing traffic.
+	Cluster func(Cluster, *clusterv3.Cluster)
+
 	Transport *Transport
+}
+
+// Direction is the direction of the traffic of a listener.
+type Direction int
+
+// Directions.
+const (
+	Outbound Direction = iota // a workload's own calls
+	Inbound                   // calls to the workload
+	Gateway                   // calls to a gateway that ends their connections
+)
+
+// Proxy is what hooks may know of a proxy.
+type Proxy struct {
+	Mesh         *mesh.Config
+	Capabilities node.Capabilities
+	Tags         Tags
 }
 
 // Tags are the literals in the traces of a workload. Sampling is the proxy's own percentage, or empty for the mesh's.
 type Tags struct {
 	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
+}
+
+// Chain is the filter chain that a hook adds to.
+type Chain struct {
+	Proxy
+	Direction Direction
+	HTTP      bool              // the chain has a connection manager, not a TCP proxy
+	Protocol  registry.Protocol // of the port; Unsupported where it is detected
+	Cluster   string            // of a TCP proxy: the cluster that it forwards to
+	Selection Selection         // the feature's own, of the half that the listener belongs to
+}
+
+// Cluster is the cluster that a hook changes.
+type Cluster struct {
+	Mesh         *mesh.Config
+	Capabilities node.Capabilities
 }
 
 // Transport secures the connections between the proxies of the mesh. At most one feature has it. Its Selection is made

@@ -1,6 +1,10 @@
 package feature
 
 import (
+	"slices"
+
+	typev1beta1 "istio.io/api/type/v1beta1"
+
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -30,6 +34,35 @@ func Of(objects ...*kinds.Object) Selection { return Selection{frozen.ListOf(obj
 
 // Empty reports whether no object applies.
 func (s Selection) Empty() bool { return s.Objects.Empty() }
+
+// Policies returns a function that selects objects of some kinds for a workload of a namespace: those of the root
+// namespace, then those of its own, to which it is a match.
+func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) bool, of ...*kinds.Kind) func(Workload) Selection {
+	var all []*kinds.Object
+	namespaces := []string{r.RootNamespace(), namespace}
+	for _, ns := range slices.Compact(namespaces) {
+		for _, kind := range of {
+			all = append(all, r.Objects(kind, ns)...)
+		}
+	}
+	return func(w Workload) Selection {
+		var list []*kinds.Object
+		for _, o := range all {
+			if matches(o, w) {
+				list = append(list, o)
+			}
+		}
+		return Of(list...)
+	}
+}
+
+// Matches reports whether the selector of a policy matches a workload. A policy without one matches every workload.
+func Matches(o *kinds.Object, w Workload) bool {
+	p, ok := o.Spec.(interface {
+		GetSelector() *typev1beta1.WorkloadSelector
+	})
+	return !ok || kinds.Selects(p.GetSelector().GetMatchLabels(), w.Labels)
+}
 
 // Selections are the Selections of several features, without empty ones. They are comparable.
 type Selections struct{ list frozen.List[named] }

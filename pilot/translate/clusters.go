@@ -232,9 +232,7 @@ func (h *hooks) buildCluster(k clusterKey) *envoy.Resource {
 	}
 	k.setTLS(h, c, options, policy, http2)
 	setHTTPOptions(c, options)
-	if k.capabilities.Has(node.NetworkMetadataExchange) {
-		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
-	}
+	h.changeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, c)
 	return envoy.NewResource(c.Name, c)
 }
 
@@ -441,7 +439,7 @@ type fixedClusterKey struct {
 	ipv4, ipv6   bool
 }
 
-func buildFixedCluster(k fixedClusterKey) *envoy.Resource {
+func (h *hooks) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 	c := &clusterv3.Cluster{Name: k.name, ConnectTimeout: k.mesh.GetConnectTimeout()}
 	if k.name == names.BlackHoleCluster {
 		c.AltStatName = k.name + ";"
@@ -457,11 +455,10 @@ func buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
 		UpstreamProtocolOptions:   useDownstream(),
 	})
-	switch {
-	case k.name == names.InboundPassthroughCluster:
+	if k.name == names.InboundPassthroughCluster {
 		c.UpstreamBindConfig = inboundSource(k.ipv4, k.ipv6)
-	case k.capabilities.Has(node.NetworkMetadataExchange):
-		c.Filters = []*clusterv3.Filter{{Name: "istio.metadata_exchange", TypedConfig: metadataExchange()}}
+	} else {
+		h.changeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, c)
 	}
 	return envoy.NewResource(k.name, c)
 }
@@ -480,9 +477,4 @@ func inboundSource(ipv4, ipv6 bool) *corev3.BindConfig {
 		SourceAddress:        envoy.SocketAddress(v4, 0),
 		ExtraSourceAddresses: []*corev3.ExtraSourceAddress{{Address: envoy.SocketAddress(v6, 0)}},
 	}
-}
-
-// metadataExchange configures the extension with which proxies exchange their workloads' metadata on TCP connections.
-func metadataExchange() *anypb.Any {
-	return envoy.TypedStruct("envoy.tcp.metadataexchange.config.MetadataExchange", map[string]any{"protocol": names.PeerExchange, "enable_discovery": true})
 }

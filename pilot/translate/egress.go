@@ -376,7 +376,7 @@ func (v *view) recordListenerConflict(key bindKey) {
 }
 
 func (o egressBuilder) tcpChain(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) tcpChain {
-	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, mongo: p.Protocol == registry.Mongo}
+	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, protocol: p.Protocol}
 	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
 		c.servers = frozen.ListOf(o.serverNames(s)...)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -197,8 +198,8 @@ func (v *view) gatewayListeners(c cohort.Inputs) []*envoy.Resource {
 		}
 		key := bindKey{bind, s.target}
 		if builders[key] == nil {
-			k := gatewayKey{proxyContext: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), bind: bind, port: s.target, dual: dual}
-			k.denyAll, k.selections, k.internalRanges = c.Outbound.DenyAll, c.Outbound.Selections, v.internalRanges()
+			k := gatewayKey{proxyContext: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections), bind: bind, port: s.target, dual: dual}
+			k.internalRanges = v.internalRanges()
 			builders[key] = &gatewayListenerBuilder{gatewayKey: k, seen: map[string]struct{}{}, plaintext: plain}
 			order = append(order, builders[key])
 		}
@@ -274,7 +275,7 @@ func (v *view) internalRanges() frozen.List[string] {
 	return v.Networks.Ranges
 }
 
-func buildGateway(k gatewayKey) *envoy.Resource {
+func (h *hooks) buildGateway(k gatewayKey) *envoy.Resource {
 	name := names.Listener(k.bind, k.port)
 	l := &listenerv3.Listener{
 		Name:                                 name,
@@ -287,7 +288,7 @@ func buildGateway(k gatewayKey) *envoy.Resource {
 	for cluster := range k.sni.All {
 		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
 			FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
-			Filters:                       k.tcpFilters(outbound, cluster, false, 0),
+			Filters:                       h.tcpFilters(k.proxyContext, feature.Outbound, cluster, registry.Unsupported, 0),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		})
 	}
@@ -296,7 +297,7 @@ func buildGateway(k gatewayKey) *envoy.Resource {
 	}
 	if k.route != "" {
 		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
-			Filters:                       []*listenerv3.Filter{k.connectionManager(ingress, "outbound_"+name+";", k.route, nil, k.http)},
+			Filters:                       h.httpFilters(k.proxyContext, feature.Gateway, "outbound_"+name+";", k.route, nil, k.http),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		})
 	}

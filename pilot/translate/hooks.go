@@ -3,7 +3,11 @@ package translate
 import (
 	"slices"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -23,6 +27,49 @@ func newHooks(features []*feature.Feature) *hooks {
 		h.transport = features[i]
 	}
 	return h
+}
+
+// requestFilters returns the HTTP filters of a chain; their order is the order on the wire.
+func (h *hooks) requestFilters(c feature.Chain, s feature.Selections) []*hcmv3.HttpFilter {
+	var filters []*hcmv3.HttpFilter
+	for _, f := range h.features {
+		if f.HTTPFilters != nil {
+			c.Selection = s.Of(f)
+			filters = append(filters, f.HTTPFilters(c)...)
+		}
+	}
+	return append(filters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
+}
+
+// networkFilters returns the network filters of a chain that come before its last.
+func (h *hooks) networkFilters(c feature.Chain, s feature.Selections) []*listenerv3.Filter {
+	var filters []*listenerv3.Filter
+	for _, f := range h.features {
+		if f.NetworkFilters != nil {
+			c.Selection = s.Of(f)
+			filters = append(filters, f.NetworkFilters(c)...)
+		}
+	}
+	return filters
+}
+
+// changeManager lets the features change the connection manager of a chain.
+func (h *hooks) changeManager(c feature.Chain, s feature.Selections, m *hcmv3.HttpConnectionManager) {
+	for _, f := range h.features {
+		if f.ConnectionManager != nil {
+			c.Selection = s.Of(f)
+			f.ConnectionManager(c, m)
+		}
+	}
+}
+
+// changeCluster lets the features change a cluster for outgoing traffic.
+func (h *hooks) changeCluster(in feature.Cluster, c *clusterv3.Cluster) {
+	for _, f := range h.features {
+		if f.Cluster != nil {
+			f.Cluster(in, c)
+		}
+	}
 }
 
 // mode returns how a workload takes connections on a port, by the objects that the transport selects for it.

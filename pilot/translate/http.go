@@ -6,15 +6,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
-	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
-	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
-	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
-	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
-	"google.golang.org/protobuf/types/known/anypb"
-	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -23,18 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 	"github.com/istiod-lite/istiod-lite/registry"
-)
-
-// direction is the direction of the traffic of a connection manager.
-type direction int
-
-const (
-	outbound direction = iota // a workload's own calls
-	inbound                   // calls to the workload
-	ingress                   // calls to a gateway
 )
 
 // proxyContext is what every listener of a proxy depends on.
@@ -44,30 +26,38 @@ type proxyContext struct {
 	tags           feature.Tags
 	selections     feature.Selections
 	http10         bool
-	denyAll        bool                // nothing may pass: a policy that is not translated selects the workload
 	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
-func (v *view) proxyContext(c node.Capabilities, t feature.Tags, http10 bool) proxyContext {
-	return proxyContext{mesh: v.Mesh, capabilities: c, tags: t, http10: http10}
+func (v *view) proxyContext(c node.Capabilities, t feature.Tags, http10 bool, s feature.Selections) proxyContext {
+	return proxyContext{mesh: v.Mesh, capabilities: c, tags: t, selections: s, http10: http10}
 }
 
-// connectionManager makes the HTTP connection manager of one chain. Its routes are the inline ones, or else come by RDS
+// chain returns what the hooks are given for a chain.
+func (c proxyContext) chain(d feature.Direction, http bool, p registry.Protocol) feature.Chain {
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.mesh, Capabilities: c.capabilities, Tags: c.tags}, Direction: d, HTTP: http, Protocol: p}
+}
+
+// httpFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come by RDS
 // under the name route.
-func (c proxyContext) connectionManager(d direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) *listenerv3.Filter {
+func (h *hooks) httpFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) []*listenerv3.Filter {
+	chain := c.chain(d, true, p)
+	return append(h.networkFilters(chain, c.selections), h.connectionManager(c, chain, statPrefix, route, inline))
+}
+
+// connectionManager makes the HTTP connection manager of a chain.
+func (h *hooks) connectionManager(c proxyContext, chain feature.Chain, statPrefix, route string, inline *routev3.RouteConfiguration) *listenerv3.Filter {
+	d := chain.Direction
 	m := &hcmv3.HttpConnectionManager{
 		StatPrefix:                   statPrefix,
 		Proxy_100Continue:            true,
 		StreamIdleTimeout:            envoy.Duration(0),
 		NormalizePath:                envoy.Bool(true),
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
-		UseRemoteAddress:             envoy.Bool(d == ingress),
+		UseRemoteAddress:             envoy.Bool(d == feature.Gateway),
 		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
-		HttpFilters:                  c.httpFilters(d, p),
-	}
-	if c.mesh.GetEnableTracing() {
-		m.Tracing = telemetry.Tracing(c.mesh, c.tags)
+		HttpFilters:                  h.requestFilters(chain, c.selections),
 	}
 	c.normalizePath(m)
 	if inline != nil {
@@ -76,21 +66,21 @@ func (c proxyContext) connectionManager(d direction, statPrefix, route string, i
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}}
 	}
 	switch d {
-	case inbound:
+	case feature.Inbound:
 		m.ServerName = serverName
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Dns: true, Uri: true}
-		if p.IsHTTP2() {
+		if chain.Protocol.IsHTTP2() {
 			m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
 		}
-	case ingress:
+	case feature.Gateway:
 		m.ServerName = serverName
 		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
 		m.InternalAddressConfig = c.internalAddresses()
 	}
-	if d == outbound && route == names.HTTPProxyRoute {
+	if d == feature.Outbound && route == names.HTTPProxyRoute {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
 	}
 	if c.http10 {
@@ -99,6 +89,7 @@ func (c proxyContext) connectionManager(d direction, statPrefix, route string, i
 		}
 		m.HttpProtocolOptions.AcceptHttp_10 = true
 	}
+	h.changeManager(chain, c.selections, m)
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
 }
 
@@ -128,58 +119,4 @@ func (c proxyContext) internalAddresses() *hcmv3.HttpConnectionManager_InternalA
 		return nil
 	}
 	return &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: ranges}
-}
-
-// httpFilters returns the HTTP filters of a chain; their order is the order on the wire. A proxy gets a filter of
-// Istio's own build only if it lists that.
-func (c proxyContext) httpFilters(d direction, p registry.Protocol) []*hcmv3.HttpFilter {
-	var f []*hcmv3.HttpFilter
-	if c.capabilities.Has(node.HTTPPeerMetadata) {
-		f = append(f, envoy.HTTPFilter("istio.metadata_exchange", peerMetadata(d)))
-	}
-	if c.denyAll && d != outbound {
-		f = append(f, authz.DenyAllHTTP())
-	}
-	if p == registry.GRPCWeb {
-		f = append(f, envoy.HTTPFilter("envoy.filters.http.grpc_web", envoy.Any(&grpcwebv3.GrpcWeb{})))
-	}
-	f = append(f, envoy.HTTPFilter("envoy.filters.http.grpc_stats", envoy.Any(&grpcstatsv3.FilterConfig{
-		EmitFilterState:        true,
-		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: envoy.Bool(false)},
-	})))
-	if d != inbound && c.capabilities.Has(node.ALPNFilter) {
-		f = append(f, envoy.HTTPFilter("istio.alpn", envoy.Any(meshALPN())))
-	}
-	f = append(f,
-		envoy.HTTPFilter("envoy.filters.http.fault", envoy.Any(&faultv3.HTTPFault{})),
-		envoy.HTTPFilter("envoy.filters.http.cors", envoy.Any(&corsv3.Cors{})),
-	)
-	if telemetry.StatsEnabled(c.mesh) && c.capabilities.Has(node.HTTPStats) {
-		f = append(f, envoy.HTTPFilter("istio.stats", statsConfig()))
-	}
-	return append(f, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
-}
-
-func statsConfig() *anypb.Any { return envoy.Empty("type.googleapis.com/stats.PluginConfig") }
-
-// peerMetadata configures the extension with which proxies exchange their workloads' metadata in HTTP headers.
-func peerMetadata(d direction) *anypb.Any {
-	side := "upstream"
-	if d == inbound {
-		side = "downstream"
-	}
-	headers := map[string]any{"istio_headers": map[string]any{}}
-	return envoy.TypedStruct("io.istio.http.peer_metadata.Config", map[string]any{
-		side + "_discovery":   []any{headers, map[string]any{"workload_discovery": map[string]any{}}},
-		side + "_propagation": []any{headers},
-	})
-}
-
-// meshALPN has mTLS connections announce their protocol, so that the other side need not sniff it.
-func meshALPN() *alpnv2alpha1.FilterConfig {
-	return &alpnv2alpha1.FilterConfig{AlpnOverride: []*alpnv2alpha1.FilterConfig_AlpnOverride{
-		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP10, AlpnOverride: []string{"istio-http/1.0", "istio", "http/1.0"}},
-		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP11, AlpnOverride: []string{"istio-http/1.1", "istio", "http/1.1"}},
-		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP2, AlpnOverride: []string{"istio-h2", "istio", "h2"}},
-	}}
 }

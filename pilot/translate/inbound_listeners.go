@@ -39,8 +39,7 @@ func (v *view) inboundListeners(c cohort.Inbound) []*envoy.Resource {
 	if !c.Sidecar {
 		return nil
 	}
-	k := inboundKey{proxyContext: v.proxyContext(c.Capabilities, c.Tags, c.HTTP10)}
-	k.denyAll, k.selections = c.DenyAll, c.Selections
+	k := inboundKey{proxyContext: v.proxyContext(c.Capabilities, c.Tags, c.HTTP10, c.Selections)}
 	var out []*envoy.Resource
 	var captured []workloadPort
 	for _, p := range v.workloadPorts(c) {
@@ -80,7 +79,7 @@ func (h *hooks) buildInbound(k inboundKey) *envoy.Resource {
 		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
 			Name:             names.VirtualInboundBlackhole,
 			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(k.port)},
-			Filters:          k.tcpFilters(inbound, names.BlackHoleCluster, false, 0),
+			Filters:          h.tcpFilters(k.proxyContext, feature.Inbound, names.BlackHoleCluster, registry.Unsupported, 0),
 		})
 		sets = append(sets, k.catchAll(h, 0))
 		targets := map[uint32]bool{}
@@ -174,11 +173,13 @@ func (s chainSet) sniffed() bool {
 // policy of its own.
 func (k inboundKey) catchAll(h *hooks, port uint32) chainSet {
 	return k.chains(h, port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
-		func() *listenerv3.Filter {
+		func() []*listenerv3.Filter {
 			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
-			return k.connectionManager(inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
+			return h.httpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
 		},
-		func() []*listenerv3.Filter { return k.tcpFilters(inbound, names.InboundPassthroughCluster, false, 0) })
+		func() []*listenerv3.Filter {
+			return h.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, registry.Unsupported, 0)
+		})
 }
 
 // servicePort makes the chains of one workload port.
@@ -187,11 +188,11 @@ func (k inboundKey) servicePort(h *hooks, p workloadPort) chainSet {
 	grpc := p.protocol == registry.GRPC || p.protocol == registry.GRPCWeb
 	longest, _ := p.rule.Policy(p.port).MaxConnectionDuration()
 	s := k.chains(h, p.target, p.protocol, name, name,
-		func() *listenerv3.Filter {
-			return k.connectionManager(inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), p.protocol)
+		func() []*listenerv3.Filter {
+			return h.httpFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), p.protocol)
 		},
 		func() []*listenerv3.Filter {
-			return k.tcpFilters(inbound, cluster, p.protocol == registry.Mongo, longest)
+			return h.tcpFilters(k.proxyContext, feature.Inbound, cluster, p.protocol, longest)
 		})
 	if p.ingress != nil {
 		for _, c := range s.chains {
@@ -203,7 +204,7 @@ func (k inboundKey) servicePort(h *hooks, p workloadPort) chainSet {
 
 // chains makes the chains that a port needs for its protocol and mTLS mode.
 func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, httpName, tcpName string,
-	http func() *listenerv3.Filter, tcp func() []*listenerv3.Filter,
+	http func() []*listenerv3.Filter, tcp func() []*listenerv3.Filter,
 ) chainSet {
 	set := chainSet{port: port}
 	add := func(isHTTP, terminate bool, transport string, alpn ...string) {
@@ -212,7 +213,7 @@ func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, ht
 			c.FilterChainMatch.DestinationPort = envoy.UInt32(port)
 		}
 		if isHTTP {
-			c.Name, c.Filters = httpName, append(k.addMetadataExchange(nil), http())
+			c.Name, c.Filters = httpName, http()
 		} else {
 			c.Filters = tcp()
 		}

@@ -115,7 +115,7 @@ func (v *view) newOutboundBuilder(c cohort.Inputs) *outboundBuilder {
 	sc := v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)
 	return &outboundBuilder{
 		view: v, scope: sc, cohort: c, builders: map[bindKey]*listenerBuilder{}, reservedPorts: map[uint32]bool{},
-		context: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10), fallback: v.fallback(sc),
+		context: v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections), fallback: v.fallback(sc),
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 
 // fixedListeners returns the listeners that do not depend on services.
 func (v *view) fixedListeners(c cohort.Inputs) []*envoy.Resource {
-	env := v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10)
+	env := v.proxyContext(c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
 	var out []*envoy.Resource
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh.GetProxyHttpPort())); p != 0 {
 		out = append(out, v.t.outbound.Get(outboundKey{proxyContext: env, bind: loopback(c.Scope.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))

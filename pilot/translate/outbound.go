@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -38,14 +39,14 @@ type tcpChain struct {
 	cluster     string
 	servers     frozen.List[string] // TLS server names; empty for any
 	prefix      netip.Prefix
-	mongo       bool
+	protocol    registry.Protocol
 	maxDuration time.Duration
 }
 
 const transportSocketTimeout = 15 * time.Second
 
 // buildOutbound makes one listener for outgoing traffic.
-func buildOutbound(k outboundKey) *envoy.Resource {
+func (h *hooks) buildOutbound(k outboundKey) *envoy.Resource {
 	l := &listenerv3.Listener{
 		Name:                             names.Listener(k.bind, k.port),
 		Address:                          envoy.Address(k.bind, k.port),
@@ -62,7 +63,7 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 	tls := false
 	for c := range k.chains.All {
 		chain := &listenerv3.FilterChain{
-			Filters:                       k.tcpFilters(outbound, c.cluster, c.mongo, c.maxDuration),
+			Filters:                       h.tcpFilters(k.proxyContext, feature.Outbound, c.cluster, c.protocol, c.maxDuration),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if !c.matchesAll() {
@@ -79,7 +80,7 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.route != "" {
 		chain := &listenerv3.FilterChain{
-			Filters:                       []*listenerv3.Filter{k.connectionManager(outbound, "outbound_"+l.Name+";", k.route, nil, k.http)},
+			Filters:                       h.httpFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.http),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if k.matchHTTP {
@@ -96,7 +97,7 @@ func buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.fallback != "" {
 		l.DefaultFilterChain = &listenerv3.FilterChain{
-			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: k.tcpFilters(outbound, k.fallback, false, 0),
+			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: h.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0),
 		}
 	} else if len(l.FilterChains) > 1 {
 		if i := slices.IndexFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch == nil }); i >= 0 {
@@ -139,7 +140,7 @@ type virtualOutboundKey struct {
 	fallback    string
 }
 
-func buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
+func (h *hooks) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 	port := uint32(k.mesh.GetProxyListenPort())
 	l := &listenerv3.Listener{
 		Name:                                 names.VirtualOutbound,
@@ -151,9 +152,9 @@ func buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 			{
 				Name:             names.VirtualOutboundBlackhole,
 				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(port)},
-				Filters:          k.tcpFilters(outbound, names.BlackHoleCluster, false, 0),
+				Filters:          h.tcpFilters(k.proxyContext, feature.Outbound, names.BlackHoleCluster, registry.Unsupported, 0),
 			},
-			{Name: names.VirtualOutboundCatchall, Filters: k.tcpFilters(outbound, k.fallback, false, 0)},
+			{Name: names.VirtualOutboundCatchall, Filters: h.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0)},
 		},
 	}
 	l.AdditionalAddresses = additionalIPv6(k.dual, port)

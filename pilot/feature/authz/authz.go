@@ -6,19 +6,49 @@ import (
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	securityv1 "istio.io/api/security/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
+
+// New returns the feature.
+func New() *feature.Feature {
+	return &feature.Feature{
+		Name:  "authz",
+		Kinds: []*kinds.Kind{kinds.AuthorizationPolicy, kinds.RequestAuthentication},
+		Half:  feature.InboundHalf,
+		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
+			return feature.Policies(r, namespace, closes, kinds.AuthorizationPolicy, kinds.RequestAuthentication)
+		},
+		Hooks: feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters},
+	}
+}
+
+// closes reports whether a policy applies to a workload and may refuse a request. One that only logs does not.
+func closes(o *kinds.Object, w feature.Workload) bool {
+	if p, ok := o.Spec.(*securityv1.AuthorizationPolicy); ok && p.Action == securityv1.AuthorizationPolicy_AUDIT {
+		return false
+	}
+	return feature.Matches(o, w)
+}
 
 // noPrincipal returns rules that allow nobody, so that nothing passes.
 func noPrincipal() *rbacv3.RBAC { return &rbacv3.RBAC{} }
 
-// DenyAllHTTP returns a filter that answers every request with 403.
-func DenyAllHTTP() *hcmv3.HttpFilter {
-	return envoy.HTTPFilter("envoy.filters.http.rbac", envoy.Any(&httprbacv3.RBAC{Rules: noPrincipal()}))
+// httpFilters returns a filter that answers every request with 403.
+func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
+	if c.Selection.Empty() || c.Direction == feature.Outbound {
+		return nil
+	}
+	return []*hcmv3.HttpFilter{envoy.HTTPFilter("envoy.filters.http.rbac", envoy.Any(&httprbacv3.RBAC{Rules: noPrincipal()}))}
 }
 
-// DenyAllTCP returns a filter that closes every connection.
-func DenyAllTCP() *listenerv3.Filter {
-	return envoy.NetworkFilter("envoy.filters.network.rbac", envoy.Any(&tcprbacv3.RBAC{Rules: noPrincipal(), StatPrefix: "tcp."}))
+// networkFilters returns a filter that closes every connection.
+func networkFilters(c feature.Chain) []*listenerv3.Filter {
+	if c.Selection.Empty() || c.HTTP || c.Direction != feature.Inbound {
+		return nil
+	}
+	return []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.rbac", envoy.Any(&tcprbacv3.RBAC{Rules: noPrincipal(), StatPrefix: "tcp."}))}
 }

@@ -1,4 +1,3 @@
-// Package telemetry translates the metrics and tracing settings of the mesh configuration. It decides whether proxies
-// get the istio.stats filter, which package translate makes, and makes the tracing of HTTP connection managers.
-// Telemetry objects are not translated yet. The package is pure.
+// Package telemetry is the feature of metrics and tracing, by the mesh configuration: the istio.stats filters, and the
+// tracing of HTTP connection managers. Telemetry objects are not translated yet. The package is pure.
 package telemetry

@@ -4,16 +4,32 @@ import (
 	"slices"
 	"testing"
 
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 )
 
+// tracingOf returns the tracing of a workload.
+func tracingOf(m *mesh.Config, tags feature.Tags) *hcmv3.HttpConnectionManager_Tracing {
+	m.EnableTracing = true
+	manager := &hcmv3.HttpConnectionManager{}
+	telemetry.New().ConnectionManager(feature.Chain{Proxy: feature.Proxy{Mesh: m, Tags: tags}}, manager)
+	return manager.Tracing
+}
+
+// hasStats reports whether a proxy that is capable of them gets the filters.
+func hasStats(m *mesh.Config) bool {
+	c := feature.Chain{Proxy: feature.Proxy{Mesh: m, Capabilities: node.HTTPStats | node.NetworkStats}}
+	return len(telemetry.New().HTTPFilters(c))+len(telemetry.New().NetworkFilters(c)) == 2
+}
+
 func TestTracing(t *testing.T) {
 	m := mesh.Default()
-	tr := telemetry.Tracing(m, feature.Tags{CanonicalService: "web", CanonicalRevision: "v1", Cluster: "c", Mesh: "m", Namespace: "a"})
+	tr := tracingOf(m, feature.Tags{CanonicalService: "web", CanonicalRevision: "v1", Cluster: "c", Mesh: "m", Namespace: "a"})
 	if err := tr.ValidateAll(); err != nil {
 		t.Error(err)
 	}
@@ -34,7 +50,7 @@ func TestTracing(t *testing.T) {
 	if len(literals) != len(want) || !slices.IsSorted(order) {
 		t.Errorf("tags %v", order)
 	}
-	empty := telemetry.Tracing(m, feature.Tags{})
+	empty := tracingOf(m, feature.Tags{})
 	for _, tag := range empty.CustomTags {
 		if tag.GetLiteral() != nil {
 			t.Errorf("empty literal %s", tag.Tag)
@@ -63,7 +79,7 @@ func TestSampling(t *testing.T) {
 		{configured(25), "NaN", 25},
 		{mesh.Default(), "much", 1},
 	} {
-		if got := telemetry.Tracing(c.mesh, feature.Tags{Sampling: c.own}).RandomSampling.Value; got != c.want {
+		if got := tracingOf(c.mesh, feature.Tags{Sampling: c.own}).RandomSampling.Value; got != c.want {
 			t.Errorf("%v with %q: %v, want %v", c.mesh.GetDefaultConfig().GetTracing(), c.own, got, c.want)
 		}
 	}
@@ -71,15 +87,15 @@ func TestSampling(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	m := mesh.Default()
-	if telemetry.StatsEnabled(m) {
+	if hasStats(m) {
 		t.Error("nobody asked for metrics")
 	}
 	m.DefaultProviders = &meshv1alpha1.MeshConfig_DefaultProviders{Metrics: []string{"stackdriver"}}
-	if telemetry.StatsEnabled(m) {
+	if hasStats(m) {
 		t.Error("another provider")
 	}
 	m.DefaultProviders.Metrics = append(m.DefaultProviders.Metrics, "prometheus")
-	if !telemetry.StatsEnabled(m) {
+	if !hasStats(m) {
 		t.Error("prometheus is the default")
 	}
 }

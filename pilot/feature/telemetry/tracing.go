@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"slices"
 	"strconv"
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -25,9 +24,9 @@ var dryRun = [][2]string{
 	{"istio.authorization.dry_run.deny_policy.result", "istio_dry_run_deny_shadow_engine_result"},
 }
 
-// Tracing returns the tracing of a connection manager. Tags are sorted by name, first those of dry runs, then the
+// tracing returns the tracing of a connection manager. Tags are sorted by name, first those of dry runs, then the
 // literals.
-func Tracing(m *mesh.Config, l feature.Tags) *hcmv3.HttpConnectionManager_Tracing {
+func tracing(m *mesh.Config, l feature.Tags) *hcmv3.HttpConnectionManager_Tracing {
 	t := &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling:  &typev3.Percent{Value: 100},
 		RandomSampling:  &typev3.Percent{Value: sampling(m, l.Sampling)},
@@ -64,15 +63,4 @@ func sampling(m *mesh.Config, own string) float64 {
 		return min(v, 100)
 	}
 	return defaultSampling
-}
-
-// StatsEnabled reports whether proxies record Istio's own metrics: a Prometheus provider is the mesh's default for
-// metrics.
-func StatsEnabled(m *mesh.Config) bool {
-	for _, p := range m.GetExtensionProviders() {
-		if p.GetPrometheus() != nil && slices.Contains(m.GetDefaultProviders().GetMetrics(), p.Name) {
-			return true
-		}
-	}
-	return false
 }

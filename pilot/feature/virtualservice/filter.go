@@ -10,13 +10,28 @@ import (
 	commonfaultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
+
+const (
+	faultFilter = "envoy.filters.http.fault"
+	corsFilter  = "envoy.filters.http.cors"
+)
+
+// httpFilters returns the filters that routes configure.
+func httpFilters(feature.Chain) []*hcmv3.HttpFilter {
+	return []*hcmv3.HttpFilter{
+		envoy.HTTPFilter(faultFilter, envoy.Any(&faultv3.HTTPFault{})),
+		envoy.HTTPFilter(corsFilter, envoy.Any(&corsv3.Cors{})),
+	}
+}
 
 func perFilterConfig(h *networkingv1alpha3.HTTPRoute) map[string]*anypb.Any {
 	var out map[string]*anypb.Any
@@ -27,10 +42,10 @@ func perFilterConfig(h *networkingv1alpha3.HTTPRoute) map[string]*anypb.Any {
 		out[name] = config
 	}
 	if f := fault(h.Fault); f != nil {
-		set("envoy.filters.http.fault", envoy.Any(f))
+		set(faultFilter, envoy.Any(f))
 	}
 	if c := h.CorsPolicy; c != nil {
-		set("envoy.filters.http.cors", envoy.Any(cors(c)))
+		set(corsFilter, envoy.Any(cors(c)))
 	}
 	return out
 }
