@@ -13,7 +13,7 @@ import (
 // each.
 func TestAnalysisIsCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, Options{})
+		s := newTestWorld(t, Options{})
 		s.apply(serviceIn("a"))
 		a := NewAnalyst(s.World)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -44,8 +44,8 @@ func newFilter(revision, root string) *filter {
 	return &filter{revision: revision, root: root, namespaces: map[clusterNamespace]labels.Set{}}
 }
 
-// selectNamespaces takes the selectors of a mesh configuration and reports whether they are others than before. If one
-// is wrong, those before stay.
+// selectNamespaces takes the selectors of a mesh configuration and reports whether they differ from those before. If
+// one is wrong, those before stay.
 func (f *filter) selectNamespaces(written []*meshv1alpha1.LabelSelector) (changed bool, found []diag.Diagnostic) {
 	same := slices.EqualFunc(f.written, written, func(a, b *meshv1alpha1.LabelSelector) bool { return proto.Equal(a, b) })
 	if same {

@@ -53,7 +53,7 @@ func podAt(ip string) *kinds.Object {
 }
 
 // enters wants exactly these ways into networks.
-func (s stage) enters(want ...string) {
+func (s testWorld) enters(want ...string) {
 	s.t.Helper()
 	var got []string
 	for _, g := range s.Snapshot().Networks.Gateways() {
@@ -64,7 +64,7 @@ func (s stage) enters(want ...string) {
 	}
 }
 
-func (s stage) networkOf(want string) {
+func (s testWorld) networkOf(want string) {
 	s.t.Helper()
 	list := s.Snapshot().Endpoints(registry.ServiceKey{Namespace: "a", Host: "web.a.svc.cluster.local"}).List
 	if len(list) != 1 || list[0].Network != want {
@@ -85,7 +85,7 @@ networks:
 // Gateways, and the networks of endpoints, follow the mesh's list of networks, labels of Services and the label of the
 // root namespace; and only what differs is handed on.
 func TestNetworksFollow(t *testing.T) {
-	s := newStage(t, Options{ClusterID: "c1"})
+	s := newTestWorld(t, Options{ClusterID: "c1"})
 	web := serviceIn("a")
 	web.Spec.(*corev1.Service).Spec.Selector = map[string]string{"app": "web"}
 	ip := corev1.LoadBalancerIngress{IP: "192.0.2.1"}
@@ -124,7 +124,7 @@ func TestNetworksFollow(t *testing.T) {
 // and as they change.
 func TestNamesOfGateways(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1", "192.0.2.2"}}}
-	s := newStage(t, Options{ClusterID: "c1"})
+	s := newTestWorld(t, Options{ClusterID: "c1"})
 	s.hosts = facts.NewTable(kinds.HostAddresses, b)
 	label := map[string]string{registry.LabelNetwork: "away"}
 	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"}))
@@ -152,7 +152,7 @@ func TestNamesOfGateways(t *testing.T) {
 // Only the first snapshot waits for names: a gateway that comes later is there once its answer is.
 func TestNamesThatComeLater(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1"}}}
-	s := newStage(t, Options{ClusterID: "c1"})
+	s := newTestWorld(t, Options{ClusterID: "c1"})
 	s.hosts = facts.NewTable(kinds.HostAddresses, b)
 	s.apply(serviceIn("a"))
 	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}))
@@ -168,7 +168,7 @@ func TestNamesThatComeLater(t *testing.T) {
 // Gateways by which nobody can come in are found, with what is to be done, until that is done.
 func TestGatewayFindings(t *testing.T) {
 	b := &book{}
-	s := newStage(t, Options{ClusterID: "c1"})
+	s := newTestWorld(t, Options{ClusterID: "c1"})
 	s.hosts = facts.NewTable(kinds.HostAddresses, b)
 	found := func(want ...string) {
 		t.Helper()

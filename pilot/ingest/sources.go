@@ -29,7 +29,7 @@ type Sources struct {
 	instance string
 	metrics  prometheus.Registerer
 
-	first  *aggregate.Source // of those that the mesh configuration may come from, which names the others
+	first  *aggregate.Source // of those that the mesh configuration may come from, which names all other ones
 	list   []Source
 	later  *configSources
 	remote *multicluster.Controller // nil: there is no API server to name remote clusters
@@ -205,7 +205,7 @@ func (s *Sources) addCluster() error {
 // Awaited names the sources that have not brought all they have yet.
 func (s *Sources) Awaited() []string {
 	if names := s.first.Awaited(); len(names) > 0 {
-		return names // the others wait for them
+		return names // all other sources wait for them
 	}
 	return s.Source.Awaited()
 }

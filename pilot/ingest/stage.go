@@ -17,8 +17,8 @@ type Stage struct {
 	Kinds []*kinds.Kind // what Derive reads
 
 	// Derive gets the objects of its kinds that count, in the order of config.Sort, and what earlier stages derived of
-	// those kinds. It is pure: the same objects have the same Derivation. It runs again when any of them changed. Objects
-	// are frozen, so it may keep what it made of one by the object's pointer.
+	// those kinds. It is pure: the same objects have the same Derivation. It runs again when any of them changed.
+	// Objects are frozen, so it may keep what it made of one by the object's pointer.
 	Derive func(objects []*kinds.Object) Derivation
 }
 

@@ -92,7 +92,7 @@ func held(w *World) []string {
 
 // Derived objects follow what they are made of, through registries and the Snapshot, and give way to a user's own.
 func TestStages(t *testing.T) {
-	s := stage{t, newDeriving()}
+	s := testWorld{t, newDeriving()}
 	remove := func(o *kinds.Object) { s.Commit([]kinds.Change{{Key: o.Key}}, time.Time{}) }
 	want := func(list ...string) {
 		t.Helper()

@@ -52,7 +52,7 @@ type World struct {
 	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
 	entrances map[kinds.Key]*kinds.Object
 
-	mu          sync.Mutex // guards what others read
+	mu          sync.Mutex // guards what other goroutines read
 	last        *snapshot.Snapshot
 	objects     map[kinds.Key]*kinds.Object
 	unsupported map[kinds.Key]diag.Diagnostic // what of objects has no effect

@@ -19,18 +19,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// stage is a world that a test changes by hand.
-type stage struct {
+// testWorld is a World that a test changes by hand.
+type testWorld struct {
 	t *testing.T
 	*World
 }
 
-func newStage(t *testing.T, o Options) stage {
+func newTestWorld(t *testing.T, o Options) testWorld {
 	o.Logger, o.Namespace, o.Domain = slog.New(slog.DiscardHandler), "istio-system", "cluster.local"
-	return stage{t, New(o, Parts{Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh})}
+	return testWorld{t, New(o, Parts{Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh})}
 }
 
-func (s stage) apply(objects ...*kinds.Object) {
+func (s testWorld) apply(objects ...*kinds.Object) {
 	var batch []kinds.Change
 	for _, o := range objects {
 		batch = append(batch, kinds.Change{Key: o.Key, Object: o})
@@ -39,7 +39,7 @@ func (s stage) apply(objects ...*kinds.Object) {
 }
 
 // services wants exactly these hosts, without the domain.
-func (s stage) services(want ...string) {
+func (s testWorld) services(want ...string) {
 	s.t.Helper()
 	var got []string
 	for _, svc := range s.Snapshot().Services() {
@@ -63,7 +63,7 @@ func namespaceWith(name string, labels map[string]string) *kinds.Object {
 
 // A write of a kind that no reader of Snapshots has makes no Snapshot.
 func TestObjectsThatNobodyReadsMakeNoSnapshot(t *testing.T) {
-	s := newStage(t, Options{})
+	s := newTestWorld(t, Options{})
 	s.apply(serviceIn("a"))
 	first := s.Snapshot()
 	secret := &corev1.Secret{Data: map[string][]byte{"key": []byte("value")}}
@@ -101,7 +101,7 @@ func configMap(name string, data map[string]string) *kinds.Object {
 
 func TestDiscoverySelectors(t *testing.T) {
 	in := map[string]string{"mesh": "yes"}
-	s := newStage(t, Options{})
+	s := newTestWorld(t, Options{})
 	s.apply(
 		configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {mesh: 'yes'}}]"}),
 		namespaceWith("a", in), namespaceWith("b", nil), serviceIn("a"), serviceIn("b"), serviceIn("istio-system"),
@@ -140,7 +140,7 @@ func TestRevision(t *testing.T) {
 	}{
 		{"", "", true}, {"", "default", true}, {"", "canary", false}, {"canary", "", true}, {"canary", "canary", true}, {"canary", "default", false},
 	} {
-		s := newStage(t, Options{Revision: x.server})
+		s := newTestWorld(t, Options{Revision: x.server})
 		s.apply(virtual(x.object))
 		if got := s.Snapshot().Object(virtual("").Key) != nil; got != x.counts {
 			t.Errorf("object of revision %q on a server of %q counts: %v", x.object, x.server, got)
@@ -157,7 +157,7 @@ func TestRevision(t *testing.T) {
 }
 
 func TestMeshLayers(t *testing.T) {
-	s := newStage(t, Options{Revision: "canary", SharedMesh: "shared"})
+	s := newTestWorld(t, Options{Revision: "canary", SharedMesh: "shared"})
 	s.apply(
 		configMap("shared", map[string]string{"mesh": "trustDomain: shared.example\nprotocolDetectionTimeout: 3s"}),
 		configMap("istio-canary", map[string]string{"mesh": "trustDomain: own.example"}),
@@ -195,7 +195,7 @@ func TestMeshWithUnknownFields(t *testing.T) {
 	for _, c := range []struct{ before, trust, says string }{
 		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "unknown fields are ignored"},
 	} {
-		s := newStage(t, Options{})
+		s := newTestWorld(t, Options{})
 		if c.before != "" {
 			s.apply(configMap("istio", map[string]string{"mesh": c.before}))
 		}
@@ -211,7 +211,7 @@ func TestMeshWithUnknownFields(t *testing.T) {
 
 // A finding about a mesh configuration of a cluster names the line and column of the text.
 func TestPositionsInConfigMaps(t *testing.T) {
-	s := newStage(t, Options{})
+	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{"mesh": "\ntrustDomian: x"}))
 	if d := s.Findings()[0].String(); !strings.HasPrefix(d, "ConfigMap istio-system/istio, key mesh:2:1: error: ") {
 		t.Errorf("of a cluster: %s", d)
@@ -220,7 +220,7 @@ func TestPositionsInConfigMaps(t *testing.T) {
 
 // What is taken of a mesh configuration and has no effect is a finding.
 func TestMeshFieldsWithoutEffect(t *testing.T) {
-	s := newStage(t, Options{})
+	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
 		"mesh":         "accessLogFile: /dev/stdout\nmeshMTLS: {minProtocolVersion: TLSV1_3}\nlocalityLbSetting: {distribute: [{from: a, to: {b: 100}}]}",
 		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
@@ -239,7 +239,7 @@ func TestMeshFieldsWithoutEffect(t *testing.T) {
 }
 
 func TestTraceSamplingOfTheEnvironment(t *testing.T) {
-	s := newStage(t, Options{TraceSampling: 7})
+	s := newTestWorld(t, Options{TraceSampling: 7})
 	sampling := func() float64 { return s.Snapshot().Mesh.GetDefaultConfig().GetTracing().GetSampling() }
 	s.apply()
 	if sampling() != 7 {
@@ -253,7 +253,7 @@ func TestTraceSamplingOfTheEnvironment(t *testing.T) {
 
 // A machine that another cluster knows is an endpoint of the Services that select it there, and of no other cluster's.
 func TestMachinesOfRemoteClusters(t *testing.T) {
-	s := newStage(t, Options{ClusterID: "Kubernetes"})
+	s := newTestWorld(t, Options{ClusterID: "Kubernetes"})
 	in := func(cluster string) *kinds.Object {
 		o := serviceIn("a")
 		o.Cluster = cluster

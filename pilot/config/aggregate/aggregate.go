@@ -77,7 +77,8 @@ func (s *Source) From(i int) config.Handler {
 	}
 }
 
-// take returns what follows for the sink. first: it is called for the first time. whole: from now on nothing is awaited.
+// take returns what follows for the sink. first: it is called for the first time. whole: from now on nothing is
+// awaited.
 func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
