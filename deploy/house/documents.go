@@ -63,7 +63,7 @@ func checkDocument(name, text string, tests map[string]map[string]bool, add repo
 				add("tests", at, "%s has no %s", dir, m[0])
 			}
 		}
-		if n := utf8.RuneCountInString(line); n > maxColumns && name == "ARCHITECTURE.md" {
+		if n := utf8.RuneCountInString(line); n > maxColumns {
 			add("columns", at, "%d columns; a line has at most %d", n, maxColumns)
 		}
 	}

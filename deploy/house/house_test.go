@@ -149,7 +149,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"tests", "ARCHITECTURE.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
 		{"tests", "ARCHITECTURE.md", "- It holds: `api/kinds` TestA.\n"},
 		{"tests", "DECISIONS.md", "## `pilot/xds`\n\n## Others\n\nIt holds (TestA).\n"},
-		{"columns", "ARCHITECTURE.md", strings.Repeat("é", maxColumns+1)},
+		{"columns", "DECISIONS.md", strings.Repeat("é", maxColumns+1)},
 		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
 	}
 	covered := map[string]bool{}
