@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// order is that of the rooms of pilot: each may import those before it.
+// order is that of the packages of pilot: each may import those before it.
 func order() []string {
 	return []string{"config", "facts", "snapshot", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "inspect", "bootstrap"}
 }
 
-// pure reports whether a room is one in which equal input must always produce equal output.
+// pure reports whether a package is one in which equal input must always produce equal output.
 func pure(dir string) bool {
 	return withinAny(dir, "pilot/snapshot", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature", "pilot/translate", "pilot/catalog")
 }
@@ -40,13 +40,13 @@ func checkImports(f *file, add report) {
 }
 
 func checkOurs(f *file, spec *ast.ImportSpec, target string, add report) {
-	room, _, _ := strings.Cut(f.dir, "/")
+	top, _, _ := strings.Cut(f.dir, "/")
 	allowed := true
-	switch room {
+	switch top {
 	case "api":
 		allowed = within(target, "api")
 	case "registry", "citadel":
-		allowed = withinAny(target, "api", room)
+		allowed = withinAny(target, "api", top)
 	case "galley":
 		allowed = withinAny(target, "api", "galley")
 		if within(f.dir, "galley/validation") {
@@ -61,7 +61,7 @@ func checkOurs(f *file, spec *ast.ImportSpec, target string, add report) {
 		}
 	case "deploy":
 	default:
-		add("imports", f.at(spec), "%s is no room of this house", room)
+		add("imports", f.at(spec), "%s is no folder of this tree", top)
 	}
 	if !allowed {
 		add("imports", f.at(spec), "%s must not import %s", f.dir, target)
@@ -78,7 +78,7 @@ func checkPilot(f *file, spec *ast.ImportSpec, target string, add report) {
 	}
 	rank := slices.Index(order(), from)
 	if rank < 0 {
-		add("order", f.at(spec), "pilot/%s has no place in the order of pilot's rooms", from)
+		add("order", f.at(spec), "pilot/%s is not in the order of pilot's packages", from)
 		return
 	}
 	switch {
@@ -132,7 +132,7 @@ func checkDoc(p *pkg, add report) {
 	add("doc", p.dir, "no doc.go that says what the package does")
 }
 
-// checkCalls keeps clocks out of the pure rooms, the environment in cmd, and goroutines behind api/safe.
+// checkCalls keeps clocks out of pure packages, the environment in cmd, and goroutines behind api/safe.
 func checkCalls(f *file, add report) {
 	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
 	env := []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv"}
