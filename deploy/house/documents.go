@@ -10,17 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// documents are those that name tests.
+// documents are those that name tests. The first of them is the map of the tree.
 func documents() []string { return []string{"ARCHITECTURE.md", "DECISIONS.md"} }
 
 const maxColumns = 120
 
-// checkDocuments holds that each test that a document names exists in the package that it names, and that lines are
-// wrapped.
-//
-// A test belongs to the package named in backquotes before it in the same paragraph or list item. Without one it belongs
-// to the package in the heading of the section.
-func checkDocuments(tree fs.FS, add report) error {
+// checkDocuments holds that each test that a document names exists in the package that it names, that the map names each
+// folder of pilot and only folders that exist, and that lines are wrapped.
+func checkDocuments(tree fs.FS, pkgs []*pkg, add report) error {
 	tests, err := testsOf(tree)
 	if err != nil {
 		return err
@@ -33,10 +30,15 @@ func checkDocuments(tree fs.FS, add report) error {
 			return fmt.Errorf("read a document: %w", err)
 		}
 		checkDocument(name, string(text), tests, add)
+		if name == documents()[0] {
+			checkMap(name, string(text), tree, pkgs, add)
+		}
 	}
 	return nil
 }
 
+// checkDocument checks the tests and the lines of one document. A test belongs to the package named in backquotes before
+// it in the same paragraph or list item. Without one it belongs to the package in the heading of the section.
 func checkDocument(name, text string, tests map[string]map[string]bool, add report) {
 	tokens := regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\bTest[A-Z]\\w*")
 	var section, dir string
@@ -67,6 +69,28 @@ func checkDocument(name, text string, tests map[string]map[string]bool, add repo
 			add("columns", at, "%d columns; a line has at most %d", n, maxColumns)
 		}
 	}
+}
+
+func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
+	named := map[string]bool{}
+	for i, line := range strings.Split(text, "\n") {
+		for _, m := range regexp.MustCompile("`((?:api|charts|cmd|deploy|galley|pilot|registry)/[a-z0-9/-]*)`").FindAllStringSubmatch(line, -1) {
+			dir := strings.TrimSuffix(m[1], "/")
+			if named[dir] = true; !isFolder(tree, dir) {
+				add("folders", fmt.Sprintf("%s:%d", name, i+1), "there is no %s", dir)
+			}
+		}
+	}
+	for _, p := range pkgs {
+		if dir := "pilot/" + second(p.dir); within(p.dir, dir) && !named[dir] && !named[p.dir] {
+			add("folders", name, "%s is not named", dir)
+		}
+	}
+}
+
+func isFolder(tree fs.FS, name string) bool {
+	info, err := fs.Stat(tree, name)
+	return err == nil && info.IsDir()
 }
 
 // testsOf returns the tests of each folder that has any.

@@ -47,7 +47,7 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "columns"}
+	return []string{"imports", "order", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns"}
 }
 
 // Check applies every rule to the tree.
@@ -70,7 +70,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 			checkDecls(f, add)
 		}
 	}
-	if err := checkDocuments(tree, add); err != nil {
+	if err := checkDocuments(tree, pkgs, add); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Text, b.Text)) })

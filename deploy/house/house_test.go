@@ -149,6 +149,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"tests", "ARCHITECTURE.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
 		{"tests", "ARCHITECTURE.md", "- It holds: `api/kinds` TestA.\n"},
 		{"tests", "DECISIONS.md", "## `pilot/xds`\n\n## Others\n\nIt holds (TestA).\n"},
+		{"folders", "ARCHITECTURE.md", "| `pilot/attic` | nothing |\n| `pilot/debug` | pages |\n"},
+		{"folders", "ARCHITECTURE.md", "| `pilot/xds` | streams |\n"},
 		{"columns", "DECISIONS.md", strings.Repeat("é", maxColumns+1)},
 		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
 	}
@@ -156,6 +158,7 @@ func TestPlantedViolations(t *testing.T) {
 	for _, p := range plants {
 		found, err := Check(fstest.MapFS{
 			p.file:                   {Data: []byte(p.text)},
+			"pilot/debug/doc.go":     {Data: []byte("// Package p is one.\npackage p\n")},
 			"pilot/xds/a_test.go":    {Data: []byte(src("func TestA(t *testing.T) {}"))},
 			"api/kinds/kind_test.go": {Data: []byte(src("func TestKind(t *testing.T) {}"))},
 		})
@@ -194,7 +197,7 @@ func TestAllowedImports(t *testing.T) {
 		"pilot/bootstrap/a.go":         {Data: []byte("package p\nimport _ " + m + "citadel/ca\"\nimport _ " + m + "pilot/xds\"\nimport \"time\"\nvar _ = time.Now()")},
 		"api/safe/a.go":                {Data: []byte("package p\nfunc f() { go f() }")},
 		"pilot/xds/a_test.go":          {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
-		"ARCHITECTURE.md":              {Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n" + strings.Repeat("é", maxColumns))},
+		"ARCHITECTURE.md":              {Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n\n`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/bootstrap`, `api/`\n" + strings.Repeat("é", maxColumns))},
 	}, "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
 	if err != nil {
 		t.Fatal(err)
