@@ -98,7 +98,7 @@ bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RES
 micro: ## Run the micro-benchmarks of the way from a change to a response, into deploy/bench/micro.txt, which benchstat reads: COUNT=6.
 	@mkdir -p bin
 	go test -p 1 -timeout 1h -run '^$$' -bench '^Benchmark(Commit|Translate|Diff|Splice|Push)$$' -benchmem -benchtime 300ms -count $(or $(COUNT),6) \
-		./pilot/snapshot ./pilot/translate ./pilot/xds ./pilot/bootstrap | tee bin/micro.txt
+		./pilot/snapshot ./pilot/translate ./pilot/xds/... ./pilot/bootstrap | tee bin/micro.txt
 	mv bin/micro.txt deploy/bench/micro.txt
 
 lint: $(TOOLS)/golangci-lint-$(LINT) ## Lint with golangci-lint.

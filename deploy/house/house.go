@@ -47,7 +47,7 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns"}
+	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns"}
 }
 
 // Check applies every rule to the tree.

@@ -116,6 +116,14 @@ func TestPlantedViolations(t *testing.T) {
 		{"order", "pilot/ingest/a.go", src(`import _ ` + m + `pilot/xds"`)},
 		{"order", "pilot/envoy/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
 		{"order", "pilot/attic/a.go", src(`import _ ` + m + `api/kinds"`)},
+		{"layers", "pilot/xds/wire/a.go", src(`import _ ` + m + `pilot/xds/session"`)},
+		{"layers", "pilot/xds/diff/a.go", src(`import _ ` + m + `pilot/xds/wire"`)},
+		{"layers", "pilot/xds/session/a.go", src(`import _ ` + m + `pilot/xds"`)},
+		{"layers", "pilot/xds/api/a.go", src(`import _ ` + m + `pilot/xds/session"`)},
+		{"layers", "pilot/xds/attic/a.go", src(`import _ ` + m + `pilot/xds/wire"`)},
+		{"layers", "pilot/xds/a.go", src(`import _ ` + m + `pilot/xds/attic"`)},
+		{"layers", "pilot/xds/session/a.go", src(`import _ ` + m + `pilot/xds/xdstest"`)},
+		{"clock", "pilot/xds/session/a.go", src("import \"time\"\nvar _ = time.Now()")},
 		{"features", "pilot/feature/authz/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
 		{"features", "pilot/feature/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
 		{"pure", "pilot/translate/a.go", src(`import _ "k8s.io/client-go/kubernetes"`)},
@@ -198,7 +206,10 @@ func TestAllowedImports(t *testing.T) {
 		"api/safe/a.go":                {Data: []byte("package p\nfunc f() { go f() }")},
 		"pilot/xds/a_test.go":          {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
 		"ARCHITECTURE.md":              {Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n\n`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/bootstrap`, `api/`\n" + strings.Repeat("é", maxColumns))},
-	}, "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
+		"pilot/xds/a.go":               {Data: []byte("package p\nimport _ " + m + "pilot/xds/session\"\nimport _ " + m + "pilot/xds/wire\"")},
+		"pilot/xds/session/a.go":       {Data: []byte("package p\nimport _ " + m + "pilot/xds/wire\"\nimport _ " + m + "pilot/xds/diff\"")},
+		"pilot/xds/session/a_test.go":  {Data: []byte("package p\nimport _ " + m + "pilot/xds/xdstest\"")},
+	}, "pilot/xds", "pilot/xds/session", "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/bootstrap", "api/safe"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,8 @@ func checkPilot(f *file, spec *ast.ImportSpec, target string, add report) {
 		if to := slices.Index(order(), second(target)); to < 0 || to > rank {
 			add("order", f.at(spec), "%s comes before %s and must not import it", f.dir, target)
 		}
+	case layers()[from] != nil:
+		checkLayers(f, spec, target, add)
 	case from == "feature" && within(target, "pilot/feature/"+feature(target)) && feature(target) != feature(f.dir):
 		add("features", f.at(spec), "%s and %s must not know each other", f.dir, target)
 	}
@@ -144,7 +146,7 @@ func checkCalls(f *file, add report) {
 			if !ok || x.Obj != nil { // a local of that name, not the package
 				break
 			}
-			if pure(f.dir) && timeName != "" && x.Name == timeName && slices.Contains(clock, n.Sel.Name) {
+			if timeless(f.dir) && timeName != "" && x.Name == timeName && slices.Contains(clock, n.Sel.Name) {
 				add("clock", f.at(n), "%s must not call time.%s", f.dir, n.Sel.Name)
 			}
 			if osName != "" && x.Name == osName && slices.Contains(env, n.Sel.Name) && !withinAny(f.dir, "cmd", "deploy") {

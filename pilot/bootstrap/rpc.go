@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
-	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 // window is what a client may send, in bytes, before the server has read it: most of what one sends at once.
@@ -25,7 +25,7 @@ const readBuffer = 4 << 10
 // newGRPC makes a gRPC server with the limits, the metrics and the guards that every service of it needs.
 func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 	s := grpc.NewServer(
-		grpc.ForceServerCodecV2(xds.Codec()),
+		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.ConnectionTimeout(o.Limits.HandshakeTimeout),
 		grpc.MaxHeaderListSize(o.Limits.HeaderListSize),
 		grpc.MaxConcurrentStreams(o.Limits.StreamsPerConn),

@@ -8,6 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
@@ -28,19 +29,19 @@ func newTranslator(t *translate.Translator, relay bool) translator {
 	return translator{t, api.New(relay)}
 }
 
-func (t translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) xds.Cohort {
+func (t translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) session.Cohort {
 	if xds.IsAPIClient(p) {
 		return readers{}
 	}
 	return t.Translator.ResolveCohort(s, p)
 }
 
-func (t translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last xds.Cohort, since uint64) bool {
+func (t translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last session.Cohort, since uint64) bool {
 	proxies, ok := last.(cohort.Key)
 	return !ok || t.Translator.NeedsReassign(s, p, proxies, since)
 }
 
-func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
+func (t translator) Departed(now, last session.Cohort) (session.Cohort, bool) {
 	proxies, ok := now.(cohort.Key)
 	before, same := last.(cohort.Key)
 	if !ok || !same {
@@ -49,7 +50,7 @@ func (t translator) Departed(now, last xds.Cohort) (xds.Cohort, bool) {
 	return proxies.KeepInbound(before)
 }
 
-func (t translator) Shared(c xds.Cohort) xds.Cohort {
+func (t translator) Shared(c session.Cohort) session.Cohort {
 	proxies, ok := c.(cohort.Key)
 	if !ok {
 		return nil
@@ -57,7 +58,7 @@ func (t translator) Shared(c xds.Cohort) xds.Cohort {
 	return proxies.Shared()
 }
 
-func (t translator) Get(s *snapshot.Snapshot, c xds.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+func (t translator) Get(s *snapshot.Snapshot, c session.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	proxies, ok := c.(cohort.Key)
 	if !ok {
 		return envoy.Union{Outbound: t.objects.Set(s, typeURL)}, nil

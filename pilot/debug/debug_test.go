@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -36,7 +37,7 @@ func (*proxies) Clients() []xds.Client {
 		ID: "web-1.a-7", Address: "10.0.0.1:4000", Connected: time.Unix(100, 0).UTC(),
 		Proxy: &node.Proxy{ID: "web-1.a", Namespace: "a", Type: node.Sidecar, Cluster: "Kubernetes", Version: "1.31.1", IPs: []string{"10.0.0.1"}},
 		Waits: "for spring",
-		Types: map[string]xds.TypeStatus{
+		Types: map[string]session.TypeStatus{
 			envoy.ClusterType:  {Sent: "n2", Acked: "n1", Version: "v2", Wildcard: true, LastError: "no such filter"},
 			envoy.EndpointType: {Sent: "n3", Acked: "n3", Names: 4},
 		},

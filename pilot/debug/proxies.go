@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // Proxies are the connected ones; *xds.Server is.
@@ -86,7 +87,7 @@ const (
 	Failed  State = "ERROR" // rejected
 )
 
-func newTypeStatus(typeURL string, t xds.TypeStatus) TypeStatus {
+func newTypeStatus(typeURL string, t session.TypeStatus) TypeStatus {
 	at := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil

@@ -19,6 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 // conn is one stream. Its owner is the goroutine that calls run.
@@ -39,7 +41,7 @@ type conn struct {
 
 	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
 	group    *subscriberGroup // nil: the stream checks each push itself
-	cohort   Cohort           // of the session
+	cohort   session.Cohort   // of the session
 	notified span             // the newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader
@@ -49,28 +51,28 @@ type conn struct {
 	done     chan struct{} // closed when the owner ends
 
 	mu      sync.Mutex
-	waiting *push            // nil: nothing newer than what the session has
-	asked   []func(*session) // to be run by the owner
-	stuck   string           // the type of the response whose Send is under way
-	began   time.Time        // it
+	waiting *session.Push            // nil: nothing newer than what the session has
+	asked   []func(*session.Session) // to be run by the owner
+	stuck   string                   // the type of the response whose Send is under way
+	began   time.Time                // it
 
 	warnings *rate.Limiter // its share of server.warnings
 
 	// The owner's alone.
-	session   *session
+	session   *session.Session
 	joined    bool
 	deadlines deadlines
 	lateAt    time.Time // when its cluster was last seen not to have been read
 	marked    bool      // it is among server.waiting
 	pass      pass
-	sending   *Response   // nil: no Send is under way
-	watchdog  *time.Timer // runs cut
+	sending   *wire.Response // nil: no Send is under way
+	watchdog  *time.Timer    // runs cut
 	made      time.Duration
 }
 
 // incoming is a request, or how the stream ended.
 type incoming struct {
-	request *request
+	request *wire.Request
 	err     error
 }
 
@@ -106,9 +108,9 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 }
 
 // offer leaves a push for the owner, merged with what waits already.
-func (c *conn) offer(p *push) {
+func (c *conn) offer(p *session.Push) {
 	c.mu.Lock()
-	c.waiting = c.waiting.merge(p)
+	c.waiting = c.waiting.Merge(p)
 	c.mu.Unlock()
 	c.rouse()
 }
@@ -121,7 +123,7 @@ func (c *conn) rouse() {
 	}
 }
 
-func (c *conn) takePush() *push {
+func (c *conn) takePush() *session.Push {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.waiting
@@ -145,13 +147,15 @@ func (c *conn) end(err error) {
 }
 
 // ask has the owner run fn, and reports whether it did before ctx ended. If not, fn may still run later.
-func (c *conn) ask(ctx context.Context, fn func(*session)) bool { return c.await(ctx, c.put(fn)) }
+func (c *conn) ask(ctx context.Context, fn func(*session.Session)) bool {
+	return c.await(ctx, c.put(fn))
+}
 
 // put has the owner run fn. The channel is closed when fn has returned.
-func (c *conn) put(fn func(*session)) <-chan struct{} {
+func (c *conn) put(fn func(*session.Session)) <-chan struct{} {
 	ran := make(chan struct{})
 	c.mu.Lock()
-	c.asked = append(c.asked, func(s *session) { fn(s); close(ran) })
+	c.asked = append(c.asked, func(s *session.Session) { fn(s); close(ran) })
 	c.mu.Unlock()
 	c.rouse()
 	return ran
@@ -188,12 +192,12 @@ func (c *conn) answer() {
 func (c *conn) read() {
 	l := &c.server.limits
 	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
-	var names *recent
+	var names *wire.Recent
 	if !c.delta {
-		names = &recent{}
+		names = &wire.Recent{}
 	}
 	for {
-		r := &request{delta: c.delta, interner: c.server.interner, limits: l, recent: names}
+		r := &wire.Request{Delta: c.delta, Interner: c.server.interner, Limits: l, Recent: names}
 		if err := c.stream.RecvMsg(r); err != nil {
 			select {
 			case c.requests <- incoming{err: err}:
@@ -202,7 +206,7 @@ func (c *conn) read() {
 			return
 		}
 		// A client that asks too often is held back by not reading from it.
-		cost := min(1+r.size>>16, bucket.Burst()) // a large request is as much work as many
+		cost := min(1+r.Size>>16, bucket.Burst()) // a large request is as much work as many
 		if wait := bucket.ReserveN(time.Now(), cost).Delay(); wait > 0 {
 			select {
 			case <-time.After(wait):
@@ -237,7 +241,7 @@ func (c *conn) run() error {
 }
 
 // serve answers the first request and all after it.
-func (c *conn) serve(first *request, log *slog.Logger) error {
+func (c *conn) serve(first *wire.Request, log *slog.Logger) error {
 	if err := c.introduce(); err != nil {
 		return err
 	}
@@ -253,7 +257,7 @@ func (c *conn) serve(first *request, log *slog.Logger) error {
 
 // greet waits for the first request, learns from it who the proxy is, and registers the stream. Nothing of the
 // request's node is kept but that. It returns nil if the client leaves instead.
-func (c *conn) greet() (*request, error) {
+func (c *conn) greet() (*wire.Request, error) {
 	s := c.server
 	timer := time.NewTimer(firstRequest)
 	defer timer.Stop()
@@ -263,27 +267,28 @@ func (c *conn) greet() (*request, error) {
 			return nil, ending(in.err)
 		}
 		r := in.request
-		if err := refuseDebug(r.typeURL); err != nil {
+		if err := refuseDebug(r.TypeURL); err != nil {
 			return nil, err
 		}
-		proxy, err := node.Parse(r.node)
+		proxy, err := node.Parse(r.Node)
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		proxy.Capabilities |= r.capabilities
-		r.node = nil
+		proxy.Capabilities |= r.Capabilities
+		r.Node = nil
 		c.profile = s.profileOf(proxy, c.delta)
 		if err := s.admit(c.profile, c.remote); err != nil {
 			return nil, err
 		}
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
-		c.session = &session{
-			translator: s.translator, observer: (*observing)(c), limits: &s.limits, differences: &s.differences, interner: s.interner,
-			delta: c.delta, profile: c.profile, divided: c.profile.divided, proxy: proxy, prefix: strconv.FormatUint(c.number, 36) + ".",
-			firstGeneration: rand.Uint32(),
-		}
-		c.session.snapshot, err = s.add(c)
+		c.session = session.New(session.Config{
+			Translator: s.translator, Observer: (*observing)(c), Limits: &s.limits, Differences: &s.differences,
+			Interner: s.interner, Delta: c.delta, Profile: c.profile.Profile, Proxy: proxy,
+			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(),
+		})
+		snap, err := s.add(c)
+		c.session.Work(snap)
 		return r, err
 	case <-timer.C:
 		return nil, status.Error(codes.DeadlineExceeded, "no request came")
@@ -363,7 +368,7 @@ func (c *conn) loop(log *slog.Logger) error {
 
 // ready reports whether the stream has something to translate, and may.
 func (c *conn) ready() bool {
-	return c.sending == nil && !c.deadlines.waits(workloadKnown) && (!c.joined || c.session.pending() || c.hasWaiting())
+	return c.sending == nil && !c.deadlines.waits(workloadKnown) && (!c.joined || c.session.Pending() || c.hasWaiting())
 }
 
 // expire does what is due when deadlines have passed.
@@ -383,10 +388,10 @@ func (c *conn) expire(log *slog.Logger) {
 		case warm:
 			c.markWaiting(log)
 		case resumed:
-			c.session.quiet()
+			c.session.Quiet()
 		case departed:
-			c.session.depart()
-			c.offer(everything(c.server.newest()))
+			c.session.Depart()
+			c.offer(session.Everything(c.server.newest(), time.Now()))
 		}
 	}
 }
@@ -416,13 +421,13 @@ func (c *conn) urgent() bool {
 }
 
 // request takes one request, and notes what the client waits for now.
-func (c *conn) request(r *request, log *slog.Logger) error {
+func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	if err := c.take(r, log); err != nil {
 		return err
 	}
 	c.joinGroup()
 	now := time.Now()
-	if c.session.resuming && r.asks() && (!c.deadlines.waits(resumed) || now.Sub(c.connected) < resumeMax) {
+	if c.session.Resuming() && r.Asks() && (!c.deadlines.waits(resumed) || now.Sub(c.connected) < resumeMax) {
 		c.deadlines.set(resumed, now.Add(resumeQuiet))
 	}
 	warming := c.warming()
@@ -433,38 +438,32 @@ func (c *conn) request(r *request, log *slog.Logger) error {
 }
 
 // take has the session take one request.
-func (c *conn) take(r *request, log *slog.Logger) error {
+func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	s := c.server
-	s.metrics.request(r.size)
+	s.metrics.request(r.Size)
 	if c.report(r) {
 		return nil
 	}
-	if err := refuseDebug(r.typeURL); err != nil {
+	if err := refuseDebug(r.TypeURL); err != nil {
 		return err
 	}
-	var v verdict
-	var err error
-	if c.delta {
-		v, err = c.session.incremental(r)
-	} else {
-		v, err = c.session.stateOfTheWorld(r)
-	}
+	v, err := c.session.Take(r)
 	if err != nil {
 		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	w := c.session.find(v.typeURL)
-	switch v.kind {
-	case acked:
-		w.status.AckedAt = time.Now()
-		w.status.LastError, w.status.LastErrorAt = "", time.Time{}
-	case expired:
-		s.metrics.expired[envoy.ShortType(v.typeURL)].Inc()
-	case rejected:
-		s.metrics.reject(v.typeURL, c.proxy.ID, v.code)
-		w.status.LastError = fmt.Sprintf("%v: %s", v.code, shorten(v.message, 4<<10))
-		w.status.LastErrorAt = time.Now()
-		s.warnings.log(log.Warn, c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.typeURL), "err", shorten(v.message, 1<<10))
+	st := c.session.StatusOf(v.TypeURL)
+	switch v.Kind {
+	case session.Acked:
+		st.AckedAt = time.Now()
+		st.LastError, st.LastErrorAt = "", time.Time{}
+	case session.Expired:
+		s.metrics.expired[envoy.ShortType(v.TypeURL)].Inc()
+	case session.Rejected:
+		s.metrics.reject(v.TypeURL, c.proxy.ID, v.Code)
+		st.LastError = fmt.Sprintf("%v: %s", v.Code, shorten(v.Message, 4<<10))
+		st.LastErrorAt = time.Now()
+		s.warnings.log(log.Warn, c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.TypeURL), "err", shorten(v.Message, 1<<10))
 	}
 	return nil
 }
@@ -488,9 +487,9 @@ func ending(err error) error {
 // observing is the conn as its session sees it.
 type observing conn
 
-func (o *observing) panicked(typeURL string, err error) {
+func (o *observing) Panicked(typeURL string, err error) {
 	o.server.metrics.internalErrors.Inc()
 	o.server.logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err)
 }
 
-func (o *observing) suppressed(string) { o.server.metrics.suppressed.Inc() }
+func (o *observing) Suppressed(string) { o.server.metrics.suppressed.Inc() }

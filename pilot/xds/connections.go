@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 // Connections is notified of streams, and of what proxies report over them about their own health. It is notified of a
@@ -74,12 +76,12 @@ func (c *conn) leave() {
 }
 
 // report takes a request that only says how the proxy's application is. It is not answered.
-func (c *conn) report(r *request) bool {
-	if r.typeURL != healthType {
+func (c *conn) report(r *wire.Request) bool {
+	if r.TypeURL != healthType {
 		return false
 	}
 	if c.server.connections != nil {
-		c.server.connections.Health(c.client(), r.detail == nil, r.detail.GetMessage())
+		c.server.connections.Health(c.client(), r.Detail == nil, r.Detail.GetMessage())
 	}
 	return true
 }
@@ -87,7 +89,7 @@ func (c *conn) report(r *request) bool {
 // knowsWorkload reports whether a snapshot knows the stream's workload, if it has one.
 func (c *conn) knowsWorkload() bool {
 	known := c.server.known
-	return known == nil || !c.profile.workload || known(c.session.snapshot, c.proxy) ||
+	return known == nil || !c.profile.workload || known(c.session.Snapshot(), c.proxy) ||
 		c.takesKnown() // news may have come while it was introduced
 }
 
@@ -106,7 +108,7 @@ const readWait = 10 * time.Second
 // waitsForCluster reports whether the proxy goes on waiting for its workload: it has what it was sent before, and its
 // cluster is yet to be read, or has just been.
 func (c *conn) waitsForCluster() bool {
-	if !c.session.resumed || c.server.late == nil {
+	if !c.session.Resumed() || c.server.late == nil {
 		return false
 	}
 	if c.server.late(c.proxy) {
@@ -122,6 +124,6 @@ func (c *conn) takesKnown() bool {
 	if p == nil {
 		return false
 	}
-	c.session.snapshot = p.snapshot
-	return c.server.known(p.snapshot, c.proxy)
+	c.session.Work(p.Snapshot)
+	return c.server.known(p.Snapshot, c.proxy)
 }

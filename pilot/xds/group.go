@@ -2,74 +2,33 @@ package xds
 
 import (
 	"sync"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
-
-// subscription is a type that a stream subscribes to: some names, or all that there is.
-type subscription struct {
-	typeURL string
-	live    bool         // it changes with endpoints alone
-	names   *envoy.Names // nil: all
-}
-
-// maxGroupTypes bounds the types of a subscriber group. A stream with more checks each push itself.
-const maxGroupTypes = 12
-
-// groupKey is what streams have in common that are sent the same, except for what is a proxy's own.
-type groupKey struct {
-	cohort        Cohort                      // Translator.Shared
-	subscriptions [maxGroupTypes]subscription // in the order of types; the rest is zero
-}
-
-// groupKey returns the key of the stream's group. It returns false if the stream is to check each push itself.
-func (s *session) groupKey() (groupKey, bool) {
-	var k groupKey
-	if !s.profile.grouped || s.joinFailed {
-		return k, false
-	}
-	if s.sharedOf != s.cohort {
-		s.shared, s.sharedOf = s.translator.Shared(s.cohort), s.cohort
-	}
-	k.cohort = s.shared
-	n := 0
-	for _, w := range s.watches {
-		if w.idle() || w.kind.URL == envoy.VirtualHostType { // virtual hosts follow the route configurations
-			continue
-		}
-		if n == maxGroupTypes {
-			return k, false
-		}
-		k.subscriptions[n] = subscription{typeURL: w.kind.URL, live: w.kind.Live}
-		if !w.whole() {
-			k.subscriptions[n].names = w.names
-		}
-		n++
-	}
-	return k, k.cohort != nil
-}
 
 // subscriberGroup is the streams with one groupKey. Whether a snapshot has anything for them is checked once; if not,
 // they sleep. What is a proxy's own, its inbound half and its cohort, changes only if Translator.NeedsReassign reports
 // so: then the stream is notified by itself.
 type subscriberGroup struct {
 	server  *Server
-	key     groupKey
+	key     session.Key
 	members map[*conn]struct{} // server.mu's
 
 	mu       sync.Mutex
-	waiting  *push
+	waiting  *session.Push
 	checking bool // a goroutine is at it, which alone touches last
 
-	last [maxGroupTypes]envoy.Union // of each subscription, at the last push
+	last [session.MaxTypes]envoy.Union // of each subscription, at the last push
 }
 
 // offer has a push checked.
-func (g *subscriberGroup) offer(p *push) {
+func (g *subscriberGroup) offer(p *session.Push) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waiting = g.waiting.merge(p); !g.checking {
+	if g.waiting = g.waiting.Merge(p); !g.checking {
 		g.checking = g.server.spawn("xds subscriber group", g.check)
 	}
 }
@@ -99,23 +58,23 @@ func (g *subscriberGroup) check() {
 
 // changed reports whether a push has anything for the group. If that cannot be determined, the streams check for
 // themselves.
-func (g *subscriberGroup) changed(p *push) bool {
+func (g *subscriberGroup) changed(p *session.Push) bool {
 	before := g.last
 	if err := safe.Do("translate for a subscriber group", func() {
-		for i, x := range g.key.subscriptions {
-			if x.typeURL == "" || !p.full && !x.live {
+		for i, x := range g.key.Subscriptions {
+			if x.TypeURL == "" || !p.Full && !x.Live {
 				continue
 			}
-			u, err := g.server.translator.Get(p.snapshot, g.key.cohort, x.typeURL, x.names)
+			u, err := g.server.translator.Get(p.Snapshot, g.key.Cohort, x.TypeURL, x.Names)
 			g.last[i] = u
-			g.server.translationFailed(x.typeURL, err)
+			g.server.translationFailed(x.TypeURL, err)
 		}
 	}); err != nil {
-		g.last = [maxGroupTypes]envoy.Union{}
+		g.last = [session.MaxTypes]envoy.Union{}
 		return true
 	}
 	// Of several pushes in one, a stream may have been notified of the earlier ones alone, and have what they brought.
-	return g.last != before || p.first != p.snapshot.Revision
+	return g.last != before || p.First != p.Snapshot.Revision
 }
 
 // translationFailed counts and logs an error, if there is one. The streams will not report it.
@@ -127,15 +86,15 @@ func (s *Server) translationFailed(typeURL string, err error) {
 }
 
 // notify offers a push to a group.
-func (s *Server) notify(g *subscriberGroup, p *push) {
+func (s *Server) notify(g *subscriberGroup, p *session.Push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	newest := *p
-	newest.snapshot = s.latest // a stream that was offered a later one meanwhile must not go back
+	newest.Snapshot = s.latest // a stream that was offered a later one meanwhile must not go back
 	// the stream checks what came since for itself: its group may be a different one by then
-	newest.full = p.full || p.snapshot != s.latest
+	newest.Full = p.Full || p.Snapshot != s.latest
 	for c := range g.members {
-		if c.notified.from > p.first || p.snapshot.Revision > c.notified.to {
+		if c.notified.from > p.First || p.Snapshot.Revision > c.notified.to {
 			c.offer(&newest)
 		}
 	}
@@ -155,20 +114,20 @@ func (s *span) add(last, revision uint64) bool {
 
 // joinGroup moves the stream to the group that it belongs to now.
 func (c *conn) joinGroup() {
-	key, ok := c.session.groupKey()
+	key, ok := c.session.Key()
 	same := !ok && c.group == nil || ok && c.group != nil && c.group.key == key
-	if same && c.cohort == c.session.cohort {
+	if same && c.cohort == c.session.Cohort() {
 		return
 	}
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.cohort = c.session.cohort; same {
+	if c.cohort = c.session.Cohort(); same {
 		return
 	}
 	s.leaveGroup(c)
-	if s.latest.Revision > c.session.revision { // its old group may not have checked that yet, and the new one may have
-		c.offer(everything(s.latest))
+	if s.latest.Revision > c.session.Revision() { // its old group may not have checked that yet, and the new one may have
+		c.offer(session.Everything(s.latest, time.Now()))
 	}
 	if s.conns[c.id] != c || !ok {
 		return

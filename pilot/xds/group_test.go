@@ -12,6 +12,9 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 // Streams whose group a push has nothing for sleep, and have the newest when they ask for more.
@@ -24,11 +27,11 @@ func TestGroupSleepsThroughPushesWithNothingForIt(t *testing.T) {
 		c.subscribe("eds", name)
 		c.expect("eds " + name + "=1")
 	}
-	r.fake.still.Store(true)
+	r.fake.Still.Store(true)
 	at := func(proxy string) (revision uint64) {
 		all := r.server.streams()
 		i := slices.IndexFunc(all, func(c *conn) bool { return c.proxy.ID == proxy })
-		if i < 0 || !all[i].ask(t.Context(), func(s *session) { revision = s.revision }) {
+		if i < 0 || !all[i].ask(t.Context(), func(s *session.Session) { revision = s.Revision() }) {
 			t.Fatalf("the stream of %s is gone", proxy)
 		}
 		return revision
@@ -85,12 +88,12 @@ func (r *rig) checked() {
 // grouped waits until each of the names is the list of endpoints of a group.
 func (r *rig) grouped(names ...string) {
 	r.t.Helper()
-	eventually(r.t, "they have an audience", func() bool {
+	eventually(r.t, "they have a group", func() bool {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
 		return !slices.ContainsFunc(names, func(name string) bool {
 			for key := range r.server.groups {
-				if slices.ContainsFunc(key.subscriptions[:], func(x subscription) bool { return x.live && x.names.Has(name) }) {
+				if slices.ContainsFunc(key.Subscriptions[:], func(x session.Subscription) bool { return x.Live && x.Names.Has(name) }) {
 					return false
 				}
 			}
@@ -119,14 +122,14 @@ func TestUnknownTypeStaysInItsGroup(t *testing.T) {
 		m := c.expect("unknown " + name + "=1")
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
 	}
-	r.fake.still.Store(true)
+	r.fake.Still.Store(true)
 	groups := func() map[string]*subscriberGroup {
 		of := map[string]*subscriberGroup{}
 		all := r.server.streams()
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
 		for _, c := range all {
-			if c.group != nil && c.group.key.subscriptions[4].typeURL == longType("made.Up") {
+			if c.group != nil && c.group.key.Subscriptions[4].TypeURL == xdstest.LongType("made.Up") {
 				of[c.proxy.ID] = c.group
 			}
 		}
@@ -141,10 +144,10 @@ func TestUnknownTypeStaysInItsGroup(t *testing.T) {
 		r.publish(true, nobody)
 		r.checked()
 	}
-	before := r.fake.count("subscribed unknown")
+	before := r.fake.Count("subscribed unknown")
 	r.publish(true, "made.Up nobody=1")
 	r.checked()
-	if n := r.fake.count("subscribed unknown") - before; n != 2 {
+	if n := r.fake.Count("subscribed unknown") - before; n != 2 {
 		t.Errorf("%d translations for two groups with nothing new", n)
 	}
 	r.publish(true, "made.Up x=2")
@@ -156,12 +159,12 @@ func TestUnknownTypeStaysInItsGroup(t *testing.T) {
 
 // gated is a fakeTranslator some of whose calls wait.
 type gated struct {
-	*fakeTranslator
+	*xdstest.Translator
 	endpoints, clusters chan struct{} // at revision 2 and 3
 	checking            chan string
 }
 
-func (g *gated) Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+func (g *gated) Get(s *snapshot.Snapshot, c session.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	switch {
 	case s.Revision == 2 && names != nil:
 		g.checking <- "endpoints"
@@ -173,7 +176,7 @@ func (g *gated) Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy
 		default:
 		}
 	}
-	return g.fakeTranslator.Get(s, c, typeURL, names)
+	return g.Translator.Get(s, c, typeURL, names)
 }
 
 // TestNotifiedLateThenChangesGroup: a stream that is notified late, of endpoints alone, when there is a newer snapshot
@@ -181,11 +184,11 @@ func (g *gated) Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy
 func TestNotifiedLateThenChangesGroup(t *testing.T) {
 	g := &gated{endpoints: make(chan struct{}), clusters: make(chan struct{}), checking: make(chan string, 1)}
 	r := newRig(t, func(o *Options) {
-		g.fakeTranslator = o.Translator.(*fakeTranslator)
+		g.Translator = o.Translator.(*xdstest.Translator)
 		o.Translator = g
 		o.Translations = 4
 	})
-	g.still.Store(true)
+	g.Still.Store(true)
 	r.publish(true, "cds a=1", "eds a=1", "eds b=1")
 	c := r.delta("web.a")
 	c.expect("cds a=1")
@@ -230,12 +233,12 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 // checks it by itself; how long a push waited is not how old the stream is.
 func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 	r := newRig(t)
-	r.fake.still.Store(true)
+	r.fake.Still.Store(true)
 	r.publish(true, "cds a=1", "eds a=1")
 	c := r.delta("web.a")
 	c.expect("cds a=1")
 	var of *conn
-	eventually(t, "it has an audience", func() bool {
+	eventually(t, "it has a group", func() bool {
 		of = r.server.streams()[0]
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
@@ -245,9 +248,12 @@ func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 		r.server.slots <- struct{}{}
 	}
 	r.publish(true, "cds a=2")
-	if !of.ask(t.Context(), func(s *session) {
+	if !of.ask(t.Context(), func(s *session.Session) {
 		of.connected = of.connected.Add(-time.Hour)
-		s.open(envoy.NameTableType).wildcard = true
+		_, err := s.Take(&wire.Request{Delta: true, TypeURL: envoy.NameTableType, Limits: &r.server.limits, Interner: r.server.interner})
+		if err != nil {
+			t.Error(err)
+		}
 		of.joinGroup()
 	}) {
 		t.Fatal("the stream is gone")

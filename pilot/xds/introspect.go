@@ -6,6 +6,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // Client is one connected stream, as it was at one moment.
@@ -16,8 +17,8 @@ type Client struct {
 	Identity  string // SPIFFE ID that the peer proved to have; empty over plaintext
 	Connected time.Time
 	Delta     bool
-	Types     map[string]TypeStatus // by type URL
-	Waits     string                // what an Envoy that starts waits for; empty once it has asked for listeners
+	Types     map[string]session.TypeStatus // by type URL
+	Waits     string                        // what an Envoy that starts waits for; empty once it has asked for listeners
 }
 
 // inspection bounds how long introspection waits for streams that are being translated for.
@@ -28,9 +29,9 @@ func (s *Server) Clients() []Client {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
 	streams := s.streams()
-	types, waits, ran := make([]map[string]TypeStatus, len(streams)), make([]string, len(streams)), make([]<-chan struct{}, len(streams))
+	types, waits, ran := make([]map[string]session.TypeStatus, len(streams)), make([]string, len(streams)), make([]<-chan struct{}, len(streams))
 	for i, c := range streams { // all at once: one that does not answer takes no other's time
-		ran[i] = c.put(func(x *session) { types[i], waits[i] = x.status(), c.waits() })
+		ran[i] = c.put(func(x *session.Session) { types[i], waits[i] = x.Status(), c.waits() })
 	}
 	var list []Client
 	for i, c := range streams {
@@ -41,16 +42,6 @@ func (s *Server) Clients() []Client {
 		list = append(list, client)
 	}
 	return list
-}
-
-func (s *session) status() map[string]TypeStatus {
-	types := make(map[string]TypeStatus, len(s.watches))
-	for _, w := range s.watches {
-		st := w.status
-		st.Wildcard, st.Names = w.wildcard, w.names.Len()
-		types[w.kind.URL] = st
-	}
-	return types
 }
 
 // Dump returns what a proxy, by its id or that of one of its streams, has been sent of a type, by name. It returns
@@ -67,24 +58,19 @@ func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	if newest == nil {
 		return nil, false
 	}
-	answered := make(chan *watchDump, 1)
-	if !newest.ask(ctx, func(x *session) {
-		if w := x.find(typeURL); w != nil {
-			answered <- &watchDump{w.resources()}
-			return
-		}
-		answered <- nil
+	type dump struct {
+		resources []*envoy.Resource
+		found     bool
+	}
+	answered := make(chan dump, 1)
+	if !newest.ask(ctx, func(x *session.Session) {
+		answered <- dump{x.Resources(typeURL), x.StatusOf(typeURL) != nil}
 	}) {
 		return nil, false
 	}
 	d := <-answered
-	if d == nil {
-		return nil, false
-	}
-	return d.resources, true
+	return d.resources, d.found
 }
-
-type watchDump struct{ resources []*envoy.Resource }
 
 // Disconnect ends the streams of a proxy, or the one of that id, because the server stops. It reports whether there was
 // one.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 // A reader that stalls is cut at its connection, in time and alone.
@@ -70,7 +71,7 @@ func TestRequestsThatEndTheStream(t *testing.T) {
 		_, err = stream.Recv()
 		return status.Code(err)
 	}
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Unavailable {
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Unavailable {
 		t.Errorf("before the first snapshot: %v", c)
 	}
 	r.publish(true, "cds a=1")
@@ -78,41 +79,33 @@ func TestRequestsThatEndTheStream(t *testing.T) {
 		"no node":    {TypeUrl: envoy.ClusterType},
 		"empty id":   {TypeUrl: envoy.ClusterType, Node: &corev3.Node{}},
 		"bad id":     {TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~web.a"}},
-		"no type":    {Node: testNode("web.a")},
-		"long type":  {Node: testNode("web.a"), TypeUrl: strings.Repeat("x", 1<<20)},
-		"long name":  {Node: testNode("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: []string{strings.Repeat("x", 513)}},
-		"many names": {Node: testNode("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: manyNames(20001)},
+		"no type":    {Node: xdstest.Node("web.a")},
+		"long type":  {Node: xdstest.Node("web.a"), TypeUrl: strings.Repeat("x", 1<<20)},
+		"long name":  {Node: xdstest.Node("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: []string{strings.Repeat("x", 513)}},
+		"many names": {Node: xdstest.Node("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: xdstest.Names(20001)},
 	} {
 		if c := first(req); c != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: manyNames(20000)}); c != codes.OK {
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: xdstest.Names(20000)}); c != codes.OK {
 		t.Errorf("as many names as may be: %v", c)
 	}
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(strings.Repeat("x", 5<<20)), TypeUrl: envoy.ClusterType}); c != codes.ResourceExhausted {
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node(strings.Repeat("x", 5<<20)), TypeUrl: envoy.ClusterType}); c != codes.ResourceExhausted {
 		t.Errorf("a message that is too large: %v", c)
 	}
 	eventually(t, "all streams are gone", func() bool { return len(r.server.Clients()) == 0 })
 	r.publish(true, "!join")
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Internal {
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Internal {
 		t.Errorf("a proxy that cannot be joined: %v", c)
 	}
 	if n := sample(t, r.reg, "pilot_total_xds_internal_errors"); n != 1 {
 		t.Errorf("pilot_total_xds_internal_errors is %v", n)
 	}
 	r.server.Shutdown()
-	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Unavailable {
+	if c := first(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType}); c != codes.Unavailable {
 		t.Errorf("after shutdown: %v", c)
 	}
-}
-
-func manyNames(n int) []string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = fmt.Sprint("n", i)
-	}
-	return list
 }
 
 // A client that asks too often is held back, not cut.
@@ -158,15 +151,15 @@ func TestStreamsWait(t *testing.T) {
 // A translation that hangs holds its slots, but neither Publish nor what needs no translation.
 func TestPublishNeverWaits(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Translations = 1 })
-	r.fake.block = make(chan struct{})
+	r.fake.Block = make(chan struct{})
 	r.publish(true, "cds a=1")
 	one := r.delta("one.a")
-	eventually(t, "the only slot is taken", func() bool { return r.fake.count("join") == 1 })
+	eventually(t, "the only slot is taken", func() bool { return r.fake.Count("join") == 1 })
 	two := r.delta("two.a")
 	for i := range 1000 {
 		r.publish(true, fmt.Sprint("cds a=", i+2))
 	}
-	close(r.fake.block)
+	close(r.fake.Block)
 	for _, c := range []*deltaClient{one, two} {
 		for last := ""; last != "1001"; {
 			m, err := c.stream.Recv()
@@ -184,9 +177,9 @@ func TestNodeIsNotKept(t *testing.T) {
 	r.publish(true, "cds a=1")
 	const streams = 20
 	var clients []*deltaClient
-	before := settledHeap()
+	before := xdstest.Heap()
 	for i := range streams {
-		n := testNode(fmt.Sprintf("web%d.a", i))
+		n := xdstest.Node(fmt.Sprintf("web%d.a", i))
 		for j := range 16 {
 			n.Metadata.Fields[fmt.Sprint("FILL", j)] = structpb.NewStringValue(strings.Repeat(fmt.Sprint(i%10), 64<<10))
 		}
@@ -204,7 +197,7 @@ func TestNodeIsNotKept(t *testing.T) {
 		c.expect("cds a=1")
 		clients = append(clients, c)
 	}
-	after := settledHeap()
+	after := xdstest.Heap()
 	if a := int64(after) - int64(before); a > streams*300<<10 {
 		t.Errorf("%d streams with nodes of 1 MB keep %d kB each, both ends", len(clients), a/streams>>10)
 	}
@@ -294,25 +287,4 @@ func TestLogOfClientFaultsIsBounded(t *testing.T) {
 		}
 	}
 	all.log(write, nil, "another")
-}
-
-// TestBisectionIsBounded: the memory of a client that rejects everything, and asks for it again each time, is bounded.
-func TestBisectionIsBounded(t *testing.T) {
-	f := newFakeTranslator()
-	snap := f.publish(true, "eds a=1", "eds b=1", "eds c=1")
-	s := newTestSession(f, quiet{}, true)
-	s.start(snap)
-	all, nonce := requestNames{names: s.interner.table.Intern([]string{"a", "b", "c"})}, ""
-	for range 100 {
-		q := &request{delta: true, interner: s.interner, limits: s.limits, typeURL: envoy.EndpointType, names: all, nonce: nonce, detail: &rpcstatus.Status{Code: 3}}
-		if _, err := s.incremental(q); err != nil {
-			t.Fatal(err)
-		}
-		for x := s.next(); x != nil; x = s.next() {
-			nonce = x.Nonce
-		}
-	}
-	if n := len(s.find(envoy.EndpointType).bisection); n > 10 {
-		t.Errorf("%d parts of three assignments", n)
-	}
 }

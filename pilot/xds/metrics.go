@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 // reasons are the values of pilot_push_triggers' label type.
@@ -188,7 +189,7 @@ func (m *metrics) reject(typeURL, node string, code codes.Code) {
 }
 
 // sent records one response that was made in one time and sent in another.
-func (m *metrics) sent(r *Response, made, took time.Duration, err error) {
+func (m *metrics) sent(r *wire.Response, made, took time.Duration, err error) {
 	t := envoy.ShortType(r.TypeURL)
 	if err != nil {
 		m.sendErrors[t].Inc()

@@ -8,22 +8,18 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // profile is what kind of client a stream has. It is chosen at the stream's first request, and all in which kinds of
 // clients differ is here.
 type profile struct {
-	name string // in the log
-
-	// whole: every type is answered, as a whole, also one that nobody knows; and what objects the mesh has concerns the
-	// client, not only what a proxy makes of them.
-	whole    bool
-	divided  bool // it takes virtual hosts by themselves
-	grouped  bool // it sleeps while a snapshot has nothing for its subscriber group
-	urgent   bool // it goes before others
-	workload bool // a workload runs beside it, and it is sent nothing before all sources have synced
-	warms    bool // it warms its clusters before it asks for listeners
-	local    bool // it is served only at the addresses of Options.APIClients
+	session.Profile
+	name     string // in the log
+	urgent   bool   // it goes before others
+	workload bool   // a workload runs beside it, and it is sent nothing before all sources have synced
+	warms    bool   // it warms its clusters before it asks for listeners
+	local    bool   // it is served only at the addresses of Options.APIClients
 }
 
 // apiGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not what
@@ -36,13 +32,15 @@ func IsAPIClient(p *node.Proxy) bool { return p != nil && p.Generator == apiGene
 // profileOf returns the profile of a client.
 func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 	if IsAPIClient(p) {
-		return &profile{name: "reader of configuration", whole: true, local: true}
+		return &profile{Profile: session.Profile{Whole: true}, name: "reader of configuration", local: true}
 	}
 	gateway := p.Type == node.Router
 	return &profile{
+		Profile: session.Profile{
+			Divided: delta && !s.noHosts && p.Capabilities.Has(node.VHDS),
+			Grouped: !gateway, // gateways are few, and other proxies depend on them
+		},
 		name:     "proxy",
-		divided:  delta && !s.noHosts && p.Capabilities.Has(node.VHDS),
-		grouped:  !gateway, // gateways are few, and other proxies depend on them
 		urgent:   gateway,
 		workload: true,
 		warms:    p.Envoy != [3]uint32{},

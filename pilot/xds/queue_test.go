@@ -11,6 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 // Gateways and proxies that start do not wait behind the others; those wait for each other.
@@ -24,16 +26,16 @@ func TestGatewaysAndNewProxiesGoFirst(t *testing.T) {
 		c.expect("cds a=1")
 	}
 	release := make(chan struct{})
-	r.fake.held.Store("slow.a", release)
-	joins := r.fake.count("join")
+	r.fake.Held.Store("slow.a", release)
+	joins := r.fake.Count("join")
 	all := r.server.streams()
 	slowly := all[slices.IndexFunc(all, func(c *conn) bool { return c.proxy.ID == "slow.a" })]
 	r.server.mu.Lock()
-	p := newPush(r.fake.publish(true, "cds a=2"), slowly.connected)
-	r.server.latest = p.snapshot
+	p := session.NewPush(r.fake.Publish(true, "cds a=2"), slowly.connected)
+	r.server.latest = p.Snapshot
 	r.server.mu.Unlock()
 	slowly.offer(p)
-	eventually(t, "the slot is taken", func() bool { return r.fake.count("join") > joins })
+	eventually(t, "the slot is taken", func() bool { return r.fake.Count("join") > joins })
 	r.publish(true, "cds a=3")
 	gateway.expect("cds a=3")
 	r.delta("new.a").expect("cds a=3")
@@ -87,10 +89,10 @@ func TestConnectStorm(t *testing.T) {
 				return
 			}
 			for j, short := range []string{"cds", "eds", "lds", "rds"} {
-				m := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: longType(short)}
+				m := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.LongType(short)}
 				switch short {
 				case "cds":
-					m.Node = testNode(fmt.Sprintf("p%d.a", i))
+					m.Node = xdstest.Node(fmt.Sprintf("p%d.a", i))
 				case "eds":
 					m.ResourceNamesSubscribe = []string{"a"}
 				case "rds":

@@ -9,13 +9,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 var errSending = errors.New("sending failed") // by a panic
 
 // step makes the next response, in the slot that was taken, and starts to send it.
 func (c *conn) step(slot chan struct{}) error {
-	unacknowledged := c.session.unacknowledged()
+	unacknowledged := c.session.Unacknowledged()
 	r, err := c.translate(slot)
 	switch {
 	case err != nil:
@@ -29,51 +31,51 @@ func (c *conn) step(slot chan struct{}) error {
 
 // translate makes the next response, and gives back the slot that was taken. It returns nil if the client has
 // everything.
-func (c *conn) translate(slot chan struct{}) (*Response, error) {
+func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 	defer func() { <-slot }()
 	start := time.Now()
 	if !c.joined {
-		if !c.session.start(c.session.snapshot) {
+		if !c.session.Start(c.session.Snapshot()) {
 			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
 		}
 		c.joined = true
 		c.joinGroup()
 	}
-	var r *Response
-	if c.session.snapshot != nil {
-		r = c.session.next()
+	var r *wire.Response
+	if c.session.Snapshot() != nil {
+		r = c.session.Next()
 	}
 	if r == nil {
 		p := c.takePush()
-		if p == nil && c.session.snapshot == nil { // it has slept through what has nothing for it
+		if p == nil && c.session.Snapshot() == nil { // it has slept through what has nothing for it
 			newest := c.server.newest()
-			if p = c.takePush(); p == nil && newest.Revision == c.session.revision {
-				c.session.snapshot = newest
+			if p = c.takePush(); p == nil && newest.Revision == c.session.Revision() {
+				c.session.Work(newest)
 			} else if p == nil {
 				// whether it has something for it may not be known yet: what is asked for must not be of another world
 				// than the rest
-				p = everything(newest)
+				p = session.Everything(newest, time.Now())
 			}
 		}
 		if p != nil {
 			c.adopt(p, start)
 		}
-		r = c.session.next()
+		r = c.session.Next()
 	}
 	c.made = time.Since(start)
 	return r, nil
 }
 
-func (c *conn) adopt(p *push, now time.Time) {
+func (c *conn) adopt(p *session.Push, now time.Time) {
 	m := c.server.metrics
-	m.queueTime.Observe(now.Sub(p.queued).Seconds())
-	for reason, n := range p.triggers {
+	m.queueTime.Observe(now.Sub(p.Queued).Seconds())
+	for reason, n := range p.Triggers {
 		m.trigger(reason, n)
 	}
-	c.pass = pass{received: p.received}
-	c.session.adopt(p)
+	c.pass = pass{received: p.Received}
+	c.session.Adopt(p)
 	c.joinGroup()
-	c.deadlines.keep(departed, c.session.departing, now.Add(c.server.limits.Departure))
+	c.deadlines.keep(departed, c.session.Departing(), now.Add(c.server.limits.Departure))
 }
 
 // settle ends a pass: the client was sent all of it.
@@ -82,7 +84,7 @@ func (c *conn) endPass() {
 		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
 	}
 	c.pass = pass{}
-	c.session.snapshot = nil
+	c.session.Rest()
 }
 
 // room is how many unacknowledged bytes a stream takes without blocking: gRPC queues 64 KiB.
@@ -91,24 +93,24 @@ const room = 32 << 10
 // send starts the Send of one response and its watchdog. unacknowledged is the bytes of the responses before. A client
 // that has acknowledged them, or almost, has room for this one: Send returns at once and needs no goroutine. If the
 // client lies, the watchdog ends the stream all the same.
-func (c *conn) send(r *Response, unacknowledged int) error {
+func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	s, now := c.server, time.Now()
 	c.sending = r
 	c.pass.responses++
-	if w := c.session.find(r.TypeURL); w != nil {
-		w.status.SentAt = now
+	if st := c.session.StatusOf(r.TypeURL); st != nil {
+		st.SentAt = now
 	}
 	c.mu.Lock()
 	c.stuck, c.began = r.TypeURL, now
 	c.mu.Unlock()
 	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
 	if unacknowledged == 0 || unacknowledged+r.Size() <= room {
-		return c.delivered(c.stream.SendMsg(s.encoder.encode(r)))
+		return c.delivered(c.stream.SendMsg(s.encoder.Encode(r)))
 	}
 	if !s.spawn("xds sender", func() {
 		err := errSending
 		defer func() { c.sent <- err }()
-		err = c.stream.SendMsg(s.encoder.encode(r))
+		err = c.stream.SendMsg(s.encoder.Encode(r))
 	}) {
 		return errShutdown()
 	}
@@ -132,7 +134,7 @@ func (c *conn) delivered(err error) error {
 			return err
 		}
 	}
-	if !c.session.pending() {
+	if !c.session.Pending() {
 		c.endPass()
 	}
 	return nil

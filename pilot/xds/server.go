@@ -24,11 +24,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
 // Options of a Server. Only Translator is needed.
 type Options struct {
-	Translator   Translator
+	Translator   session.Translator
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
 	Limits       limits.Limits // the zero value stands for the defaults
@@ -53,17 +56,17 @@ type Options struct {
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
-	translator  Translator
+	translator  session.Translator
 	logger      *slog.Logger
 	metrics     *metrics
 	limits      limits.Limits
-	encoder     *encoder
+	encoder     *wire.Encoder
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	late        func(*node.Proxy) bool
 	apiClients  []netip.Prefix
-	differences differences
-	interner    *nameInterner
+	differences diff.Cache
+	interner    *wire.Interner
 	warnings    *logLimiter // for faults of clients
 	arrivals    *logLimiter // for streams that begin and end
 	noHosts     bool
@@ -77,12 +80,12 @@ type Server struct {
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
 
-	mu      sync.Mutex                    // taken before conn.mu and after subscriberGroup.mu
-	latest  *snapshot.Snapshot            // nil before the first Publish
-	partial bool                          // latest is not for proxies
-	conns   map[string]*conn              // by id
-	groups  map[groupKey]*subscriberGroup // with members
-	count   map[string]int                // streams by the proxy's id
+	mu      sync.Mutex                       // taken before conn.mu and after subscriberGroup.mu
+	latest  *snapshot.Snapshot               // nil before the first Publish
+	partial bool                             // latest is not for proxies
+	conns   map[string]*conn                 // by id
+	groups  map[session.Key]*subscriberGroup // with members
+	count   map[string]int                   // streams by the proxy's id
 	// those that cannot start without certificates, with a cluster that wants them
 	waiting map[*conn]string
 	closed  bool
@@ -95,19 +98,19 @@ func New(o Options) *Server {
 		logger:      o.Logger,
 		metrics:     newMetrics(o.Metrics),
 		limits:      o.Limits,
-		encoder:     newEncoder(appendText(nil, 1, o.Identifier)), // ControlPlane.identifier
+		encoder:     wire.NewEncoder(o.Identifier),
 		connections: o.Connections,
 		known:       o.Known,
 		late:        o.Late,
 		apiClients:  o.APIClients,
-		interner:    newNameInterner(),
+		interner:    wire.NewInterner(),
 		warnings:    newLogLimiter(),
 		arrivals:    newLogLimiter(),
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		warmTime:    warmTime,
 		conns:       map[string]*conn{},
-		groups:      map[groupKey]*subscriberGroup{},
+		groups:      map[session.Key]*subscriberGroup{},
 		count:       map[string]int{},
 		waiting:     map[*conn]string{},
 		closing:     make(chan struct{}),
@@ -150,9 +153,9 @@ func (s *Server) Publish(snap *snapshot.Snapshot) { s.publish(snap, false) }
 func (s *Server) PublishObjects(snap *snapshot.Snapshot) { s.publish(snap, true) }
 
 func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
-	p := newPush(snap, time.Now())
-	s.differences.forget()
-	s.interner.forget()
+	p := session.NewPush(snap, time.Now())
+	s.differences.Forget()
+	s.interner.Forget()
 	s.mu.Lock()
 	since := snap.Revision
 	if s.latest != nil {
@@ -171,11 +174,11 @@ func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 
 // concerns reports whether a push may have something for a stream that it has not for the rest of its group. mu is
 // held.
-func (s *Server) concerns(p *push, c *conn, since uint64) (yes bool) {
-	if !p.full {
-		return p.concerns(c.proxy)
+func (s *Server) concerns(p *session.Push, c *conn, since uint64) (yes bool) {
+	if !p.Full {
+		return p.Concerns(c.proxy)
 	}
-	err := safe.Do("translate join", func() { yes = s.translator.NeedsReassign(p.snapshot, c.proxy, c.cohort, since) })
+	err := safe.Do("translate join", func() { yes = s.translator.NeedsReassign(p.Snapshot, c.proxy, c.cohort, since) })
 	return yes || err != nil
 }
 
@@ -184,14 +187,14 @@ func (s *Server) Push() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil {
-		p := everything(s.latest)
-		p.triggers = map[string]int{"debug": 1}
+		p := session.Everything(s.latest, time.Now())
+		p.Triggers = map[string]int{"debug": 1}
 		s.wake(p, func(*conn) bool { return true })
 	}
 }
 
 // wake offers a push to streams, to urgent ones first. mu is held.
-func (s *Server) wake(p *push, which func(*conn) bool) {
+func (s *Server) wake(p *session.Push, which func(*conn) bool) {
 	for _, urgent := range []bool{true, false} {
 		for _, c := range s.conns {
 			if c.profile.urgent == urgent && which(c) {

@@ -13,9 +13,7 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -23,16 +21,17 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 // rig is a Server on loopback with its fake Translator.
 type rig struct {
 	t      *testing.T
-	fake   *fakeTranslator
+	fake   *xdstest.Translator
 	server *Server
 	reg    *prometheus.Registry
 	addr   string
@@ -61,7 +60,7 @@ func newRig(t *testing.T, edit ...func(*Options)) *rig {
 	// Registered first, so that it runs when all else has been closed.
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
-	r := &rig{t: t, fake: newFakeTranslator(), reg: prometheus.NewRegistry(), log: &lockedBuffer{}}
+	r := &rig{t: t, fake: xdstest.NewTranslator(), reg: prometheus.NewRegistry(), log: &lockedBuffer{}}
 	o := Options{Translator: r.fake, Metrics: r.reg, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Identifier: `{"Component":"istiod"}`}
 	for _, e := range edit {
 		e(&o)
@@ -72,7 +71,7 @@ func newRig(t *testing.T, edit ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.addr = l.Addr().String()
-	g := grpc.NewServer(grpc.ForceServerCodecV2(Codec()), grpc.MaxRecvMsgSize(limits.Default().RecvMessage))
+	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec()), grpc.MaxRecvMsgSize(limits.Default().RecvMessage))
 	r.server.Register(g)
 	served := make(chan struct{})
 	go func() {
@@ -91,7 +90,7 @@ func newRig(t *testing.T, edit ...func(*Options)) *rig {
 }
 
 func (r *rig) publish(full bool, edits ...string) {
-	s := r.fake.publish(full, edits...)
+	s := r.fake.Publish(full, edits...)
 	s.Diff.Received = time.Now()
 	r.server.Publish(s)
 }
@@ -105,12 +104,6 @@ func (r *rig) dial() discoveryv3.AggregatedDiscoveryServiceClient {
 	}
 	r.t.Cleanup(func() { _ = cc.Close() })
 	return discoveryv3.NewAggregatedDiscoveryServiceClient(cc)
-}
-
-func testNode(pod string) *corev3.Node {
-	return &corev3.Node{Id: "sidecar~10.0.0.1~" + pod + "~a.svc.cluster.local", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-		"ISTIO_VERSION": structpb.NewStringValue("1.31.0"),
-	}}}
 }
 
 // deltaClient is a delta stream whose responses are read only when asked for.
@@ -129,7 +122,7 @@ func (r *rig) delta(pod string) *deltaClient {
 func (r *rig) resumed(pod string, versions map[string]string) *deltaClient {
 	r.t.Helper()
 	c := r.silent()
-	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: testNode(pod), TypeUrl: envoy.ClusterType, InitialResourceVersions: versions})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node(pod), TypeUrl: envoy.ClusterType, InitialResourceVersions: versions})
 	return c
 }
 
@@ -154,7 +147,7 @@ func (c *deltaClient) send(r *discoveryv3.DeltaDiscoveryRequest) {
 
 func (c *deltaClient) subscribe(short string, names ...string) {
 	c.t.Helper()
-	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: longType(short), ResourceNamesSubscribe: names})
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xdstest.LongType(short), ResourceNamesSubscribe: names})
 }
 
 func (c *deltaClient) expect(want string) *discoveryv3.DeltaDiscoveryResponse {
@@ -269,9 +262,9 @@ func TestServerDelta(t *testing.T) {
 	}
 
 	// Compare everything anew: nothing differs.
-	joins := r.fake.count("join")
+	joins := r.fake.Count("join")
 	r.server.Push()
-	eventually(t, "everything is compared", func() bool { return r.fake.count("join") > joins })
+	eventually(t, "everything is compared", func() bool { return r.fake.Count("join") > joins })
 	if !r.server.Disconnect("web.a") || r.server.Disconnect("nobody.a") {
 		t.Error("disconnect")
 	}
@@ -309,10 +302,10 @@ func TestServerStateOfTheWorld(t *testing.T) {
 		}
 		return m
 	}
-	m := exchange(&discoveryv3.DiscoveryRequest{Node: testNode("web.a"), TypeUrl: envoy.ClusterType}, "a=1")
+	m := exchange(&discoveryv3.DiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType}, "a=1")
 	exchange(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: []string{"a"}}, "a=1")
 	// A node in a later request changes nothing.
-	ack := &discoveryv3.DiscoveryRequest{Node: testNode("other.b"), TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}
+	ack := &discoveryv3.DiscoveryRequest{Node: xdstest.Node("other.b"), TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}
 	if err := stream.Send(ack); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +340,7 @@ func TestEndpointsGoToSubscribers(t *testing.T) {
 	}
 	// a stream without a group checks everything, and so does one whose group checks two pushes in one
 	r.grouped("a", "b")
-	wildcards, joins := r.fake.count("wildcard cds"), r.fake.count("join")
+	wildcards, joins := r.fake.Count("wildcard cds"), r.fake.Count("join")
 	for i := range 10 {
 		v := fmt.Sprint("a=", i+2)
 		r.publish(false, "eds "+v)
@@ -356,7 +349,7 @@ func TestEndpointsGoToSubscribers(t *testing.T) {
 	}
 	r.publish(false, "eds b=2")
 	two.expect("eds b=2") // and none of those before
-	if w, j := r.fake.count("wildcard cds"), r.fake.count("join"); w != wildcards || j != joins {
+	if w, j := r.fake.Count("wildcard cds"), r.fake.Count("join"); w != wildcards || j != joins {
 		t.Errorf("%d cluster lists were made and %d cohorts joined for endpoints", w-wildcards, j-joins)
 	}
 }
@@ -381,7 +374,7 @@ func TestTheLatestWins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the slow one is being sent to", func() bool { return r.fake.count("wildcard cds") >= 2 })
+	eventually(t, "the slow one is being sent to", func() bool { return r.fake.Count("wildcard cds") >= 2 })
 	const rounds = 50
 	for i := 1; i <= rounds; i++ {
 		start := time.Now()
@@ -406,25 +399,5 @@ func TestTheLatestWins(t *testing.T) {
 	}
 	if received > 5 {
 		t.Errorf("the slow one was sent %d responses for %d states", received, rounds)
-	}
-}
-
-func TestMergedPushes(t *testing.T) {
-	f := newFakeTranslator()
-	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	a := &push{snapshot: f.publish(false, "eds a=1"), triggers: map[string]int{"endpoint": 1}, received: late, queued: early}
-	b := &push{snapshot: f.publish(false, "eds a=2"), triggers: map[string]int{"endpoint": 2, "config": 1}, received: early, queued: late}
-	m := (*push)(nil).merge(a).merge(b)
-	if m.snapshot != b.snapshot || m.full || m.received != early || m.queued != early {
-		t.Errorf("%+v", m)
-	}
-	if diff := cmp.Diff(map[string]int{"endpoint": 3, "config": 1}, m.triggers); diff != "" {
-		t.Error(diff)
-	}
-	if len(b.triggers) != 2 || a.triggers["endpoint"] != 1 {
-		t.Error("what was merged is shared by other streams and was changed")
-	}
-	if m := a.merge(&push{snapshot: b.snapshot, full: true}); !m.full || m.received != late {
-		t.Errorf("%+v", m)
 	}
 }

@@ -37,18 +37,18 @@ const warmTime = 5 * time.Second
 
 // starting reports whether the client is an Envoy that has not asked for listeners yet.
 func (c *conn) starting() bool {
-	return c.profile.warms && c.session.find(envoy.ListenerType) == nil
+	return c.profile.warms && c.session.StatusOf(envoy.ListenerType) == nil
 }
 
 // warming reports whether the client is an Envoy that has its clusters and has not asked for listeners yet.
 func (c *conn) warming() bool {
-	clusters := c.session.find(envoy.ClusterType)
-	return c.starting() && clusters != nil && clusters.status.Acked != ""
+	clusters := c.session.StatusOf(envoy.ClusterType)
+	return c.starting() && clusters != nil && clusters.Acked != ""
 }
 
 // wantsCertificates returns the name of a cluster of the client that wants certificates, or "".
 func (c *conn) wantsCertificates() string {
-	for _, r := range c.session.find(envoy.ClusterType).resources() {
+	for _, r := range c.session.Resources(envoy.ClusterType) {
 		if r.WantsCertificates() {
 			return r.Name
 		}
@@ -58,13 +58,13 @@ func (c *conn) wantsCertificates() string {
 
 // waits returns what an Envoy that starts waits for, or "".
 func (c *conn) waits() string {
-	clusters := c.session.find(envoy.ClusterType)
+	clusters := c.session.StatusOf(envoy.ClusterType)
 	switch {
 	case !c.starting():
 		return ""
 	case clusters == nil:
 		return "it has not asked for clusters yet"
-	case clusters.status.Acked == "":
+	case clusters.Acked == "":
 		return "it has not acknowledged its clusters yet"
 	}
 	if name := c.wantsCertificates(); name != "" {

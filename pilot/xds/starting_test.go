@@ -12,10 +12,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 func envoyNode(pod string) *corev3.Node {
-	n := testNode(pod)
+	n := xdstest.Node(pod)
 	n.Metadata = nil
 	n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}
 	return n

@@ -1,0 +1,191 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// Virtual hosts by themselves (VHDS). A client that takes them subscribes to route configurations by name and, once one
+// states that its virtual hosts come by VHDS, to all virtual hosts. It drops, silently, a virtual host without a route
+// configuration, and all virtual hosts of a route configuration that it unsubscribes from. So a virtual host follows
+// its route configuration on the stream, each time that the latter is sent.
+
+// divide returns route configurations as this client takes them, and marks the virtual hosts for comparison if they
+// changed.
+//
+// A client that resumes with whole route configurations, from a server that sent those, is sent whole ones again: to
+// take virtual hosts out of a route configuration and to send them by themselves cannot be one step, and requests in
+// between would find none.
+//
+// So is a client that keeps too many tombstones: a whole route configuration frees it of them, in one step.
+func (s *Session) divide(w *watch, whole envoy.Union) envoy.Union {
+	if w.initial && s.hasWhole(w.held, whole) || s.tombstones > s.limits.Tombstones {
+		s.divided, w.hosts = false, nil
+		s.compareHosts() // and find that there is nothing more to say of them
+		return whole
+	}
+	heads, hosts := whole.Outbound.Divided()
+	if v := s.find(envoy.VirtualHostType); v != nil {
+		v.compare = v.compare || !v.idle() && (hosts != w.hosts || v.initial)
+	}
+	w.hosts = hosts
+	return envoy.Union{Outbound: heads, Inbound: whole.Inbound, Omit: whole.Omit}
+}
+
+// hasWhole reports whether the client resumed with a route configuration that contains its virtual hosts.
+func (s *Session) hasWhole(had, whole envoy.Union) bool {
+	for r := range had.All {
+		if is := whole.Get(r.Name); is != nil && is.Head != nil && r.Version != is.Head.Version && r.Version != is.Header.Version {
+			return true
+		}
+	}
+	return false
+}
+
+// Generations. A client that unsubscribes from a route configuration and subscribes to it again drops its virtual
+// hosts, and yet names their versions when it resumes. So a version carries a generation: how often the client was sent
+// the route configuration before. A virtual host of another generation than its route configuration is not there any
+// more.
+
+// versionWithGeneration returns the version that the client is sent for a route configuration or a virtual host.
+func (s *Session) versionWithGeneration(w *watch, r *envoy.Resource) string {
+	route := r.Name
+	if w.kind.URL == envoy.VirtualHostType {
+		route, _ = routeOf(r.Name)
+	}
+	return wire.WithGeneration(r.Version, s.generations[route])
+}
+
+// initialHeads records the generations of the route configurations that a client resumes with, and returns their
+// versions without.
+func (s *Session) initialHeads(v wire.InitialVersions) wire.InitialVersions {
+	s.generations = map[string]uint32{}
+	var made []*envoy.Resource
+	for r := range v.Union().All {
+		own, n := wire.SplitGeneration(r.Version)
+		s.generations[r.Name] = n
+		if s.hasGenerations = s.hasGenerations || n > 0; n > 0 && s.find(envoy.VirtualHostType) != nil {
+			s.resendHosts(r.Name) // the client named its virtual hosts first, and they counted
+		}
+		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
+	}
+	if !s.hasGenerations {
+		return v
+	}
+	return wire.InitialVersions{Own: made}
+}
+
+// initialHosts returns the virtual hosts that a client resumes with, by versions without generation. One of another
+// generation than its route configuration does not count.
+func (s *Session) initialHosts(v wire.InitialVersions) wire.InitialVersions {
+	if !s.hasGenerations && !v.HasGenerations() {
+		return v
+	}
+	var made []*envoy.Resource
+	for r := range v.Union().All {
+		route, _ := routeOf(r.Name)
+		own, n := wire.SplitGeneration(r.Version)
+		if n != s.generations[route] {
+			own = "" // which no resource has
+		}
+		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
+	}
+	return wire.InitialVersions{Own: made}
+}
+
+// nextGeneration counts that a route configuration is sent. A route configuration that a resuming client does not name
+// may have had any number of generations.
+func (s *Session) nextGeneration(route string) {
+	n, resend := s.generations[route]
+	switch {
+	case resend:
+		n++
+	case s.resumed:
+		n = s.firstGeneration
+	}
+	if s.generations == nil {
+		s.generations = map[string]uint32{}
+	}
+	s.generations[route] = n
+	s.hasGenerations = s.hasGenerations || n > 0
+}
+
+// routeOf returns the route configuration in a virtual host's name.
+func routeOf(host string) (route string, ok bool) {
+	i := strings.LastIndexByte(host, '/')
+	return host[:max(i, 0)], i >= 0
+}
+
+// sentHead records that a route configuration is sent without its virtual hosts: they follow, even if the client had
+// them before.
+func (s *Session) sentHead(route string) {
+	s.nextGeneration(route)
+	s.resendHosts(route)
+}
+
+// resendHosts marks the virtual hosts of a route configuration to be sent, whatever the client has.
+func (s *Session) resendHosts(route string) {
+	if s.withoutHosts == nil {
+		s.withoutHosts = map[string]struct{}{}
+	}
+	s.withoutHosts[route] = struct{}{}
+	s.compareHosts()
+}
+
+// dropHosts forgets the virtual hosts of a client that has no route configuration any more.
+func (s *Session) dropHosts(routes *watch) {
+	routes.hosts = nil
+	s.compareHosts()
+}
+
+// compareHosts marks the virtual hosts for comparison, if the client subscribes to any.
+func (s *Session) compareHosts() {
+	if v := s.find(envoy.VirtualHostType); v != nil {
+		v.compare = v.compare || !v.idle()
+	}
+}
+
+// hostsToResend adds to resend the virtual hosts of the route configurations that were sent.
+func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]struct{}) map[string]struct{} {
+	withoutHosts := s.withoutHosts
+	s.withoutHosts = nil
+	if held.Outbound.Len()+held.Inbound.Len() == 0 {
+		return resend // all are new
+	}
+	for route := range withoutHosts {
+		for r := range target.Outbound.Below(route) {
+			if resend == nil {
+				resend = map[string]struct{}{}
+			}
+			resend[r.Name] = struct{}{}
+		}
+	}
+	return resend
+}
+
+// entomb returns tombstones for virtual hosts that are to be removed, if the client has their route configuration and
+// no tombstone yet. They go out together with the additions, for a domain may move from a removed virtual host to an
+// added one.
+func (s *Session) entomb(gone map[string]*envoy.Resource) []*envoy.Resource {
+	routes := s.find(envoy.RouteType)
+	var list []*envoy.Resource
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		route, ok := routeOf(name)
+		if routes == nil || !ok || gone[name] == nil { // a client may say that it has anything
+			continue
+		}
+		tombstone := envoy.Tombstone(name)
+		if head := routes.current(route); head != nil && head.Divided && gone[name].Version != tombstone.Version {
+			list = append(list, tombstone)
+		}
+	}
+	s.tombstones += len(list)
+	if s.tombstones > s.limits.Tombstones {
+		routes.compare = true
+	}
+	return list
+}

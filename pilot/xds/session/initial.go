@@ -1,0 +1,85 @@
+package session
+
+import (
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// takeInitial sets what a resuming client has, as far as it counts.
+func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
+	w.initial = true
+	switch {
+	case !s.divided:
+	case w.kind.URL == envoy.RouteType:
+		v = s.initialHeads(v)
+	case w.kind.URL == envoy.VirtualHostType:
+		v = s.initialHosts(v)
+	}
+	if w.whole() {
+		w.held, w.shared = v.Union(), v.Shared
+		return
+	}
+	var clusters envoy.Union
+	if c := s.find(envoy.ClusterType); c != nil && w.kind.URL == envoy.EndpointType {
+		clusters = c.held
+	}
+	if w.held.Outbound = wire.SetOf(w.relevant(clusters, v.Own)); v.Shared != nil && w.names != nil {
+		w.held.Inbound = w.held.Outbound
+		if diff.OnlyOutbound(clusters, w.names.Has) {
+			w.held.Outbound, w.shared = v.Shared.View(w.names, clusters.Outbound, func(all []*envoy.Resource) *envoy.Set {
+				return wire.SetOf(w.relevant(envoy.Union{Outbound: clusters.Outbound}, all))
+			}), v.Shared
+		} else {
+			w.held.Outbound = wire.SetOf(w.relevant(clusters, v.Shared.List))
+		}
+	}
+	// those whose clusters have changed since do not count
+	if w.kind.URL == envoy.EndpointType && len(s.changedClusters) > 0 {
+		w.shared = nil
+		for _, half := range []**envoy.Set{&w.held.Outbound, &w.held.Inbound} {
+			var gone []*envoy.Resource
+			for name := range s.changedClusters {
+				if r := (*half).Get(name); r != nil {
+					gone = append(gone, r)
+				}
+			}
+			*half = (*half).With(gone, nil)
+		}
+	}
+}
+
+// diff returns the difference between what a client has of a type and what it should have. It is computed once for all
+// clients that resumed with the same versions.
+func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
+	switch c := w.shared; {
+	case !w.initial:
+		return s.differences.Between(w.held, target, keep)
+	case c != nil:
+		w.shared = nil
+		return c.Compared.Between(w.held, target, keep)
+	}
+	return s.differences.Between(w.held, target, false)
+}
+
+// relevant returns the resources that the client subscribes to by name, by the versions without what this server added.
+// An assignment that was sent with another version of its cluster does not count.
+func (w *watch) relevant(clusters envoy.Union, list []*envoy.Resource) []*envoy.Resource {
+	var kept []*envoy.Resource
+	for _, r := range list {
+		if !w.names.Has(r.Name) {
+			continue
+		}
+		if w.kind.URL == envoy.EndpointType {
+			own, ok := strings.CutSuffix(r.Version, diff.ClusterSuffix(clusters, r.Name))
+			if !ok {
+				continue
+			}
+			r = &envoy.Resource{Name: r.Name, Version: own}
+		}
+		kept = append(kept, r)
+	}
+	return kept
+}

@@ -1,0 +1,46 @@
+package session
+
+import "github.com/istiod-lite/istiod-lite/pilot/envoy"
+
+// Subscription is a type that a stream subscribes to: some names, or all that there is.
+type Subscription struct {
+	TypeURL string
+	Live    bool         // it changes with endpoints alone
+	Names   *envoy.Names // nil: all
+}
+
+// MaxTypes bounds the types of a subscriber group. A stream with more checks each push itself.
+const MaxTypes = 12
+
+// Key is what streams have in common that are sent the same, except for what is a proxy's own.
+type Key struct {
+	Cohort        Cohort                 // Translator.Shared
+	Subscriptions [MaxTypes]Subscription // in the order of types; the rest is zero
+}
+
+// Key returns the key of the stream's group. It returns false if the stream is to check each push itself.
+func (s *Session) Key() (Key, bool) {
+	var k Key
+	if !s.profile.Grouped || s.joinFailed {
+		return k, false
+	}
+	if s.sharedOf != s.cohort {
+		s.shared, s.sharedOf = s.translator.Shared(s.cohort), s.cohort
+	}
+	k.Cohort = s.shared
+	n := 0
+	for _, w := range s.watches {
+		if w.idle() || w.kind.URL == envoy.VirtualHostType { // virtual hosts follow the route configurations
+			continue
+		}
+		if n == MaxTypes {
+			return k, false
+		}
+		k.Subscriptions[n] = Subscription{TypeURL: w.kind.URL, Live: w.kind.Live}
+		if !w.whole() {
+			k.Subscriptions[n].Names = w.names
+		}
+		n++
+	}
+	return k, k.Cohort != nil
+}

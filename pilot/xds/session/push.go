@@ -1,0 +1,105 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Push is why a stream has to compare what it has with a snapshot. Several that wait become one, for the newest
+// snapshot. Never changed once made: one push waits at many streams.
+type Push struct {
+	Snapshot  *snapshot.Snapshot
+	First     uint64 // revision of the earliest snapshot that it is for
+	Full      bool
+	Objects   bool // objects changed that are no proxy's
+	Workloads []registry.WorkloadKey
+	Addresses []snapshot.ClusterAddress
+	Triggers  map[string]int
+	Received  time.Time // when the first of the changes came in; zero where there is none
+	Queued    time.Time // when the first of the pushes was published
+}
+
+// maxMerged bounds the workloads that a waiting push lists: beyond, everything is compared.
+const maxMerged = 4096
+
+// NewPush makes the push of a snapshot.
+func NewPush(s *snapshot.Snapshot, now time.Time) *Push {
+	d := &s.Diff
+	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
+}
+
+// Everything has a stream compare all that it has with a snapshot.
+func Everything(s *snapshot.Snapshot, now time.Time) *Push {
+	return &Push{Snapshot: s, First: s.Revision, Full: true, Queued: now}
+}
+
+// Merge returns one push that stands for p, which was waiting, and for a newer one.
+func (p *Push) Merge(newer *Push) *Push {
+	if p == nil {
+		return newer
+	}
+	m := &Push{
+		Snapshot:  newer.Snapshot,
+		First:     p.First,
+		Full:      p.Full || newer.Full,
+		Objects:   p.Objects || newer.Objects,
+		Workloads: union(p.Workloads, newer.Workloads),
+		Addresses: union(p.Addresses, newer.Addresses),
+		Triggers:  p.Triggers,
+		Received:  p.Received,
+		Queued:    p.Queued,
+	}
+	if m.Received.IsZero() || !newer.Received.IsZero() && newer.Received.Before(m.Received) {
+		m.Received = newer.Received
+	}
+	if len(newer.Triggers) > 0 {
+		m.Triggers = maps.Clone(newer.Triggers)
+		for reason, n := range p.Triggers {
+			m.Triggers[reason] += n
+		}
+	}
+	if len(m.Workloads)+len(m.Addresses) > maxMerged {
+		m.Full = true
+	}
+	if m.Full {
+		m.Workloads, m.Addresses = nil, nil
+	}
+	return m
+}
+
+// Concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod
+// is identified by the proxy's id, other workloads by namespace alone.
+func (p *Push) Concerns(proxy *node.Proxy) bool {
+	return slices.ContainsFunc(p.Workloads, func(k registry.WorkloadKey) bool {
+		return proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == proxy.Namespace
+	}) || slices.ContainsFunc(p.Addresses, func(a snapshot.ClusterAddress) bool {
+		return a.Cluster == p.Snapshot.ClusterKey(proxy.Cluster) && slices.Contains(proxy.IPs, a.Address)
+	})
+}
+
+func union[K comparable](a, b []K) []K {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	seen := make(map[K]struct{}, len(a))
+	for _, k := range a {
+		seen[k] = struct{}{}
+	}
+	out := slices.Clip(a)
+	for _, k := range b {
+		if _, ok := seen[k]; !ok {
+			seen[k] = struct{}{}
+			out = append(out, k)
+		}
+	}
+	return out
+}

@@ -1,0 +1,368 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// byName brings a client from what it has of a type that it asks for by name to what it should have.
+func (s *Session) byName(w *watch) *wire.Response {
+	resend, diverged, before := w.resend, w.diverged, w.held
+	w.compare, w.resend, w.answer = false, nil, false
+	target, ok := s.get(w.kind, w.names)
+	if !ok {
+		for name := range resend {
+			w.diverge(name, nil)
+		}
+		return nil
+	}
+	if w.kind.URL == envoy.RouteType && s.divided {
+		target = s.divide(w, target)
+	}
+	change := s.diff(w, target, true)
+	w.held, w.initial, w.diverged = target, false, nil
+	out := change.Changed
+	if len(change.Removed)+len(resend)+len(diverged) > 0 || w.kind.URL == envoy.EndpointType && s.leavingAny() {
+		out = s.visit(w, before, change, resend, diverged)
+	}
+	if out = s.acceptable(w, out); len(out) == 0 {
+		return nil
+	}
+	return s.deliverNamed(w, out, change.Versions)
+}
+
+// deliverNamed sends what a client asks for by name.
+func (s *Session) deliverNamed(w *watch, list []*envoy.Resource, by *diff.Versions) *wire.Response {
+	for _, r := range list {
+		delete(w.pendingRemoval, r.Name)
+		if r.Divided {
+			s.sentHead(r.Name)
+		}
+	}
+	return s.deliver(w, list, nil, by)
+}
+
+// part sends the next part of a bisection, as far as it still holds.
+func (s *Session) part(w *watch) *wire.Response {
+	for len(w.bisection) > 0 {
+		list := slices.DeleteFunc(slices.Clone(w.bisection[0]), func(r *envoy.Resource) bool {
+			tombstone := w.kind.URL == envoy.VirtualHostType && w.pendingRemoval[r.Name] != nil && w.pendingRemoval[r.Name].Version == r.Version
+			return !tombstone && !w.has(r) || w.isRejected(r)
+		})
+		switch w.bisection = w.bisection[1:]; {
+		case len(list) == 0:
+		case w.whole():
+			if w.kind.URL == envoy.ClusterType {
+				s.rewarm(list)
+			}
+			return s.deliver(w, list, nil, nil)
+		default:
+			return s.deliverNamed(w, list, nil)
+		}
+	}
+	return nil
+}
+
+// visit compares names one by one: those that differ between what the stream was sent and what it should have, those
+// that diverged, and those to be resent.
+func (s *Session) visit(w *watch, before envoy.Union, change diff.Diff, resend map[string]struct{}, diverged map[string]*envoy.Resource) []*envoy.Resource {
+	var names []string
+	for _, list := range [][]*envoy.Resource{change.Changed, change.Removed} {
+		for _, r := range list {
+			names = append(names, r.Name)
+		}
+	}
+	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(resend)), maps.Keys(diverged))
+	slices.Sort(names)
+	var out []*envoy.Resource
+	for _, name := range slices.Compact(names) {
+		if !w.names.Has(name) {
+			continue
+		}
+		had, other := diverged[name]
+		if !other {
+			had = before.Get(name)
+		}
+		if _, ok := resend[name]; ok {
+			had = nil
+		}
+		has := w.held.Get(name)
+		switch {
+		case w.kind.URL == envoy.EndpointType && s.leaving(name):
+			// its cluster still takes traffic: removals brings it back
+			w.diverge(name, had)
+		case has == nil && w.kind.Total:
+			// it could not be translated
+			w.diverge(name, had)
+		case has == nil:
+			if had != nil && s.delta {
+				w.markRemoval(name, had)
+			}
+		case had == nil || had.Version != has.Version:
+			out = append(out, has)
+		}
+	}
+	return out
+}
+
+// acceptable leaves out the versions that the client rejected.
+func (s *Session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource {
+	if len(w.rejected) == 0 {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
+		bad := w.isRejected(r)
+		if bad {
+			s.observer.Suppressed(w.kind.URL)
+		}
+		return bad
+	})
+}
+
+// leavingAny reports whether clusters are to be removed at the end of this pass.
+func (s *Session) leavingAny() bool {
+	w := s.find(envoy.ClusterType)
+	return w != nil && len(w.pendingRemoval) > 0
+}
+
+// leaving reports whether a cluster is to be removed at the end of this pass: until then its endpoints stay.
+func (s *Session) leaving(cluster string) bool {
+	w := s.find(envoy.ClusterType)
+	if w == nil {
+		return false
+	}
+	_, ok := w.pendingRemoval[cluster]
+	return ok
+}
+
+// rewarm resends the assignments of changed clusters: Envoy warms a changed cluster until its assignment arrives, even
+// when it had it before.
+func (s *Session) rewarm(clusters []*envoy.Resource) {
+	w := s.find(envoy.EndpointType)
+	if w != nil && w.whole() {
+		return
+	}
+	for _, c := range clusters {
+		if w == nil {
+			if s.changedClusters != nil {
+				s.changedClusters[c.Name] = struct{}{}
+			}
+			continue
+		}
+		if w.current(c.Name) != nil {
+			w.markResend(c.Name)
+		}
+	}
+}
+
+// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
+func (s *Session) wholeDelta(w *watch) *wire.Response {
+	resend, answer, before := w.resend, w.answer, w.held
+	w.compare, w.answer, w.resend = false, false, nil
+	target, ok := s.target(w)
+	if !ok {
+		return nil
+	}
+	if w.kind.URL == envoy.VirtualHostType {
+		resend = s.hostsToResend(target, w.held, resend)
+	}
+	change := s.diff(w, target, w.wildcard)
+	out := change.Changed
+	for _, name := range slices.Sorted(maps.Keys(resend)) {
+		if r := target.Get(name); r == nil {
+			w.markRemoval(name, nil)
+		} else if !diff.Holds(change.Changed, name) {
+			out = append(out, r) // change.Changed has no room: it is copied
+		}
+	}
+	for _, r := range change.Removed {
+		w.markRemoval(r.Name, r)
+	}
+	for _, r := range out {
+		delete(w.pendingRemoval, r.Name)
+	}
+	w.held, w.initial = target, false
+	if w.kind.URL == envoy.VirtualHostType {
+		for _, r := range s.entomb(w.pendingRemoval) {
+			w.markRemoval(r.Name, r)
+			out = append(out, r)
+		}
+	}
+	out = s.acceptable(w, out)
+	if len(out) == 0 && (!answer || s.removable(w)) {
+		return nil // the removals are the answer
+	}
+	if w.kind.URL == envoy.ClusterType {
+		s.rewarm(out)
+		s.ahead(before, out)
+	}
+	return s.deliver(w, out, nil, change.Versions)
+}
+
+// ahead records the clusters that are new to the client. Their assignments follow at once, before it asks for them:
+// routes that name a cluster come next on the stream, and Envoy answers 503 to requests for a cluster without
+// assignment.
+func (s *Session) ahead(before envoy.Union, clusters []*envoy.Resource) {
+	if eds := s.find(envoy.EndpointType); eds == nil || eds.whole() || !s.routes() {
+		return // it starts: what it asks for comes in Envoy's order
+	}
+	for _, c := range clusters {
+		if before.Get(c.Name) == nil {
+			s.unrequested = append(s.unrequested, c.Name)
+		}
+	}
+}
+
+// early sends the assignments of new clusters that have endpoints. They are sent again when the client asks for them.
+func (s *Session) early(w *watch) *wire.Response {
+	names := s.interner.Of(s.unrequested)
+	s.unrequested = nil
+	u, _ := s.get(w.kind, names) // of what fails there is none
+	var out []*envoy.Resource
+	for _, name := range names.All() {
+		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return s.deliver(w, out, nil, nil)
+}
+
+// wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name
+// them; removals drops them.
+func (s *Session) wholeState(w *watch) *wire.Response {
+	answer := w.answer
+	w.compare, w.answer, w.resend = false, false, nil
+	target, ok := s.target(w)
+	if !ok {
+		return nil
+	}
+	before := w.held
+	change := s.differences.Between(w.held, target, w.wildcard)
+	w.held = target
+	if len(change.Changed) == 0 && len(change.Removed) == 0 && !answer {
+		return nil
+	}
+	if w.kind.URL == envoy.ClusterType && s.routes() {
+		for _, r := range change.Removed {
+			w.markRemoval(r.Name, r)
+		}
+		for _, r := range change.Changed {
+			delete(w.pendingRemoval, r.Name)
+		}
+		if len(change.Changed) == 0 && !answer {
+			return nil // removals says it all
+		}
+	}
+	if !w.complete && len(change.Changed) == 0 {
+		return nil // absence says nothing for such a type
+	}
+	r := s.deliverState(w)
+	if r != nil && w.kind.URL == envoy.ClusterType {
+		s.rewarm(change.Changed)
+		s.ahead(before, change.Changed)
+	}
+	return r
+}
+
+// routes reports whether the client takes listeners or routes, which name clusters.
+func (s *Session) routes() bool {
+	return slices.ContainsFunc(s.watches, func(w *watch) bool {
+		return (w.kind.URL == envoy.ListenerType || w.kind.URL == envoy.RouteType) && !w.idle()
+	})
+}
+
+// deliverState sends what the client should have and what is about to go, unless that is what it rejected last.
+func (s *Session) deliverState(w *watch) *wire.Response {
+	var all []*envoy.Resource
+	for r := range w.held.All {
+		all = append(all, r)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.pendingRemoval)) {
+		all = append(all, w.pendingRemoval[name])
+	}
+	if w.refused != "" && diff.Hash(all) == w.refused {
+		s.observer.Suppressed(w.kind.URL)
+		return nil
+	}
+	w.refused = ""
+	return s.deliver(w, all, nil, nil)
+}
+
+// removals ends the pass for one type.
+func (s *Session) removals(w *watch) *wire.Response {
+	gone := slices.Sorted(maps.Keys(w.pendingRemoval))
+	w.pendingRemoval = nil
+	if s.delta {
+		return s.deliver(w, nil, gone, nil)
+	}
+	r := s.deliverState(w)
+	s.compareEndpointsOf(w, delivery{removed: gone})
+	return r
+}
+
+// compareEndpointsOf marks the assignments of removed clusters for comparison, if the client still subscribes to them.
+// A delta client has had time to unsubscribe: it does so before it acknowledges the removal. For state of the world
+// they belong to the same step.
+func (s *Session) compareEndpointsOf(w *watch, d delivery) {
+	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && eds != nil && !eds.whole() {
+		eds.compare = eds.compare || slices.ContainsFunc(d.removed, eds.names.Has)
+	}
+}
+
+// compareStayingEndpoints marks assignments for comparison that waited for the removal of clusters which will not be
+// removed, because the client unsubscribed from them.
+func (s *Session) compareStayingEndpoints(w *watch, leaving int) {
+	if eds := s.find(envoy.EndpointType); w.kind.URL == envoy.ClusterType && len(w.pendingRemoval) < leaving && eds != nil && !eds.whole() {
+		eds.compare = eds.compare || !eds.idle()
+	}
+}
+
+// deliver makes a response. Versions of the resources are taken from cache, if it is of this list.
+func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
+	s.nonces++
+	r := &wire.Response{
+		Delta:     s.delta,
+		TypeURL:   w.kind.URL,
+		Version:   by.Hash(resources),
+		Nonce:     s.prefix + strconv.FormatUint(s.nonces, 36),
+		Resources: resources,
+		Removed:   removed,
+	}
+	switch {
+	case !s.delta:
+	case w.kind.URL == envoy.EndpointType:
+		var clusters envoy.Union
+		if c := s.find(envoy.ClusterType); c != nil {
+			clusters = c.held
+		}
+		r.Versions = by.WithClusters(resources, clusters)
+	case s.hasGenerations && (w.kind.URL == envoy.RouteType || w.kind.URL == envoy.VirtualHostType):
+		r.Versions = make([]string, len(resources))
+		for i, x := range resources {
+			r.Versions[i] = s.versionWithGeneration(w, x)
+		}
+	}
+	size := r.Size()
+	if !s.delta && w.whole() {
+		for _, d := range w.sent { // to acknowledge the newest is to have read those before
+			size += d.size
+		}
+		w.sent = w.sent[:0]
+	}
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size})
+	if len(w.sent) > maxDeliveries {
+		s.compareEndpointsOf(w, w.sent[0])
+		w.sent[1].size += w.sent[0].size // which is no more read for being forgotten
+		w.sent = slices.Delete(w.sent, 0, 1)
+	}
+	w.status.Sent, w.status.Version = r.Nonce, r.Version
+	return r
+}

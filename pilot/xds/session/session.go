@@ -1,0 +1,384 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// Observer is notified of what happens inside a session.
+type Observer interface {
+	// Panicked: a translation for one type failed; what was sent before stands.
+	Panicked(typeURL string, err error)
+	// Suppressed: a version that the client had rejected was not sent again.
+	Suppressed(typeURL string)
+}
+
+// Session is the protocol of one stream. Requests and snapshots go in through Take and Adopt; Next
+// returns the responses. It has no clock, socket or goroutine, and is used by one goroutine at a time.
+type Session struct {
+	translator  Translator
+	observer    Observer
+	limits      *limits.Limits
+	differences *diff.Cache
+	interner    *wire.Interner
+	delta       bool
+	profile     Profile
+	divided     bool   // delta: the client takes virtual hosts by themselves
+	prefix      string // of nonces
+
+	proxy            *node.Proxy
+	snapshot         *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
+	revision         uint64             // of the last one that everything was compared with
+	cohort           Cohort
+	shared, sharedOf Cohort // what Translator.Shared returned, and for which cohort
+	// departing: the workload has gone from the snapshot. Until Depart the proxy keeps the inbound half of known, its
+	// cohort before: callers send it requests until they learn that it is no endpoint any more.
+	departing bool
+	known     Cohort // nil: the workload was never known, or has departed for good
+
+	// joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
+	joinFailed bool
+
+	// changedClusters are the clusters that a resuming client was sent before it asked for endpoints: the assignments
+	// that it names are out of date, though a cluster may have changed back meanwhile. nil unless it resumes.
+	changedClusters map[string]struct{}
+
+	unrequested []string // new clusters, whose assignments are to follow
+
+	// resuming: the client named clusters of an earlier stream, and what it asks for may still refer to them. None is
+	// removed before Quiet.
+	resuming bool
+	resumed  bool // the client named versions of an earlier stream
+
+	// withoutHosts are the route configurations that the client was sent without their virtual hosts: it has none of
+	// those.
+	withoutHosts map[string]struct{}
+	// generations are how often the client was sent a route configuration before the last time; hasGenerations: one is
+	// not zero.
+	generations     map[string]uint32
+	hasGenerations  bool
+	firstGeneration uint32 // differs from those of earlier streams
+
+	tombstones int // that the client was sent
+
+	watches []*watch // in the order of sending
+	nonces  uint64
+	names   int // subscribed to, of all types
+}
+
+// Profile is in what kinds of clients differ, as far as their sessions do.
+type Profile struct {
+	// Whole: every type is answered, as a whole, also one that nobody knows; and what objects the mesh has concerns the
+	// client, not only what a proxy makes of them.
+	Whole   bool
+	Divided bool // it takes virtual hosts by themselves
+	Grouped bool // it shares what it is sent with others
+}
+
+// Config is what a Session is made of.
+type Config struct {
+	Translator  Translator
+	Observer    Observer
+	Limits      *limits.Limits
+	Differences *diff.Cache    // shared by all sessions
+	Interner    *wire.Interner // likewise
+	Delta       bool
+	Profile     Profile
+	Proxy       *node.Proxy
+	Prefix      string // of nonces
+	Generation  uint32 // the first of a route configuration that the client may have had before; no two streams share it
+}
+
+// New makes a Session that has no snapshot yet.
+func New(c Config) *Session {
+	return &Session{
+		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner,
+		delta: c.Delta, profile: c.Profile, divided: c.Profile.Divided, proxy: c.Proxy, prefix: c.Prefix,
+		firstGeneration: c.Generation,
+	}
+}
+
+// Take takes a request. An error ends the stream: the client broke a limit.
+func (s *Session) Take(r *wire.Request) (Verdict, error) {
+	if s.delta {
+		return s.incremental(r)
+	}
+	return s.stateOfTheWorld(r)
+}
+
+// Snapshot returns the snapshot that the session works on, or nil while the stream is at rest: it may sleep through
+// newer ones.
+func (s *Session) Snapshot() *snapshot.Snapshot { return s.snapshot }
+
+// Work has the session work on a snapshot that has nothing new for the stream.
+func (s *Session) Work(snap *snapshot.Snapshot) { s.snapshot = snap }
+
+// Rest ends the work on a snapshot.
+func (s *Session) Rest() { s.snapshot = nil }
+
+// Revision returns that of the last snapshot that everything was compared with.
+func (s *Session) Revision() uint64 { return s.revision }
+
+// Cohort returns the proxy's, or nil before Start.
+func (s *Session) Cohort() Cohort { return s.cohort }
+
+// Resuming reports whether the client resumes with clusters, of which none is removed before Quiet.
+func (s *Session) Resuming() bool { return s.resuming }
+
+// Resumed reports whether the client named versions of an earlier stream.
+func (s *Session) Resumed() bool { return s.resumed }
+
+// Departing reports whether the proxy keeps the inbound half of a workload that has gone, until Depart.
+func (s *Session) Departing() bool { return s.departing }
+
+// Bounds that nobody has a reason to tune.
+const (
+	maxTypes   = 64  // on one stream; Envoy has a dozen
+	maxTypeURL = 256 // bytes
+)
+
+// VerdictKind is what a request means for the responses before it.
+type VerdictKind int
+
+// The kinds.
+const (
+	Subscribed VerdictKind = iota // nothing: it only subscribes
+	Acked
+	Rejected
+	Expired // it answers a response that was followed by another: ignored
+)
+
+// Verdict is the outcome of one request.
+type Verdict struct {
+	TypeURL string
+	Kind    VerdictKind
+	Code    codes.Code // of a rejection
+	Message string     // of a rejection
+}
+
+// find returns the watch of a type, or nil.
+func (s *Session) find(typeURL string) *watch {
+	for _, w := range s.watches {
+		if w.kind.URL == typeURL {
+			return w
+		}
+	}
+	return nil
+}
+
+func (s *Session) open(typeURL string) *watch {
+	w := &watch{kind: envoy.TypeOf(typeURL)}
+	w.complete = w.kind.Complete || s.profile.Whole
+	s.watches = append(s.watches, w)
+	slices.SortFunc(s.watches, func(a, b *watch) int {
+		return cmp.Or(cmp.Compare(a.kind.Addition, b.kind.Addition), strings.Compare(a.kind.URL, b.kind.URL))
+	})
+	return w
+}
+
+// check holds a request to the limits. The error is the client's fault.
+func (s *Session) check(r *wire.Request) error {
+	if r.TypeURL == "" || len(r.TypeURL) > maxTypeURL {
+		return fmt.Errorf("type_url must have 1 to %d bytes, not %d", maxTypeURL, len(r.TypeURL))
+	}
+	if len(s.watches) >= maxTypes && s.find(r.TypeURL) == nil {
+		return fmt.Errorf("more than %d types on one stream", maxTypes)
+	}
+	// there is no whole of it: that would be nothing, and hide what the client names beside it
+	if envoy.TypeOf(r.TypeURL).Named && !s.profile.Whole {
+		r.Names.Star, r.Unsubscribed.Star = false, false
+	}
+	return r.Fault
+}
+
+// want sets the names that the client wants of a type.
+func (s *Session) want(w *watch, names *envoy.Names) error {
+	total := s.names - w.names.Len() + names.Len()
+	if total > s.limits.NamesPerStream {
+		return fmt.Errorf("more than %d resource names on one stream", s.limits.NamesPerStream)
+	}
+	s.names, w.names = total, names
+	return nil
+}
+
+// start joins the session to the first snapshot. false: it cannot be served.
+func (s *Session) Start(snap *snapshot.Snapshot) bool {
+	s.take(snap)
+	return s.join(snap)
+}
+
+// adopt takes a newer snapshot. To be called when next returns nil, so that a pass belongs to one snapshot.
+func (s *Session) Adopt(p *Push) {
+	if p.Full || s.joinFailed || p.Objects && s.profile.Whole || p.Concerns(s.proxy) {
+		if s.joinFailed = !s.rejoin(p); s.joinFailed {
+			if s.snapshot == nil { // what is asked for has to come from somewhere
+				s.take(p.Snapshot)
+			}
+			return
+		}
+		s.take(p.Snapshot)
+		for _, w := range s.watches {
+			w.compare = w.compare || !w.idle()
+		}
+		return
+	}
+	s.take(p.Snapshot)
+	for _, w := range s.watches {
+		w.compare = w.compare || w.kind.Live && !w.idle()
+	}
+}
+
+func (s *Session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
+
+// pending reports whether next may return a response.
+func (s *Session) Pending() bool {
+	return slices.ContainsFunc(s.watches, func(w *watch) bool {
+		return w.pending() || s.removable(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
+	})
+}
+
+// unacknowledged returns the bytes of the responses that the client has not acknowledged.
+func (s *Session) Unacknowledged() int {
+	n := 0
+	for _, w := range s.watches {
+		for _, d := range w.sent {
+			n += d.size
+		}
+	}
+	return n
+}
+
+func (s *Session) removable(w *watch) bool {
+	switch {
+	case len(w.pendingRemoval) == 0:
+		return false
+	case w.kind.URL == envoy.ClusterType:
+		return !s.resuming
+	case w.kind.URL == envoy.VirtualHostType:
+		return len(w.sent) == 0 && len(w.bisection) == 0 // what takes their place was taken
+	}
+	return true
+}
+
+// quiet ends resuming: the client has asked for all that it had on its earlier stream.
+func (s *Session) Quiet() { s.resuming = false }
+
+// next returns the next response of the pass, which counts as sent, or nil when the client has everything.
+func (s *Session) Next() *wire.Response {
+	for _, w := range s.watches {
+		for w.pending() {
+			if r := s.additions(w); r != nil {
+				return r
+			}
+		}
+		if w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0 {
+			if r := s.early(w); r != nil {
+				return r
+			}
+		}
+	}
+	for i := range envoy.Removals {
+		for _, w := range s.watches {
+			if w.kind.Removal == i && s.removable(w) {
+				return s.removals(w)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Session) additions(w *watch) *wire.Response {
+	switch {
+	case w.kind.URL == envoy.VirtualHostType && !s.divided && !s.profile.Whole:
+		// Envoy would fall back from a whole route configuration to VHDS
+		w.compare, w.answer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
+		return nil
+	case w.idle():
+		w.compare, w.answer, w.resend, w.bisection = false, false, nil, nil
+		if w.hosts != nil {
+			s.dropHosts(w)
+		}
+		return nil
+	case w.whole() && !s.delta:
+		return s.wholeState(w)
+	case !w.compare && !w.answer && len(w.resend) == 0 && len(w.bisection) > 0:
+		return s.part(w)
+	case !w.whole():
+		return s.byName(w)
+	}
+	return s.wholeDelta(w)
+}
+
+// target returns what the client should have of a type that is sent as a whole. false: what it has stands.
+func (s *Session) target(w *watch) (envoy.Union, bool) {
+	var u envoy.Union
+	if w.kind.URL == envoy.VirtualHostType && !s.profile.Whole {
+		routes := s.find(envoy.RouteType)
+		if routes == nil {
+			return envoy.Union{}, false
+		}
+		u.Outbound = routes.hosts
+	} else if all, ok := s.get(w.kind, nil); ok {
+		u = all
+	} else {
+		return envoy.Union{}, false
+	}
+	if !w.wildcard {
+		u = subset(u, w.names)
+	}
+	return u, true
+}
+
+// get returns what the client should have of a type: all of it, or the resources of some names. It returns false if
+// the translation failed; names that failed alone are missing.
+func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) {
+	var u envoy.Union
+	var failed error
+	err := safe.Do("translate "+kind.Short, func() { u, failed = s.translator.Get(s.snapshot, s.cohort, kind.URL, names) })
+	if e := cmp.Or(err, failed); e != nil {
+		s.observer.Panicked(kind.URL, e)
+	}
+	return u, err == nil
+}
+
+// rejoin is join, unless nothing that came since can have changed the proxy's cohort.
+func (s *Session) rejoin(p *Push) bool {
+	moves := true
+	if !s.joinFailed && !p.Concerns(s.proxy) {
+		// join reports what is wrong
+		_ = safe.Do("translate join", func() { moves = s.translator.NeedsReassign(p.Snapshot, s.proxy, s.cohort, s.revision) })
+	}
+	return !moves || s.join(p.Snapshot)
+}
+
+func (s *Session) join(snap *snapshot.Snapshot) bool {
+	err := safe.Do("translate join", func() {
+		s.cohort = s.translator.ResolveCohort(snap, s.proxy)
+		s.departing = false
+		if s.known != nil {
+			s.cohort, s.departing = s.translator.Departed(s.cohort, s.known)
+		}
+		if !s.departing {
+			s.known = s.cohort
+		}
+	})
+	if err != nil {
+		s.observer.Panicked("", err)
+	}
+	return err == nil
+}
+
+// depart takes the inbound half of a workload that has gone from the proxy, with the next push.
+func (s *Session) Depart() { s.departing, s.known = false, nil }

@@ -1,0 +1,103 @@
+package session
+
+import (
+	"google.golang.org/grpc/codes"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// stateOfTheWorld takes a request of a state-of-the-world stream. An error ends the stream: the client broke a limit.
+//
+// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
+// a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
+// response that was overtaken and is not answered. That holds for rejections too: what a rejecting request asks for
+// anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
+func (s *Session) stateOfTheWorld(r *wire.Request) (Verdict, error) {
+	v := Verdict{TypeURL: r.TypeURL}
+	if err := s.check(r); err != nil {
+		return v, err
+	}
+	w := s.find(r.TypeURL)
+	first := w == nil
+	if first {
+		w = s.open(r.TypeURL)
+	}
+	s.resumed = s.resumed || first && r.Resumes
+	nonce, sent := r.Nonce, w.status.Sent
+	current := nonce != "" && nonce == sent
+	switch {
+	case r.Detail != nil:
+		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
+		if d, ok := w.acknowledge(nonce); ok {
+			s.rejectDelivery(w, d)
+		}
+	case current:
+		if _, ok := w.acknowledge(nonce); ok {
+			v.Kind = Acked
+			w.status.Acked = nonce
+		}
+	}
+	if nonce != "" && !current && sent != "" {
+		if v.Kind != Rejected {
+			v.Kind = Expired
+		}
+		s.release(w, r.Names.Names)
+		return v, nil
+	}
+	return v, s.replace(w, r.Names, first, first || !current && v.Kind != Rejected)
+}
+
+// release drops the names that a request without an answer does not list any more: a client that unsubscribes from a
+// name and subscribes again before it sees the newest response has lost the resource, and no later request would show
+// it.
+func (s *Session) release(w *watch, asked *envoy.Names) {
+	if w.whole() || w.names == asked {
+		return
+	}
+	left := s.interner.Common(w.names, asked)
+	w.names, s.names = left, s.names-w.names.Len()+left.Len()
+	w.forgetUnnamed()
+}
+
+// replace sets what the client wants of a type. With anew, all of it is to be sent, else only what was not asked for
+// before.
+func (s *Session) replace(w *watch, names wire.Names, first, anew bool) error {
+	was := w.wildcard
+	switch {
+	case !names.Empty():
+		w.wildcard, w.explicit = names.Star, names.Star
+	case first:
+		w.wildcard = w.complete || !w.kind.Named
+	case w.explicit || !w.wildcard:
+		w.wildcard, w.explicit = false, false
+	}
+	before, leaving := w.names, len(w.pendingRemoval)
+	if err := s.want(w, names.Names); err != nil {
+		return err
+	}
+	var added []string
+	if w.names != before {
+		for _, name := range w.names.All() {
+			if !before.Has(name) {
+				added = append(added, name)
+			}
+		}
+	}
+	switch {
+	case w.idle(), !w.complete && (anew || was != w.wildcard):
+		w.reset()
+	case w.whole():
+		w.keepNamed()
+		if anew || len(added) > 0 || was != w.wildcard {
+			w.compare, w.answer = true, w.complete
+		}
+	default:
+		w.forgetUnnamed()
+		for _, name := range added {
+			w.markResend(name)
+		}
+	}
+	s.compareStayingEndpoints(w, leaving)
+	return nil
+}

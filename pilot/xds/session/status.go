@@ -1,0 +1,31 @@
+package session
+
+import "github.com/istiod-lite/istiod-lite/pilot/envoy"
+
+// Status returns what the stream knows of each type, by URL.
+func (s *Session) Status() map[string]TypeStatus {
+	types := make(map[string]TypeStatus, len(s.watches))
+	for _, w := range s.watches {
+		st := w.status
+		st.Wildcard, st.Names = w.wildcard, w.names.Len()
+		types[w.kind.URL] = st
+	}
+	return types
+}
+
+// StatusOf returns what the stream knows of a type, to be kept up to date by its owner, or nil if the client never asked
+// for it.
+func (s *Session) StatusOf(typeURL string) *TypeStatus {
+	if w := s.find(typeURL); w != nil {
+		return &w.status
+	}
+	return nil
+}
+
+// Resources returns what the client has of a type, by name, or nil.
+func (s *Session) Resources(typeURL string) []*envoy.Resource {
+	if w := s.find(typeURL); w != nil {
+		return w.resources()
+	}
+	return nil
+}

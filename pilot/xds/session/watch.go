@@ -1,0 +1,253 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// watch is one type on one stream: what the client subscribes to, what it was sent, and what is still to be compared.
+//
+// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by wildcard):
+// absence means removal. By name (all else): what is not there is no concern of the client's. Both compare Sets, which
+// the streams of a cohort share: held is the last one, and only what diverges is kept for this client alone.
+type watch struct {
+	kind     *envoy.Type
+	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
+	wildcard bool
+	explicit bool // the wildcard was asked for by "*", not by naming nothing
+
+	names *envoy.Names // those subscribed to
+	held  envoy.Union  // what the client has, unless it diverged
+	// initial: held is what a resuming client named, resources without bodies.
+	initial  bool
+	shared   *wire.SharedVersions       // held.Outbound comes of it; nil: held is this client's own
+	diverged map[string]*envoy.Resource // by name: what the client has instead of what is in held
+	// of route configurations, delta: the virtual hosts of those held that come by themselves
+	hosts *envoy.Set
+
+	// What is to be looked at before the stream is idle.
+	compare        bool                       // everything
+	resend         map[string]struct{}        // to be sent whatever the client has, or, as a whole, removed if absent
+	answer         bool                       // as a whole: a response is due even when there is nothing new
+	pendingRemoval map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
+	bisection      [][]*envoy.Resource        // parts to be sent one after the other: the client rejected them together
+
+	sent     []delivery          // not acknowledged yet, oldest first
+	rejected map[string][]string // versions that the client rejected by themselves
+	refused  string              // state of the world, as a whole: the last response's version when it was rejected
+
+	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
+}
+
+// delivery is a response that was not acknowledged yet.
+type delivery struct {
+	nonce     string
+	version   string
+	resources []*envoy.Resource
+	removed   []string // delta
+	size      int      // in bytes
+}
+
+// maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is
+// counted, but suppresses nothing.
+const maxDeliveries = 8
+
+// maxRejections bounds the versions that are remembered of one name.
+const maxRejections = 16
+
+// TypeStatus is what a stream knows of one type.
+type TypeStatus struct {
+	Sent        string // nonce of the last response
+	Acked       string // nonce that was last acknowledged
+	Version     string // of the last response
+	SentAt      time.Time
+	AckedAt     time.Time
+	LastError   string // what the client said of the last response that it rejected, until it acknowledges one
+	LastErrorAt time.Time
+	Wildcard    bool
+	Names       int // subscribed to by name
+}
+
+// whole reports in which way the watch works.
+func (w *watch) whole() bool {
+	return w.wildcard || w.complete || w.kind.URL == envoy.VirtualHostType
+}
+
+// idle reports whether the client subscribes to nothing of the type at present.
+func (w *watch) idle() bool { return !w.wildcard && w.names == nil }
+
+// pending reports whether something is to be compared or sent, not counting removals.
+func (w *watch) pending() bool {
+	return w.compare || w.answer || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
+}
+
+// reset forgets what the client has: all that it subscribes to is to be sent.
+func (w *watch) reset() {
+	w.held, w.initial, w.shared, w.diverged, w.pendingRemoval, w.resend, w.bisection = envoy.Union{}, false, nil, nil, nil, nil, nil
+	w.compare = !w.idle()
+	w.answer = w.compare && w.complete
+}
+
+// markResend marks a name to be sent or, as a whole, removed if absent.
+func (w *watch) markResend(name string) {
+	if w.resend == nil {
+		w.resend = map[string]struct{}{}
+	}
+	w.resend[name] = struct{}{}
+}
+
+// diverge records that the client has another resource than held has.
+func (w *watch) diverge(name string, has *envoy.Resource) {
+	if w.diverged == nil {
+		w.diverged = map[string]*envoy.Resource{}
+	}
+	w.diverged[name] = has
+}
+
+// markRemoval marks a resource, as the client has it, to be removed at the end of the pass.
+func (w *watch) markRemoval(name string, had *envoy.Resource) {
+	if w.pendingRemoval == nil {
+		w.pendingRemoval = map[string]*envoy.Resource{}
+	}
+	w.pendingRemoval[name] = had
+}
+
+// forgetUnnamed forgets what is kept of names that are not subscribed to any more. By name only.
+func (w *watch) forgetUnnamed() {
+	maps.DeleteFunc(w.resend, func(name string, _ struct{}) bool { return !w.names.Has(name) })
+	maps.DeleteFunc(w.diverged, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
+	maps.DeleteFunc(w.rejected, func(name string, _ []string) bool { return !w.names.Has(name) })
+}
+
+// keepNamed forgets what the client had by wildcard and did not name, or does not name any more. As a whole only.
+func (w *watch) keepNamed() {
+	if w.wildcard {
+		return
+	}
+	w.held, w.shared = subset(w.held, w.names), nil
+	maps.DeleteFunc(w.pendingRemoval, func(name string, _ *envoy.Resource) bool { return !w.names.Has(name) })
+}
+
+func subset(u envoy.Union, names *envoy.Names) envoy.Union {
+	var list []*envoy.Resource
+	for _, name := range names.All() {
+		if r := u.Get(name); r != nil {
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return envoy.Union{}
+	}
+	return envoy.Union{Outbound: envoy.NewSet(list)}
+}
+
+// acknowledge removes the response of that nonce and those before it from sent, and returns the response.
+func (w *watch) acknowledge(nonce string) (delivery, bool) {
+	i := slices.IndexFunc(w.sent, func(d delivery) bool { return d.nonce == nonce })
+	if i < 0 {
+		return delivery{}, false
+	}
+	d := w.sent[i]
+	for _, earlier := range w.sent[:i] {
+		d.removed = slices.Concat(d.removed, earlier.removed)
+	}
+	w.sent = slices.Delete(w.sent, 0, i+1)
+	return d, true
+}
+
+// rejectDelivery takes a rejection. Of several resources only one may be bad: they are bisected until it is alone. A
+// client that took the others finds nothing new in them.
+func (s *Session) rejectDelivery(w *watch, d delivery) {
+	switch {
+	case w.whole() && !s.delta:
+		w.refused = d.version
+	case len(d.resources) > 1:
+		w.bisect(d.resources)
+	case len(d.resources) == 1:
+		w.rememberRejected(d.resources[0])
+	}
+}
+
+// bisect sends what was rejected together again in two parts. A client that rejects names and asks for them again each
+// time would have ever more parts with the same names: then these are taken out of the older parts.
+func (w *watch) bisect(list []*envoy.Resource) {
+	n := len(list)
+	for _, p := range w.bisection {
+		n += len(p)
+	}
+	if n > 2*(w.names.Len()+w.held.Outbound.Len()+w.held.Inbound.Len()+1) {
+		anew := make(map[string]struct{}, len(list))
+		for _, r := range list {
+			anew[r.Name] = struct{}{}
+		}
+		var left [][]*envoy.Resource
+		for _, p := range w.bisection {
+			if p = slices.DeleteFunc(slices.Clone(p), func(r *envoy.Resource) bool { _, ok := anew[r.Name]; return ok }); len(p) > 0 {
+				left = append(left, p)
+			}
+		}
+		w.bisection = left
+	}
+	half := len(list) / 2
+	w.bisection = append(w.bisection, list[:half], list[half:])
+}
+
+// rememberRejected records a version that the client rejected by itself.
+func (w *watch) rememberRejected(r *envoy.Resource) {
+	if w.rejected == nil {
+		w.rejected = map[string][]string{}
+	}
+	all := append(w.rejected[r.Name], r.Version)
+	w.rejected[r.Name] = all[max(0, len(all)-maxRejections):]
+}
+
+// has reports whether the client was last sent this very version.
+func (w *watch) has(r *envoy.Resource) bool {
+	is := w.current(r.Name)
+	return is != nil && is.Version == r.Version
+}
+
+// current is what the client was last sent of that name, or nil.
+func (w *watch) current(name string) *envoy.Resource {
+	if r, ok := w.diverged[name]; ok {
+		return r
+	}
+	if !w.whole() && !w.names.Has(name) {
+		return nil
+	}
+	return w.held.Get(name)
+}
+
+// isRejected reports whether the client rejected this very version.
+func (w *watch) isRejected(r *envoy.Resource) bool {
+	return slices.Contains(w.rejected[r.Name], r.Version)
+}
+
+// resources returns what the client has, by name; route configurations with their virtual hosts, also those that came
+// by themselves.
+func (w *watch) resources() []*envoy.Resource {
+	var list []*envoy.Resource
+	for r := range w.held.All {
+		if _, other := w.diverged[r.Name]; !other && (w.whole() || w.names.Has(r.Name)) {
+			list = append(list, r)
+		}
+	}
+	for _, r := range w.diverged {
+		if r != nil {
+			list = append(list, r)
+		}
+	}
+	list = slices.DeleteFunc(list, func(r *envoy.Resource) bool { return r.Size() == 0 })
+	for i, r := range list {
+		if r.Divided {
+			list[i] = envoy.Merged(r, w.hosts.Below(r.Name))
+		}
+	}
+	slices.SortFunc(list, diff.ByName)
+	return list
+}

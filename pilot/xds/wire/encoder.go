@@ -1,0 +1,231 @@
+package wire
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // the codec that Codec falls back to
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// Response is what one message to a proxy says, before it is encoded.
+type Response struct {
+	Delta     bool
+	TypeURL   string
+	Version   string // a hash of the resources; only delta resources have versions of their own
+	Nonce     string
+	Resources []*envoy.Resource
+	Versions  []string // delta: the version stated for each resource; nil: its own
+	Removed   []string // delta only
+}
+
+// Size is the number of bytes of the response's resources.
+func (r *Response) Size() int {
+	n := 0
+	for _, x := range r.Resources {
+		n += x.Size()
+	}
+	for _, name := range r.Removed {
+		n += len(name)
+	}
+	return n
+}
+
+// Codec is gRPC's codec for protobuf, except that it takes responses as they are, spliced from what is encoded already,
+// and requests as sessions take them. A gRPC server that this package serves on needs it.
+func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(mem.BufferSlice); ok {
+		return m, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(*Request); ok {
+		return r.Unmarshal(data)
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// Field numbers of DiscoveryResponse and DeltaDiscoveryResponse, and of the latter's Resource.
+const (
+	fieldVersion      = 1
+	fieldResources    = 2
+	fieldTypeURL      = 4
+	fieldNonce        = 5
+	fieldControlPlane = 6
+	deltaRemoved      = 6
+	deltaControlPlane = 7
+
+	resourceVersion = 1
+	resourceAny     = 2
+	resourceName    = 3
+)
+
+// Encoder splices responses. Neighbours that many streams are sent together, and one stream again and again, are put
+// together once: a list of resources falls into blocks by their names alone, so that one that differs spoils its own
+// block only. Safe for concurrent use.
+type Encoder struct {
+	controlPlane []byte // encoded
+	seed         maphash.Seed
+
+	mu    sync.Mutex
+	made  *simplelru.LRU[blockKey, *block]
+	bytes int
+}
+
+// Bounds of blocks.
+const (
+	blockMean  = 64 // resources
+	blockWhole = 4 << 10
+	blocksMost = 16 << 20 // bytes of those that are kept
+)
+
+type blockKey struct {
+	hash  uint64
+	delta bool
+}
+
+// block is some consecutive resources of a response as they go on the wire. Bodies of blockWhole bytes and more are not
+// copied, except those that Bytes puts together.
+type block struct {
+	resources []*envoy.Resource
+	versions  []string
+	chunks    mem.BufferSlice
+	cost      int // in bytes
+}
+
+// NewEncoder makes an Encoder of a control plane's responses.
+func NewEncoder(identifier string) *Encoder {
+	e := &Encoder{seed: maphash.MakeSeed()}
+	e.controlPlane = appendText(nil, 1, identifier) // ControlPlane.identifier
+	// fails only for sizes below 1
+	e.made, _ = simplelru.NewLRU(1<<20, func(_ blockKey, b *block) { e.bytes -= b.cost })
+	return e
+}
+
+// Encode returns what SendMsg takes.
+func (e *Encoder) Encode(r *Response) mem.BufferSlice {
+	size := len(r.Version) + len(r.TypeURL) + len(r.Nonce) + len(e.controlPlane) + 32
+	for _, name := range r.Removed {
+		size += len(name) + 4
+	}
+	head := make([]byte, 0, size)
+	head = appendText(head, fieldVersion, r.Version)
+	head = appendText(head, fieldTypeURL, r.TypeURL)
+	head = appendText(head, fieldNonce, r.Nonce)
+	control := protowire.Number(fieldControlPlane)
+	if r.Delta {
+		control = deltaControlPlane
+		for _, name := range r.Removed {
+			head = appendText(head, deltaRemoved, name)
+		}
+	}
+	head = protowire.AppendTag(head, control, protowire.BytesType)
+	head = protowire.AppendBytes(head, e.controlPlane)
+	out := append(make(mem.BufferSlice, 0, 4+len(r.Resources)/blockMean*2), mem.SliceBuffer(head))
+	var h maphash.Hash
+	h.SetSeed(e.seed)
+	from := 0
+	for i, x := range r.Resources {
+		maphash.WriteComparable(&h, x)
+		if r.Versions != nil {
+			_, _ = h.WriteString(r.Versions[i]) // never fails
+		}
+		if last := i == len(r.Resources)-1; last || maphash.String(e.seed, x.Name)%blockMean == 0 {
+			out = append(out, e.block(r, from, i+1, h.Sum64())...)
+			h.Reset()
+			from = i + 1
+		}
+	}
+	return out
+}
+
+func appendText(b []byte, field protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
+}
+
+// block returns a part of a response, whose content has that hash.
+func (e *Encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice {
+	resources, versions := r.Resources[from:to], []string(nil)
+	if r.Versions != nil {
+		versions = r.Versions[from:to]
+	}
+	if len(resources) == 1 && resources[0].Body != nil {
+		return splice(r.Delta, resources, versions).chunks
+	}
+	k := blockKey{hash, r.Delta}
+	e.mu.Lock()
+	b, ok := e.made.Get(k)
+	e.mu.Unlock()
+	if ok && slices.Equal(b.resources, resources) && slices.Equal(b.versions, versions) {
+		return b.chunks
+	}
+	b = splice(r.Delta, slices.Clone(resources), slices.Clone(versions))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.made.Remove(k)
+	e.made.Add(k, b)
+	for e.bytes += b.cost; e.bytes > blocksMost; {
+		e.made.RemoveOldest()
+	}
+	return b.chunks
+}
+
+// splice puts encoded resources together.
+func splice(delta bool, resources []*envoy.Resource, versions []string) *block {
+	b := &block{resources: resources, versions: versions}
+	version := func(i int) string {
+		if versions != nil {
+			return versions[i]
+		}
+		return resources[i].Version
+	}
+	length := func(i int) int { // of the field's content
+		x := resources[i]
+		if !delta {
+			return x.Size()
+		}
+		return 3 + protowire.SizeBytes(len(version(i))) + protowire.SizeBytes(len(x.Name)) + protowire.SizeBytes(x.Size())
+	}
+	size := 0
+	for i, x := range resources {
+		n := protowire.SizeBytes(length(i)) + 1
+		b.cost += n
+		size += n
+		if x.Size() >= blockWhole {
+			size -= x.Size()
+		}
+	}
+	copied := make([]byte, 0, size)
+	for i, x := range resources {
+		copied = protowire.AppendTag(copied, fieldResources, protowire.BytesType)
+		copied = protowire.AppendVarint(copied, uint64(length(i)))
+		if delta {
+			copied = appendText(copied, resourceVersion, version(i))
+			copied = appendText(copied, resourceName, x.Name)
+			copied = protowire.AppendTag(copied, resourceAny, protowire.BytesType)
+			copied = protowire.AppendVarint(copied, uint64(x.Size()))
+		}
+		if x.Size() < blockWhole {
+			copied = append(copied, x.Bytes()...)
+			continue
+		}
+		b.chunks = append(b.chunks, mem.SliceBuffer(copied), mem.SliceBuffer(x.Bytes()))
+		copied = copied[len(copied):]
+	}
+	if len(copied) > 0 {
+		b.chunks = append(b.chunks, mem.SliceBuffer(copied))
+	}
+	return b
+}

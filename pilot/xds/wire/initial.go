@@ -1,0 +1,274 @@
+package wire
+
+import (
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+	"weak"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
+)
+
+// InitialVersions are the resources, without bodies, that a client has from an earlier stream. Clients of one cohort
+// have most of them in common.
+type InitialVersions struct {
+	Shared *SharedVersions // nil: nothing is shared
+	Own    []*envoy.Resource
+}
+
+func (v InitialVersions) Empty() bool { return v.Shared == nil && len(v.Own) == 0 }
+
+// Union returns all of them. No name is in both halves.
+func (v InitialVersions) Union() envoy.Union {
+	if v.Shared == nil {
+		return envoy.Union{Outbound: SetOf(v.Own)}
+	}
+	return envoy.Union{Outbound: v.Shared.set, Inbound: SetOf(v.Own)}
+}
+
+// HasGenerations reports whether a version carries a generation.
+func (v InitialVersions) HasGenerations() bool {
+	return v.Shared != nil && v.Shared.HasGenerations || slices.ContainsFunc(v.Own, func(r *envoy.Resource) bool { return strings.Contains(r.Version, generationMark) })
+}
+
+// SharedVersions are initial versions that several clients have in common.
+type SharedVersions struct {
+	set            *envoy.Set
+	List           []*envoy.Resource
+	names          []string // theirs
+	index          index
+	HasGenerations bool // see InitialVersions
+	cost           int  // about what it takes, in bytes
+	used           bool // since forget; guarded by Interner.mu
+
+	Compared *diff.Cache // with what the clients should have
+
+	mu    sync.Mutex
+	views map[view]weak.Pointer[envoy.Set]
+}
+
+// view identifies the part of shared versions that counts for streams that subscribe by name.
+type view struct {
+	names    weak.Pointer[envoy.Names]
+	clusters weak.Pointer[envoy.Set]
+}
+
+// Bounds of shared versions.
+const (
+	maxSharedBytes = 8 << 20 // bytes of all that are kept
+	maxOwnVersions = 64      // of one client, beside the shared ones
+	maxViews       = 256     // of one
+)
+
+// InitialVersions returns the versions in a request. They are compared with those of an earlier request: what both have
+// in common is shared from then on, unless that is too little.
+func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, error) {
+	if len(list) == 0 {
+		return InitialVersions{}, nil
+	}
+	least := l.hash(list) ^ maphash.String(l.seed, typeURL)
+	l.mu.Lock()
+	c := l.shared[least]
+	if c != nil {
+		c.used = true
+	}
+	l.mu.Unlock()
+	if c != nil {
+		own, lost, ok := c.match(list)
+		if !ok {
+			return l.versions(typeURL, lastOfEach(list))
+		}
+		if len(own) <= min(len(list)/8+1, maxOwnVersions) && lost <= len(c.List)/8+1 {
+			if lost > 0 {
+				c = l.share(least, c.without(list))
+			}
+			slices.Reverse(own) // of two with one name the last counts
+			made, err := resources(own)
+			return InitialVersions{c, made}, err
+		}
+	}
+	made, err := resources(list)
+	if err != nil {
+		return InitialVersions{}, err
+	}
+	if !slices.IsSortedFunc(made, diff.ByName) {
+		slices.SortFunc(made, diff.ByName)
+	}
+	for i := 1; i < len(made); i++ {
+		if made[i].Name == made[i-1].Name {
+			return l.versions(typeURL, lastOfEach(list))
+		}
+	}
+	if len(list) < l.Few {
+		return InitialVersions{Own: made}, nil
+	}
+	return InitialVersions{Shared: l.share(least, made)}, nil
+}
+
+// match returns the entries that are not in c, and how many of c are not among the entries. It sets the position of
+// each entry in c. It returns false if a name comes twice.
+func (c *SharedVersions) match(list []entry) (own []entry, lost int, ok bool) {
+	found := make([]bool, len(c.List))
+	same := 0
+	for i := range list {
+		e := &list[i]
+		p := c.index.find(c.names, e)
+		if p >= 0 {
+			if found[p] {
+				return nil, 0, false
+			}
+			found[p] = true
+			if c.List[p].Version != string(e.version) {
+				p = -1
+			}
+		}
+		if e.position = p; p >= 0 {
+			same++
+		} else {
+			own = append(own, *e)
+		}
+	}
+	return own, len(c.List) - same, true
+}
+
+// without returns what is left of c after it was matched with entries.
+func (c *SharedVersions) without(list []entry) []*envoy.Resource {
+	left := make([]*envoy.Resource, 0, len(list))
+	for i := range list {
+		if p := list[i].position; p >= 0 {
+			left = append(left, c.List[p])
+		}
+	}
+	slices.SortFunc(left, diff.ByName)
+	return left
+}
+
+// share makes shared versions and keeps them.
+func (l *Interner) share(least uint64, list []*envoy.Resource) *SharedVersions {
+	c := &SharedVersions{set: envoy.NewSet(slices.Clone(list)), List: list, names: make([]string, len(list)), Compared: &diff.Cache{}, used: true}
+	for i, r := range list {
+		c.names[i] = r.Name
+		c.HasGenerations = c.HasGenerations || strings.Contains(r.Version, generationMark)
+		c.cost += 512 + len(r.Name) + len(r.Version) // with one view of it
+	}
+	c.index = l.index(c.names)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shared == nil {
+		l.shared = map[uint64]*SharedVersions{}
+	}
+	l.evict(least)
+	if c.cost > maxSharedBytes {
+		return c
+	}
+	if l.cost+c.cost > maxSharedBytes {
+		for k := range l.shared {
+			l.evict(k)
+		}
+	}
+	l.shared[least] = c
+	l.cost += c.cost
+	return c
+}
+
+// evict drops shared versions, if they are there. mu is held.
+func (l *Interner) evict(least uint64) {
+	if c := l.shared[least]; c != nil {
+		delete(l.shared, least)
+		l.cost -= c.cost
+		c.Compared.Forget()
+	}
+}
+
+// lastOfEach returns the last entry of each name.
+func lastOfEach(list []entry) []entry {
+	seen := map[string]struct{}{}
+	var last []entry
+	for _, e := range slices.Backward(list) {
+		if _, ok := seen[string(e.name)]; !ok {
+			seen[string(e.name)] = struct{}{}
+			last = append(last, e)
+		}
+	}
+	return last
+}
+
+// resources returns the resources that entries name.
+func resources(list []entry) ([]*envoy.Resource, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	size := 0
+	for i := range list {
+		size += len(list[i].name) + len(list[i].version)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for i := range list {
+		if !utf8.Valid(list[i].name) || !utf8.Valid(list[i].version) {
+			return nil, errMalformed
+		}
+		b.Write(list[i].name)
+		b.Write(list[i].version)
+	}
+	all, text := make([]envoy.Resource, len(list)), b.String()
+	made := make([]*envoy.Resource, len(list))
+	for i := range list {
+		n, v := len(list[i].name), len(list[i].version)
+		all[i].Name, all[i].Version = text[:n], text[n:n+v]
+		made[i], text = &all[i], text[n+v:]
+	}
+	return made, nil
+}
+
+// SetOf returns a Set of resources: nil for none.
+func SetOf(list []*envoy.Resource) *envoy.Set {
+	if len(list) == 0 {
+		return nil
+	}
+	return envoy.NewSet(list)
+}
+
+// View returns what counts of c for streams that subscribe to the same names and have the same clusters. count is
+// called where there is none yet.
+func (c *SharedVersions) View(
+	names *envoy.Names, clusters *envoy.Set, count func([]*envoy.Resource) *envoy.Set,
+) *envoy.Set {
+	from := view{weak.Make(names), weak.Make(clusters)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if set := c.views[from].Value(); set != nil {
+		return set
+	}
+	set := count(c.List)
+	if c.views == nil || len(c.views) >= maxViews {
+		c.views = map[view]weak.Pointer[envoy.Set]{}
+	}
+	c.views[from] = weak.Make(set)
+	return set
+}
+
+// generationMark precedes the generation in a version: how often a client was sent the resource before.
+const generationMark = "~"
+
+// WithGeneration returns a version of a generation. The first has none.
+func WithGeneration(version string, generation uint32) string {
+	if generation == 0 {
+		return version
+	}
+	return version + generationMark + strconv.FormatUint(uint64(generation), 36)
+}
+
+// SplitGeneration returns what WithGeneration was called with.
+func SplitGeneration(version string) (own string, generation uint32) {
+	own, count, _ := strings.Cut(version, generationMark)
+	n, err := strconv.ParseUint(count, 36, 32)
+	if err != nil { // the client was sent no such version
+		n = 0
+	}
+	return own, uint32(n)
+}

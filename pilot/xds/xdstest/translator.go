@@ -1,0 +1,228 @@
+package xdstest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// fakeTranslator returns what a test wrote down for each revision. An assignment has the name of its service's host.
+type Translator struct {
+	mu     sync.Mutex
+	worlds map[uint64]*fakeWorld
+	calls  map[string]int
+	sets   map[string]*envoy.Set
+	Block  chan struct{} // when set, every call waits for it to be closed
+	Still  atomic.Bool   // nobody moves to another cohort
+	Held   sync.Map      // by the proxy's id: a channel, for whose closing its calls wait
+}
+
+type fakeWorld struct {
+	resources map[string]map[string]*envoy.Resource
+	unions    map[string]envoy.Union
+	poison    map[string]bool // type, or type/name
+}
+
+func NewTranslator() *Translator {
+	return &Translator{worlds: map[uint64]*fakeWorld{0: {}}, calls: map[string]int{}}
+}
+
+// publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or
+// "<type> !<name>" (poisoned).
+func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rev := uint64(len(f.worlds))
+	old := f.worlds[rev-1]
+	w := &fakeWorld{resources: map[string]map[string]*envoy.Resource{}, unions: maps.Clone(old.unions), poison: map[string]bool{}}
+	if w.unions == nil {
+		w.unions = map[string]envoy.Union{}
+	}
+	for t, m := range old.resources {
+		w.resources[t] = maps.Clone(m)
+	}
+	s := &snapshot.Snapshot{Revision: rev}
+	s.Diff.Full = full
+	s.Diff.Triggers = map[string]int{"config": 1}
+	touched := map[string]bool{}
+	for _, e := range edits {
+		short, rest, _ := strings.Cut(e, " ")
+		if e == "!join" {
+			w.poison["/join"] = true
+			continue
+		}
+		t := LongType(short)
+		if name, ok := strings.CutPrefix(rest, "!"); ok {
+			w.poison[t+"/"+name] = true
+			touched[t] = true
+			continue
+		}
+		if w.resources[t] == nil {
+			w.resources[t] = map[string]*envoy.Resource{}
+		}
+		name, version, ok := strings.Cut(rest, "=")
+		if ok {
+			w.resources[t][name] = Resource(name, version)
+		} else {
+			delete(w.resources[t], name)
+		}
+		touched[t] = true
+		if short == "eds" {
+			s.Diff.Endpoints = append(s.Diff.Endpoints, registry.ServiceKey{Namespace: "a", Host: name})
+		}
+	}
+	for t := range touched {
+		// Two halves, so that both are compared.
+		var out, in []*envoy.Resource
+		for _, name := range slices.Sorted(maps.Keys(w.resources[t])) {
+			if strings.HasPrefix(name, "in") {
+				in = append(in, w.resources[t][name])
+			} else {
+				out = append(out, w.resources[t][name])
+			}
+		}
+		w.unions[t] = envoy.Union{Outbound: envoy.NewSet(out), Inbound: envoy.NewSet(in)}
+	}
+	f.worlds[rev] = w
+	return s
+}
+
+func (f *Translator) world(s *snapshot.Snapshot, call string) *fakeWorld {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[call]++
+	return f.worlds[s.Revision]
+}
+
+func (f *Translator) Count(call string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[call]
+}
+
+func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) any {
+	if w := f.world(s, "join"); w.poison["/join"] {
+		panic("join is poisoned")
+	}
+	if f.Block != nil {
+		<-f.Block
+	}
+	if c, ok := f.Held.Load(p.ID); ok {
+		<-c.(chan struct{})
+	}
+	return p.Type
+}
+
+func (f *Translator) Departed(now, _ any) (any, bool) { return now, false }
+
+func (f *Translator) Shared(c any) any { return c }
+
+func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, any, uint64) bool {
+	return !f.Still.Load()
+}
+
+func (f *Translator) Get(s *snapshot.Snapshot, _ any, typeURL string, names *envoy.Names) (envoy.Union, error) {
+	if names == nil {
+		return f.wildcard(s, typeURL), nil
+	}
+	return f.subscribed(s, typeURL, names)
+}
+
+func (f *Translator) wildcard(s *snapshot.Snapshot, typeURL string) envoy.Union {
+	w := f.world(s, "wildcard "+envoy.ShortType(typeURL))
+	if w.poison[typeURL+"/*"] {
+		panic(fmt.Sprintf("%s is poisoned", typeURL))
+	}
+	if envoy.TypeOf(typeURL).Complete || typeURL == envoy.NameTableType {
+		return w.unions[typeURL]
+	}
+	return envoy.Union{}
+}
+
+func (f *Translator) subscribed(s *snapshot.Snapshot, typeURL string, names *envoy.Names) (envoy.Union, error) {
+	w := f.world(s, "subscribed "+envoy.ShortType(typeURL))
+	var list []*envoy.Resource
+	var err error
+	for _, name := range names.All() {
+		switch r := w.resources[typeURL][name]; {
+		case w.poison[typeURL+"/"+name]:
+			err = errors.Join(err, fmt.Errorf("panic in translate %s: %s %s is poisoned", envoy.ShortType(typeURL), typeURL, name))
+		case r != nil && typeURL == envoy.RouteType:
+			list = append(list, fakeRoute(r, w.resources[envoy.VirtualHostType]))
+		case r != nil:
+			list = append(list, r)
+		case envoy.TypeOf(typeURL).Total:
+			list = append(list, Resource(name, "none"))
+		}
+	}
+	return f.same(s, typeURL, envoy.NewSet(list)), err
+}
+
+// fakeRoute is a route configuration with its virtual hosts, if it has any, which are named as by themselves.
+func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resource {
+	var hosts []*envoy.Resource
+	whole := &envoy.Resource{Name: r.Name, Version: r.Version, Header: r}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(name, r.Name+"/") {
+			hosts = append(hosts, all[name])
+			whole.Version += "+" + strings.TrimPrefix(name, r.Name+"/") + all[name].Version
+		}
+	}
+	if hosts == nil {
+		return r
+	}
+	whole.Body = protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), whole.Name+"="+whole.Version)
+	whole.Hosts, whole.Head = envoy.NewSet(hosts), Resource(r.Name, "head")
+	whole.Head.Divided = true
+	return whole
+}
+
+// same returns an equal Set that was given before, if there is one, as a translator should.
+func (f *Translator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) envoy.Union {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := typeURL
+	for r := range set.All {
+		key += " " + r.Name + "=" + r.Version
+	}
+	if f.sets == nil {
+		f.sets = map[string]*envoy.Set{}
+	}
+	if f.sets[key] == nil || s.Revision%7 == 0 {
+		f.sets[key] = set
+	}
+	return envoy.Union{Outbound: f.sets[key]}
+}
+
+func LongType(short string) string {
+	switch short {
+	case "":
+		return ""
+	case "cds":
+		return envoy.ClusterType
+	case "eds":
+		return envoy.EndpointType
+	case "lds":
+		return envoy.ListenerType
+	case "rds":
+		return envoy.RouteType
+	case "vhds":
+		return envoy.VirtualHostType
+	case "sds":
+		return envoy.SecretType
+	case "nds":
+		return envoy.NameTableType
+	}
+	return "type.googleapis.com/" + short
+}
