@@ -59,7 +59,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 			if last != nil && s == last.Snapshot {
 				continue
 			}
-			x := scope.NewIndex(s, last)
+			x := scope.NewIndex(s, last, nil)
 			for _, p := range proxies {
 				if last == nil {
 					continue

@@ -3,12 +3,9 @@ package scope
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -39,86 +36,6 @@ type ListenerKey struct {
 // Empty reports whether nothing changed, except perhaps endpoints.
 func (d *Dirty) Empty() bool { return !d.All && len(d.Hosts) == 0 }
 
-// findDirty returns what follows from the Snapshot's Diff and from changed VirtualServices.
-func (x *Index) findDirty(last *Index, virtual []virtualChange) Dirty {
-	diff := &x.Diff
-	d := Dirty{All: diff.Global, Reassign: x.findReassign(last, virtual)}
-	s := closure{index: x, hosts: map[string]struct{}{}, changed: map[string]struct{}{}}
-	oldServices := map[string][]*registry.Service{} // by host
-	oldEndpoints := map[registry.ServiceKey]*snapshot.Endpoints{}
-	for _, sc := range diff.Services {
-		for _, svc := range []*registry.Service{sc.Old, sc.New} {
-			if svc != nil {
-				s.addChanged(svc.Host)
-				s.addRelated(svc)
-			}
-		}
-		if sc.Old != nil {
-			oldServices[sc.Old.Host] = append(oldServices[sc.Old.Host], sc.Old)
-		}
-	}
-	for _, b := range diff.OldEndpoints {
-		oldEndpoints[b.ServiceKey] = b.Endpoints
-		d.Endpoints = append(d.Endpoints, b.Host)
-		if is := x.Endpoints(b.ServiceKey); b.Identities != is.Identities || b.TLS != is.TLS || x.embedsEndpoints(b.ServiceKey) {
-			s.addChanged(b.Host)
-		}
-	}
-	for _, cc := range diff.Configs {
-		for _, o := range []*kinds.Object{cc.Old, cc.New} {
-			switch {
-			case o == nil:
-			case o.Kind == kinds.PeerAuthentication:
-				d.All = true
-			case o.Kind == kinds.DestinationRule:
-				s.eachCovered(x.rule(o).host, s.addChanged)
-			}
-		}
-	}
-	var ofSidecars, ofGateways []*VirtualService
-	for _, vc := range virtual {
-		for _, v := range []*VirtualService{vc.old, vc.new} {
-			switch {
-			case v == nil:
-			case slices.Contains(v.Gateways, "mesh"):
-				ofSidecars = append(ofSidecars, v)
-			default:
-				ofGateways = append(ofGateways, v)
-			}
-		}
-	}
-	for _, v := range ofSidecars { // a Sidecar imports the services that these route to
-		for _, h := range v.DestinationHosts {
-			if x.importAffectsOthers(h) {
-				s.addChanged(h)
-			}
-		}
-	}
-	s.run()
-	for h := range s.hosts {
-		for svc := range x.ServicesByHost(h) {
-			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()])
-		}
-		for _, svc := range oldServices[h] {
-			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()], last.Endpoints(svc.Key()))
-		}
-	}
-	for _, v := range ofSidecars { // routes do not affect listeners
-		s.addRouted(v)
-		for _, h := range v.DestinationHosts {
-			s.hosts[h] = struct{}{}
-		}
-	}
-	for _, v := range ofGateways {
-		for _, h := range v.Hosts {
-			s.hosts[h] = struct{}{}
-		}
-	}
-	s.run()
-	d.Hosts = slices.Sorted(maps.Keys(s.hosts))
-	return d
-}
-
 // importAffectsOthers reports whether importing a host affects more than that host: it is an alias, it has aliases, or
 // services of several namespaces have it.
 func (x *Index) importAffectsOthers(host string) bool {
@@ -145,10 +62,8 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 // appendListeners appends the keys of a service's listeners.
 func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {
 	var addresses []string
-	wildcard := false // its listeners may be at the wildcard address
 	for in := range variants(s) {
 		addresses = append(append(addresses, in.Addresses...), in.AutoAddress...)
-		wildcard = wildcard || len(in.Addresses) == 0 || slices.ContainsFunc(in.Addresses, func(a string) bool { return strings.Contains(a, "/") })
 		if ReachedPerEndpoint(in) {
 			for _, eps := range endpoints {
 				if eps != nil {
@@ -163,107 +78,12 @@ func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snap
 	addresses = slices.Compact(addresses)
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		list = append(list, ListenerKey{"", p.Number, wildcard || p.Protocol.IsHTTP()})
+		list = append(list, ListenerKey{"", p.Number, onWildcard(s, p)})
 		for _, a := range addresses {
 			list = append(list, ListenerKey{a, p.Number, false})
 		}
 	}
 	return list
-}
-
-// closure collects the hosts that changes affect. It follows aliases, routes, patterns and shared addresses.
-type closure struct {
-	index   *Index
-	hosts   map[string]struct{}
-	changed map[string]struct{} // the hosts whose services, endpoints, rules or routes changed
-	queue   []string            // the hosts of changed whose relations are still to be followed
-}
-
-// addChanged adds a host whose services, endpoints, rules or routes changed.
-func (s *closure) addChanged(host string) {
-	if _, ok := s.changed[host]; !ok {
-		s.changed[host], s.hosts[host] = struct{}{}, struct{}{}
-		s.queue = append(s.queue, host)
-	}
-}
-
-// addSharingAddress adds the hosts that share an address with a service. Which of them is called by the address depends
-// on all of them.
-func (s *closure) addSharingAddress(svc *registry.Service) {
-	for in := range variants(svc) {
-		for _, list := range [][]string{in.Addresses, in.AutoAddress} {
-			for _, a := range list {
-				if s.index.HasHost(a) { // a host that is an address
-					s.hosts[a] = struct{}{}
-				}
-				for l := range s.index.locations.Where(withAddress(a)) {
-					s.hosts[l.service.Host] = struct{}{}
-				}
-			}
-		}
-	}
-}
-
-// eachCovered calls add for a host and, if it is a pattern, for each service's host that it covers.
-func (s *closure) eachCovered(host string, add func(string)) {
-	add(host)
-	if strings.HasPrefix(host, "*") {
-		for svc := range s.index.EachService {
-			if names.Covers(host, svc.Host) {
-				add(svc.Host)
-			}
-		}
-	}
-}
-
-// addRouted adds the hosts of a VirtualService. They count as changed, because their routes also belong to their
-// aliases.
-func (s *closure) addRouted(v *VirtualService) {
-	for _, h := range v.Hosts {
-		s.eachCovered(h, s.addChanged)
-	}
-}
-
-// addRelated adds the hosts that are related to a service: those that share an address, and an alias' target.
-func (s *closure) addRelated(svc *registry.Service) {
-	s.addSharingAddress(svc)
-	if svc.Resolution == registry.Alias {
-		s.addChanged(svc.ExternalName) // its virtual hosts include the alias' name
-	}
-}
-
-// run follows the relations of changed hosts until there are no more: their aliases, and the routes that lead to them.
-func (s *closure) run() {
-	reached, bound := map[*VirtualService]struct{}{}, map[*VirtualService]struct{}{}
-	for len(s.queue) > 0 {
-		host := s.queue[len(s.queue)-1]
-		s.queue = s.queue[:len(s.queue)-1]
-		for a := range s.index.aliases.Where(func(a alias) int { return strings.Compare(a.target, host) }) {
-			s.addChanged(a.service.Host)
-		}
-		for svc := range s.index.ServicesByHost(host) {
-			s.addRelated(svc)
-		}
-		for l := range s.index.meshDestinations.Where(withName(host)) {
-			if _, ok := reached[l.VirtualService]; !ok {
-				reached[l.VirtualService] = struct{}{}
-				for _, h := range l.Hosts {
-					s.eachCovered(h, func(h string) { s.hosts[h] = struct{}{} })
-				}
-			}
-		}
-		// The virtual hosts of a VirtualService that have no service depend on the services that it routes.
-		for pattern := range s.index.Patterns(host) {
-			for l := range s.index.meshHosts.Where(withName(pattern)) {
-				if _, ok := bound[l.VirtualService]; !ok {
-					bound[l.VirtualService] = struct{}{}
-					for _, h := range l.Hosts {
-						s.hosts[h] = struct{}{}
-					}
-				}
-			}
-		}
-	}
 }
 
 // Patterns returns a host and each pattern that covers it, the most specific first. Partial patterns are left out.
@@ -276,7 +96,7 @@ func IsPartial(host string) bool {
 
 // Patterns is the function Patterns, with the partial patterns that VirtualServices of sidecars have.
 func (x *Index) Patterns(host string) iter.Seq[string] {
-	if x.partialMeshHosts.Len() == 0 {
+	if x.partialMeshHosts.Empty() {
 		return Patterns(host)
 	}
 	return patterns(host, func(tail string) bool {

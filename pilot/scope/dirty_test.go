@@ -81,7 +81,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 				object(kinds.VirtualService, "a", "wild", `{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
 				object(kinds.VirtualService, "a", "partial", `{"hosts":["*-p.part"],"http":[{"timeout":"1s"}]}`),
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
-			), nil)
+			), nil, nil)
 			if !first.Dirty.All {
 				t.Error("the first Index is not all dirty")
 			}
@@ -91,7 +91,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 			} else {
 				s = enter(nil, c.object)
 			}
-			x := scope.NewIndex(s, first)
+			x := scope.NewIndex(s, first, nil)
 			if got := strings.Join(x.Dirty.Hosts, " "); got != c.want || x.Dirty.All != c.all {
 				t.Errorf("reaches %q, all %v", got, x.Dirty.All)
 			}
@@ -113,7 +113,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 // TestUnwatchedKindsAreRefused checks that kinds which snapshots do not compare cannot be read. Otherwise proxies would
 // keep outdated configuration.
 func TestUnwatchedKindsAreRefused(t *testing.T) {
-	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()}).Commit(time.Time{}), nil)
+	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()}).Commit(time.Time{}), nil, nil)
 	for _, k := range kinds.All() {
 		for what, read := range map[string]func(){
 			"Objects": func() { x.Objects(k, "a") }, "AllObjects": func() { x.AllObjects(k) }, "Object": func() { x.Object(kinds.Key{Kind: k}) },

@@ -25,6 +25,7 @@ type Index struct {
 	Dirty Dirty // against the Index that it was made from
 
 	clusterLocal []clusterLocalRule
+	observed     bool // look-ups are observed: no shortcut may read more than the result depends on
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
@@ -68,8 +69,11 @@ func (v *VirtualService) ports(host string) []destination {
 }
 
 // NewIndex returns the Index of a Snapshot. last is an earlier Index, or nil. If last is of the Snapshot before, the
-// cost is proportional to the changes.
-func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
+// cost is proportional to the changes. rules decide what is dirty; nil stands for Rules().
+func NewIndex(s *snapshot.Snapshot, last *Index, rules []Rule) *Index {
+	if rules == nil {
+		rules = Rules()
+	}
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision {
 		x.tables, x.clusterLocal = newTables(), clusterLocalRules(s)
@@ -81,7 +85,7 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 	if s.Diff.Global {
 		x.clusterLocal = clusterLocalRules(s)
 	}
-	x.Dirty = x.findDirty(last, x.apply(&s.Diff))
+	x.Dirty = x.findDirty(last, x.apply(&s.Diff), rules)
 	return x
 }
 
@@ -221,7 +225,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
 	var partial func(tail string) bool
-	if _, ok := x.partialGatewayHosts.First(func(e gatewayHost) int { return strings.Compare(e.gateway, name) }); ok {
+	if !none(x, x.partialGatewayHosts, func(e gatewayHost) int { return strings.Compare(e.gateway, name) }) {
 		partial = func(tail string) bool {
 			_, ok := x.partialGatewayHosts.First(func(e gatewayHost) int {
 				return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host[1:], tail))
@@ -230,17 +234,25 @@ func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*V
 		}
 	}
 	for pattern := range patterns(host, partial) {
-		for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
-			return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, pattern))
-		}) {
-			if x.exportedTo(e, proxyNamespace) {
-				all = append(all, e.VirtualService)
-			}
-		}
+		all = append(all, x.VirtualServicesOfGatewayHost(name, pattern, proxyNamespace)...)
 	}
 	if len(all) > 1 {
 		slices.SortFunc(all, compareByPrecedence)
 		all = slices.Compact(all)
+	}
+	return all
+}
+
+// VirtualServicesOfGatewayHost returns the VirtualServices bound to a Gateway, "ns/name", that name a host as it is
+// written, by precedence.
+func (x *Index) VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*VirtualService {
+	var all []*VirtualService
+	for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
+		return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, host))
+	}) {
+		if x.exportedTo(e, proxyNamespace) {
+			all = append(all, e.VirtualService)
+		}
 	}
 	return all
 }
@@ -308,7 +320,7 @@ func (x *Index) CandidateServices(namespace string, labels map[string]string, ad
 		}
 	}
 	for _, a := range addresses {
-		for l := range x.locations.Where(withAddress(a)) {
+		for l := range x.locations.Select(withAddress(a), func(l location) bool { return servedByAddress(l.service) }) {
 			found = append(found, l.service)
 		}
 	}
@@ -332,11 +344,13 @@ func (x *Index) indexEndpoints() {
 	}
 }
 
-// ServicesByPort returns the services with a port of that number. A service may be repeated.
-func (x *Index) ServicesByPort(number uint32) iter.Seq[*registry.Service] {
+// ServicesByPort returns the services with a port of that number for which match reports true. A service may be
+// repeated.
+func (x *Index) ServicesByPort(number uint32, match func(*registry.Service) bool) iter.Seq[*registry.Service] {
 	return func(yield func(*registry.Service) bool) {
 		for _, ports := range []frozen.Table[port]{x.ports, x.aliasPorts} {
-			for p := range ports.Where(func(p port) int { return cmp.Compare(p.Number, number) }) {
+			of := func(p port) int { return cmp.Compare(p.Number, number) }
+			for p := range ports.Select(of, func(p port) bool { return match(p.service) }) {
 				if !yield(p.service) {
 					return
 				}
@@ -354,9 +368,22 @@ func (x *Index) HasHost(host string) bool {
 	return ok
 }
 
+// IsAlias reports whether a service of a host is another name of some host.
+func (x *Index) IsAlias(host string) bool {
+	for s := range x.ServicesByHost(host) {
+		if s.Resolution == registry.Alias {
+			return true
+		}
+	}
+	return false
+}
+
 // HostByLabel returns the first host of a service or VirtualService whose first label is label, and reports whether
 // there are more.
 func (x *Index) HostByLabel(label string) (host string, more bool) {
+	if x.observed {
+		return "", true
+	}
 	add := func(h string) bool {
 		more = host != "" && h != host
 		host = cmp.Or(host, h)
@@ -379,9 +406,9 @@ func (x *Index) HostByLabel(label string) (host string, more bool) {
 	return host, more
 }
 
-// HostsAtAddress calls visit for the hosts of the services at an address. It may visit further hosts.
+// HostsAtAddress calls visit for the hosts of the services that have an address in some cluster.
 func (x *Index) HostsAtAddress(address string, visit func(host string)) {
-	for l := range x.locations.Where(withAddress(address)) {
+	for l := range x.locations.Select(withAddress(address), func(l location) bool { return hasAddress(l.service, address) }) {
 		visit(l.service.Host)
 	}
 }
@@ -391,7 +418,7 @@ const MaxAliasDepth = 8
 
 // Aliases calls visit once for each service that is an alias of a host, directly or through other aliases.
 func (x *Index) Aliases(host string, visit func(*registry.Service)) {
-	if x.aliases.Len() == 0 {
+	if x.aliases.Empty() {
 		return
 	}
 	seen := map[*registry.Service]bool{}

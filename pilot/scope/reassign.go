@@ -3,7 +3,6 @@ package scope
 import (
 	"slices"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -23,34 +22,11 @@ func (r *Reassign) Includes(namespace string) bool {
 	return ok
 }
 
-// findReassign returns whose cohorts may differ, because workloads, their selectors, or mesh-wide settings changed.
-func (x *Index) findReassign(last *Index, virtual []virtualChange) Reassign {
-	d := &x.Diff
-	all := d.Global || len(d.Workloads) > 0 || x.HasNodeLocal() != last.HasNodeLocal() || x.HasTrafficDistribution() != last.HasTrafficDistribution()
-	for _, c := range d.Configs {
-		for _, o := range []*kinds.Object{c.Old, c.New} {
-			all = all || o != nil && o.Kind != kinds.VirtualService
-		}
+// add adds the proxies of a namespace.
+func (r *Reassign) add(namespace string) {
+	if i, ok := slices.BinarySearch(r.Namespaces, namespace); !ok && !r.All {
+		r.Namespaces = slices.Insert(r.Namespaces, i, namespace)
 	}
-	for _, c := range virtual {
-		all = all || c.old.hasSourceLabels() || c.new.hasSourceLabels()
-	}
-	for _, b := range d.OldEndpoints {
-		all = all || servedByAddress(x.Service(b.ServiceKey))
-	}
-	var namespaces []string
-	for _, c := range d.Services {
-		for _, s := range []*registry.Service{c.Old, c.New} {
-			if all = all || servedByAddress(s); s != nil { // with a selector, only workloads of its own namespace serve it
-				namespaces = append(namespaces, s.Namespace)
-			}
-		}
-	}
-	if all {
-		return Reassign{All: true}
-	}
-	slices.Sort(namespaces)
-	return Reassign{Namespaces: slices.Compact(namespaces)}
 }
 
 // servedByAddress reports whether any workload at the address of an endpoint serves a service, whatever its labels.

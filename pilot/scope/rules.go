@@ -90,14 +90,14 @@ func (f *rulesFinder) inNamespace(ns, host string) []*kinds.Object {
 		return l
 	}
 	ofNamespace := func(r rule) int { return strings.Compare(r.Namespace, ns) }
-	if _, ok := f.index.rules.First(func(r rule) int { return cmp.Or(ofNamespace(r), frozen.ComparePrefix(r.host, "*")) }); !ok {
+	if none(f.index, f.index.rules, func(r rule) int { return cmp.Or(ofNamespace(r), frozen.ComparePrefix(r.host, "*")) }) {
 		return nil
 	}
 	partial := func(tail string) bool {
 		_, ok := f.index.partialRules.First(func(r rule) int { return cmp.Or(ofNamespace(r), strings.Compare(r.host[1:], tail)) })
 		return ok
 	}
-	if _, ok := f.index.partialRules.First(ofNamespace); !ok {
+	if none(f.index, f.index.partialRules, ofNamespace) {
 		partial = nil
 	}
 	for pattern := range patterns(host, partial) {

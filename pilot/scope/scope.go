@@ -206,9 +206,9 @@ func (e *Egress) Service(host string) (Service, bool) {
 	return found, found.Service != nil
 }
 
-// Services calls yield for each imported service by precedence.
+// Services calls yield for each imported service that has a port, by precedence.
 func (e *Egress) Services(yield func(Service) bool) {
-	for svc := range e.scope.Index.EachService {
+	for svc := range e.scope.Index.ServicesMatching(func(s *registry.Service) bool { return len(s.Ports) > 0 }) {
 		if of, ok := e.imported(svc); ok && !yield(of) {
 			return
 		}
@@ -244,10 +244,11 @@ func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
 	}
 	for _, p := range keys {
 		if p.Address == "" {
-			e.eachOnPort(p.Port, add)
+			e.eachOnPort(p, add)
 			continue
 		}
-		for l := range x.locations.Where(withAddress(p.Address)) {
+		relevant := func(l location) bool { return l.service.Port(p.Port) != nil && listensAt(l.service, l.address) }
+		for l := range x.locations.Select(withAddress(p.Address), relevant) {
 			add(l.service)
 		}
 	}
@@ -255,21 +256,24 @@ func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
 	return found
 }
 
-// eachOnPort calls add for services with a port of that number, sorted by protocol. Of an HTTP protocol, it stops at
-// the first service for which add reports true.
-func (e *Egress) eachOnPort(number uint32, add func(*registry.Service) bool) {
+// eachOnPort calls add for services with a port of the listener's number, sorted by protocol. Of an HTTP protocol, it
+// stops at the first service for which add reports true. At the wildcard address only services that may be there count.
+func (e *Egress) eachOnPort(k ListenerKey, add func(*registry.Service) bool) {
 	var after registry.Protocol
 	for started := false; ; started = true {
 		var next *registry.Protocol
-		for p := range e.scope.Index.ports.Where(func(p port) int {
+		last := after
+		onPort := func(p port) int {
 			switch {
-			case p.Number != number:
-				return cmp.Compare(p.Number, number)
-			case started && p.Protocol <= after:
+			case p.Number != k.Port:
+				return cmp.Compare(p.Number, k.Port)
+			case started && p.Protocol <= last:
 				return -1
 			}
 			return 0
-		}) {
+		}
+		relevant := func(p port) bool { return !k.Wildcard || onWildcard(p.service, p.Port) }
+		for p := range e.scope.Index.ports.Select(onPort, relevant) {
 			if next != nil && *next != p.Protocol {
 				break
 			}

@@ -201,6 +201,39 @@ func variants(s *registry.Service) func(yield func(*registry.Service) bool) {
 	}
 }
 
+// hasAddress reports whether an address is a service's own in some cluster.
+func hasAddress(s *registry.Service, address string) bool {
+	for in := range variants(s) {
+		if slices.Contains(in.Addresses, address) || slices.Contains(in.AutoAddress, address) {
+			return true
+		}
+	}
+	return false
+}
+
+// listensAt reports whether a listener for a service may be at an address: its own, or one of its endpoints.
+func listensAt(s *registry.Service, address string) bool {
+	for in := range variants(s) {
+		if ReachedPerEndpoint(in) {
+			return true
+		}
+	}
+	return hasAddress(s, address)
+}
+
+// onWildcard reports whether the listener of a service's port may be at the wildcard address.
+func onWildcard(s *registry.Service, p *registry.Port) bool {
+	if p.Protocol.IsHTTP() {
+		return true
+	}
+	for in := range variants(s) {
+		if len(in.Addresses) == 0 || slices.ContainsFunc(in.Addresses, func(a string) bool { return strings.Contains(a, "/") }) {
+			return true
+		}
+	}
+	return false
+}
+
 // locatedByEndpoints reports whether a service is found by the addresses of its endpoints.
 func locatedByEndpoints(s *registry.Service) bool {
 	for in := range variants(s) {

@@ -32,12 +32,17 @@ type Snapshot struct {
 // ClusterAddress is an address in a cluster, whose ID is empty for the server's own. Two clusters may use one address.
 type ClusterAddress struct{ Cluster, Address string }
 
-// Endpoints are the endpoints of one service, with what clusters need to know of them.
+// Endpoints are the endpoints of one service.
 type Endpoints struct {
+	EndpointSummary
 	List            []*registry.Endpoint // sorted by registry.CompareEndpoints
-	Identities      string               // the distinct SPIFFE IDs, sorted, each followed by a newline
-	TLS             TLS
-	NetworkClusters []NetworkCluster // without duplicates
+	NetworkClusters []NetworkCluster     // without duplicates
+}
+
+// EndpointSummary is what clusters need to know of endpoints.
+type EndpointSummary struct {
+	Identities string // the distinct SPIFFE IDs, sorted, each followed by a newline
+	TLS        TLS
 }
 
 // NetworkCluster is a cluster's part of a network.
@@ -127,6 +132,11 @@ func (s *Snapshot) Services() []*registry.Service {
 
 // EachService calls yield with every service by precedence.
 func (s *Snapshot) EachService(yield func(*registry.Service) bool) { s.services.All(yield) }
+
+// ServicesMatching returns the services for which match reports true, by precedence. It reads all of them.
+func (s *Snapshot) ServicesMatching(match func(*registry.Service) bool) iter.Seq[*registry.Service] {
+	return s.services.Matching(match)
+}
 
 // ServiceCount returns the number of services.
 func (s *Snapshot) ServiceCount() int { return s.services.Len() }

@@ -17,6 +17,8 @@ type tables struct {
 	workloads frozen.Table[*registry.Workload]
 	addresses frozen.Table[workloadAddress] // by ClusterAddress, then workload
 	objects   map[*kinds.Kind]objects
+
+	summaries *frozen.Table[ServiceEndpoints] // endpoints, in an observed Snapshot for look-ups of summaries; else nil
 }
 
 // workloadAddress is a workload at one of its addresses.
@@ -112,6 +114,14 @@ func (t tables) Endpoints(k registry.ServiceKey) *Endpoints {
 		return e.Endpoints
 	}
 	return noEndpoints
+}
+
+// EndpointSummary returns what clusters need to know of a service's endpoints.
+func (t tables) EndpointSummary(k registry.ServiceKey) EndpointSummary {
+	if t.summaries != nil {
+		t.endpoints = *t.summaries
+	}
+	return t.Endpoints(k).EndpointSummary
 }
 
 // Workload returns a workload by kind, namespace and name, or nil.

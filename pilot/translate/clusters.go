@@ -91,13 +91,13 @@ func (v *view) serviceClusters(c cohort.Scope, s scope.Service) []*envoy.Resourc
 	if s.Resolution == registry.Alias {
 		return nil
 	}
-	eps := v.Endpoints(s.Key())
+	endpoints := v.EndpointSummary(s.Key())
 	k := clusterKey{
 		service: s.Service, mesh: v.Mesh, router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
-		noTLS: v.noTLS(s.Namespace), identities: eps.Identities,
+		noTLS: v.noTLS(s.Namespace), identities: endpoints.Identities,
 	}
 	if s.Resolution == registry.Passthrough {
-		k.headlessTLS = eps.TLS
+		k.headlessTLS = endpoints.TLS
 	}
 	if v.conflicts != nil {
 		v.conflicts.partition = s.Host
@@ -113,7 +113,7 @@ func (v *view) serviceClusters(c cohort.Scope, s scope.Service) []*envoy.Resourc
 		}
 		k.port = p.Number
 		if s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin {
-			inline := eps.ByPort(s.Port(p.Number).Name)
+			inline := v.Endpoints(s.Key()).ByPort(s.Port(p.Number).Name)
 			k.inline, k.policies = frozen.ListOf(inline...), v.endpointPolicies(inline)
 		}
 		for subset := range subsets(rules) {

@@ -130,6 +130,7 @@ func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
 			at = scope.ListenerKey{Port: number}
 		case o.bind != "" || p.bind == wildcard(o.cohort.Scope.IPv4):
 			at.Address = "" // services of any address are on it
+			at.Wildcard = o.bind == "" && !o.explicit
 		}
 		seen[at] = struct{}{}
 	}

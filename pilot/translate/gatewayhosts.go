@@ -134,7 +134,11 @@ func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	r.port, r.tls = b.redirected[host], b.redirected[host] != 0
 	for i := range b.servers {
 		s := &b.servers[i]
-		for _, vs := range b.view.Index.VirtualServicesOfGateway(s.name, host, b.cohort.Namespace) {
+		candidates := b.view.Index.VirtualServicesOfGatewayHost
+		if len(s.hosts[host]) > 0 { // where the server names the host itself, patterns cover it
+			candidates = b.view.Index.VirtualServicesOfGateway
+		}
+		for _, vs := range candidates(s.name, host, b.cohort.Namespace) {
 			if !s.admits(b.view.Index, vs, host) {
 				continue
 			}

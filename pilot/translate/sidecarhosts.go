@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -70,7 +71,7 @@ type virtualOnlyKey struct {
 // virtualOnly is what all virtual hosts of one VirtualService have in common whose hosts no service has.
 type virtualOnly struct {
 	bindings     frozen.List[binding]
-	destinations frozen.List[destination]
+	destinations func() frozen.List[destination]
 }
 
 // sidecarRouteBuilder returns the builder of a route configuration. It reports false where no listener has a route
@@ -124,7 +125,7 @@ func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
 	}
 	seen := map[string]bool{}
 	routing := map[*scope.VirtualService]bool{} // those that route a service
-	for svc := range b.services() {
+	for svc := range b.services(func(*registry.Service) bool { return true }) {
 		if seen[svc.Host] {
 			continue
 		}
@@ -148,12 +149,12 @@ func (b *sidecarRouteBuilder) eachHost(visit func(host string)) {
 	}
 }
 
-// services returns the services that may have a port of the route configuration.
-func (b *sidecarRouteBuilder) services() iter.Seq[*registry.Service] {
+// services returns the services for which match reports true that may have a port of the route configuration.
+func (b *sidecarRouteBuilder) services(match func(*registry.Service) bool) iter.Seq[*registry.Service] {
 	if b.port == 0 || b.egress.HTTPProxy {
-		return b.view.Index.EachService
+		return b.view.Index.ServicesMatching(match)
 	}
-	return b.view.Index.ServicesByPort(b.port)
+	return b.view.Index.ServicesByPort(b.port, match)
 }
 
 // closure returns the hosts together with those that may have a domain in common with one of them.
@@ -216,11 +217,10 @@ func (b *sidecarRouteBuilder) matches(host string) bool {
 		of, ok := b.servedPort(host)
 		return ok && of.boundBy == host
 	}
-	for svc := range b.services() {
-		if names.Covers(host, svc.Host) || svc.Host == host {
-			if of, ok := b.servedPort(svc.Host); ok && of.boundBy == host {
-				return true
-			}
+	covered := func(s *registry.Service) bool { return names.Covers(host, s.Host) || s.Host == host }
+	for svc := range b.services(covered) {
+		if of, ok := b.servedPort(svc.Host); ok && of.boundBy == host {
+			return true
 		}
 	}
 	return false
@@ -241,7 +241,7 @@ func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
 		return nil
 	}
 	c := &candidate{key: b.virtualHostKey(names.VirtualHost(host, b.port), "", b.port), domains: []string{names.Domain(host)}, virtual: vs, host: host}
-	c.key.bindings, c.key.destinations = of.bindings, of.destinations
+	c.key.bindings, c.virtualOnly = of.bindings, of
 	return c
 }
 
@@ -256,10 +256,11 @@ func (b *sidecarRouteBuilder) virtualOnlyOf(vs *scope.VirtualService) *virtualOn
 	if b.port != 80 && !slices.ContainsFunc(vs.Hosts, func(h string) bool { return b.egress.VirtualServiceByHost(h) == vs && b.matches(h) }) {
 		return nil
 	}
-	c := &candidate{key: b.virtualHostKey("", "", b.port), virtual: vs}
-	b.setDestinations(c)
-	if hasRoutes(c.key) { // without a route there is no virtual host, and requests go where they would without it
-		b.virtualOnly[at] = &virtualOnly{c.key.bindings, c.key.destinations}
+	k := b.virtualHostKey("", "", b.port)
+	k.bindings = frozen.ListOf(b.binding("mesh", vs))
+	if hasRoutes(k) { // without a route there is no virtual host, and requests go where they would without it
+		destinations := sync.OnceValue(func() frozen.List[destination] { return b.destinations(k, nil) })
+		b.virtualOnly[at] = &virtualOnly{k.bindings, destinations}
 	}
 	return b.virtualOnly[at]
 }
@@ -273,6 +274,8 @@ type candidate struct {
 	service *registry.Service
 	virtual *scope.VirtualService
 	host    string
+
+	virtualOnly *virtualOnly // of class 0
 }
 
 // precedes reports whether c gets a domain that both want.
@@ -362,7 +365,9 @@ func (b *sidecarRouteBuilder) virtualHost(host string) []*envoy.Resource {
 		free = names.WithPort(free, b.port)
 	}
 	c.key.domains = strings.Join(free, "\n")
-	if c.class != 0 {
+	if c.virtualOnly != nil {
+		c.key.destinations = c.virtualOnly.destinations()
+	} else {
 		b.setDestinations(c)
 	}
 	if c.key.service == nil && !hasRoutes(c.key) {
@@ -376,6 +381,9 @@ func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
 	taken := map[string]struct{}{}
 	if b.sniffed == "" {
 		for _, h := range b.conflictingHosts(c.domains) {
+			if _, served := b.servedPort(h); !served && !slices.Contains(c.domains, names.Domain(h)) {
+				continue // without a service it wants no other domain
+			}
 			if h != host {
 				if other := b.candidate(h); other != nil && other.precedes(c) {
 					for _, d := range other.domains {
@@ -403,8 +411,10 @@ func (b *sidecarRouteBuilder) conflictingHosts(domains []string) []string {
 		if !b.view.Index.HasHost(host) || !list.Add(host) {
 			return
 		}
-		if s := resolveAlias(b.scope, host); s != nil {
-			list.Add(s.Host) // the aliased service has this domain too
+		if b.view.Index.IsAlias(host) {
+			if s := resolveAlias(b.scope, host); s != nil {
+				list.Add(s.Host) // the aliased service has this domain too
+			}
 		}
 	}
 	_, suffix, _ := strings.Cut(b.cohort.Domain, ".")

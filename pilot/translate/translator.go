@@ -15,12 +15,15 @@ import (
 type Options struct {
 	Idle     int                // bytes of unused resources that the memo keeps; 0 turns the memo off
 	Features []*feature.Feature // in the order of what they add to resources
+
+	Rules []scope.Rule // of invalidation; nil stands for scope.Rules(): tests leave one out
 }
 
 // Translator makes resources of Snapshots. Safe for concurrent use.
 type Translator struct {
 	memo  *envoy.Memo
 	hooks *hooks
+	rules []scope.Rule
 
 	clusters        *envoy.Table[clusterKey]
 	inboundClusters *envoy.Table[inboundClusterKey]
@@ -51,6 +54,7 @@ func New(o Options) *Translator {
 	t := &Translator{
 		memo:            m,
 		hooks:           h,
+		rules:           o.Rules,
 		keys:            cohort.NewInterner(),
 		clusters:        envoy.NewTable(m, h.buildCluster),
 		inboundClusters: envoy.NewTable(m, buildInboundCluster),
@@ -101,7 +105,7 @@ func (t *Translator) newView(s *snapshot.Snapshot) *view {
 		last = v.Index
 	}
 	next := &view{
-		Index: scope.NewIndex(s, last), t: t, mergedRules: &mergedRules{}, serverTables: &serverTables{},
+		Index: scope.NewIndex(s, last, t.rules), t: t, mergedRules: &mergedRules{}, serverTables: &serverTables{},
 	}
 	if v == nil || s.Revision > v.Revision {
 		t.history.record(s.Revision, &next.Dirty)

@@ -1,0 +1,192 @@
+package translate_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
+	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// selectingStep is a generated step with what selects workloads, and with the workloads.
+type selectingStep struct {
+	generatedStep
+	workloads map[registry.WorkloadKey]*registry.Workload
+}
+
+var webSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
+
+var selectingObjects = []struct {
+	key   kinds.Key
+	specs []any
+}{
+	{kinds.Key{Kind: kinds.PeerAuthentication, Namespace: "a", Name: "web"}, []any{
+		&securityv1.PeerAuthentication{Selector: webSelector, Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: 3}},
+	}},
+	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "web"}, []any{
+		&securityv1.AuthorizationPolicy{Selector: webSelector}, &securityv1.AuthorizationPolicy{},
+	}},
+	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "istio-system", Name: "web"}, []any{&securityv1.AuthorizationPolicy{Selector: webSelector}}},
+	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
+	{kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "web"}, []any{
+		&networkingv1.Sidecar{WorkloadSelector: &networkingv1alpha3.WorkloadSelector{Labels: map[string]string{"app": "web"}}},
+	}},
+	{kinds.Key{Kind: kinds.Sidecar, Namespace: "istio-system", Name: "default"}, []any{generatedSidecars[1], generatedSidecars[5]}},
+	{kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "web"}, []any{&networkingv1.Gateway{Selector: map[string]string{"app": "web"}}}},
+}
+
+// selectingWorlds returns generatedWorlds with workloads for the proxies, with what selects them, and with services that
+// they serve, or prefer to call close by.
+func selectingWorlds() *rapid.Generator[[]selectingStep] {
+	worlds, proxies := generatedWorlds(), generatedProxies()
+	return rapid.Custom(func(t *rapid.T) []selectingStep {
+		var steps []selectingStep
+		for i, g := range worlds.Draw(t, "steps") {
+			s := selectingStep{g, map[registry.WorkloadKey]*registry.Workload{}}
+			if n := rapid.IntRange(0, 3).Draw(t, "selecting"); i == 0 || n == 0 {
+				for range max(n, 1) {
+					o := one(t, selectingObjects)
+					s.objects[o.key] = nil
+					if !chance(t, 3) {
+						s.objects[o.key] = &kinds.Object{Key: o.key, Created: time.Unix(2, 0), Spec: one(t, o.specs)}
+					}
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(proxies)) {
+				if i > 0 && !chance(t, 12) {
+					continue
+				}
+				p := proxies[name]
+				k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
+				s.workloads[k] = &registry.Workload{
+					WorkloadKey: k, Addresses: p.IPs, Labels: one(t, []map[string]string{{"app": "web"}, {"app": "other"}}),
+					NodeName: one(t, []string{"n1", "n2"}), Locality: registry.Locality{Region: one(t, []string{"r1", "r2"})},
+				}
+			}
+			for _, k := range slices.SortedFunc(maps.Keys(s.services), compareServiceKeys) {
+				if s.services[k] == nil || !chance(t, 6) {
+					continue
+				}
+				svc := *s.services[k]
+				switch rapid.IntRange(0, 2).Draw(t, "close") {
+				case 0:
+					svc.NodeLocal = true
+				case 1:
+					svc.TrafficDist = "PreferClose"
+				}
+				s.services[k] = &svc
+			}
+			for _, k := range slices.SortedFunc(maps.Keys(s.endpoints), compareServiceKeys) {
+				if list := s.endpoints[k]; len(list) > 0 && chance(t, 4) {
+					e := *list[0]
+					e.Address = "10.9.0.1"
+					s.endpoints[k] = append(slices.Clone(list), &e)
+					slices.SortFunc(s.endpoints[k], registry.CompareEndpoints)
+				}
+			}
+			steps = append(steps, s)
+		}
+		return steps
+	})
+}
+
+func compareServiceKeys(a, b registry.ServiceKey) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Host, b.Host))
+}
+
+// rowChange is a row of a table that differs between two snapshots.
+type rowChange struct {
+	table   string
+	was, is any
+}
+
+// missingDirty returns which partition reads a row that a step changes, and is not dirty by some rules: it would stay as
+// it was. It returns an empty string if there is none.
+func missingDirty(steps []selectingStep, rules []scope.Rule, t tb) string {
+	meshes, proxies := generatedMeshes(), generatedProxies()
+	on := translate.New(translate.Options{Idle: 1 << 20, Rules: rules})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]})
+	refs := &references{seen: map[string][]string{}}
+	hosts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(generatedHosts, generatedVirtualServiceHosts))))
+	var last *snapshot.Snapshot
+	for i, step := range steps {
+		b.SetMesh(meshes[step.mesh])
+		b.ApplyRegistry(registry.Changes{Services: step.services, Endpoints: step.endpoints, Workloads: step.workloads})
+		var changes []kinds.Change
+		for k, o := range step.objects {
+			changes = append(changes, kinds.Change{Key: k, Object: o})
+		}
+		b.Apply(changes)
+		from, s := last, b.Commit(time.Time{})
+		if s == from {
+			continue
+		}
+		on.Prepare(s)
+		if last = s; from == nil {
+			continue
+		}
+		var rows []rowChange
+		on.ChangedRows(from, s, func(table string, was, is any) { rows = append(rows, rowChange{table, was, is}) })
+		for _, name := range slices.Sorted(maps.Keys(proxies)) {
+			routes := refs.config(t, on, from, proxies[name]).routeNames()
+			for _, p := range on.Partitions(from, s, proxies[name], hosts, routes) {
+				if p.Dirty(s) {
+					continue
+				}
+				missed := ""
+				p.Generate(on.Observe(from, func(table string, sought func(any) bool) {
+					for _, r := range rows {
+						if r.table == table && (r.was != nil && sought(r.was) || r.is != nil && sought(r.is)) {
+							missed += fmt.Sprintf("\n%s: %v -> %v", table, r.was, r.is)
+						}
+					}
+				}))
+				if missed != "" {
+					return fmt.Sprintf("step %d, %s: %s %q is not dirty, and reads what changed:%s", i, name, p.Type, p.Name, missed)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// TestWhatIsReadMakesDirty shows that a partition is dirty when a commit changes a row that it read.
+func TestWhatIsReadMakesDirty(t *testing.T) {
+	gen := selectingWorlds()
+	rapid.Check(t, func(t *rapid.T) {
+		if d := missingDirty(gen.Draw(t, "steps"), nil, t); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// TestEachRuleIsNeeded shows that TestWhatIsReadMakesDirty notices when a rule of invalidation is left out.
+func TestEachRuleIsNeeded(t *testing.T) {
+	gen := selectingWorlds()
+	for i, r := range scope.Rules() {
+		t.Run(r.Name, func(t *testing.T) {
+			rules := slices.Delete(scope.Rules(), i, i+1)
+			for seed := range 5000 {
+				if missingDirty(gen.Example(seed), rules, t) != "" {
+					return
+				}
+			}
+			t.Error("nobody notices that the rule is left out")
+		})
+	}
+}
