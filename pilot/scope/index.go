@@ -25,7 +25,7 @@ type Index struct {
 	Dirty Dirty // against the Index that it was made from
 
 	clusterLocal []clusterLocalRule
-	observed     bool // look-ups are observed: no shortcut may read more than the result depends on
+	observer     snapshot.Observer // of look-ups; where there is one, no shortcut may read more than the result depends on
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
@@ -381,7 +381,7 @@ func (x *Index) IsAlias(host string) bool {
 // HostByLabel returns the first host of a service or VirtualService whose first label is label, and reports whether
 // there are more.
 func (x *Index) HostByLabel(label string) (host string, more bool) {
-	if x.observed {
+	if x.observer != nil {
 		return "", true
 	}
 	add := func(h string) bool {
@@ -461,10 +461,16 @@ func mustBeTranslated(kind *kinds.Kind) {
 }
 
 // HasNodeLocal reports whether any service is called only on the caller's own node.
-func (x *Index) HasNodeLocal() bool { return x.nodeLocal > 0 }
+func (x *Index) HasNodeLocal() bool {
+	x.observeCounts()
+	return x.nodeLocal > 0
+}
 
 // HasTrafficDistribution reports whether any service prefers endpoints close to the caller.
-func (x *Index) HasTrafficDistribution() bool { return x.trafficDistribution > 0 }
+func (x *Index) HasTrafficDistribution() bool {
+	x.observeCounts()
+	return x.trafficDistribution > 0
+}
 
 // WithSourceLabels returns the VirtualServices that match on source labels.
 func (x *Index) WithSourceLabels() iter.Seq[*VirtualService] { return x.withSourceLabels.All }

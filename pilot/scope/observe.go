@@ -31,7 +31,7 @@ func (x *Index) Observed(o snapshot.Observer) *Index {
 	t.selectors = snapshot.Observe(o, "selectors", t.selectors)
 	t.aliases = snapshot.Observe(o, "aliases", t.aliases)
 	return &Index{
-		Snapshot: x.Snapshot.Observed(o), tables: t, Dirty: x.Dirty, clusterLocal: x.clusterLocal, observed: true,
+		Snapshot: x.Snapshot.Observed(o), tables: t, Dirty: x.Dirty, clusterLocal: x.clusterLocal, observer: o,
 		scopes: map[scopeKey]*Scope{},
 	}
 }
@@ -40,6 +40,10 @@ func (x *Index) Observed(o snapshot.Observer) *Index {
 // there is no row.
 func (x *Index) ChangedRows(later *Index, visit func(table string, was, is any)) {
 	x.Snapshot.ChangedRows(later.Snapshot, visit)
+	was, is := localityCounts{x.nodeLocal > 0, x.trafficDistribution > 0}, localityCounts{later.nodeLocal > 0, later.trafficDistribution > 0}
+	if was != is {
+		visit("localityCounts", was, is)
+	}
 	snapshot.ChangedRows("rules", x.rules, later.rules, visit)
 	snapshot.ChangedRows("partialRules", x.partialRules, later.partialRules, visit)
 	snapshot.ChangedRows("rulesWithSelector", x.rulesWithSelector, later.rulesWithSelector, visit)
@@ -60,10 +64,20 @@ func (x *Index) ChangedRows(later *Index, visit func(table string, was, is any))
 	snapshot.ChangedRows("aliases", x.aliases, later.aliases, visit)
 }
 
+// localityCounts is a row that says whether any service is node-local, and whether any prefers close endpoints.
+type localityCounts struct{ nodeLocal, trafficDistribution bool }
+
+// observeCounts reports a look-up of localityCounts to the observer, if there is one.
+func (x *Index) observeCounts() {
+	if x.observer != nil {
+		x.observer("localityCounts", func(any) bool { return true })
+	}
+}
+
 // none reports whether a table has no row for which at is 0, so that a longer way need not be taken. In an observed Index
 // it reports false without a look-up: the longer way reads no more than the result depends on.
 func none[T any](x *Index, t frozen.Table[T], at func(T) int) bool {
-	if x.observed {
+	if x.observer != nil {
 		return false
 	}
 	_, ok := t.First(at)

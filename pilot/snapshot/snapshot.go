@@ -178,6 +178,9 @@ func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
 // ObjectCount returns the number of objects of one kind.
 func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].byPrecedence.Len() }
 
+// HasObjects reports whether objects of a kind are worth a look-up. An observed Snapshot reports true.
+func (s *Snapshot) HasObjects(kind *kinds.Kind) bool { return !s.objects[kind].byPrecedence.Empty() }
+
 // RootNamespace returns the namespace of mesh-wide policies.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
 

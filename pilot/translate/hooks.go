@@ -113,7 +113,7 @@ func (v *view) hasTransportPolicies() bool {
 		return false
 	}
 	for _, k := range v.t.hooks.transport.Kinds {
-		if v.ObjectCount(k) > 0 {
+		if v.HasObjects(k) {
 			return true
 		}
 	}

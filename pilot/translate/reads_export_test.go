@@ -28,7 +28,7 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 	c := k.Inputs()
 	list := []Partition{{
 		Type: "cohort", Name: p.ID,
-		Generate: func(x *scope.Index) { cohort.Resolve(x, p) },
+		Generate: func(x *scope.Index) { cohort.Resolve(x, p, t.hooks.features) },
 		Dirty:    func(s *snapshot.Snapshot) bool { return t.NeedsReassign(s, p, k, s.Revision-1) },
 	}}
 	whole := func(typ string, generate func(v *view), stale func(*scope.Dirty) bool) {
@@ -93,7 +93,7 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 
 // reading returns a view of an Index that has worked out nothing yet.
 func (t *Translator) reading(x *scope.Index) *view {
-	return &view{Index: x, t: t, hasPeerAuthentication: true, mergedRules: &mergedRules{}, serverTables: &serverTables{}}
+	return &view{Index: x, t: t, mergedRules: &mergedRules{}, serverTables: &serverTables{}}
 }
 
 func partition[U comparable](t *Translator, typ, name string, unit U, of func(*view) generator[U]) Partition {
