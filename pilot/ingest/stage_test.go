@@ -60,7 +60,7 @@ func rules() Stage {
 
 func newDeriving() *World {
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}
-	supported := func(*kinds.Object) (diag.Diagnostic, bool) { return diag.Diagnostic{}, false }
+	supported := func(*kinds.Object) []diag.Diagnostic { return nil }
 	return New(o, Parts{Unsupported: supported, UnsupportedMesh: translate.UnsupportedMesh, Stages: []Stage{routes(), rules()}})
 }
 

@@ -25,7 +25,7 @@ type Parts struct {
 	Hosts facts.Provider[[]string]             // addresses of the gateways that are known by name; nil: there are none
 
 	// Unsupported and UnsupportedMesh return what of an object, or of the mesh configuration, has no effect.
-	Unsupported     func(*kinds.Object) (diag.Diagnostic, bool)
+	Unsupported     func(*kinds.Object) []diag.Diagnostic
 	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
 
 	Stages []Stage // what derives objects from objects, in order
@@ -55,9 +55,9 @@ type World struct {
 	mu          sync.Mutex // guards what other goroutines read
 	last        *snapshot.Snapshot
 	objects     map[kinds.Key]*kinds.Object
-	unsupported map[kinds.Key]diag.Diagnostic // what of objects has no effect
-	findings    map[string][]diag.Diagnostic  // by key of the ConfigMap, or what else they are of
-	written     []hostName                    // where gateways are known by name
+	unsupported map[kinds.Key][]diag.Diagnostic // what of objects has no effect
+	findings    map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
+	written     []hostName                      // where gateways are known by name
 	derived     []Derived
 	statuses    []Status
 	counts      Counts
@@ -71,7 +71,7 @@ func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
-		unsupported: map[kinds.Key]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
+		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
 	w.makeRegistries()
@@ -113,15 +113,22 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 			continue
 		}
 		w.objects[c.Key] = c.Object
-		if d, ok := w.parts.Unsupported(c.Object); ok {
-			w.unsupported[c.Key] = d.At(c.Object.Position)
+		list := w.parts.Unsupported(c.Object)
+		for i := range list {
+			list[i] = list[i].At(c.Object.Position)
+		}
+		if len(list) > 0 {
+			w.unsupported[c.Key] = list
 		}
 	}
 	w.mu.Unlock()
 	rebuild := remesh && w.applyMesh()
 	batch = w.visible(batch)
 	for _, c := range batch {
-		if d, ok := w.unsupported[c.Key]; ok && c.Object != nil {
+		if c.Object == nil {
+			continue
+		}
+		for _, d := range w.unsupported[c.Key] {
 			w.logger.Warn("finding", "finding", d.String())
 		}
 	}
@@ -307,19 +314,20 @@ func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 // Findings returns what is wrong with the mesh configuration and the gateways between networks, and which objects have
 // no effect yet.
 func (w *World) Findings() []diag.Diagnostic {
-	unresolved := w.unresolved()
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	var objects []diag.Diagnostic
-	for key, d := range w.unsupported {
+	for key, list := range w.unsupported {
 		if w.filter.shows(w.objects[key]) {
-			objects = append(objects, d)
+			objects = append(objects, list...)
 		}
 	}
+	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"])
+	w.mu.Unlock()
+	objects = w.located(objects)
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
 	})
-	return slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], unresolved, objects)
+	return slices.Concat(found, w.unresolved(), objects)
 }
 
 // Counts returns the registries' own counts.

@@ -1,7 +1,10 @@
 package ingest
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +18,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -268,5 +273,43 @@ func TestMachinesOfRemoteClusters(t *testing.T) {
 	got := s.Snapshot().Endpoints(registry.ServiceKey{Host: "web.a.svc.cluster.local", Namespace: "a"})
 	if got == nil || len(got.List) != 1 || got.List[0].Cluster != "far" || got.List[0].Address != "10.9.0.1" {
 		t.Errorf("endpoints %+v", got)
+	}
+}
+
+// TestUnsupportedFieldsAreLocated: a finding about a field of a file stands where the field is written.
+func TestUnsupportedFieldsAreLocated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rule.yaml")
+	text := `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: x, namespace: a}
+spec:
+  host: web
+  trafficPolicy:
+    connectionPool:
+      tcp: {maxConnections: 1, idleTimeout: 5s}
+  subsets:
+    - name: v1
+      trafficPolicy:
+        tunnel: {targetHost: x, targetPort: 1}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newTestWorld(t, Options{Limits: limits.Default()})
+	s.apply(validation.Decode(limits.Default(), file, []byte(text)).Documents[0].Object)
+	var got []string
+	for _, d := range s.Findings() {
+		got = append(got, fmt.Sprintf("%d:%d %s %s", d.Line, d.Column, d.Field, d.Code))
+	}
+	want := []string{
+		"8:45 spec.trafficPolicy.connectionPool.tcp.idleTimeout NotImplemented",
+		"12:17 spec.subsets[0].trafficPolicy.tunnel NotImplemented",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.Commit([]kinds.Change{{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "x"}}}, time.Time{})
+	if got := s.Findings(); len(got) != 0 {
+		t.Errorf("without the object: %v", got)
 	}
 }

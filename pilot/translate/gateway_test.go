@@ -102,7 +102,7 @@ func TestAutoPassthrough(t *testing.T) {
 			t.Errorf("no %s of what is handed on", kind)
 		}
 	}
-	if d, ok := translate.Unsupported(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); ok {
+	if d := translate.Unsupported(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); d != nil {
 		t.Error(fmt.Sprint("a finding: ", d))
 	}
 }

@@ -37,6 +37,7 @@ type workloadPort struct {
 	ingress   *kinds.Object // the Sidecar whose ingress it is, or nil
 	bind      string        // for an ingress: the address in the name of its listener or chain
 	bindsPort bool          // it has a listener of its own
+	ownTLS    bool          // for an ingress: it has TLS settings
 	endpoint  string        // for an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
 }
 
@@ -94,7 +95,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []workloa
 		p := workloadPort{
 			target: n, port: n, host: c.Ingress.Name + "." + c.Ingress.Namespace, protocol: portProtocol(l.GetPort().GetProtocol(), registry.TCP),
 			ingress: c.Ingress, bind: l.Bind, bindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
-			endpoint: defaultEndpoint(l.DefaultEndpoint, c),
+			endpoint: defaultEndpoint(l.DefaultEndpoint, c), ownTLS: l.Tls != nil,
 		}
 		if p.bind == "" {
 			p.bind = c.Address

@@ -224,6 +224,9 @@ func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, ht
 	}
 	plain := plainHTTP(k.http10).ApplicationProtocols
 	mode := h.mode(h.transportSelection(k.selections), port)
+	if k.strict(port) {
+		mode = feature.Strict
+	}
 	switch {
 	case protocol.IsHTTP() && mode == feature.Permissive:
 		add(true, true, tlsWire, names.MeshALPN...)
@@ -252,6 +255,17 @@ func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, ht
 		byMode(mode, func() { add(false, true, tlsWire) }, func() { add(false, false, rawBuffer) })
 	}
 	return set
+}
+
+// strict reports whether a port is an ingress listener's with TLS of its own. That is not supported yet, and without it
+// only peers of the mesh may connect.
+func (k inboundKey) strict(port uint32) bool {
+	for p := range k.ports.All {
+		if p.target == port && p.ownTLS {
+			return true
+		}
+	}
+	return false
 }
 
 func byMode(mode feature.Mode, strict, disable func()) {

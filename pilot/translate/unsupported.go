@@ -3,27 +3,59 @@ package translate
 import (
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Unsupported returns a finding for the fields of an object that translation does not support yet: they have no effect,
-// or not the intended one. It reports false if all fields are supported.
-func Unsupported(o *kinds.Object) (diag.Diagnostic, bool) {
-	d := diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented"}
-	d.Field, d.Message, d.Fix = unsupported(o)
-	if d.Message == "" {
-		return d, false
+// Unsupported returns a finding for each field of an object that translation does not support: it has no effect, or not
+// the intended one.
+func Unsupported(o *kinds.Object) []diag.Diagnostic {
+	var list []diag.Diagnostic
+	switch spec := o.Spec.(type) {
+	case *networkingv1.DestinationRule:
+		list = destinationrule.Unsupported(spec)
+	case *networkingv1.VirtualService, *networkingv1.Gateway, *networkingv1.ServiceEntry, *networkingv1.Sidecar, *networkingv1.WorkloadEntry:
+		list = feature.Unsupported("spec", spec.(proto.Message), lacks)
 	}
-	d.Object = o.String()
-	return d, true
+	if field, message, fix := unsupported(o); message != "" {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Field: field, Message: message, Fix: fix})
+	}
+	for i := range list {
+		list[i].Object = o.String()
+	}
+	return list
 }
 
+// lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
+func lacks(field string) (message, fix string) {
+	switch field {
+	case "VirtualService.tls", "VirtualService.tcp":
+		message, fix = "connections that are not HTTP go to the service whose address they were made to", "route HTTP alone"
+	case "Delay.exponentialDelay":
+		message, fix = "requests are delayed by fixedDelay alone", "use fixedDelay"
+	case "Abort.http2Error":
+		message, fix = "requests are aborted by httpStatus and grpcStatus alone", "use httpStatus"
+	case "IstioIngressListener.tls":
+		message, fix = "the port takes the mesh's own mutual TLS alone, and no other connection", "remove it, and let a gateway terminate TLS"
+	case "HTTPSettings.h2UpgradePolicy": // of a Sidecar: a DestinationRule has its own table
+		message, fix = "requests to the workload keep their protocol", "write it in a DestinationRule"
+	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
+		message = "nobody reads it"
+	default:
+		return destinationrule.Lacks(field)
+	}
+	return message, fix
+}
+
+// unsupported returns the finding about what an object asks for as a whole.
 func unsupported(o *kinds.Object) (field, message, fix string) {
 	switch o.Kind {
 	case kinds.AuthorizationPolicy, kinds.RequestAuthentication:
@@ -46,21 +78,6 @@ func unsupported(o *kinds.Object) (field, message, fix string) {
 		if o.Spec.(*networkingv1.ServiceEntry).Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
 			field, message = "spec.resolution", "this version does not resolve host names for each request: the service has no endpoints"
 		}
-	case kinds.DestinationRule:
-		if o.Spec.(*networkingv1.DestinationRule).GetTrafficPolicy().GetLoadBalancer().GetLocalityLbSetting() != nil {
-			field, message = "spec.trafficPolicy.loadBalancer.localityLbSetting", "this version does not balance load by locality: all endpoints are equal"
-		}
-	case kinds.VirtualService:
-		spec := o.Spec.(*networkingv1.VirtualService)
-		switch {
-		case len(spec.Tls) > 0:
-			field = "spec.tls"
-		case len(spec.Tcp) > 0:
-			field = "spec.tcp"
-		default:
-			return "", "", ""
-		}
-		message = "this version routes HTTP alone: other connections go to the service whose address they were made to"
 	}
 	return field, message, fix
 }

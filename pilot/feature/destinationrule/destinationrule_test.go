@@ -253,6 +253,10 @@ func TestSetTLS(t *testing.T) {
 	if root(named) != "file-root:/ca.pem" || named.Sni != "x.example.com" || len(sans) != 1 || sans[0].GetExact() != "x" || options.UpstreamHttpProtocolOptions != nil {
 		t.Errorf("SIMPLE with names: %v %v", named, options)
 	}
+	_, _, revoked := set(t, `{"mode":"SIMPLE","caCrl":"/crl.pem"}`, destinationrule.TLSOptions{})
+	if got := revoked.CommonTlsContext.GetCombinedValidationContext().GetDefaultValidationContext().GetCrl().GetFilename(); got != "/crl.pem" { //nolint:staticcheck // as on the wire
+		t.Errorf("SIMPLE with revoked certificates: %q", got)
+	}
 	_, options, open := set(t, `{"mode":"SIMPLE","insecureSkipVerify":true}`, destinationrule.TLSOptions{})
 	if open.CommonTlsContext.GetValidationContext() == nil || options.UpstreamHttpProtocolOptions.GetAutoSanValidation() {
 		t.Errorf("insecure: %v %v", open, options)

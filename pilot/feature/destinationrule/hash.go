@@ -22,6 +22,9 @@ func (r Rule) HashPolicy(port uint32) []*routev3.RouteAction_HashPolicy {
 		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Header_{Header: &routev3.RouteAction_HashPolicy_Header{HeaderName: key.HttpHeaderName}}
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
 		cookie := &routev3.RouteAction_HashPolicy_Cookie{Name: key.HttpCookie.GetName(), Path: key.HttpCookie.GetPath(), Ttl: key.HttpCookie.GetTtl()}
+		for _, a := range key.HttpCookie.GetAttributes() {
+			cookie.Attributes = append(cookie.Attributes, &routev3.RouteAction_HashPolicy_CookieAttribute{Name: a.GetName(), Value: a.GetValue()})
+		}
 		policy.PolicySpecifier = &routev3.RouteAction_HashPolicy_Cookie_{Cookie: cookie}
 	case *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
 		if !key.UseSourceIp {

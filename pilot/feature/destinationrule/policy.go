@@ -20,8 +20,6 @@ type Policy struct {
 	ConnectionPool   *networkingv1alpha3.ConnectionPoolSettings
 	OutlierDetection *networkingv1alpha3.OutlierDetection
 	TLS              *networkingv1alpha3.ClientTLSSettings
-	Tunnel           *networkingv1alpha3.TrafficPolicy_TunnelSettings
-	ProxyProtocol    *networkingv1alpha3.TrafficPolicy_ProxyProtocol
 }
 
 func spec(o *kinds.Object) *networkingv1.DestinationRule {
@@ -124,7 +122,7 @@ func (r Rule) Policy(port uint32) Policy {
 }
 
 func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
-	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol}
+	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls}
 	for _, l := range t.PortLevelSettings {
 		if l.GetPort().GetNumber() == port {
 			p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.TLS = l.LoadBalancer, l.ConnectionPool, l.OutlierDetection, l.Tls
@@ -151,12 +149,6 @@ func override(p, by Policy) Policy {
 	}
 	if by.TLS != nil {
 		p.TLS = by.TLS
-	}
-	if by.Tunnel != nil {
-		p.Tunnel = by.Tunnel
-	}
-	if by.ProxyProtocol != nil {
-		p.ProxyProtocol = by.ProxyProtocol
 	}
 	return p
 }

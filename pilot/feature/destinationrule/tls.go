@@ -60,7 +60,7 @@ func SetTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, t *networ
 	} else {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			// The untyped field: what the real istiod sends, and what every supported Envoy takes.
-			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans}, //nolint:staticcheck
+			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans, Crl: crl(t)}, //nolint:staticcheck
 			ValidationContextSdsSecretConfig: source(root),
 		}}
 	}
@@ -77,6 +77,14 @@ func SetTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, t *networ
 	if istio != nil {
 		istio.Fields["alpn_override"] = envoy.Text("false") // the protocols of the mesh mean nothing outside it
 	}
+}
+
+// crl is the list of revoked certificates, a file of the proxy's own. An Envoy that cannot read it rejects the cluster.
+func crl(t *networkingv1alpha3.ClientTLSSettings) *corev3.DataSource {
+	if t.CaCrl == "" {
+		return nil
+	}
+	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: t.CaCrl}}
 }
 
 func explicitHTTP1() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {

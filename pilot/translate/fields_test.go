@@ -1,0 +1,263 @@
+package translate_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// TestNoFieldIsIgnored sets each field of each Istio kind alone. Then the bytes of some proxy change, or a finding
+// names the field. testdata/fields has a mesh, and for each kind objects to set the field in: it has an effect if one of
+// its values has one in one of the objects.
+func TestNoFieldIsIgnored(t *testing.T) {
+	f := newFieldTest(t)
+	// What is read elsewhere, or by people alone.
+	elsewhere := map[string]string{
+		"Gateway servers.name":      "a label",
+		"Gateway servers.port.name": "a label; routes of HTTPS servers, which are not supported, will be named by it",
+		"Sidecar egress.port.name":  "a label",
+		"Sidecar ingress.port.name": "a label",
+	}
+	for _, kind := range kinds.All() {
+		if !kind.Istio || kind == kinds.WorkloadGroup { // which registration reads
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			cases := []*kinds.Object{{Key: kinds.Key{Kind: kind, Namespace: "a", Name: "x"}, Spec: kind.New()}}
+			if files, _ := filepath.Glob(filepath.Join("testdata", "fields", kind.Name+".yaml")); len(files) == 1 {
+				cases = nil
+				for _, c := range objects(t, kind.Name, read(t, files[0])) {
+					cases = append(cases, c.Object)
+				}
+			}
+			for _, path := range leaves(kind.New().(proto.Message).ProtoReflect().Descriptor(), nil) {
+				if elsewhere[kind.Name+" "+path.String()] == "" && !slices.ContainsFunc(cases, func(o *kinds.Object) bool { return f.effective(o, path) }) {
+					t.Errorf("%s: it changes nothing, and no finding names it", path)
+				}
+			}
+		})
+	}
+}
+
+// fieldTest is a mesh in which fields are set, and proxies of every sort.
+type fieldTest struct {
+	t       *testing.T
+	world   map[kinds.Key]*kinds.Object
+	proxies map[string]*node.Proxy
+	bare    map[string]map[string]string // what proxies are sent without a field, by case and parent
+}
+
+func newFieldTest(t *testing.T) *fieldTest {
+	f := &fieldTest{t: t, world: map[kinds.Key]*kinds.Object{}, proxies: map[string]*node.Proxy{}, bare: map[string]map[string]string{}}
+	for _, c := range objects(t, "world.yaml", read(t, "testdata", "fields", "world.yaml")) {
+		f.world[c.Key] = c.Object
+	}
+	for name, n := range map[string]string{
+		"server":  `{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
+		"client":  `{"id": "sidecar~10.0.0.3~client-0.b~b.svc.cluster.local", "metadata": {"NAMESPACE": "b", "CLUSTER_ID": "Kubernetes"}}`,
+		"gateway": `{"id": "router~10.0.0.4~gateway-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
+		"machine": `{"id": "sidecar~10.0.0.9~x.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
+	} {
+		f.proxies[name] = proxy(t, []byte(n))
+	}
+	return f
+}
+
+// config returns the versions of all that the proxies are sent, with one more object or another version of one.
+func (f *fieldTest) config(o *kinds.Object) map[string]string {
+	all := maps.Clone(f.world)
+	all[o.Key] = o
+	var changes []kinds.Change
+	for k, o := range all {
+		changes = append(changes, kinds.Change{Key: k, Object: o})
+	}
+	slices.SortFunc(changes, func(a, b kinds.Change) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	s := newWorld(f.t, mesh.Default()).apply(changes...)
+	tr := newTranslator(0)
+	versions := map[string]string{}
+	for name, p := range f.proxies {
+		for typ, list := range sent(f.t, tr, s, p) {
+			for _, r := range list {
+				if r != nil {
+					versions[name+" "+typ+" "+r.Name] = r.Version
+				}
+			}
+		}
+	}
+	return versions
+}
+
+// effective reports whether setting a field in an object, and nothing but what holds it, changes what proxies are sent,
+// or is a finding.
+func (f *fieldTest) effective(o *kinds.Object, path fieldPath) bool {
+	with := func(set func(protoreflect.Message, protoreflect.FieldDescriptor)) *kinds.Object {
+		changed := *o
+		spec := proto.Clone(o.Spec.(proto.Message))
+		set(path.parent(spec.ProtoReflect()), path[len(path)-1])
+		changed.Spec = spec
+		return &changed
+	}
+	key := fmt.Sprintf("%p ", o) + path[:len(path)-1].String()
+	for v := range values(path[len(path)-1]) {
+		changed := with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { setField(m, fd, v) })
+		for _, d := range translate.Unsupported(changed) {
+			field := strings.TrimPrefix(regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(d.Field, ""), "spec.")
+			if field == "" || field == path.String() || strings.HasPrefix(path.String(), field+".") {
+				return true
+			}
+		}
+		if f.bare[key] == nil {
+			f.bare[key] = f.config(with(func(protoreflect.Message, protoreflect.FieldDescriptor) {}))
+		}
+		if !maps.Equal(f.bare[key], f.config(changed)) {
+			return true
+		}
+	}
+	return false
+}
+
+// fieldPath leads from a spec to a field.
+type fieldPath []protoreflect.FieldDescriptor
+
+func (p fieldPath) String() string {
+	var names []string
+	for _, fd := range p {
+		names = append(names, fd.JSONName())
+	}
+	return strings.Join(names, ".")
+}
+
+// parent returns the message that holds the field, which it makes where it is not there.
+func (p fieldPath) parent(m protoreflect.Message) protoreflect.Message {
+	for _, fd := range p[:len(p)-1] {
+		switch v := m.Mutable(fd); {
+		case fd.IsMap():
+			m = v.Map().Mutable(keyOf(fd, v.Map())).Message()
+		case fd.IsList():
+			if v.List().Len() == 0 {
+				v.List().AppendMutable()
+			}
+			m = v.List().Get(0).Message()
+		default:
+			m = v.Message()
+		}
+	}
+	return m
+}
+
+// keyOf returns the key of a map's entry, or one to make an entry with.
+func keyOf(fd protoreflect.FieldDescriptor, m protoreflect.Map) protoreflect.MapKey {
+	key := protoreflect.ValueOfString("app").MapKey()
+	if fd.MapKey().Kind() == protoreflect.Uint32Kind {
+		key = protoreflect.ValueOfUint32(8080).MapKey()
+	}
+	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool { key = k; return false })
+	return key
+}
+
+// leaves returns the paths of all fields that hold no fields of their own.
+func leaves(md protoreflect.MessageDescriptor, path fieldPath) (all []fieldPath) {
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		to := append(slices.Clip(path), fd)
+		m := fd.Message()
+		if fd.IsMap() {
+			m = fd.MapValue().Message()
+		}
+		if m != nil && m.ParentFile().Package() != "google.protobuf" && m.Fields().Len() > 0 {
+			all = append(all, leaves(m, to)...)
+		} else {
+			all = append(all, to)
+		}
+	}
+	return all
+}
+
+// values returns values to set a field to: for text, those that mean something in some field of the mesh.
+func values(fd protoreflect.FieldDescriptor) func(yield func(protoreflect.Value) bool) {
+	if fd.IsMap() {
+		fd = fd.MapValue()
+	}
+	var list []protoreflect.Value
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		list = append(list, protoreflect.ValueOfBool(true))
+	case protoreflect.EnumKind:
+		for i := range fd.Enum().Values().Len() {
+			list = append(list, protoreflect.ValueOfEnum(fd.Enum().Values().Get(i).Number()))
+		}
+	case protoreflect.StringKind:
+		for _, s := range []string{
+			"x", "web", "v1", "other.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "a", "b", ".", "./*", "b/*", "HTTP", "TCP", "ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "region1/zone2",
+		} {
+			list = append(list, protoreflect.ValueOfString(s))
+		}
+	case protoreflect.BytesKind:
+		list = append(list, protoreflect.ValueOfBytes([]byte("x")))
+	case protoreflect.Int32Kind:
+		list = append(list, protoreflect.ValueOfInt32(503), protoreflect.ValueOfInt32(3))
+	case protoreflect.Int64Kind:
+		list = append(list, protoreflect.ValueOfInt64(3))
+	case protoreflect.Uint32Kind:
+		list = append(list, protoreflect.ValueOfUint32(8088), protoreflect.ValueOfUint32(3), protoreflect.ValueOfUint32(302), protoreflect.ValueOfUint32(80))
+	case protoreflect.Uint64Kind:
+		list = append(list, protoreflect.ValueOfUint64(4099))
+	case protoreflect.DoubleKind:
+		list = append(list, protoreflect.ValueOfFloat64(3))
+	case protoreflect.FloatKind:
+		list = append(list, protoreflect.ValueOfFloat32(3))
+	case protoreflect.MessageKind:
+		of := func(all ...proto.Message) {
+			for _, m := range all {
+				list = append(list, protoreflect.ValueOfMessage(m.ProtoReflect()))
+			}
+		}
+		switch fd.Message().FullName() {
+		case "google.protobuf.Duration":
+			of(durationpb.New(3e9))
+		case "google.protobuf.BoolValue":
+			of(wrapperspb.Bool(true), wrapperspb.Bool(false))
+		case "google.protobuf.UInt32Value":
+			of(wrapperspb.UInt32(3))
+		case "google.protobuf.Int64Value":
+			of(wrapperspb.Int64(3))
+		case "google.protobuf.DoubleValue":
+			of(wrapperspb.Double(3))
+		case "google.protobuf.StringValue":
+			of(wrapperspb.String("x"))
+		default:
+			list = append(list, protoreflect.Value{}) // an empty message
+		}
+	}
+	return slices.Values(list)
+}
+
+// setField sets a field to one value, a list to it alone, and a map to one entry. An invalid value is an empty message.
+func setField(m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
+	switch {
+	case fd.IsMap():
+		entries := m.Mutable(fd).Map()
+		entries.Set(keyOf(fd, entries), v)
+	case fd.IsList():
+		m.Clear(fd)
+		m.Mutable(fd).List().Append(v)
+	case !v.IsValid():
+		m.Set(fd, m.NewField(fd))
+	default:
+		m.Set(fd, v)
+	}
+}
