@@ -133,8 +133,9 @@ func (h *history) present() []kinds.Change {
 func (h *history) settle() {
 	w := h.server.world
 	there := func() bool {
+		all := w.AllObjects() // of one moment
 		for _, k := range h.past.keys {
-			if w.AnyObject(k) != h.past.present[k] {
+			if all[k] != h.past.present[k] {
 				return false
 			}
 		}

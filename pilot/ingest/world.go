@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -282,11 +283,11 @@ func (w *World) Object(k kinds.Key) *kinds.Object {
 	return nil
 }
 
-// AnyObject returns the object of that key whether or not it counts, or nil.
-func (w *World) AnyObject(k kinds.Key) *kinds.Object {
+// AllObjects returns a copy of all that the sources brought, whether or not it counts.
+func (w *World) AllObjects() map[kinds.Key]*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.objects[k]
+	return maps.Clone(w.objects)
 }
 
 // Objects returns every object that counts, in no order.
