@@ -2,8 +2,8 @@
 // streams.
 //
 // What a proxy is sent comes from a Translator; this package decides who is sent what, when and in which order, and
-// never looks inside a resource. It listens on no port and decides nothing about identity: whoever may open a stream was
-// decided before.
+// never looks inside a resource. It listens on no port and decides nothing about identity: whoever may open a stream
+// was decided before.
 //
 // Layers, each of which knows only those above it. The first three are packages, which deploy/house keeps apart:
 //

@@ -126,7 +126,8 @@ func (c *conn) joinGroup() {
 		return
 	}
 	s.leaveGroup(c)
-	if s.latest.Revision > c.session.Revision() { // its old group may not have checked that yet, and the new one may have
+	// its old group may not have checked that yet, and the new one may have
+	if s.latest.Revision > c.session.Revision() {
 		c.offer(session.Everything(s.latest, time.Now()))
 	}
 	if s.conns[c.id] != c || !ok {

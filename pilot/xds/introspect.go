@@ -18,7 +18,8 @@ type Client struct {
 	Connected time.Time
 	Delta     bool
 	Types     map[string]session.TypeStatus // by type URL
-	Waits     string                        // what an Envoy that starts waits for; empty once it has asked for listeners
+	// what an Envoy that starts waits for; empty once it has asked for listeners
+	Waits string
 }
 
 // inspection bounds how long introspection waits for streams that are being translated for.

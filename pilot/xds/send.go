@@ -78,7 +78,7 @@ func (c *conn) adopt(p *session.Push, now time.Time) {
 	c.deadlines.keep(departed, c.session.Departing(), now.Add(c.server.limits.Departure))
 }
 
-// settle ends a pass: the client was sent all of it.
+// endPass ends a pass: the client was sent all of it.
 func (c *conn) endPass() {
 	if c.pass.responses > 0 && !c.pass.received.IsZero() {
 		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())

@@ -1,10 +1,11 @@
 // Package session is the protocol of one stream: what the client subscribes to, what it has, and what it is sent next.
 //
-// Requests go in by Take and pushes by Adopt, responses come out by Next. There is no goroutine, clock or socket here; a
-// Session is used by one goroutine at a time and tested by transcripts and random histories. What a type is comes from
-// envoy.Type, what a client is from Profile, and what it should have from a Translator.
+// Requests go in by Take and pushes by Adopt, responses come out by Next. There is no goroutine, clock or socket here;
+// a Session is used by one goroutine at a time and tested by transcripts and random histories. What a type is comes
+// from envoy.Type, what a client is from Profile, and what it should have from a Translator.
 //
-//   - watch.go: one type on one stream: what was sent, diverged, is to be resent or removed, was rejected and is bisected.
+//   - watch.go: one type on one stream: what was sent, diverged, is to be resent or removed, was rejected and is
+//     bisected.
 //   - delta.go and sotw.go: requests of the two protocols. response.go: responses, in the order of types.
 //   - initial.go: what a client that resumes has. hosts.go: virtual hosts that go by themselves.
 //   - key.go: what streams have in common that are sent the same. push.go: why a stream compares what it has.

@@ -98,7 +98,8 @@ type Config struct {
 	Profile     Profile
 	Proxy       *node.Proxy
 	Prefix      string // of nonces
-	Generation  uint32 // the first of a route configuration that the client may have had before; no two streams share it
+	// the first of a route configuration that the client may have had before; no two streams share it
+	Generation uint32
 }
 
 // New makes a Session that has no snapshot yet.
@@ -213,13 +214,13 @@ func (s *Session) want(w *watch, names *envoy.Names) error {
 	return nil
 }
 
-// start joins the session to the first snapshot. false: it cannot be served.
+// Start joins the session to the first snapshot. false: it cannot be served.
 func (s *Session) Start(snap *snapshot.Snapshot) bool {
 	s.take(snap)
 	return s.join(snap)
 }
 
-// adopt takes a newer snapshot. To be called when next returns nil, so that a pass belongs to one snapshot.
+// Adopt takes a newer snapshot. To be called when next returns nil, so that a pass belongs to one snapshot.
 func (s *Session) Adopt(p *Push) {
 	if p.Full || s.joinFailed || p.Objects && s.profile.Whole || p.Concerns(s.proxy) {
 		if s.joinFailed = !s.rejoin(p); s.joinFailed {
@@ -242,14 +243,14 @@ func (s *Session) Adopt(p *Push) {
 
 func (s *Session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
 
-// pending reports whether next may return a response.
+// Pending reports whether next may return a response.
 func (s *Session) Pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
 		return w.pending() || s.removable(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
 	})
 }
 
-// unacknowledged returns the bytes of the responses that the client has not acknowledged.
+// Unacknowledged returns the bytes of the responses that the client has not acknowledged.
 func (s *Session) Unacknowledged() int {
 	n := 0
 	for _, w := range s.watches {
@@ -272,10 +273,10 @@ func (s *Session) removable(w *watch) bool {
 	return true
 }
 
-// quiet ends resuming: the client has asked for all that it had on its earlier stream.
+// Quiet ends resuming: the client has asked for all that it had on its earlier stream.
 func (s *Session) Quiet() { s.resuming = false }
 
-// next returns the next response of the pass, which counts as sent, or nil when the client has everything.
+// Next returns the next response of the pass, which counts as sent, or nil when the client has everything.
 func (s *Session) Next() *wire.Response {
 	for _, w := range s.watches {
 		for w.pending() {
@@ -380,5 +381,5 @@ func (s *Session) join(snap *snapshot.Snapshot) bool {
 	return err == nil
 }
 
-// depart takes the inbound half of a workload that has gone from the proxy, with the next push.
+// Depart takes the inbound half of a workload that has gone from the proxy, with the next push.
 func (s *Session) Depart() { s.departing, s.known = false, nil }

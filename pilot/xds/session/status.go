@@ -13,8 +13,8 @@ func (s *Session) Status() map[string]TypeStatus {
 	return types
 }
 
-// StatusOf returns what the stream knows of a type, to be kept up to date by its owner, or nil if the client never asked
-// for it.
+// StatusOf returns what the stream knows of a type, to be kept up to date by its owner, or nil if the client never
+// asked for it.
 func (s *Session) StatusOf(typeURL string) *TypeStatus {
 	if w := s.find(typeURL); w != nil {
 		return &w.status

@@ -29,8 +29,8 @@ type Translator interface {
 	// nil: it shares nothing.
 	Shared(c Cohort) Cohort
 
-	// Get returns the resources of a type: those of the names, or all of them without any. A type that is not there as a
-	// whole has none. Of a Total type no name is missing. The assignment of a cluster has the cluster's name. Equal
+	// Get returns the resources of a type: those of the names, or all of them without any. A type that is not there as
+	// a whole has none. Of a Total type no name is missing. The assignment of a cluster has the cluster's name. Equal
 	// configuration should be equal pointers: then nothing is compared. The error lists the names that could not be
 	// translated; those that are missing for it stay what they were.
 	Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error)

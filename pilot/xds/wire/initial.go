@@ -20,6 +20,7 @@ type InitialVersions struct {
 	Own    []*envoy.Resource
 }
 
+// Empty reports whether there are none.
 func (v InitialVersions) Empty() bool { return v.Shared == nil && len(v.Own) == 0 }
 
 // Union returns all of them. No name is in both halves.

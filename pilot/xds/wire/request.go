@@ -132,7 +132,7 @@ func (r *Request) decode(w *rawRequest, b []byte) error {
 	return err
 }
 
-// recent is a stream's most recent lists of names, by a hash of their bytes: clients that repeat all names in each
+// Recent is a stream's most recent lists of names, by a hash of their bytes: clients that repeat all names in each
 // request write them alike. A collision harms only the client that causes it.
 type Recent struct {
 	next  int

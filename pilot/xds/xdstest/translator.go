@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// fakeTranslator returns what a test wrote down for each revision. An assignment has the name of its service's host.
+// Translator returns what a test wrote down for each revision. An assignment has the name of its service's host.
 type Translator struct {
 	mu     sync.Mutex
 	worlds map[uint64]*fakeWorld
@@ -34,11 +34,12 @@ type fakeWorld struct {
 	poison    map[string]bool // type, or type/name
 }
 
+// NewTranslator makes a Translator whose world 0 is empty.
 func NewTranslator() *Translator {
 	return &Translator{worlds: map[uint64]*fakeWorld{0: {}}, calls: map[string]int{}}
 }
 
-// publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or
+// Publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or
 // "<type> !<name>" (poisoned).
 func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 	f.mu.Lock()
@@ -105,12 +106,14 @@ func (f *Translator) world(s *snapshot.Snapshot, call string) *fakeWorld {
 	return f.worlds[s.Revision]
 }
 
+// Count returns how often a call was made.
 func (f *Translator) Count(call string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[call]
 }
 
+// ResolveCohort implements session.Translator.
 func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) any {
 	if w := f.world(s, "join"); w.poison["/join"] {
 		panic("join is poisoned")
@@ -124,14 +127,18 @@ func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) any {
 	return p.Type
 }
 
+// Departed implements session.Translator.
 func (f *Translator) Departed(now, _ any) (any, bool) { return now, false }
 
+// Shared implements session.Translator.
 func (f *Translator) Shared(c any) any { return c }
 
+// NeedsReassign implements session.Translator.
 func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, any, uint64) bool {
 	return !f.Still.Load()
 }
 
+// Get implements session.Translator.
 func (f *Translator) Get(s *snapshot.Snapshot, _ any, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	if names == nil {
 		return f.wildcard(s, typeURL), nil
@@ -205,6 +212,7 @@ func (f *Translator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) 
 	return envoy.Union{Outbound: f.sets[key]}
 }
 
+// LongType returns the URL of a short name. One that is not in the table makes up a type.
 func LongType(short string) string {
 	switch short {
 	case "":
