@@ -172,7 +172,7 @@ func (s chainSet) sniffed() bool {
 // catchAll makes the chains for ports without a service: for all of them if port is 0, else for one port that has a
 // policy of its own.
 func (k inboundKey) catchAll(h *hooks, port uint32) chainSet {
-	return k.chains(h, port, registry.Unsupported, names.VirtualInboundCatchallHTTP, names.VirtualInbound,
+	return k.chains(h, port, registry.Unsupported, k.mode(h, port), names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() []*listenerv3.Filter {
 			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
 			return h.httpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
@@ -187,7 +187,11 @@ func (k inboundKey) servicePort(h *hooks, p workloadPort) chainSet {
 	name, cluster := names.Listener(p.bind, p.target), names.Cluster(names.Inbound, p.target, "", "")
 	grpc := p.protocol == registry.GRPC || p.protocol == registry.GRPCWeb
 	longest, _ := p.rule.Policy(p.port).MaxConnectionDuration()
-	s := k.chains(h, p.target, p.protocol, name, name,
+	mode := k.mode(h, p.target)
+	if p.ownTLS { // not supported, and without it only peers of the mesh may connect
+		mode = feature.Strict
+	}
+	s := k.chains(h, p.target, p.protocol, mode, name, name,
 		func() []*listenerv3.Filter {
 			return h.httpFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.host, p.port, grpc), p.protocol)
 		},
@@ -202,8 +206,13 @@ func (k inboundKey) servicePort(h *hooks, p workloadPort) chainSet {
 	return s
 }
 
+// mode returns how a port takes connections.
+func (k inboundKey) mode(h *hooks, port uint32) feature.Mode {
+	return h.mode(h.transportSelection(k.selections), port)
+}
+
 // chains makes the chains that a port needs for its protocol and mTLS mode.
-func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, httpName, tcpName string,
+func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, mode feature.Mode, httpName, tcpName string,
 	http func() []*listenerv3.Filter, tcp func() []*listenerv3.Filter,
 ) chainSet {
 	set := chainSet{port: port}
@@ -223,10 +232,6 @@ func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, ht
 		set.chains = append(set.chains, c)
 	}
 	plain := plainHTTP(k.http10).ApplicationProtocols
-	mode := h.mode(h.transportSelection(k.selections), port)
-	if k.strict(port) {
-		mode = feature.Strict
-	}
 	switch {
 	case protocol.IsHTTP() && mode == feature.Permissive:
 		add(true, true, tlsWire, names.MeshALPN...)
@@ -255,17 +260,6 @@ func (k inboundKey) chains(h *hooks, port uint32, protocol registry.Protocol, ht
 		byMode(mode, func() { add(false, true, tlsWire) }, func() { add(false, false, rawBuffer) })
 	}
 	return set
-}
-
-// strict reports whether a port is an ingress listener's with TLS of its own. That is not supported yet, and without it
-// only peers of the mesh may connect.
-func (k inboundKey) strict(port uint32) bool {
-	for p := range k.ports.All {
-		if p.target == port && p.ownTLS {
-			return true
-		}
-	}
-	return false
 }
 
 func byMode(mode feature.Mode, strict, disable func()) {
