@@ -66,7 +66,7 @@ type Server struct {
 // be nil.
 func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider[[]string]) *ingest.World {
 	return ingest.New(o.Options, ingest.Parts{
-		Event: event, Hosts: names, Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh, Whole: o.Client == nil,
+		Event: event, Hosts: names, Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh, Kinds: catalog.Kinds(catalog.Features()), Whole: o.Client == nil,
 	})
 }
 

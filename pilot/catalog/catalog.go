@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/grpc"
@@ -9,6 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature/peermetadata"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/virtualservice"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // Features returns all features in order.
@@ -22,4 +25,23 @@ func Features() []*feature.Feature {
 		telemetry.New(),
 		mongo.New(),
 	}
+}
+
+// Kinds returns the kinds that scopes and features read, and whom a change of an object concerns.
+func Kinds(features []*feature.Feature) map[*kinds.Kind]snapshot.Reach {
+	reach := map[*kinds.Kind]snapshot.Reach{}
+	for _, k := range scope.Kinds() {
+		reach[k] = snapshot.Scoped
+	}
+	for _, f := range features {
+		for _, k := range f.Kinds {
+			switch {
+			case f.SelectsEverywhere():
+				reach[k] = snapshot.Everywhere
+			case f.Select != nil:
+				reach[k] = max(reach[k], snapshot.Selected)
+			}
+		}
+	}
+	return reach
 }

@@ -31,6 +31,8 @@ type Parts struct {
 
 	Stages []Stage // what derives objects from objects, in order
 
+	Kinds map[*kinds.Kind]snapshot.Reach // see snapshot.Options
+
 	Whole bool // the sources hold the whole mesh: no cluster adds to it
 	Still bool // no object changes by itself: the configuration is read once
 }
@@ -74,7 +76,7 @@ func New(o Options, p Parts) *World {
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
 	}
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Kinds})
 	w.makeRegistries()
 	return w
 }

@@ -44,7 +44,7 @@ type Inspection struct {
 // Read reads the configuration that o names.
 func Read(ctx context.Context, o ingest.Options) (*Inspection, error) {
 	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{
-		Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh,
+		Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh, Kinds: catalog.Kinds(catalog.Features()),
 		Whole: o.ConfigDir != "" && o.Client == nil, Still: true,
 	})}
 	ctx, cancel := context.WithCancel(ctx)

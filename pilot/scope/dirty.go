@@ -14,7 +14,7 @@ import (
 // a virtual host and an assignment belong to a host; an outbound listener belongs to a ListenerKey. Anything not listed
 // is unchanged in every scope; a listed entry may have changed.
 type Dirty struct {
-	All bool // everything may have changed: the mesh configuration or a PeerAuthentication did
+	All bool // everything may have changed: the mesh configuration did, or an object that concerns all proxies
 	// Hosts are those of services and of VirtualServices, sorted. A pattern is listed together with the hosts that it
 	// covers.
 	Hosts     []string

@@ -89,6 +89,14 @@ func NewIndex(s *snapshot.Snapshot, last *Index, rules []Rule) *Index {
 	return x
 }
 
+// Kinds returns the kinds of the objects from which scopes are made.
+func Kinds() []*kinds.Kind {
+	return []*kinds.Kind{kinds.VirtualService, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway}
+}
+
+// structural reports whether scopes are made from objects of a kind.
+func structural(kind *kinds.Kind) bool { return slices.Contains(Kinds(), kind) }
+
 // fullDiff returns the Diff between nothing and a Snapshot.
 func fullDiff(s *snapshot.Snapshot) *snapshot.Diff {
 	d := &snapshot.Diff{}
@@ -437,26 +445,26 @@ func (x *Index) Aliases(host string, visit func(*registry.Service)) {
 
 // Objects is Snapshot.Objects, for kinds whose changes a Diff lists.
 func (x *Index) Objects(kind *kinds.Kind, ns string) []*kinds.Object {
-	mustBeTranslated(kind)
+	x.mustBeRead(kind)
 	return x.Snapshot.Objects(kind, ns)
 }
 
 // AllObjects is Snapshot.AllObjects, for kinds whose changes a Diff lists.
 func (x *Index) AllObjects(kind *kinds.Kind) []*kinds.Object {
-	mustBeTranslated(kind)
+	x.mustBeRead(kind)
 	return x.Snapshot.AllObjects(kind)
 }
 
 // Object is Snapshot.Object, for kinds whose changes a Diff lists.
 func (x *Index) Object(k kinds.Key) *kinds.Object {
-	mustBeTranslated(k.Kind)
+	x.mustBeRead(k.Kind)
 	return x.Snapshot.Object(k)
 }
 
-// mustBeTranslated panics for a kind whose changes a Diff does not list: proxies would keep outdated configuration.
-func mustBeTranslated(kind *kinds.Kind) {
-	if !snapshot.Translated(kind) {
-		panic("scope: " + kind.Name + " is read, and snapshot.Translated does not name it")
+// mustBeRead panics for a kind whose changes a Diff does not list: proxies would keep outdated configuration.
+func (x *Index) mustBeRead(kind *kinds.Kind) {
+	if x.Reach(kind) == snapshot.Unread {
+		panic("scope: " + kind.Name + " is read, and the Snapshot does not compare its objects")
 	}
 }
 

@@ -27,9 +27,9 @@ func Rules() []Rule {
 			c.dirty.All = c.dirty.All || c.diff.Global
 			c.dirty.Reassign.All = c.dirty.Reassign.All || c.diff.Global
 		}},
-		{Name: "peer policies", start: func(c *closure) {
-			for range c.configs(kinds.PeerAuthentication) {
-				c.dirty.All = true
+		{Name: "policies of whom proxies call", start: func(c *closure) {
+			for o := range c.configs(nil) {
+				c.dirty.All = c.dirty.All || !structural(o.Kind) && c.index.Reach(o.Kind) == snapshot.Everywhere
 			}
 		}},
 		{Name: "services", start: func(c *closure) {

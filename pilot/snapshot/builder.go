@@ -39,12 +39,27 @@ type Options struct {
 	Cluster string // the ID of the server's own cluster; empty is Kubernetes
 	Mesh    *mesh.Config
 	Limits  limits.Limits // the zero Limits are limits.Default
+	// Kinds holds the kinds whose objects translations read, and whom a change of an object concerns. Nil: every kind
+	// is read, and concerns everybody.
+	Kinds map[*kinds.Kind]Reach
 }
+
+// Reach is whom a change of an object concerns.
+type Reach int
+
+// Values of Reach.
+const (
+	Unread     Reach = iota // nobody: no translation reads objects of the kind
+	Scoped                  // package scope decides, by the spec: nothing else of the object is read
+	Selected                // the proxies of its namespace; all proxies, if that is the root namespace
+	Everywhere              // all proxies
+)
 
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, last: &Snapshot{
 		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
+		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
 	b.reset()
@@ -87,7 +102,7 @@ func (b *Builder) Apply(changes []kinds.Change) {
 			b.oldObjects[c.Key] = was
 		}
 		b.current.replaceObject(b.edit, c.Kind, was, c.Object)
-		if Translated(c.Kind) && !sameTranslation(was, c.Object) {
+		if !b.last.sameTranslation(c.Kind, was, c.Object) {
 			b.markFull("config", c.Key.String())
 		} else {
 			b.diff.Objects = true
@@ -96,24 +111,19 @@ func (b *Builder) Apply(changes []kinds.Change) {
 	}
 }
 
-// sameTranslation reports whether two objects are equal in everything that translations read. Labels and annotations
-// are not read.
-func sameTranslation(a, b *kinds.Object) bool {
+// sameTranslation reports whether two objects of a kind are equal in everything that translations read.
+func (s *Snapshot) sameTranslation(kind *kinds.Kind, a, b *kinds.Object) bool {
+	switch r := s.Reach(kind); {
+	case r == Unread:
+		return true
+	case r != Scoped && a != nil && b != nil && !(maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)):
+		return false
+	}
 	if a == nil || b == nil || !a.Created.Equal(b.Created) {
 		return false
 	}
 	m, ok := a.Spec.(proto.Message)
 	return ok && proto.Equal(m, b.Spec.(proto.Message))
-}
-
-// Translated reports whether translations read objects of a kind. A kind that a translation reads must be listed here:
-// Index.Objects refuses kinds that are not.
-func Translated(k *kinds.Kind) bool {
-	switch k {
-	case kinds.VirtualService, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway, kinds.PeerAuthentication, kinds.AuthorizationPolicy, kinds.RequestAuthentication:
-		return true
-	}
-	return false
 }
 
 // ApplyRegistry applies the changes that registries found.
@@ -291,7 +301,7 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 		}
 	}
 	for k, was := range b.oldObjects {
-		if is := s.Object(k); is != was && Translated(k.Kind) && !sameTranslation(was, is) {
+		if is := s.Object(k); is != was && !s.sameTranslation(k.Kind, was, is) {
 			s.Diff.Configs = append(s.Diff.Configs, ConfigChange{was, is})
 		}
 	}

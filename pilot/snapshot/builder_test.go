@@ -183,7 +183,7 @@ func TestPrecedence(t *testing.T) {
 
 // TestEqualObjectKeepsItsPointer checks that an object of equal content keeps its old pointer, and is no change.
 func TestEqualObjectKeepsItsPointer(t *testing.T) {
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: map[*kinds.Kind]snapshot.Reach{kinds.VirtualService: snapshot.Scoped}})
 	x := virtual("a", "x", 1)
 	b.Apply([]kinds.Change{change(x)})
 	first := b.Commit(time.Time{})
@@ -214,7 +214,7 @@ func TestEqualObjectKeepsItsPointer(t *testing.T) {
 // TestObjectsThatNobodyTranslates checks that objects which only registries read are stored for those who ask for
 // objects and change nothing for proxies. Objects of a remote cluster are not stored.
 func TestObjectsThatNobodyTranslates(t *testing.T) {
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default()})
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: map[*kinds.Kind]snapshot.Reach{kinds.VirtualService: snapshot.Scoped}})
 	key := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "a", Name: "x"}
 	group := func(k kinds.Key, address string) kinds.Change {
 		return change(&kinds.Object{Key: k, Spec: &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{Address: address}}})

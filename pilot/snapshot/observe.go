@@ -26,7 +26,7 @@ func (s *Snapshot) Observed(o Observer) *Snapshot {
 	c.workloads, c.addresses = Observe(o, "workloads", s.workloads), Observe(o, "addresses", s.addresses)
 	c.objects = maps.Clone(s.objects)
 	for _, k := range kinds.All() {
-		if !Translated(k) {
+		if s.Reach(k) == Unread {
 			continue
 		}
 		of, ok := c.objects[k]
@@ -63,7 +63,7 @@ func (s *Snapshot) ChangedRows(later *Snapshot, visit func(table string, was, is
 		}
 	})
 	for _, k := range kinds.All() {
-		if Translated(k) {
+		if s.Reach(k) != Unread {
 			ChangedRows(k.Name+" by name", s.objects[k].byName, later.objects[k].byName, visit)
 			ChangedRows(k.Name+" by namespace", s.objects[k].byNamespace, later.objects[k].byNamespace, visit)
 			ChangedRows(k.Name+" by precedence", s.objects[k].byPrecedence, later.objects[k].byPrecedence, visit)

@@ -26,6 +26,7 @@ type Snapshot struct {
 	RepeatedText, HostClusters int // see limits.Limits
 
 	tables
+	reach   map[*kinds.Kind]Reach
 	derived *sync.Map // results of Derived, by owner
 }
 
@@ -180,6 +181,14 @@ func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].by
 
 // HasObjects reports whether objects of a kind are worth a look-up. An observed Snapshot reports true.
 func (s *Snapshot) HasObjects(kind *kinds.Kind) bool { return !s.objects[kind].byPrecedence.Empty() }
+
+// Reach returns whom a change of an object of a kind concerns. Translations may not read kinds that concern nobody.
+func (s *Snapshot) Reach(k *kinds.Kind) Reach {
+	if s.reach == nil {
+		return Everywhere
+	}
+	return s.reach[k]
+}
 
 // RootNamespace returns the namespace of mesh-wide policies.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }

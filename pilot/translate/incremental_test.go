@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -26,7 +27,7 @@ import (
 func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	tr := newTranslator(1 << 20)
-	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]}
+	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Kinds(catalog.Features())}
 	b := snapshot.NewBuilder(options)
 	world := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
 	commit := func(b *snapshot.Builder, s generatedStep) *snapshot.Snapshot {

@@ -121,7 +121,7 @@ type rowChange struct {
 func missingDirty(steps []selectingStep, rules []scope.Rule, t tb) string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	on := translate.New(translate.Options{Idle: 1 << 20, Features: catalog.Features(), Rules: rules})
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0]})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Kinds(catalog.Features())})
 	refs := &references{seen: map[string][]string{}}
 	hosts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(generatedHosts, generatedVirtualServiceHosts))))
 	var last *snapshot.Snapshot

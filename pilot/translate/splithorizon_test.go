@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
@@ -49,7 +50,7 @@ func newNetworkWorld(t tb, yaml string) *networkWorld {
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &networkWorld{&world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})}, networks}
+	return &networkWorld{&world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Kinds: catalog.Kinds(catalog.Features())})}, networks}
 }
 
 func (i *networkWorld) apply(changes ...kinds.Change) *snapshot.Snapshot {

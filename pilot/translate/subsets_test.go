@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -18,7 +19,7 @@ func TestSubsetsAreBounded(t *testing.T) {
 	bounds := limits.Default()
 	bounds.HostClusters = 12
 	w := newWorld(t, mesh.Default())
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds, Kinds: catalog.Kinds(catalog.Features())})
 	w.apply(objects(t, "rule.yaml", []byte(
 		`{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: a}, spec: {host: one, subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}}`,
 	))...)
