@@ -10,7 +10,7 @@ import (
 
 // order is that of the packages of pilot: each may import those before it.
 func order() []string {
-	return []string{"config", "facts", "snapshot", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "inspect", "bootstrap"}
+	return []string{"authorize", "config", "facts", "snapshot", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "xds", "debug", "leader", "autoregistration", "inspect", "bootstrap"}
 }
 
 // pure reports whether a package is one in which equal input must always produce equal output.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -31,9 +32,7 @@ type Options struct {
 	Grace    time.Duration // from the end of a proxy's last stream to the end of its entry; 0: 10 s
 	NoHealth bool          // what proxies report of their health is not written
 
-	// AllowUnauthenticated lets proxies register that did not prove who they are: whoever reaches the port may then
-	// receive traffic meant for any group. Peers on the loopback interface may in any case.
-	AllowUnauthenticated bool
+	Authorizer *authorize.Authorizer // who may register which workload; nil: as by the zero authorize.Options
 
 	// Of the sweep.
 	// an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
@@ -95,6 +94,9 @@ const (
 // New makes a Controller. Streams wait until Run runs.
 func New(o Options) *Controller {
 	o.Grace, o.Entries = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Entries, 20000)
+	if o.Authorizer == nil {
+		o.Authorizer = authorize.New(authorize.Options{})
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

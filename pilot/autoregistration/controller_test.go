@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -215,10 +216,9 @@ func TestWhoMayNotRegister(t *testing.T) {
 		text string
 	}{
 		{"no group", func(c *xds.Client) { c.Proxy.RegisterGroup = "none" }, codes.FailedPrecondition, "no WorkloadGroup vm/none"},
-		{"no identity", func(c *xds.Client) { c.Identity = "" }, codes.PermissionDenied, "secure port"},
-		{"another namespace", func(c *xds.Client) { c.Identity = "spiffe://cluster.local/ns/other/sa/reviews-sa" }, codes.PermissionDenied, "may not register"},
-		{"another account", func(c *xds.Client) { c.Identity = "spiffe://cluster.local/ns/vm/sa/other" }, codes.PermissionDenied, "reviews-sa"},
-		{"no workload's identity", func(c *xds.Client) { c.Identity = "spiffe://cluster.local/ns/vm" }, codes.PermissionDenied, "may not register"},
+		{"no identity", func(c *xds.Client) { c.Peer = unproved(c.Address) }, codes.PermissionDenied, "secure port"},
+		{"another namespace", func(c *xds.Client) { c.Peer = proved("other", "reviews-sa") }, codes.PermissionDenied, "may not register"},
+		{"another account", func(c *xds.Client) { c.Peer = proved("vm", "other") }, codes.PermissionDenied, "reviews-sa"},
 		{"no address", func(c *xds.Client) { c.Proxy.IPs = nil }, codes.InvalidArgument, "no address"},
 		{"group's name", func(c *xds.Client) { c.Proxy.RegisterGroup = "a/b" }, codes.InvalidArgument, "AUTO_REGISTER_GROUP"},
 		{"namespace's name", func(c *xds.Client) { c.Proxy.Namespace = "" }, codes.InvalidArgument, "NAMESPACE"},
@@ -251,12 +251,12 @@ func TestWhoMayNotRegister(t *testing.T) {
 func TestWhoNeedsNoIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
-		a := w.start(t, "a", func(o *Options) { o.AllowUnauthenticated = true })
-		a.connect(stream("1", func(c *xds.Client) { c.Identity = "" }))
+		a := w.start(t, "a", func(o *Options) { o.Authorizer = authorize.New(authorize.Options{RegisterAnyone: true}) })
+		a.connect(stream("1", func(c *xds.Client) { c.Peer = unproved(c.Address) }))
 		b := w.start(t, "b")
-		b.connect(stream("1", func(c *xds.Client) { c.Identity, c.Address = "", "[::ffff:127.0.0.1]:80" }))
+		b.connect(stream("1", func(c *xds.Client) { c.Peer = unproved("[::ffff:127.0.0.1]:80") }))
 		// it does not register
-		b.connect(stream("2", func(c *xds.Client) { c.Identity, c.Proxy.RegisterGroup = "", "" }))
+		b.connect(stream("2", func(c *xds.Client) { c.Peer, c.Proxy.RegisterGroup = unproved(c.Address), "" }))
 		a.stop()
 		b.stop()
 	})

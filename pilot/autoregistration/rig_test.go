@@ -3,6 +3,7 @@ package autoregistration
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -187,7 +189,7 @@ func reviews() *kinds.Object {
 
 // stream is what a proxy of the group brings.
 func stream(id string, edit ...func(*xds.Client)) xds.Client {
-	c := xds.Client{ID: id, Address: "10.1.2.3:4567", Identity: "spiffe://cluster.local/ns/vm/sa/reviews-sa", Proxy: &node.Proxy{
+	c := xds.Client{ID: id, Address: "10.1.2.3:4567", Peer: proved("vm", "reviews-sa"), Proxy: &node.Proxy{
 		ID: "vm-1.vm", Namespace: "vm", RegisterGroup: "reviews", IPs: []string{"10.9.0.1", "10.9.0.2"}, Network: "net-1",
 		Labels: map[string]string{"app": "nodeapp", "extra": "x"}, Locality: [3]string{"r", "z", ""},
 	}}
@@ -241,4 +243,17 @@ func (r *replica) known() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.entries) + len(r.streams)
+}
+
+// proved returns a peer that proved to be a service account of a namespace.
+func proved(namespace, account string) identity.Peer {
+	return identity.Peer{
+		ID:    identity.ID{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: account},
+		Proof: identity.Certificate, Address: netip.MustParseAddrPort("10.1.2.3:4567"),
+	}
+}
+
+// unproved returns a peer at an address that proved nothing.
+func unproved(address string) identity.Peer {
+	return identity.Peer{Address: netip.MustParseAddrPort(address)}
 }

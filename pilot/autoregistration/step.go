@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,21 +22,16 @@ func (c *Controller) admit(client xds.Client) (*kinds.Object, error) {
 	if err := checkProxy(p); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if client.Identity == "" && !c.o.AllowUnauthenticated && !loopback(client.Address) {
-		return nil, status.Error(codes.PermissionDenied, "a workload is registered only for a proxy that proves its identity: it must connect to the secure port")
+	if err := c.o.Authorizer.Register(client.Peer, p.Namespace, ""); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	group := c.group(p)
 	if group == nil {
 		return nil, noGroup(p)
 	}
-	if client.Identity == "" {
-		return group, nil
-	}
-	namespace, account, ok := workloadIdentity(client.Identity)
-	want := group.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()
-	if !ok || namespace != p.Namespace || want != "" && account != want {
-		return nil, status.Errorf(codes.PermissionDenied, "%s may not register a workload in namespace %s for service account %q of WorkloadGroup %s",
-			client.Identity, p.Namespace, want, p.RegisterGroup)
+	account := group.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()
+	if err := c.o.Authorizer.Register(client.Peer, p.Namespace, account); err != nil {
+		return nil, status.Errorf(codes.PermissionDenied, "%v of WorkloadGroup %s", err, p.RegisterGroup)
 	}
 	return group, nil
 }
@@ -49,21 +42,6 @@ func (c *Controller) group(p *node.Proxy) *kinds.Object {
 
 func noGroup(p *node.Proxy) error {
 	return status.Errorf(codes.FailedPrecondition, "there is no WorkloadGroup %s/%s to register %s with", p.Namespace, p.RegisterGroup, p.ID)
-}
-
-func loopback(address string) bool {
-	a, err := netip.ParseAddrPort(address)
-	return err == nil && a.Addr().Unmap().IsLoopback()
-}
-
-// workloadIdentity takes spiffe://<trust domain>/ns/<namespace>/sa/<service account> apart.
-func workloadIdentity(id string) (namespace, account string, ok bool) {
-	rest, ok := strings.CutPrefix(id, "spiffe://")
-	part := strings.Split(rest, "/")
-	if !ok || len(part) != 5 || part[1] != "ns" || part[3] != "sa" {
-		return "", "", false
-	}
-	return part[2], part[4], true
 }
 
 // step brings one entry nearer to what it should be, and returns after how long to look at it again; 0: when something

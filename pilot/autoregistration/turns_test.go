@@ -43,7 +43,7 @@ func (s *stuck) Create(ctx context.Context, e *Entry) error {
 }
 
 func machine(ns string, i int, id string) xds.Client {
-	return xds.Client{ID: id, Address: "10.1.2.3:4567", Identity: "spiffe://cluster.local/ns/" + ns + "/sa/x", Proxy: &node.Proxy{
+	return xds.Client{ID: id, Address: "10.1.2.3:4567", Peer: proved(ns, "x"), Proxy: &node.Proxy{
 		ID: fmt.Sprintf("m%d.%s", i, ns), Namespace: ns, RegisterGroup: "g", IPs: []string{fmt.Sprintf("10.9.%d.%d", i/200, 1+i%200)},
 	}}
 }

@@ -29,7 +29,7 @@ type writers struct {
 func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
 		Instance: s.o.Instance(), Object: s.world.Object, Objects: func() []*kinds.Object { return s.world.ObjectsOf(kinds.WorkloadEntry) }, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
-		AllowUnauthenticated: s.o.RegisterAnyone || s.o.Client == nil, OrphanAge: s.o.MaxConnectionAge * 3 / 2,
+		Authorizer: s.authorizer, OrphanAge: s.o.MaxConnectionAge * 3 / 2,
 		Logger: s.o.Logger.With("scope", "autoregistration"), Metrics: s.metrics,
 	}
 	var by writers

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
@@ -46,6 +47,7 @@ type Server struct {
 	names      *dns.Resolver
 	from       *ingest.Sources
 	prepare    func(*snapshot.Snapshot)
+	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
 	discovery  *xds.Server
 	debug      *debug.API
 	grpc       *grpc.Server
@@ -82,6 +84,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without a cluster nothing that registers outlives this process.
+	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, RegisterAnyone: o.RegisterAnyone || o.Client == nil})
 	ads := xds.Options{Known: s.known, Late: s.late}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
@@ -102,11 +106,11 @@ func New(o Options) (*Server, error) {
 	}
 	ads.Translator, ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = newTranslator(t, o.Relay), o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
 	ads.NoVirtualHosts = o.NoVirtualHosts
-	ads.APIClients, ads.Translations = o.APIClients, o.Limits.Generations*runtime.GOMAXPROCS(0)
+	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery,
-		Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
+		Authorizer: s.authorizer, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)

@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
@@ -23,7 +24,10 @@ type Options struct {
 	Clusters func() any // the remote clusters, as JSON; nil: there are none
 	Cluster  string     // id of the cluster that the server runs in
 	Limits   limits.Limits
-	Profile  bool // serve pprof
+
+	Authorizer *authorize.Authorizer // who may read pages; nil: as by the zero authorize.Options
+
+	Profile bool // serve pprof
 }
 
 // API is the debug API.
@@ -42,6 +46,9 @@ type page struct {
 
 // New makes the API.
 func New(o Options) *API {
+	if o.Authorizer == nil {
+		o.Authorizer = authorize.New(authorize.Options{})
+	}
 	a := &API{o: o, slots: make(chan struct{}, o.Limits.DebugRequests)}
 	empty := func(v any) func(url.Values) (any, error) {
 		return func(url.Values) (any, error) { return v, nil }

@@ -10,6 +10,8 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
 )
 
 // Handler serves the API below /debug over HTTP. Only peers on loopback are answered; others get 401.
@@ -26,7 +28,8 @@ func (a *API) Handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !loopback(r) {
+		address, _ := netip.ParseAddrPort(r.RemoteAddr)
+		if err := a.o.Authorizer.Debug(identity.Peer{Address: address}); err != nil || !namesHost(r) {
 			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
@@ -34,13 +37,9 @@ func (a *API) Handler() http.Handler {
 	})
 }
 
-// loopback reports a request that comes from this host and was not sent on by a browser that a foreign page steers: it
-// must name this host by an address or as localhost, so that no DNS name can be rebound to it.
-func loopback(r *http.Request) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return false
-	}
+// namesHost reports whether a request names this host by an address or as localhost. A browser that a foreign page steers
+// names it otherwise: so no DNS name can be rebound to it.
+func namesHost(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -49,7 +48,7 @@ func loopback(r *http.Request) bool {
 	if host == "" || strings.EqualFold(host, "localhost") {
 		return true
 	}
-	_, err = netip.ParseAddr(host)
+	_, err := netip.ParseAddr(host)
 	return err == nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -29,6 +30,7 @@ type conn struct {
 	stream    grpc.ServerStream
 	delta     bool
 	remote    string
+	peer      identity.Peer
 	local     string
 	connected time.Time
 
@@ -104,6 +106,7 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 		done:     make(chan struct{}),
 	}
 	c.remote, c.local = addresses(stream.Context())
+	c.peer = peerOf(stream.Context())
 	return c
 }
 
@@ -277,7 +280,7 @@ func (c *conn) greet() (*wire.Request, error) {
 		proxy.Capabilities |= r.Capabilities
 		r.Node = nil
 		c.profile = s.profileOf(proxy, c.delta)
-		if err := s.admit(c.profile, c.remote); err != nil {
+		if err := s.authorize(c.profile, c.peer, proxy); err != nil {
 			return nil, err
 		}
 		c.number = s.numbers.Add(1)

@@ -29,7 +29,7 @@ const workloadWait = time.Second
 
 // client is the stream as others see it.
 func (c *conn) client() Client {
-	return Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Connected: c.connected, Delta: c.delta}
+	return Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Peer: c.peer, Connected: c.connected, Delta: c.delta}
 }
 
 // introduce asks Connections whether the stream may go on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
@@ -14,7 +15,7 @@ type Client struct {
 	ID        string // <pod>.<namespace>-<number>
 	Proxy     *node.Proxy
 	Address   string // of the peer
-	Identity  string // SPIFFE ID that the peer proved to have; empty over plaintext
+	Peer      identity.Peer
 	Connected time.Time
 	Delta     bool
 	Types     map[string]session.TypeStatus // by type URL
@@ -36,7 +37,7 @@ func (s *Server) Clients() []Client {
 	}
 	var list []Client
 	for i, c := range streams {
-		client := Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Connected: c.connected, Delta: c.delta}
+		client := Client{ID: c.id, Proxy: c.proxy, Address: c.remote, Peer: c.peer, Connected: c.connected, Delta: c.delta}
 		if c.await(ctx, ran[i]) {
 			client.Types, client.Waits = types[i], waits[i]
 		}

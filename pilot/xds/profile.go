@@ -1,13 +1,19 @@
 package xds
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
@@ -19,7 +25,7 @@ type profile struct {
 	urgent   bool   // it goes before others
 	workload bool   // a workload runs beside it, and it is sent nothing before all sources have synced
 	warms    bool   // it warms its clusters before it asks for listeners
-	local    bool   // it is served only at the addresses of Options.APIClients
+	reads    bool   // it reads objects of configuration, which not everybody may
 }
 
 // apiGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not what
@@ -32,7 +38,7 @@ func IsAPIClient(p *node.Proxy) bool { return p != nil && p.Generator == apiGene
 // profileOf returns the profile of a client.
 func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 	if IsAPIClient(p) {
-		return &profile{Profile: session.Profile{Whole: true}, name: "reader of configuration", local: true}
+		return &profile{Profile: session.Profile{Whole: true}, name: "reader of configuration", reads: true}
 	}
 	gateway := p.Type == node.Router
 	return &profile{
@@ -63,25 +69,39 @@ func refuseDebug(typeURL string) error {
 		"pilot-discovery proxy-status and pilot-discovery request GET /debug/list answer", typeURL)
 }
 
-// Loopback returns every address of this host's own.
-func Loopback() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+// authorize returns an error to a peer that may not open a stream of a profile as a proxy.
+func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) error {
+	err := s.authorizer.Proxy(peer, proxy.Namespace)
+	if p.reads {
+		err = s.authorizer.ReadConfig(peer)
+	}
+	var denied *authorize.Denied
+	if errors.As(err, &denied) {
+		return status.Error(codes.PermissionDenied, denied.Message)
+	}
+	return err
 }
 
-// admit returns an error to a client that is not served at its address. The configuration of the whole mesh is no
-// business of a proxy's.
-func (s *Server) admit(p *profile, remote string) error {
-	if !p.local {
-		return nil
+// peerOf returns who is at the other end of a stream: a workload whose client certificate was verified, and names it
+// alone, has its identity.
+func peerOf(ctx context.Context) (p identity.Peer) {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return p
 	}
-	peer, err := netip.ParseAddrPort(remote)
-	if err == nil {
-		for _, allowed := range s.apiClients {
-			if allowed.Contains(peer.Addr().Unmap().WithZone("")) {
-				return nil
-			}
-		}
+	if from.Addr != nil {
+		p.Address, _ = netip.ParseAddrPort(from.Addr.String())
 	}
-	return status.Errorf(codes.PermissionDenied,
-		"objects of configuration are not served to %s: the server has to be told to, by --apiClients", remote)
+	info, ok := from.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return p
+	}
+	uris := info.State.VerifiedChains[0][0].URIs
+	if len(uris) != 1 {
+		return p
+	}
+	if id, err := identity.Parse(uris[0].String()); err == nil {
+		p.ID, p.Proof = id, identity.Certificate
+	}
+	return p
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
@@ -42,7 +42,7 @@ type Options struct {
 	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by
 	// themselves.
 	NoVirtualHosts bool
-	APIClients     []netip.Prefix // whom objects of configuration are served; nil: peers on this host
+	Authorizer     *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
 
 	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
 	// for one that does. nil: no wait.
@@ -64,7 +64,7 @@ type Server struct {
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	late        func(*node.Proxy) bool
-	apiClients  []netip.Prefix
+	authorizer  *authorize.Authorizer
 	differences diff.Cache
 	interner    *wire.Interner
 	warnings    *logLimiter // for faults of clients
@@ -102,7 +102,7 @@ func New(o Options) *Server {
 		connections: o.Connections,
 		known:       o.Known,
 		late:        o.Late,
-		apiClients:  o.APIClients,
+		authorizer:  o.Authorizer,
 		interner:    wire.NewInterner(),
 		warnings:    newLogLimiter(),
 		arrivals:    newLogLimiter(),
@@ -121,8 +121,8 @@ func New(o Options) *Server {
 	if s.limits == (limits.Limits{}) {
 		s.limits = limits.Default()
 	}
-	if s.apiClients == nil {
-		s.apiClients = Loopback()
+	if s.authorizer == nil {
+		s.authorizer = authorize.New(authorize.Options{})
 	}
 	if o.Translations <= 0 {
 		o.Translations = runtime.GOMAXPROCS(0)

@@ -1,0 +1,94 @@
+package authorize
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+)
+
+// Options of an Authorizer. The zero Options allow the least.
+type Options struct {
+	// Readers are the addresses that may read objects of configuration; nil: this host's.
+	Readers []netip.Prefix
+	// RegisterAnyone lets peers register workloads that proved no ID: whoever reaches the port may then receive traffic
+	// meant for any group. Peers on this host may in any case.
+	RegisterAnyone bool
+}
+
+// Authorizer decides what peers may do. It is immutable.
+type Authorizer struct{ o Options }
+
+// New returns an Authorizer.
+func New(o Options) *Authorizer {
+	if o.Readers == nil {
+		o.Readers = OnHost()
+	}
+	return &Authorizer{o}
+}
+
+// OnHost returns every address of this host's own.
+func OnHost() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+// Denied says what a peer may not do, and what would allow it.
+type Denied struct{ Message string }
+
+func (d *Denied) Error() string { return d.Message }
+
+func deny(format string, args ...any) error { return &Denied{fmt.Sprintf(format, args...)} }
+
+// Proxy returns an error unless a peer may be served as a proxy of a namespace. A peer that proved an ID is served as a
+// proxy of the ID's namespace alone; of one that did not, the node's word counts.
+func (a *Authorizer) Proxy(peer identity.Peer, namespace string) error {
+	if peer.Proved() && peer.ID.Namespace != namespace {
+		return deny("%s is not served as a proxy of namespace %s", peer, namespace)
+	}
+	return nil
+}
+
+// ReadConfig returns an error unless a peer may read objects of configuration. The configuration of the whole mesh is no
+// business of a proxy's.
+func (a *Authorizer) ReadConfig(peer identity.Peer) error {
+	if peer.Address.IsValid() {
+		for _, allowed := range a.o.Readers {
+			if allowed.Contains(peer.Address.Addr().Unmap().WithZone("")) {
+				return nil
+			}
+		}
+	}
+	return deny("objects of configuration are not served to %s: the server has to be told to, by --apiClients", peer)
+}
+
+// Debug returns an error unless a peer may read debug pages: only peers on this host may.
+func (a *Authorizer) Debug(peer identity.Peer) error {
+	if !peer.OnHost() {
+		return deny("debug pages are served to peers on the control plane's host alone")
+	}
+	return nil
+}
+
+// Register returns an error unless a peer may register a workload of a namespace, for a service account if that is not
+// empty.
+func (a *Authorizer) Register(peer identity.Peer, namespace, serviceAccount string) error {
+	switch {
+	case !peer.Proved() && !peer.OnHost() && !a.o.RegisterAnyone:
+		return deny("a workload is registered only for a proxy that proves its identity: it must connect to the secure port")
+	case peer.Proved() && (peer.ID.Namespace != namespace || serviceAccount != "" && peer.ID.ServiceAccount != serviceAccount):
+		return deny("%s may not register a workload in namespace %s for service account %q", peer, namespace, serviceAccount)
+	}
+	return nil
+}
+
+// Secret returns an error unless a peer may receive the secrets of a namespace: only one that proved an ID there may,
+// wherever it connects from.
+func (a *Authorizer) Secret(peer identity.Peer, namespace string) error {
+	switch {
+	case !peer.Proved():
+		return deny("secrets are served only to a proxy that proves its identity: it must connect to the secure port")
+	case peer.ID.Namespace != namespace:
+		return deny("%s may not receive the secrets of namespace %s", peer, namespace)
+	}
+	return nil
+}

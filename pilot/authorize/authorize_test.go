@@ -1,0 +1,58 @@
+package authorize_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+)
+
+// TestWhatPeersMayDo asks for everything, as every kind of peer.
+func TestWhatPeersMayDo(t *testing.T) {
+	web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
+	far, near := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:1")
+	peers := map[string]identity.Peer{
+		"stranger":     {Address: far},
+		"on the host":  {Address: near},
+		"web":          {Address: far, ID: web, Proof: identity.Certificate},
+		"web by token": {Address: far, ID: web, Proof: identity.Token},
+		"claims web":   {Address: far, ID: web},
+		"nowhere":      {},
+	}
+	closed := authorize.New(authorize.Options{})
+	open := authorize.New(authorize.Options{Readers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, RegisterAnyone: true})
+	mute := authorize.New(authorize.Options{Readers: []netip.Prefix{}})
+	for _, c := range []struct {
+		what    string
+		ask     func(identity.Peer) error
+		allowed []string
+	}{
+		{"proxy of a", func(p identity.Peer) error { return closed.Proxy(p, "a") }, []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere"}},
+		{"proxy of b", func(p identity.Peer) error { return closed.Proxy(p, "b") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
+		{"read", closed.ReadConfig, []string{"on the host"}},
+		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "claims web"}},
+		{"read where nobody may", mute.ReadConfig, nil},
+		{"debug", open.Debug, []string{"on the host"}},
+		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") }, []string{"on the host", "web", "web by token"}},
+		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") }, []string{"on the host", "web", "web by token"}},
+		{"register db in a", func(p identity.Peer) error { return closed.Register(p, "a", "db") }, []string{"on the host"}},
+		{"register in b", func(p identity.Peer) error { return closed.Register(p, "b", "") }, []string{"on the host"}},
+		{"register where anyone may", func(p identity.Peer) error { return open.Register(p, "b", "") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
+		{"secret of a", func(p identity.Peer) error { return open.Secret(p, "a") }, []string{"web", "web by token"}},
+		{"secret of b", func(p identity.Peer) error { return open.Secret(p, "b") }, nil},
+	} {
+		allowed := map[string]bool{}
+		for _, name := range c.allowed {
+			allowed[name] = true
+		}
+		for name, peer := range peers {
+			err := c.ask(peer)
+			var denied *authorize.Denied
+			if err == nil != allowed[name] || err != nil && !errors.As(err, &denied) {
+				t.Errorf("%s, %s: %v", c.what, name, err)
+			}
+		}
+	}
+}
