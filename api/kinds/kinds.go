@@ -42,6 +42,9 @@ type Object struct {
 	Spec any
 }
 
+// AnnotationDryRun is set by the user on an AuthorizationPolicy that is to refuse nothing: to "true".
+const AnnotationDryRun = "istio.io/dry-run"
+
 // AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have
 // no status of their own.
 const AnnotationHealthy = "networking.istio.io/healthy"

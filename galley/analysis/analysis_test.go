@@ -136,6 +136,42 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestTargets: a policy whose target does not exist is a finding.
+func TestTargets(t *testing.T) {
+	for _, c := range []struct{ target, want string }{
+		{`targetRef: {kind: Service, name: web}`, ""},
+		{`targetRefs: [{group: networking.istio.io, kind: ServiceEntry, name: outside}, {kind: Service, name: web}]`, ""},
+		{`targetRefs: [{group: gateway.networking.k8s.io, kind: GatewayClass, name: any}]`, ""},
+		{`targetRefs: [{kind: Service, name: web}, {kind: Service, name: webb}]`, `spec.targetRefs[1].name: there is no Service webb in namespace a: the policy does not apply to it; did you mean "web"?`},
+		{`targetRefs: [{kind: Service, name: elsewhere}]`, `spec.targetRefs[0].name: there is no Service elsewhere in namespace a`},
+		{`targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: web}`, `spec.targetRef.name: there is no Gateway web in namespace a`},
+	} {
+		list := run(decode(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: a}
+spec: {ports: [{port: 80, name: http}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: elsewhere, namespace: b}
+spec: {ports: [{port: 80, name: http}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outside, namespace: a}
+spec: {hosts: [x.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: p, namespace: a}
+spec: {`+c.target+"}\n"))
+		if c.want == "" && len(list) > 0 || c.want != "" && (len(list) != 1 || !strings.Contains(list[0].String(), c.want)) {
+			t.Errorf("%s: got %v, want %q", c.target, list, c.want)
+		}
+	}
+}
+
 // Objects that are a part of a mesh get warnings, and without workloads no selector is judged.
 func TestPartOfAMesh(t *testing.T) {
 	list := run(decode(t, `

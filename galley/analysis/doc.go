@@ -6,6 +6,7 @@
 //   - selection.go: what a selector matches, once for all objects that have it.
 //   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.
 //   - pods.go, noeffect.go: addresses of Pods, and objects that stand where nobody reads them.
+//   - targets.go: what policies apply to.
 //   - conflicts.go: VirtualServices that share a host.
 //
 // A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects

@@ -168,9 +168,11 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	}
 	k.Scope.Rules = selectedRules(x, p.Namespace, w.Labels)
 	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
-	selected := feature.Select(features, x, p.Namespace, feature.Workload{Type: p.Type, Labels: w.Labels})
-	k.Scope.Selections = selected(feature.ScopeHalf)
 	targets := findTargets(x, w, addresses)
+	selected := feature.Select(features, x, p.Namespace, feature.Workload{
+		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: servicesOf(targets),
+	})
+	k.Scope.Selections = selected(feature.ScopeHalf)
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersHalf | feature.InboundHalf)
 		k.Scope.Gateways = selectedGateways(x, w.Labels)
@@ -282,6 +284,17 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 		found[i].Rules = x.Rules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
 	}
 	return frozen.ListOf(found...)
+}
+
+// servicesOf returns the services of targets.
+func servicesOf(targets frozen.List[Target]) []*registry.Service {
+	var list []*registry.Service
+	for t := range targets.All {
+		if len(list) == 0 || list[len(list)-1] != t.Service {
+			list = append(list, t.Service)
+		}
+	}
+	return list
 }
 
 // numbersByName returns the numbers of a service's ports. If several have one name, the first counts.

@@ -1,6 +1,7 @@
 package feature
 
 import (
+	"cmp"
 	"slices"
 
 	typev1beta1 "istio.io/api/type/v1beta1"
@@ -8,6 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Reader is what a feature may read to select objects.
@@ -20,8 +22,10 @@ type Reader interface {
 
 // Workload is a workload for which objects are selected.
 type Workload struct {
-	Type   node.Type // of its proxy
-	Labels map[string]string
+	Type      node.Type // of its proxy
+	Namespace string
+	Labels    map[string]string
+	Services  []*registry.Service // that it serves
 }
 
 // Selection is the objects of one feature that apply to a workload. It is comparable.
@@ -56,12 +60,54 @@ func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) 
 	}
 }
 
-// Matches reports whether the selector of a policy matches a workload. A policy without one matches every workload.
+// Matches reports whether a policy applies to a workload: whether one of its targets is the workload's, or its selector
+// matches. A policy without targets and selector applies to every workload.
 func Matches(o *kinds.Object, w Workload) bool {
+	if p, ok := o.Spec.(interface {
+		GetTargetRef() *typev1beta1.PolicyTargetReference
+		GetTargetRefs() []*typev1beta1.PolicyTargetReference
+	}); ok {
+		refs := p.GetTargetRefs()
+		if one := p.GetTargetRef(); one != nil {
+			refs = append(slices.Clip(refs), one)
+		}
+		if len(refs) > 0 {
+			return slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool { return w.isTarget(r, o.Namespace) })
+		}
+	}
 	p, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	})
 	return !ok || kinds.Selects(p.GetSelector().GetMatchLabels(), w.Labels)
+}
+
+// Labels of the pods of a Gateway of the Gateway API.
+const (
+	gatewayNameLabel    = "gateway.networking.k8s.io/gateway-name"
+	oldGatewayNameLabel = "istio.io/gateway-name"
+	gatewayClassLabel   = "gateway.networking.k8s.io/gateway-class-name"
+)
+
+// isTarget reports whether a policy of a namespace that targets an object applies to a workload: the object is its
+// Gateway, in that namespace, or the class of its Gateway, or a service that it serves, in that namespace. A target that
+// cannot be understood is every workload.
+func (w Workload) isTarget(r *typev1beta1.PolicyTargetReference, namespace string) bool {
+	serves := func(name func(*registry.Service) string, p registry.Provider) bool {
+		return slices.ContainsFunc(w.Services, func(s *registry.Service) bool {
+			return s.Provider == p && s.Namespace == namespace && name(s) == r.GetName()
+		})
+	}
+	switch r.GetGroup() + "/" + r.GetKind() {
+	case "gateway.networking.k8s.io/Gateway":
+		return w.Namespace == namespace && cmp.Or(w.Labels[gatewayNameLabel], w.Labels[oldGatewayNameLabel]) == r.GetName()
+	case "gateway.networking.k8s.io/GatewayClass":
+		return w.Labels[gatewayClassLabel] == r.GetName()
+	case "/Service", "core/Service":
+		return serves(func(s *registry.Service) string { return s.Name }, registry.Kubernetes)
+	case "networking.istio.io/ServiceEntry":
+		return serves(func(s *registry.Service) string { return s.Object }, registry.External)
+	}
+	return true
 }
 
 // Selections are the Selections of several features, without empty ones. They are comparable.

@@ -7,6 +7,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
@@ -14,40 +15,102 @@ import (
 // TestUntranslatedPoliciesDenyAll: a workload that an authorization policy selects denies everything, and no other
 // does.
 func TestUntranslatedPoliciesDenyAll(t *testing.T) {
-	const service = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}`
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: gw-0, namespace: a, labels: {gateway.networking.k8s.io/gateway-name: gw, gateway.networking.k8s.io/gateway-class-name: istio}}, spec: {containers: [{name: gw, image: gw}]}, status: {podIP: 10.0.0.2}}
+---
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: gw, namespace: a}, spec: {selector: {gateway.networking.k8s.io/gateway-name: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: entry, namespace: a}, spec: {hosts: [entry.example.com], ports: [{number: 82, name: http, protocol: HTTP}], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: web}}}}
+`
+	const gatewayAPI = "group: gateway.networking.k8s.io, kind: "
+	policy := func(namespace, annotations, spec string) string {
+		return "{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: " + namespace + ", annotations: {" + annotations + "}}, spec: {" + spec + "}}"
+	}
+	request := func(spec string) string {
+		return `{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: p, namespace: a, annotations: {istio.io/dry-run: "true"}}, spec: {` + spec + ` jwtRules: [{issuer: x, jwks: "{\"keys\": []}"}]}}`
+	}
 	for _, c := range []struct {
 		policy  string
-		refused bool
+		refused string // which of web and gw refuse
+		finding string
 	}{
-		{`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a}, spec: {action: DENY, rules: [{}]}}`, true},
-		{`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: istio-system}, spec: {}}`, true},
-		{`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a}, spec: {selector: {matchLabels: {app: other}}}}`, false},
-		{`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: b}, spec: {}}`, false},
-		{`{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a}, spec: {action: AUDIT, rules: [{}]}}`, false},
-		{`{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: p, namespace: a}, spec: {jwtRules: [{issuer: x, jwks: "{\"keys\": []}"}]}}`, true},
+		{policy("a", "", "action: DENY, rules: [{}]"), "web gw", "refused"},
+		{policy("istio-system", "", ""), "web gw", "refused"},
+		{policy("a", "", "selector: {matchLabels: {app: other}}"), "", "refused"},
+		{policy("a", "", "selector: {matchLabels: {app: web}}"), "web", "refused"},
+		{policy("b", "", ""), "", "refused"},
+		{policy("a", "", "action: AUDIT, rules: [{}]"), "", "logged"},
+		{request(""), "web gw", "refused"},
+
+		{policy("a", "", "targetRefs: [{"+gatewayAPI+"Gateway, name: gw}]"), "gw", "refused"},
+		{policy("a", "", "targetRef: {"+gatewayAPI+"Gateway, name: gw}"), "gw", "refused"},
+		{policy("a", "", "targetRefs: [{"+gatewayAPI+"Gateway, name: other}]"), "", "refused"},
+		{policy("istio-system", "", "targetRefs: [{"+gatewayAPI+"Gateway, name: gw}]"), "", "refused"},
+		{policy("istio-system", "", "targetRefs: [{"+gatewayAPI+"GatewayClass, name: istio}]"), "gw", "refused"},
+		{policy("a", "", "targetRefs: [{kind: Service, name: web}]"), "web", "refused"},
+		{policy("a", "", "targetRefs: [{kind: Service, name: other}]"), "", "refused"},
+		{policy("istio-system", "", "targetRefs: [{kind: Service, name: web}]"), "", "refused"},
+		{policy("a", "", "targetRefs: [{kind: Service, name: other}, {group: networking.istio.io, kind: ServiceEntry, name: entry}]"), "web", "refused"},
+		{request("targetRefs: [{" + gatewayAPI + "Gateway, name: gw}],"), "gw", "refused"},
+
+		{policy("a", `istio.io/dry-run: "true"`, "action: DENY, rules: [{}]"), "", "nothing is refused"},
+		{policy("a", `istio.io/dry-run: "false"`, "action: DENY, rules: [{}]"), "web gw", "refused"},
+		{policy("a", `istio.io/dry-run: "yes"`, "action: DENY, rules: [{}]"), "web gw", "refused"},
 	} {
 		w := newWorld(t, mesh.Default())
-		s := w.apply(objects(t, "world.yaml", []byte(service+"\n---\n"+c.policy))...)
+		s := w.apply(objects(t, "world.yaml", []byte(world+"\n---\n"+c.policy))...)
 		tr := newTranslator(0)
-		p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"LABELS": {"app": "web"}}}`))
-		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType).All {
-			body := string(r.Body)
-			inbound := r.Name == "virtualInbound"
-			if got := strings.Contains(body, "envoy.extensions.filters.http.rbac.v3.RBAC"); got != (c.refused && inbound) {
-				t.Errorf("%s: %s refuses requests: %v", c.policy, r.Name, got)
+		for name, p := range map[string]struct{ node, listener string }{
+			"web": {`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local"}`, "virtualInbound"},
+			"gw":  {`{"id": "router~10.0.0.2~gw-0.a~a.svc.cluster.local"}`, "0.0.0.0_80"},
+		} {
+			proxy, found := proxy(t, []byte(p.node)), false
+			for r := range tr.Wildcard(s, tr.ResolveCohort(s, proxy), envoy.ListenerType).All {
+				body, served := string(r.Body), r.Name == p.listener && strings.Contains(c.refused, name)
+				found = found || r.Name == p.listener
+				if got := strings.Contains(body, "envoy.extensions.filters.http.rbac.v3.RBAC"); got != served {
+					t.Errorf("%s: %s of %s refuses requests: %v", c.policy, r.Name, name, got)
+				}
+				if got := strings.Contains(body, "envoy.extensions.filters.network.rbac.v3.RBAC"); got != (served && name == "web") {
+					t.Errorf("%s: %s of %s refuses connections: %v", c.policy, r.Name, name, got)
+				}
 			}
-			if got := strings.Contains(body, "envoy.extensions.filters.network.rbac.v3.RBAC"); got != (c.refused && inbound) {
-				t.Errorf("%s: %s refuses connections: %v", c.policy, r.Name, got)
+			if !found {
+				t.Fatalf("%s has no %s", name, p.listener)
 			}
 		}
-		found := 0
-		for _, o := range objects(t, "p.yaml", []byte(c.policy)) {
-			if d := translate.Unsupported(o.Object); len(d) == 1 && strings.Contains(d[0].Message, "refused") {
-				found++
-			}
+		o := objects(t, "p.yaml", []byte(c.policy))[0].Object
+		if d := translate.Unsupported(o); len(d) != 1 || !strings.Contains(d[0].Message, c.finding) {
+			t.Errorf("%s: %v, want one finding with %q", c.policy, d, c.finding)
 		}
-		if found != 1 {
-			t.Errorf("%s: %d findings say so", c.policy, found)
+	}
+}
+
+// TestDryRunEndsAndBegins: a policy that becomes a dry run, or ceases to be one, is in force at once, also for a proxy
+// that is connected.
+func TestDryRunEndsAndBegins(t *testing.T) {
+	const workload = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
+	const policy = `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a, annotations: {istio.io/dry-run: "DRY"}}, spec: {}}`
+	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+	web := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local"}`))
+	var has cohort.Key
+	var revision uint64
+	for _, dry := range []string{"true", "false", "true"} {
+		s := w.apply(objects(t, "p.yaml", []byte(workload+"\n---\n"+strings.Replace(policy, "DRY", dry, 1)))...)
+		tr.Prepare(s)
+		if revision == 0 || tr.NeedsReassign(s, web, has, revision) {
+			has = tr.ResolveCohort(s, web)
+		}
+		revision = s.Revision
+		refused := false
+		for r := range tr.Wildcard(s, has, envoy.ListenerType).All {
+			refused = refused || strings.Contains(string(r.Body), "rbac.v3.RBAC")
+		}
+		if refused != (dry == "false") {
+			t.Errorf("a dry run: %s; it refuses: %v", dry, refused)
 		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -22,6 +24,8 @@ func Unsupported(o *kinds.Object) []diag.Diagnostic {
 	switch spec := o.Spec.(type) {
 	case *networkingv1.DestinationRule:
 		list = destinationrule.Unsupported(spec)
+	case *securityv1.AuthorizationPolicy, *securityv1.RequestAuthentication:
+		list = []diag.Diagnostic{authz.Unsupported(o)}
 	case *networkingv1.VirtualService, *networkingv1.Gateway, *networkingv1.ServiceEntry, *networkingv1.Sidecar, *networkingv1.WorkloadEntry:
 		list = feature.Unsupported("spec", spec.(proto.Message), lacks)
 	}
@@ -58,8 +62,6 @@ func lacks(field string) (message, fix string) {
 // unsupported returns the finding about what an object asks for as a whole.
 func unsupported(o *kinds.Object) (field, message, fix string) {
 	switch o.Kind {
-	case kinds.AuthorizationPolicy, kinds.RequestAuthentication:
-		message, fix = "this version cannot enforce it, so every request to the workloads that it selects is refused", "remove it to let requests through without it"
 	case kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig,
 		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy:
 		message = "this version reads it and does nothing with it"

@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"strconv"
+
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
@@ -8,6 +10,7 @@ import (
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	securityv1 "istio.io/api/security/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -26,12 +29,33 @@ func New() *feature.Feature {
 	}
 }
 
-// closes reports whether a policy applies to a workload and may refuse a request. One that only logs does not.
+// closes reports whether a policy applies to a workload and may refuse a request. One that only logs does not, nor does a
+// dry run.
 func closes(o *kinds.Object, w feature.Workload) bool {
-	if p, ok := o.Spec.(*securityv1.AuthorizationPolicy); ok && p.Action == securityv1.AuthorizationPolicy_AUDIT {
+	if p, ok := o.Spec.(*securityv1.AuthorizationPolicy); ok && (p.Action == securityv1.AuthorizationPolicy_AUDIT || dryRun(o)) {
 		return false
 	}
 	return feature.Matches(o, w)
+}
+
+// dryRun reports whether an AuthorizationPolicy is to log what it would refuse, and to refuse nothing. A value that is no
+// boolean is not an annotation that anybody meant to open anything by.
+func dryRun(o *kinds.Object) bool {
+	dry, err := strconv.ParseBool(o.Annotations[kinds.AnnotationDryRun])
+	return err == nil && dry
+}
+
+// Unsupported returns the finding about a policy, which this version cannot evaluate.
+func Unsupported(o *kinds.Object) diag.Diagnostic {
+	p, ok := o.Spec.(*securityv1.AuthorizationPolicy)
+	switch {
+	case ok && dryRun(o):
+		field := "metadata.annotations[" + strconv.Quote(kinds.AnnotationDryRun) + "]"
+		return feature.NotImplemented(field, "nothing is refused, and what the policy would refuse is not logged", "")
+	case ok && p.Action == securityv1.AuthorizationPolicy_AUDIT:
+		return feature.NotImplemented("", "no request is logged", "")
+	}
+	return feature.NotImplemented("", "every request to the workloads that it selects is refused", "remove it to let requests through without it")
 }
 
 // noPrincipal returns rules that allow nobody, so that nothing passes.
