@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
@@ -109,7 +111,11 @@ func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cl
 }
 
 func stream(id string) xds.Client {
-	return xds.Client{ID: id, Address: "10.1.2.3:4567", Identity: "spiffe://cluster.local/ns/vm/sa/reviews-sa", Proxy: &node.Proxy{
+	peer := identity.Peer{
+		ID:    identity.ID{TrustDomain: "cluster.local", Namespace: "vm", ServiceAccount: "reviews-sa"},
+		Proof: identity.Certificate, Address: netip.MustParseAddrPort("10.1.2.3:4567"),
+	}
+	return xds.Client{ID: id, Address: peer.Address.String(), Peer: peer, Proxy: &node.Proxy{
 		ID: "vm-1.vm", Namespace: "vm", RegisterGroup: "reviews", IPs: []string{"10.9.0.1", "10.9.0.2"}, Network: "net-1", ReadinessProbe: true,
 		Labels: map[string]string{"app": "nodeapp", "extra": "x"}, Locality: [3]string{"r", "z", "s"},
 	}}
