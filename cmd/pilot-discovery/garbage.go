@@ -25,8 +25,8 @@ func (e *env) paceCollector() {
 
 func (e *env) setsPace() bool { return e.getenv("GOGC") != "" || e.getenv("GOMEMLIMIT") != "" }
 
-// pace lets a heap grow of which that much lives, and looks again after the next collection, until the heap is
-// larger than the floor.
+// pace sets how far a heap with that many live bytes may grow. It looks again after the next collection, until the heap
+// is larger than the floor.
 func pace(live uint64) {
 	percent, large := room(live)
 	if !large {

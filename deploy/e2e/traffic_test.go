@@ -95,7 +95,7 @@ spec:
 }
 
 // testSubsets leads a route from one subset to another that comes in the same change, again and again under load. Envoy
-// answers 503 to what a route sends to a cluster of which it has no endpoints yet.
+// answers 503 to what a route sends to a cluster whose endpoints have not come yet.
 func testSubsets(t *testing.T, m *mesh) {
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
 	for i := range 20 {

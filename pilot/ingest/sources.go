@@ -83,7 +83,7 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	return s, nil
 }
 
-// All returns the sources, each of which has to run.
+// All returns the sources. Each has to run.
 func (s *Sources) All() []Source { return s.list }
 
 // Add adds a source behind those that are there. start gets the handler of its changes.

@@ -8,7 +8,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Observer is called for each look-up in a table, with the table's name and a function that reports whether a row is one of those that are looked for.
+// Observer is called for each look-up in a table. Its arguments are the table's name and a function that reports whether
+// a look-up seeks a row.
 type Observer func(table string, asked func(row any) bool)
 
 // Observe returns the table with each look-up reported to o.
@@ -16,7 +17,8 @@ func Observe[T any](o Observer, name string, t frozen.Table[T]) frozen.Table[T] 
 	return t.Observed(func(asked func(T) bool) { o(name, func(row any) bool { return asked(row.(T)) }) })
 }
 
-// Observed returns the Snapshot with each look-up in its tables reported to o. Tests hold what is invalidated against what was read.
+// Observed returns the Snapshot with each look-up in its tables reported to o. Tests compare what is invalidated with
+// what was read.
 func (s *Snapshot) Observed(o Observer) *Snapshot {
 	c := *s
 	c.services, c.hosts = Observe(o, "services", s.services), Observe(o, "hosts", s.hosts)
@@ -42,7 +44,8 @@ func (s *Snapshot) Observed(o Observer) *Snapshot {
 	return &c
 }
 
-// ChangedRows calls visit for each row that differs between the tables of s and of a later Snapshot; was or is is nil where there is none.
+// ChangedRows calls visit for each row that differs between the tables of s and of a later Snapshot. was or is is nil
+// where there is no row.
 func (s *Snapshot) ChangedRows(later *Snapshot, visit func(table string, was, is any)) {
 	ChangedRows("services", s.services, later.services, visit)
 	ChangedRows("hosts", s.hosts, later.hosts, visit)
@@ -78,7 +81,8 @@ func summary(row any) EndpointSummary {
 	return row.(ServiceEndpoints).EndpointSummary
 }
 
-// ChangedRows calls visit for each row that differs between two versions of the table of that name; was or is is nil where there is none.
+// ChangedRows calls visit for each row that differs between two versions of the table of that name. was or is is nil
+// where there is no row.
 func ChangedRows[T comparable](name string, from, to frozen.Table[T], visit func(table string, was, is any)) {
 	frozen.Diff(from, to, func(was, is T, had, has bool) {
 		var a, b any

@@ -423,7 +423,7 @@ func (c *conn) urgent() bool {
 	return c.profile.urgent || !c.joined || time.Since(c.connected) < c.server.newcomer
 }
 
-// request takes one request, and notes what the client waits for now.
+// request takes one request. The deadlines of the stream follow from what the client waits for then.
 func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	if err := c.take(r, log); err != nil {
 		return err

@@ -5,7 +5,7 @@
 // never looks inside a resource. It listens on no port and decides nothing about identity: whoever may open a stream
 // was decided before.
 //
-// Layers, each of which knows only those above it. The first three are packages, which deploy/house keeps apart:
+// Each layer knows only those above it. The first three are packages, and deploy/house keeps them apart:
 //
 //   - diff: what brings a client from one Union of resources to another, once for all streams that need the same.
 //   - wire: requests and responses as bytes. Lists of names and versions that clients repeat are shared.

@@ -180,7 +180,7 @@ func TestAddedSourceIsAwaited(t *testing.T) {
 	}
 }
 
-// A late source does not hold up the first call, but the end of waiting, of which the sink learns in any case.
+// A late source does not hold up the first call. It holds up the end of waiting, and the sink learns of that in any case.
 func TestLateSource(t *testing.T) {
 	var awaited [][]string
 	var s *aggregate.Source

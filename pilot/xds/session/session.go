@@ -135,7 +135,7 @@ func (s *Session) Revision() uint64 { return s.revision }
 // Cohort returns the proxy's, or nil before Start.
 func (s *Session) Cohort() Cohort { return s.cohort }
 
-// Resuming reports whether the client resumes with clusters, of which none is removed before Quiet.
+// Resuming reports whether the client resumes with clusters. None of them is removed before Quiet.
 func (s *Session) Resuming() bool { return s.resuming }
 
 // Resumed reports whether the client named versions of an earlier stream.
