@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // ID is the identity of a workload. The zero ID is nobody's.
@@ -41,7 +42,8 @@ func Parse(uri string) (ID, error) {
 }
 
 func forbidden(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '.' || r == '-' || r == '_')
+	allowed := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '.' || r == '-' || r == '_'
+	return !allowed
 }
 
 // String returns the SPIFFE ID; empty for the zero ID.
@@ -78,6 +80,16 @@ type Peer struct {
 	ID      ID // zero if it proved none
 	Proof   Proof
 	Address netip.AddrPort // invalid if it is not an address of IP
+
+	Bound   Bound
+	Expires time.Time // when the proof does; zero if it proved none
+}
+
+// Bound is what a proof is good for beside an ID. An empty field is anything.
+type Bound struct {
+	Cluster     string // whose token it is
+	Pod, PodUID string // of the ID's namespace
+	Node        string // that the pod runs on
 }
 
 // Proved reports whether the peer proved an ID.

@@ -2,17 +2,21 @@ package identity_test
 
 import (
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
 
-func TestParse(t *testing.T) {
-	for _, c := range []struct {
-		uri  string
-		want identity.ID
-	}{
+// parsed is an ID as it is written, and what comes of it: the zero ID if it is none.
+type parsed struct {
+	uri  string
+	want identity.ID
+}
+
+func uris() []parsed {
+	return []parsed{
 		{"spiffe://cluster.local/ns/a/sa/web", identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}},
 		{"spiffe://td_1/ns/A-b/sa/x.y_z", identity.ID{TrustDomain: "td_1", Namespace: "A-b", ServiceAccount: "x.y_z"}},
 		{"spiffe://Cluster.local/ns/a/sa/web", identity.ID{}},
@@ -30,7 +34,23 @@ func TestParse(t *testing.T) {
 		{"https://cluster.local/ns/a/sa/web", identity.ID{}},
 		{"spiffe://cluster.local/ns/a/sa/" + strings.Repeat("w", 2048), identity.ID{}},
 		{"", identity.ID{}},
-	} {
+		{"spiffe://cluster.local/ns/a/sa/.", identity.ID{}},
+		{"spiffe://cluster.local/ns/a/sa/web#", identity.ID{}},
+		{"spiffe://cluster.local/ns/a/sa/web/../db", identity.ID{}},
+		{"spiffe://cluster.local/ns/a/ns/b/sa/web", identity.ID{}},
+		{"spiffe://cluster.local//ns/a/sa/web", identity.ID{}},
+		{"spiffe://cluster.local/ns/a\x00/sa/web", identity.ID{}},
+		{"spiffe://cluster.local/ns/a\n/sa/web", identity.ID{}},
+		{"spiffe://cluster.local/ns/\u0430/sa/web", identity.ID{}}, // a Cyrillic a
+		{"spiffe://cluster.local/ns/a\xff/sa/web", identity.ID{}},
+		{"spiffe://[::1]/ns/a/sa/web", identity.ID{}},
+		{"spiffe:cluster.local/ns/a/sa/web", identity.ID{}},
+		{" spiffe://cluster.local/ns/a/sa/web", identity.ID{}},
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range uris() {
 		got, err := identity.Parse(c.uri)
 		if got != c.want || (err == nil) != (c.want != identity.ID{}) {
 			t.Errorf("%.80q: %v, %v", c.uri, got, err)
@@ -44,9 +64,12 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// FuzzParse: an ID is written back as it was read, and is what a certificate says that has it: net/url, by which a
+// certificate's URIs are read, sees the same parts and nothing else.
 func FuzzParse(f *testing.F) {
-	f.Add("spiffe://cluster.local/ns/a/sa/web")
-	f.Add("spiffe://cluster.local/ns/a/sa/..")
+	for _, c := range uris() {
+		f.Add(c.uri)
+	}
 	f.Fuzz(func(t *testing.T, uri string) {
 		id, err := identity.Parse(uri)
 		if err != nil {
@@ -57,6 +80,11 @@ func FuzzParse(f *testing.F) {
 		}
 		if id.String() != uri || id.TrustDomain == "" || id.Namespace == "" || id.ServiceAccount == "" {
 			t.Errorf("%q became %#v", uri, id)
+		}
+		u, err := url.Parse(uri)
+		if err != nil || u.String() != uri || u.Host != id.TrustDomain || u.Path != "/ns/"+id.Namespace+"/sa/"+id.ServiceAccount ||
+			u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+			t.Errorf("%q is %#v to net/url, %v", uri, u, err)
 		}
 	})
 }

@@ -1,0 +1,91 @@
+package jwks
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Bounds of a set.
+const (
+	maxKeys = 100
+	minRSA  = 2048
+	maxRSA  = 8192
+)
+
+// Set is the public keys of an issuer.
+type Set struct{ keys []jose.JSONWebKey }
+
+// Parse returns the public keys of a JSON text. Keys that are shared secrets, of a kind that is not known, for something
+// other than signatures, or too weak are left out, and the private part of others. It is an error if none is left.
+func Parse(text []byte) (*Set, error) {
+	var raw struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, errors.New("no JSON object with a list of keys")
+	}
+	if len(raw.Keys) > maxKeys {
+		return nil, fmt.Errorf("%d keys: there may be %d", len(raw.Keys), maxKeys)
+	}
+	s := &Set{}
+	var last error
+	for _, r := range raw.Keys {
+		var k jose.JSONWebKey
+		if err := k.UnmarshalJSON(r); err != nil {
+			last = errors.New("a key cannot be parsed")
+			continue
+		}
+		if k = k.Public(); k.Key == nil {
+			last = errors.New("a key is a shared secret")
+			continue
+		}
+		if last = usable(k); last == nil {
+			s.keys = append(s.keys, k)
+		}
+	}
+	if s.keys == nil {
+		if last == nil {
+			last = errors.New("there are no keys")
+		}
+		return nil, fmt.Errorf("no usable key: %w", last)
+	}
+	return s, nil
+}
+
+func usable(k jose.JSONWebKey) error {
+	if k.Use != "" && k.Use != "sig" {
+		return fmt.Errorf("a key is for %.20q", k.Use)
+	}
+	switch key := k.Key.(type) {
+	case *rsa.PublicKey:
+		if n := key.N.BitLen(); n < minRSA || n > maxRSA || key.E < 3 {
+			return fmt.Errorf("an RSA key of %d bits", n)
+		}
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		return fmt.Errorf("a key of type %T", key)
+	}
+	return nil
+}
+
+// Key returns the key of an ID. Without an ID it is the only key, if there is one only. It returns nil if there is none.
+func (s *Set) Key(id string) *jose.JSONWebKey {
+	if id == "" && len(s.keys) == 1 {
+		return &s.keys[0]
+	}
+	for i := range s.keys {
+		if id != "" && s.keys[i].KeyID == id {
+			return &s.keys[i]
+		}
+	}
+	return nil
+}
+
+// Encode returns the set as JSON, with public keys alone.
+func (s *Set) Encode() ([]byte, error) { return json.Marshal(jose.JSONWebKeySet{Keys: s.keys}) }

@@ -1,0 +1,101 @@
+package jwks_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+)
+
+// TestParse returns public keys that are strong enough, whatever else a set has.
+func TestParse(t *testing.T) {
+	strong, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, edwards, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const weak = `{"kty":"RSA","kid":"weak","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`
+	set := func(keys ...any) []byte {
+		var list []string
+		for _, k := range keys {
+			if text, ok := k.(string); ok {
+				list = append(list, text)
+				continue
+			}
+			b, err := json.Marshal(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, string(b))
+		}
+		return fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(list, ","))
+	}
+	good := jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "rsa", Algorithm: "RS256", Use: "sig"}
+	for name, c := range map[string]struct {
+		text []byte
+		ids  []string // nil: an error
+	}{
+		"one":                {set(good), []string{"rsa"}},
+		"kinds":              {set(good, jose.JSONWebKey{Key: curve.Public(), KeyID: "ec"}, jose.JSONWebKey{Key: edwards.Public(), KeyID: "ed"}), []string{"ec", "ed", "rsa"}},
+		"private keys":       {set(jose.JSONWebKey{Key: strong, KeyID: "rsa"}, jose.JSONWebKey{Key: curve, KeyID: "ec"}, jose.JSONWebKey{Key: edwards, KeyID: "ed"}), []string{"ec", "ed", "rsa"}},
+		"a shared secret":    {set(good, jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}), []string{"rsa"}},
+		"only a secret":      {set(jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}), nil},
+		"a weak key":         {set(weak, good), []string{"rsa"}},
+		"only a weak key":    {set(weak), nil},
+		"for encryption":     {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "enc", Use: "enc"}, good), []string{"rsa"}},
+		"an unknown kind":    {set(`{"kty":"XYZ","kid":"x"}`, good), []string{"rsa"}},
+		"a key that is none": {set(`7`, good), []string{"rsa"}},
+		"no keys":            {[]byte(`{"keys":[]}`), nil},
+		"no object":          {[]byte(`[]`), nil},
+		"no JSON":            {[]byte(`hello`), nil},
+		"many keys":          {set(slices.Repeat([]any{good}, 10_000)...), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := jwks.Parse(c.text)
+			if c.ids == nil {
+				if err == nil {
+					t.Errorf("%+v", s)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range []string{"rsa", "ec", "ed", "oct", "weak", "enc", "x"} {
+				if k := s.Key(id); (k != nil) != slices.Contains(c.ids, id) || k != nil && !k.IsPublic() {
+					t.Errorf("%s: %v", id, k)
+				}
+			}
+			if k := s.Key(""); (k != nil) != (len(c.ids) == 1) {
+				t.Errorf("without an ID: %v", k)
+			}
+			out, err := s.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, private := range []string{`"d":`, `"p":`, `"q":`, `"dp":`, `"k":`} {
+				if bytes.Contains(out, []byte(private)) {
+					t.Errorf("%s in %s", private, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package safe_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// TestFetch fetches from a host that is allowed, and from nowhere that it should not.
+func TestFetch(t *testing.T) {
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("keys")) })
+	mux.HandleFunc("/long", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 101)) })
+	mux.HandleFunc("/secret", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "do not tell", http.StatusForbidden) })
+	mux.HandleFunc("/once", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
+	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
+	mux.HandleFunc("/metadata", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+	})
+	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+	})
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	here := netip.MustParsePrefix("127.0.0.1/32")
+	options := safe.FetchOptions{Size: 100, Timeout: 10 * time.Second, Redirects: 2, Allow: []netip.Prefix{here}}
+	f := safe.NewFetcher(options)
+	for path, want := range map[string]string{"/ok": "keys", "/once": "keys"} {
+		if got, err := f.Get(t.Context(), server.URL+path); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	brief := options
+	brief.Timeout = 50 * time.Millisecond
+	if _, err := safe.NewFetcher(brief).Get(t.Context(), server.URL+"/slow"); err == nil {
+		t.Error("a response that never comes")
+	}
+	for _, at := range []string{
+		server.URL + "/long", server.URL + "/secret", server.URL + "/loop", server.URL + "/metadata", server.URL + "/file",
+		"file:///etc/passwd", "http://", "ftp://example.com/", "http://user:word@127.0.0.1/", "%",
+	} {
+		if got, err := f.Get(t.Context(), at); err == nil || strings.Contains(err.Error(), "do not tell") {
+			t.Errorf("%s: %q, %v", at, got, err)
+		}
+	}
+	options.Allow = nil
+	f = safe.NewFetcher(options)
+	port := server.URL[strings.LastIndex(server.URL, ":"):]
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "224.0.0.1"} {
+		if got, err := f.Get(t.Context(), "http://"+host+port+"/ok"); err == nil {
+			t.Errorf("%s: %q", host, got)
+		}
+	}
+}

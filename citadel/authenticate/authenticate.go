@@ -1,0 +1,95 @@
+package authenticate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+)
+
+// Errors. Any other means that a credential is wrong.
+var (
+	ErrNoCredential = errors.New("the caller presents no such credential")
+	ErrUnavailable  = errors.New("the caller cannot be authenticated now") // asking again later may help
+)
+
+// Request is what a caller presents. Nothing in it has been judged but the certificates of the connection.
+type Request struct {
+	Address   netip.AddrPort
+	TLS       *tls.ConnectionState // nil over plaintext
+	Token     string               // a bearer token; empty over plaintext, where anybody could have read it
+	Cluster   string               // whose token it is, as the caller says
+	Forwarded string               // the header x-forwarded-client-cert
+}
+
+// FromContext returns the Request of a gRPC call.
+func FromContext(ctx context.Context) Request {
+	var r Request
+	if p, ok := peer.FromContext(ctx); ok {
+		if a, ok := p.Addr.(*net.TCPAddr); ok {
+			r.Address = a.AddrPort()
+		}
+		if i, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			r.TLS = &i.State
+		}
+	}
+	if r.TLS == nil {
+		return r
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, h := range md.Get("authorization") {
+		if scheme, token, ok := strings.Cut(h, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			r.Token = token
+			break
+		}
+	}
+	r.Cluster = first(md.Get("clusterid"))
+	r.Forwarded = strings.Join(md.Get("x-forwarded-client-cert"), ",") // several are several certificates, as in HTTP
+	return r
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// Authenticator finds out who a caller is by one kind of credential. It returns ErrNoCredential where the caller presents
+// none of that kind.
+type Authenticator interface {
+	Authenticate(ctx context.Context, r Request) (identity.Peer, error)
+}
+
+// List is several authenticators. The first that succeeds decides.
+type List []Authenticator
+
+// Authenticate returns the peer that proved an identity. Its error is ErrNoCredential if the caller presents nothing, and
+// ErrUnavailable if any authenticator is unavailable and no other succeeds.
+func (l List) Authenticate(ctx context.Context, r Request) (identity.Peer, error) {
+	var problems []error
+	for _, a := range l {
+		p, err := a.Authenticate(ctx, r)
+		switch {
+		case err == nil && p.Proved():
+			p.Address = r.Address
+			return p, nil
+		case err == nil:
+			problems = append(problems, errors.New("a credential that is nobody's"))
+		case !errors.Is(err, ErrNoCredential):
+			problems = append(problems, err)
+		}
+	}
+	if problems == nil {
+		return identity.Peer{Address: r.Address}, ErrNoCredential
+	}
+	return identity.Peer{Address: r.Address}, errors.Join(problems...)
+}

@@ -1,0 +1,458 @@
+package authenticate_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+)
+
+var (
+	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	web   = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
+)
+
+// issuer makes tokens.
+type issuer struct {
+	key *rsa.PrivateKey
+	id  string
+}
+
+func newIssuer(t testing.TB, id string) *issuer {
+	t.Helper()
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &issuer{k, id}
+}
+
+func (i *issuer) jwks() []byte {
+	b, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.key.PublicKey, KeyID: i.id, Algorithm: "RS256", Use: "sig"}}})
+	return b
+}
+
+// claims returns the claims of a good token, with changes. A nil value removes a claim.
+func claims(changes map[string]any) map[string]any {
+	c := map[string]any{
+		"iss": "https://kubernetes.default.svc", "sub": "system:serviceaccount:a:web", "aud": []string{"istio-ca"},
+		"iat": start.Unix(), "nbf": start.Unix(), "exp": start.Add(time.Hour).Unix(),
+		"kubernetes.io": map[string]any{
+			"namespace": "a", "serviceaccount": map[string]any{"name": "web", "uid": "1"}, "pod": map[string]any{"name": "web-0", "uid": "2"},
+		},
+	}
+	for k, v := range changes {
+		if c[k] = v; v == nil {
+			delete(c, k)
+		}
+	}
+	return c
+}
+
+func (i *issuer) token(t testing.TB, changes map[string]any) string {
+	t.Helper()
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: i.key, KeyID: i.id}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := jwt.Signed(s).Claims(claims(changes)).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// cluster is a Cluster whose answers are given.
+type cluster struct {
+	keys    *authenticate.KeySet
+	pods    map[string]authenticate.Pod
+	synced  bool
+	reviews atomic.Int64
+	review  func(token string) (authenticate.Review, error)
+}
+
+func (c *cluster) Issuer(context.Context) (string, bool) {
+	return "https://kubernetes.default.svc", true
+}
+func (c *cluster) Key(ctx context.Context, id string) (*jose.JSONWebKey, bool) {
+	return c.keys.Key(ctx, id)
+}
+func (c *cluster) Pod(namespace, name string) (authenticate.Pod, bool) {
+	return c.pods[namespace+"/"+name], c.synced
+}
+func (c *cluster) Review(_ context.Context, token string, _ []string) (authenticate.Review, error) {
+	c.reviews.Add(1)
+	return c.review(token)
+}
+
+func newCluster(i *issuer) *cluster {
+	return &cluster{
+		keys:   authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),
+		pods:   map[string]authenticate.Pod{"a/web-0": {UID: "2", ServiceAccount: "web", Node: "n1"}},
+		synced: true,
+		review: func(string) (authenticate.Review, error) { return authenticate.Review{}, nil },
+	}
+}
+
+func kubernetes(c authenticate.Cluster) *authenticate.Kubernetes {
+	return authenticate.NewKubernetes(authenticate.KubernetesOptions{
+		TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Now: func() time.Time { return start },
+		Cluster: func(id string) (authenticate.Cluster, bool) { return c, id == "" },
+	})
+}
+
+// TestGoodToken accepts a token without asking the API server.
+func TestGoodToken(t *testing.T) {
+	i := newIssuer(t, "k1")
+	c := newCluster(i)
+	p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.ID != web || p.Proof != identity.Token || p.Bound != (identity.Bound{Pod: "web-0", PodUID: "2", Node: "n1"}) || !p.Expires.Equal(start.Add(time.Hour)) {
+		t.Errorf("%+v", p)
+	}
+	if c.reviews.Load() > 0 {
+		t.Error("the API server was asked")
+	}
+}
+
+// TestBadTokens refuses tokens of every kind, and asks nobody about them.
+func TestBadTokens(t *testing.T) {
+	i, stranger := newIssuer(t, "k1"), newIssuer(t, "k1")
+	unknown := newIssuer(t, "k9")
+	part := func(v any) string {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(b)
+	}
+	good := i.token(t, nil)
+	split := strings.Split(good, ".")
+	shared, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)}, (&jose.SignerOptions{}).WithHeader("kid", "k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	confused, err := jwt.Signed(shared).Claims(claims(nil)).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := strings.Replace(string(must(json.Marshal(claims(nil)))), `"sub":`, `"sub":"system:serviceaccount:b:db","sub":`, 1)
+	for name, text := range map[string]string{
+		"three dots":             good + ".x",
+		"one dot":                split[0] + "." + split[1],
+		"empty parts":            "..",
+		"a null payload":         ".bnVsbM.",
+		"null":                   split[0] + "." + part(nil) + "." + split[2],
+		"no algorithm":           part(map[string]string{"alg": "none"}) + "." + split[1] + ".",
+		"the public key shared":  confused,
+		"a mebibyte":             strings.Repeat("a", 1<<20) + "." + split[1] + "." + split[2],
+		"encrypted":              strings.Repeat("eyJhbGciOiJkaXIifQ.", 4) + "x",
+		"claims changed":         split[0] + "." + part(claims(map[string]any{"sub": "system:serviceaccount:b:db"})) + "." + split[2],
+		"claims twice":           split[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(twice)) + "." + split[2],
+		"never expires":          i.token(t, map[string]any{"exp": nil}),
+		"expired":                i.token(t, map[string]any{"exp": start.Add(-61 * time.Second).Unix()}),
+		"in the future":          i.token(t, map[string]any{"nbf": start.Add(61 * time.Second).Unix()}),
+		"issued in the future":   i.token(t, map[string]any{"iat": start.Add(61 * time.Second).Unix()}),
+		"another audience":       i.token(t, map[string]any{"aud": []string{"vault"}}),
+		"no audience":            i.token(t, map[string]any{"aud": nil}),
+		"audience is a number":   i.token(t, map[string]any{"aud": 7}),
+		"another issuer":         i.token(t, map[string]any{"iss": "https://elsewhere"}),
+		"no service account":     i.token(t, map[string]any{"sub": "alice"}),
+		"account without name":   i.token(t, map[string]any{"sub": "system:serviceaccount:a:"}),
+		"a stranger's key":       stranger.token(t, nil),
+		"an unknown key":         unknown.token(t, nil),
+		"pod replaced":           i.token(t, map[string]any{"kubernetes.io": map[string]any{"pod": map[string]any{"name": "web-0", "uid": "1"}}}),
+		"pod of another account": i.token(t, map[string]any{"sub": "system:serviceaccount:a:db"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(i)
+			p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: text})
+			if err == nil || p.Proved() || errors.Is(err, authenticate.ErrUnavailable) || errors.Is(err, authenticate.ErrNoCredential) {
+				t.Errorf("%+v, %v", p, err)
+			}
+			if c.reviews.Load() > 0 {
+				t.Error("the API server was asked")
+			}
+			if err != nil && strings.Contains(err.Error(), split[2]) {
+				t.Errorf("the error has the token's signature: %v", err)
+			}
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestReview asks the API server about tokens that cannot be judged here.
+func TestReview(t *testing.T) {
+	i := newIssuer(t, "k1")
+	unbound := i.token(t, map[string]any{"kubernetes.io": nil})
+	ok := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}}
+	for name, x := range map[string]struct {
+		review      authenticate.Review
+		err         error
+		unavailable bool
+		good        bool
+	}{
+		"good":            {review: ok, good: true},
+		"not accepted":    {review: authenticate.Review{Username: ok.Username, Audiences: ok.Audiences}},
+		"no name":         {review: authenticate.Review{Authenticated: true, Audiences: ok.Audiences}},
+		"no audiences":    {review: authenticate.Review{Authenticated: true, Username: ok.Username}},
+		"another account": {review: authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:db", Audiences: ok.Audiences}},
+		"another pod":     {review: authenticate.Review{Authenticated: true, Username: ok.Username, Audiences: ok.Audiences, PodUID: "3"}},
+		"does not answer": {err: errors.New("500"), unavailable: true},
+		"takes for ever":  {err: context.DeadlineExceeded, unavailable: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(i)
+			c.review = func(string) (authenticate.Review, error) { return x.review, x.err }
+			k := kubernetes(c)
+			for range 3 {
+				p, err := k.Authenticate(t.Context(), authenticate.Request{Token: unbound})
+				if (err == nil) != x.good || errors.Is(err, authenticate.ErrUnavailable) != x.unavailable || x.good && p.ID != web {
+					t.Fatalf("%+v, %v", p, err)
+				}
+			}
+			if want := map[bool]int64{true: 3, false: 1}[x.unavailable]; c.reviews.Load() != want {
+				t.Errorf("%d reviews: want %d: answers are cached, failures are not", c.reviews.Load(), want)
+			}
+		})
+	}
+}
+
+// TestPodIsNotKnownYet has the API server judge a token whose pod is not known.
+func TestPodIsNotKnownYet(t *testing.T) {
+	i := newIssuer(t, "k1")
+	for _, synced := range []bool{false, true} {
+		c := newCluster(i)
+		c.synced, c.pods = synced, nil
+		c.review = func(string) (authenticate.Review, error) {
+			return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2", Node: "n2"}, nil
+		}
+		p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)})
+		if err != nil || p.Bound.Node != "n2" || c.reviews.Load() != 1 {
+			t.Errorf("%+v, %v, %d reviews", p, err, c.reviews.Load())
+		}
+	}
+}
+
+// TestForgedTokensCostFewReviews floods an authenticator that does not know its cluster's keys with tokens that anybody
+// could have made.
+func TestForgedTokensCostFewReviews(t *testing.T) {
+	i := newIssuer(t, "k1")
+	c := newCluster(i)
+	c.keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("forbidden") }, time.Now)
+	k := kubernetes(c)
+	split := strings.Split(i.token(t, nil), ".")
+	for n := range 2000 {
+		forged := split[0] + "." + split[1] + "." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "signature %d", n))
+		if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: forged}); err == nil {
+			t.Fatalf("%+v", p)
+		}
+	}
+	if n := c.reviews.Load(); n > 100 {
+		t.Errorf("%d reviews", n)
+	}
+}
+
+// TestKeysRotate follows an issuer that changes its key, and one that cannot be reached.
+func TestKeysRotate(t *testing.T) {
+	old, young := newIssuer(t, "k1"), newIssuer(t, "k2")
+	now, current, fail, fetches := start, old, false, 0
+	s := authenticate.NewKeySet(func(context.Context) ([]byte, error) {
+		if fetches++; fail {
+			return nil, errors.New("unreachable")
+		}
+		return current.jwks(), nil
+	}, func() time.Time { return now })
+	knows := func(id string) bool {
+		k, known := s.Key(t.Context(), id)
+		return known && k != nil
+	}
+	if !knows("k1") || knows("k2") || fetches != 1 {
+		t.Fatalf("%d fetches", fetches)
+	}
+	current = young
+	if now = now.Add(59 * time.Second); knows("k2") || fetches != 1 {
+		t.Error("fetched again within a minute")
+	}
+	if now = now.Add(time.Second); !knows("k2") || knows("k1") || fetches != 2 {
+		t.Errorf("%d fetches", fetches)
+	}
+	fail = true
+	if now = now.Add(23 * time.Hour); !knows("k2") {
+		t.Error("the last good keys are gone")
+	}
+	now = now.Add(2 * time.Hour)
+	if k, known := s.Key(t.Context(), "k2"); known || k != nil {
+		t.Error("keys are too old and still good")
+	}
+}
+
+// TestOIDC accepts tokens of another provider by its rule alone.
+func TestOIDC(t *testing.T) {
+	i := newIssuer(t, "k1")
+	rule, err := authenticate.ParseRule(`{"issuer":"https://idp","jwks_uri":"https://idp/keys","audiences":["mesh"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := authenticate.OIDC{
+		Rule: rule, TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return start },
+		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),
+	}
+	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, map[string]any{"iss": "https://idp", "aud": "mesh"})}); err != nil || p.ID != web {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, changes := range []map[string]any{{"iss": "https://idp"}, {"aud": "mesh"}, {"iss": "https://idp", "aud": "mesh", "sub": "alice"}} {
+		if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, changes)}); err == nil {
+			t.Errorf("%v: %+v", changes, p)
+		}
+	}
+	for _, text := range []string{"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`} {
+		if r, err := authenticate.ParseRule(text); err == nil {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
+}
+
+// TestCertificates judges client certificates by what is in them.
+func TestCertificates(t *testing.T) {
+	c := authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = key
+	for text, good := range map[string]bool{
+		"spiffe://cluster.local/ns/a/sa/web":                                     true,
+		"spiffe://other/ns/a/sa/web":                                             false,
+		"spiffe://Cluster.local/ns/a/sa/web":                                     false,
+		"spiffe://cluster.local/ns/a/sa/../sa/web":                               false,
+		"spiffe://cluster.local/ns/a%2fb/sa/web":                                 false,
+		"https://cluster.local/ns/a/sa/web":                                      false,
+		"spiffe://cluster.local/ns/a/sa/web spiffe://cluster.local/ns/a/sa/web2": false,
+		"": false,
+	} {
+		leaf := &x509.Certificate{NotAfter: start}
+		for f := range strings.FieldsSeq(text) {
+			leaf.URIs = append(leaf.URIs, must(url.Parse(f)))
+		}
+		p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}})
+		if (err == nil) != good || good && (p.ID != web || p.Proof != identity.Certificate || !p.Expires.Equal(start)) {
+			t.Errorf("%q: %+v, %v", text, p, err)
+		}
+		_, err = c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}})
+		if !errors.Is(err, authenticate.ErrNoCredential) {
+			t.Errorf("%q, not verified: %v", text, err)
+		}
+	}
+}
+
+// TestForwarded believes a header from the named ranges alone.
+func TestForwarded(t *testing.T) {
+	f := authenticate.Forwarded{Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Trusts: func(td string) bool { return td == "cluster.local" }, Now: time.Now}
+	in, out := netip.MustParseAddrPort("10.1.2.3:4"), netip.MustParseAddrPort("127.0.0.1:4")
+	const uri = "URI=spiffe://cluster.local/ns/a/sa/web"
+	for _, c := range []struct {
+		from   netip.AddrPort
+		header string
+		good   bool
+	}{
+		{in, uri, true},
+		{in, `By=spiffe://cluster.local/ns/g/sa/gw;Hash=12;Subject="CN=a,O=\"b;c\"";` + uri, true},
+		{netip.MustParseAddrPort("[::ffff:10.1.2.3]:4"), uri, true},
+		{out, uri, false},
+		{netip.AddrPort{}, uri, false},
+		{in, "", false},
+		{in, uri + "," + uri, false},
+		{in, uri + ";" + uri, false},
+		{in, "By=x," + uri, false},
+		{in, `Subject="` + uri, false},
+		{in, "URI=spiffe://other/ns/a/sa/web", false},
+		{in, "URI", false},
+		{in, strings.Repeat("a=b;", 10000) + uri, false},
+	} {
+		p, err := f.Authenticate(t.Context(), authenticate.Request{Address: c.from, TLS: &tls.ConnectionState{}, Forwarded: c.header})
+		if (err == nil) != c.good || c.good && p.ID != web {
+			t.Errorf("%s, %.60q: %+v, %v", c.from, c.header, p, err)
+		}
+		if _, err := f.Authenticate(t.Context(), authenticate.Request{Address: c.from, Forwarded: c.header}); !errors.Is(err, authenticate.ErrNoCredential) {
+			t.Errorf("over plaintext: %v", err)
+		}
+	}
+}
+
+// fixed is an Authenticator with one answer.
+type fixed struct {
+	peer identity.Peer
+	err  error
+}
+
+func (f fixed) Authenticate(context.Context, authenticate.Request) (identity.Peer, error) {
+	return f.peer, f.err
+}
+
+// TestList takes the first authenticator that succeeds, and says if one could not be asked.
+func TestList(t *testing.T) {
+	none, wrong, away := fixed{err: authenticate.ErrNoCredential}, fixed{err: errors.New("wrong")}, fixed{err: authenticate.ErrUnavailable}
+	good := fixed{peer: identity.Peer{ID: web, Proof: identity.Token}}
+	nobody := fixed{peer: identity.Peer{Proof: identity.Token}}
+	for _, c := range []struct {
+		list        authenticate.List
+		good        bool
+		none, retry bool
+	}{
+		{nil, false, true, false},
+		{authenticate.List{none, none}, false, true, false},
+		{authenticate.List{none, wrong}, false, false, false},
+		{authenticate.List{away, wrong}, false, false, true},
+		{authenticate.List{wrong, away, good}, true, false, false},
+		{authenticate.List{nobody}, false, false, false},
+	} {
+		at := netip.MustParseAddrPort("10.0.0.1:1")
+		p, err := c.list.Authenticate(t.Context(), authenticate.Request{Address: at})
+		if (err == nil) != c.good || p.Proved() != c.good || p.Address != at || errors.Is(err, authenticate.ErrNoCredential) != c.none || errors.Is(err, authenticate.ErrUnavailable) != c.retry {
+			t.Errorf("%+v: %+v, %v", c, p, err)
+		}
+	}
+}
+
+// FuzzToken authenticates by any text.
+func FuzzToken(f *testing.F) {
+	i := newIssuer(f, "k1")
+	f.Add(i.token(f, nil))
+	f.Add(".bnVsbM.")
+	good := i.token(f, nil)
+	k := kubernetes(newCluster(i))
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := k.Authenticate(t.Context(), authenticate.Request{Token: text})
+		if err == nil && (text[:strings.LastIndex(text, ".")] != good[:strings.LastIndex(good, ".")] || p.ID != web) {
+			t.Errorf("%q is %+v", text, p)
+		}
+	})
+}

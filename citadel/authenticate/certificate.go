@@ -1,0 +1,44 @@
+package authenticate
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+)
+
+// Certificates authenticates callers by the certificate of their connection, which TLS has verified against the roots of
+// the mesh.
+type Certificates struct {
+	// Trusts reports whether identities of a trust domain are the mesh's.
+	Trusts func(trustDomain string) bool
+}
+
+// Authenticate returns the identity in a certificate. It has exactly one URI, as an X.509-SVID must.
+func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return identity.Peer{}, ErrNoCredential
+	}
+	leaf := r.TLS.VerifiedChains[0][0]
+	id, err := certificateID(leaf)
+	if err != nil {
+		return identity.Peer{}, err
+	}
+	if !c.Trusts(id.TrustDomain) {
+		return identity.Peer{}, fmt.Errorf("the certificate's trust domain %s is not the mesh's", id.TrustDomain)
+	}
+	return identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}, nil
+}
+
+// certificateID returns the identity of a certificate: https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md.
+func certificateID(leaf *x509.Certificate) (identity.ID, error) {
+	switch {
+	case leaf.IsCA:
+		return identity.ID{}, errors.New("a CA's certificate names no workload")
+	case len(leaf.URIs) != 1:
+		return identity.ID{}, fmt.Errorf("the certificate has %d URIs: it must have one", len(leaf.URIs))
+	}
+	return identity.Parse(leaf.URIs[0].String())
+}

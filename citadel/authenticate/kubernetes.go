@@ -1,0 +1,182 @@
+package authenticate
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/hashicorp/golang-lru/v2/expirable"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+)
+
+// Cluster is what a Kubernetes cluster knows of its tokens.
+type Cluster interface {
+	// Issuer returns the issuer of the cluster's tokens. It reports false while that is unknown.
+	Issuer(ctx context.Context) (string, bool)
+	// Key returns the public key of an ID, nil if there is none. It reports false while the cluster's keys are unknown.
+	Key(ctx context.Context, id string) (*jose.JSONWebKey, bool)
+	// Pod returns a pod. It reports false if pods of the namespace are not known, or not yet.
+	Pod(namespace, name string) (Pod, bool)
+	// Review asks the API server about a token. An error means that it did not answer.
+	Review(ctx context.Context, token string, audiences []string) (Review, error)
+}
+
+// Pod is what must be true of the pod that a token is bound to. The zero Pod is one that does not exist.
+type Pod struct{ UID, ServiceAccount, Node string }
+
+// Review is an API server's answer about a token.
+type Review struct {
+	Authenticated bool
+	Username      string
+	Audiences     []string
+	Pod, PodUID   string
+	Node          string
+}
+
+// KubernetesOptions are the options of a Kubernetes.
+type KubernetesOptions struct {
+	TrustDomain func() string
+	Audiences   []string                        // a token must have one: TOKEN_AUDIENCES
+	Cluster     func(id string) (Cluster, bool) // by the name that callers give; empty for the server's own
+	Now         func() time.Time
+}
+
+// Kubernetes authenticates callers by tokens of service accounts. It verifies a token with the keys of its cluster, and
+// compares the pod that the token is bound to with the pod that exists. Where it cannot know one of these it asks the
+// API server. It is safe for concurrent use.
+type Kubernetes struct {
+	o         KubernetesOptions
+	reviewing *semaphore.Weighted
+	accepted  *expirable.LRU[reviewKey, identity.Peer]
+	refused   *expirable.LRU[reviewKey, error]
+	failures  *rate.Limiter // of reviews of tokens that anybody could have made
+}
+
+// reviewKey is the cluster and the SHA-256 of a token that was reviewed.
+type reviewKey struct {
+	cluster string
+	token   [sha256.Size]byte
+}
+
+// Bounds of reviews.
+const (
+	reviewsAtOnce     = 50
+	failuresPerSecond = 5
+	reviewTimeout     = 5 * time.Second
+	reviewsKept       = 10_000
+	acceptedFor       = time.Minute // a revoked token is refused after that
+	refusedFor        = 10 * time.Second
+)
+
+// NewKubernetes returns a Kubernetes.
+func NewKubernetes(o KubernetesOptions) *Kubernetes {
+	return &Kubernetes{
+		o:         o,
+		reviewing: semaphore.NewWeighted(reviewsAtOnce),
+		accepted:  expirable.NewLRU[reviewKey, identity.Peer](reviewsKept, nil, acceptedFor),
+		refused:   expirable.NewLRU[reviewKey, error](reviewsKept, nil, refusedFor),
+		failures:  rate.NewLimiter(failuresPerSecond, reviewsAtOnce),
+	}
+}
+
+// Authenticate returns the service account of a token, and the pod that it is bound to.
+func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer, error) {
+	t, err := parseToken(r.Token, k.o.Audiences, k.o.Now())
+	if err != nil {
+		return identity.Peer{}, err
+	}
+	namespace, name, err := account(t.claims.Subject)
+	if err != nil {
+		return identity.Peer{}, err
+	}
+	c, ok := k.o.Cluster(r.Cluster)
+	if !ok {
+		return identity.Peer{}, fmt.Errorf("cluster %.200q is not known", r.Cluster)
+	}
+	if issuer, ok := c.Issuer(ctx); ok && issuer != t.claims.Issuer {
+		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q is not the cluster's", t.claims.Issuer)
+	}
+	p := identity.Peer{
+		ID:    identity.ID{TrustDomain: k.o.TrustDomain(), Namespace: namespace, ServiceAccount: name},
+		Proof: identity.Token,
+		Bound: identity.Bound{
+			Cluster: r.Cluster, Pod: t.claims.Kubernetes.Pod.Name, PodUID: t.claims.Kubernetes.Pod.UID, Node: t.claims.Kubernetes.Node.Name,
+		},
+		Expires: t.claims.Expiry.Time(),
+	}
+	key, known := c.Key(ctx, t.keyID())
+	if known && (key == nil || !t.verify(key)) {
+		return identity.Peer{}, errors.New("the token's signature is wrong")
+	}
+	if known && p.Bound.Pod != "" {
+		if pod, ok := c.Pod(namespace, p.Bound.Pod); ok && pod != (Pod{}) {
+			if pod.UID != p.Bound.PodUID || pod.ServiceAccount != name {
+				return identity.Peer{}, errors.New("the token's pod is gone")
+			}
+			p.Bound.Node = pod.Node
+			return p, nil
+		}
+	}
+	return k.review(ctx, c, p, r.Token, known)
+}
+
+// review asks the API server about a token that cannot be judged here: its signature could not be verified, or it is
+// bound to no pod, or to one that is not known yet.
+func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, verified bool) (identity.Peer, error) {
+	key := reviewKey{p.Bound.Cluster, sha256.Sum256([]byte(text))}
+	if had, ok := k.accepted.Get(key); ok {
+		return had, nil
+	}
+	if err, ok := k.refused.Get(key); ok {
+		return identity.Peer{}, err
+	}
+	if !verified && k.failures.Tokens() < 1 {
+		return identity.Peer{}, fmt.Errorf("%w: too many tokens were refused of late", ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	if err := k.reviewing.Acquire(ctx, 1); err != nil {
+		return identity.Peer{}, fmt.Errorf("%w: too many tokens wait for a review", ErrUnavailable)
+	}
+	defer k.reviewing.Release(1)
+	v, err := c.Review(ctx, text, k.o.Audiences)
+	if err != nil {
+		return identity.Peer{}, fmt.Errorf("%w: the token's review: %w", ErrUnavailable, err)
+	}
+	if err := k.judge(v, &p); err != nil {
+		k.failures.Allow()
+		k.refused.Add(key, err)
+		return identity.Peer{}, err
+	}
+	k.accepted.Add(key, p)
+	return p, nil
+}
+
+// judge returns an error unless a review accepts a token for a peer. Then it sets what the peer is bound to.
+func (k *Kubernetes) judge(v Review, p *identity.Peer) error {
+	namespace, name, err := account(v.Username)
+	switch {
+	case !v.Authenticated:
+		return errors.New("the API server does not accept the token")
+	case err != nil:
+		return err
+	case namespace != p.ID.Namespace || name != p.ID.ServiceAccount:
+		return errors.New("the API server has another account for the token")
+	case !slices.ContainsFunc(v.Audiences, func(a string) bool { return slices.Contains(k.o.Audiences, a) }):
+		return errors.New("the API server does not say that the token is for this server")
+	case v.PodUID != p.Bound.PodUID:
+		return errors.New("the API server has another pod for the token")
+	}
+	p.Bound.Pod, p.Bound.PodUID = v.Pod, v.PodUID
+	if v.Node != "" {
+		p.Bound.Node = v.Node
+	}
+	return nil
+}

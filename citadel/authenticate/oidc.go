@@ -1,0 +1,64 @@
+package authenticate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+)
+
+// Rule says which tokens of an OpenID provider are accepted: the JSON of JWT_RULE.
+type Rule struct {
+	Issuer    string   `json:"issuer"`
+	JWKSURI   string   `json:"jwks_uri"`
+	Audiences []string `json:"audiences"`
+}
+
+// ParseRule returns the Rule of a JSON text.
+func ParseRule(text string) (Rule, error) {
+	var r Rule
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, fmt.Errorf("JWT_RULE: %w", err)
+	}
+	if r.Issuer == "" || r.JWKSURI == "" || len(r.Audiences) == 0 {
+		return r, errors.New("JWT_RULE needs issuer, jwks_uri and audiences")
+	}
+	return r, nil
+}
+
+// OIDC authenticates callers by tokens of an OpenID provider whose subject is a service account.
+type OIDC struct {
+	Rule        Rule
+	TrustDomain func() string
+	Keys        *KeySet
+	Now         func() time.Time
+}
+
+// Authenticate returns the service account of a token.
+func (o OIDC) Authenticate(ctx context.Context, r Request) (identity.Peer, error) {
+	t, err := parseToken(r.Token, o.Rule.Audiences, o.Now())
+	if err != nil {
+		return identity.Peer{}, err
+	}
+	if t.claims.Issuer != o.Rule.Issuer {
+		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q is not that of JWT_RULE", t.claims.Issuer)
+	}
+	namespace, name, err := account(t.claims.Subject)
+	if err != nil {
+		return identity.Peer{}, err
+	}
+	key, known := o.Keys.Key(ctx, t.keyID())
+	switch {
+	case !known:
+		return identity.Peer{}, fmt.Errorf("%w: the keys of %s are not known", ErrUnavailable, o.Rule.Issuer)
+	case key == nil || !t.verify(key):
+		return identity.Peer{}, errors.New("the token's signature is wrong")
+	}
+	return identity.Peer{
+		ID:    identity.ID{TrustDomain: o.TrustDomain(), Namespace: namespace, ServiceAccount: name},
+		Proof: identity.Token, Expires: t.claims.Expiry.Time(),
+	}, nil
+}

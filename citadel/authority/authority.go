@@ -1,0 +1,232 @@
+package authority
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+)
+
+// Options of an Authority.
+type Options struct {
+	CA *ca.CA
+
+	Folder    string      // of a CA that is plugged in: ROOT_CA_DIR. Where it has none, the CA is self-signed
+	MultiRoot bool        // a plugged-in CA may be replaced by one of another root: ISTIO_MULTIROOT_MESH
+	Store     store.Store // of a self-signed CA
+	Rotation  rotation.Options
+	Lead      func() bool // whether this server replaces the root of a self-signed CA
+	// Interval is how long a step of the rotation must have been due before it is taken:
+	// CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL.
+	Interval time.Duration
+
+	Names []string // of the server, in its own certificate
+
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Authority is a CA that is kept up to date. Safe for concurrent use.
+type Authority struct {
+	o       Options
+	plugged bool
+	due     dueSince
+	serving atomic.Pointer[serving]
+	finding atomic.Pointer[diag.Diagnostic]
+	changed chan struct{} // of the roots; has one message at most
+}
+
+// Intervals of the loop.
+const (
+	lookAtFolder = time.Second
+	lookAtStore  = time.Minute
+)
+
+// New returns an Authority that has loaded nothing.
+func New(o Options) (*Authority, error) {
+	a := &Authority{o: o, changed: make(chan struct{}, 1)}
+	return a, a.register(o.Registerer)
+}
+
+// Load loads the CA for the first time. After an error the server should not start: it would issue nothing, or what
+// nobody trusts.
+func (a *Authority) Load(ctx context.Context) error {
+	p, err := store.ReadPlugged(a.o.Folder, a.o.Now())
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		a.plugged = true
+		return a.use(p.Bundle)
+	}
+	if a.o.Store == nil {
+		return errors.New("there is no CA, and nowhere to keep one of the server's own")
+	}
+	return a.step(ctx, a.o.Now())
+}
+
+// Run follows the CA until ctx ends.
+func (a *Authority) Run(ctx context.Context) error {
+	every := min(lookAtStore, max(a.o.Interval/4, time.Second))
+	if a.plugged {
+		every = lookAtFolder
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := a.o.Now()
+		if a.plugged {
+			a.report(a.reload(now))
+		} else {
+			a.report(a.step(ctx, now))
+		}
+		if err := a.renew(now); err != nil {
+			a.o.Logger.Error("the server's own certificate could not be renewed", "err", err)
+		}
+	}
+}
+
+// report keeps what is wrong with the CA as a finding, and logs it when it is new.
+func (a *Authority) report(err error) {
+	if err == nil {
+		a.finding.Store(nil)
+		return
+	}
+	d := &diag.Diagnostic{
+		Severity: diag.Error, Code: "CertificateAuthority", Message: "the CA that was loaded last goes on: " + err.Error(),
+		Fix: "mend the CA's files: they are read again by themselves",
+	}
+	if had := a.finding.Swap(d); had == nil || had.Message != d.Message {
+		a.o.Logger.Error("the certificate authority could not be loaded", "err", err)
+	}
+}
+
+// Findings returns what is wrong with the CA.
+func (a *Authority) Findings() []diag.Diagnostic {
+	if d := a.finding.Load(); d != nil {
+		return []diag.Diagnostic{*d}
+	}
+	return nil
+}
+
+// step loads the CA from its store, after the step of its rotation that is due.
+func (a *Authority) step(ctx context.Context, now time.Time) error {
+	s, err := store.Step(ctx, a.o.Store, a.o.Rotation, now, a.o.Lead() && a.due.at(now, a.o.Interval))
+	if err != nil {
+		return err
+	}
+	a.due.set(s.Due(a.o.Rotation))
+	b, err := s.Bundle(now)
+	if err != nil {
+		return err
+	}
+	return a.use(b)
+}
+
+// reload reads a plugged-in CA again. One whose root workloads have not been told of is refused: they would not trust what
+// it signs.
+func (a *Authority) reload(now time.Time) error {
+	p, err := store.ReadPlugged(a.o.Folder, now)
+	switch {
+	case err != nil:
+		return err
+	case p == nil:
+		return fmt.Errorf("the CA in %s is gone", a.o.Folder)
+	}
+	if !a.o.MultiRoot && !slices.ContainsFunc(a.o.CA.Bundle().Roots, p.Bundle.Roots[0].Equal) {
+		return errors.New("the CA has another root, which workloads do not trust yet: add it to root-cert.pem first, and keep the old one there (ISTIO_MULTIROOT_MESH=true takes it at once)")
+	}
+	return a.use(p.Bundle)
+}
+
+// use has the CA sign with a bundle, if it is another one.
+func (a *Authority) use(b *pki.Bundle) error {
+	last := a.o.CA.Bundle()
+	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
+		return nil
+	}
+	a.o.CA.Use(b)
+	if err := a.issueOwn(a.o.Now()); err != nil {
+		if last != nil {
+			a.o.CA.Use(last)
+		}
+		return err
+	}
+	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(), "notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Roots returns the certificates that workloads trust, as PEM.
+func (a *Authority) Roots() []byte {
+	b := a.o.CA.Bundle()
+	if b == nil {
+		return nil
+	}
+	return pki.EncodeCertificates(b.Roots...)
+}
+
+// Changed returns a channel that gets a message when the roots may have changed.
+func (a *Authority) Changed() <-chan struct{} { return a.changed }
+
+// dueSince holds a step back until it was due for a while at every look: one bad reading of the clock replaces no root.
+type dueSince struct{ due, first, last time.Time }
+
+func (d *dueSince) set(due time.Time) { d.due = due }
+
+// at reports whether the step is due, and has been for an interval.
+func (d *dueSince) at(now time.Time, interval time.Duration) bool {
+	switch {
+	case d.due.IsZero():
+		return false // not looked yet
+	case now.Before(d.due), now.Before(d.last):
+		d.first = time.Time{}
+	case d.first.IsZero():
+		d.first = now
+	}
+	d.last = now
+	return !d.first.IsZero() && now.Sub(d.first) >= interval
+}
+
+func (a *Authority) register(r prometheus.Registerer) error {
+	var problems []error
+	gauge := func(name, help string, value func(*pki.Bundle) float64) {
+		problems = append(problems, r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "citadel_server_" + name, Help: help}, func() float64 {
+			if b := a.o.CA.Bundle(); b != nil {
+				return value(b)
+			}
+			return 0
+		})))
+	}
+	root := func(b *pki.Bundle) time.Time { return b.Roots[0].NotAfter }
+	chain := func(b *pki.Bundle) time.Time { return b.NotAfter() }
+	for _, c := range []struct {
+		name, of string
+		at       func(*pki.Bundle) time.Time
+	}{{"root_cert", "the root certificate", root}, {"cert_chain", "the first certificate of the CA's chain", chain}} {
+		gauge(c.name+"_expiry_timestamp", "When "+c.of+" expires, in seconds since 1970.", func(b *pki.Bundle) float64 { return float64(c.at(b).Unix()) })
+		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.", func(b *pki.Bundle) float64 { return c.at(b).Sub(a.o.Now()).Seconds() })
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,261 @@
+package authority_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+)
+
+const name = "istiod.istio-system.svc"
+
+func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Authority, *ca.CA) {
+	t.Helper()
+	o := authority.Options{
+		CA:       ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour}),
+		Rotation: rotation.Options{Organization: "cluster.local", Lifetime: 10 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour},
+		Lead:     func() bool { return true }, Interval: time.Hour,
+		Names: []string{name}, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}
+	change(&o)
+	a, err := authority.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, o.CA
+}
+
+// run runs an Authority until the test ends.
+func run(t *testing.T, a *authority.Authority) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// plug writes a CA into a folder.
+func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
+	t.Helper()
+	f, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if roots != nil {
+		f.Roots = pki.EncodeCertificates(roots...)
+	}
+	for name, text := range map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func newRoot(t *testing.T) *pki.Bundle {
+	t.Helper()
+	b, err := pki.NewSelfSigned("example", 365*24*time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestPlugged follows the folder of a CA: good ones are used, and the last good one stays in place of others.
+func TestPlugged(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newRoot(t), newRoot(t)
+		plug(t, dir, one)
+		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, a)
+		uses := func(want *pki.Bundle, roots int, finding string) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			b := c.Bundle()
+			if !b.Certificate.Equal(want.Certificate) || len(b.Roots) != roots || strings.Count(string(a.Roots()), "BEGIN CERTIFICATE") != roots {
+				t.Errorf("it signs with %v, %d roots", b.Certificate.SerialNumber, len(b.Roots))
+			}
+			if list := a.Findings(); (finding == "") != (len(list) == 0) || finding != "" && !strings.Contains(list[0].Message, finding) {
+				t.Errorf("findings %v: want %q", list, finding)
+			}
+		}
+		uses(one, 1, "")
+		plug(t, dir, two)
+		uses(one, 1, "another root")
+		plug(t, dir, two, two.Certificate, one.Certificate)
+		uses(one, 1, "another root") // nobody has heard of it yet
+		plug(t, dir, one, one.Certificate, two.Certificate)
+		uses(one, 2, "")
+		plug(t, dir, two, two.Certificate, one.Certificate)
+		uses(two, 2, "")
+		if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
+			t.Fatal(err)
+		}
+		uses(two, 2, "incomplete")
+		for _, f := range []string{"ca-cert.pem", "root-cert.pem"} {
+			if err := os.Remove(filepath.Join(dir, f)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		uses(two, 2, "gone")
+		plug(t, dir, two)
+		uses(two, 1, "")
+	})
+}
+
+// TestSelfSigned replaces the root in time, once that was due for an hour, and renews the server's own certificate.
+func TestSelfSigned(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAuthority(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first := c.Bundle().Certificate
+		run(t, a)
+		shown := handshake(t, a, c)
+		for _, step := range []struct {
+			wait    time.Duration
+			roots   int
+			another bool
+		}{{8*24*time.Hour + 50*time.Minute, 1, false}, {20 * time.Minute, 2, false}, {27 * time.Hour, 2, true}, {27 * time.Hour, 1, true}} {
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if b := c.Bundle(); len(b.Roots) != step.roots || b.Certificate.Equal(first) == step.another {
+				t.Errorf("after %s: %d roots, another %v", step.wait, len(b.Roots), !b.Certificate.Equal(first))
+			}
+			last := shown
+			if shown = handshake(t, a, c); shown.Equal(last) || time.Until(shown.NotAfter) < 11*time.Hour {
+				t.Errorf("the server's certificate is valid until %v, now %v", shown.NotAfter, time.Now())
+			}
+		}
+	})
+}
+
+// handshake returns the certificate that the server shows to a client which trusts the CA's roots.
+func handshake(t *testing.T, a *authority.Authority, c *ca.CA) *x509.Certificate {
+	t.Helper()
+	pool := x509.NewCertPool()
+	for _, r := range c.Bundle().Roots {
+		pool.AddCert(r)
+	}
+	near, far := net.Pipe()
+	defer func() { _ = near.Close() }()
+	go func() {
+		s := tls.Server(far, a.TLS(&tls.Config{MinVersion: tls.VersionTLS12}))
+		_, _ = io.Copy(io.Discard, s)
+		_ = far.Close()
+	}()
+	client := tls.Client(near, &tls.Config{RootCAs: pool, ServerName: name})
+	if err := client.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return client.ConnectionState().PeerCertificates[0]
+}
+
+// TestNotLeader takes no step of a rotation, but what another server has taken.
+func TestNotLeader(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAuthority(t, func(o *authority.Options) {
+			o.Store, o.Lead = store.Folder{Path: dir}, func() bool { return false }
+		})
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, a)
+		time.Sleep(8*24*time.Hour + 2*time.Hour)
+		if n := len(c.Bundle().Roots); n != 1 {
+			t.Fatalf("%d roots", n)
+		}
+		leader := rotation.Options{Organization: "cluster.local", Lifetime: 10 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
+		if _, err := store.Step(t.Context(), store.Folder{Path: dir}, leader, time.Now(), true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := len(c.Bundle().Roots); n != 2 {
+			t.Errorf("%d roots", n)
+		}
+	})
+}
+
+// failing is a Store that cannot be reached.
+type failing struct{ store.Store }
+
+func (failing) Load(context.Context) (map[string][]byte, string, error) {
+	return nil, "", errors.New("the API server does not answer")
+}
+
+// TestLoadFails without a CA.
+func TestLoadFails(t *testing.T) {
+	for what, change := range map[string]func(*authority.Options){
+		"nothing":       func(*authority.Options) {},
+		"a store away":  func(o *authority.Options) { o.Store = failing{} },
+		"a torn folder": func(o *authority.Options) { o.Folder = t.TempDir(); writeTorn(t, o.Folder) },
+	} {
+		a, c := newAuthority(t, change)
+		if err := a.Load(t.Context()); err == nil || c.Bundle() != nil || a.Roots() != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func writeTorn(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "ca-cert.pem"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMetrics shows when the CA expires.
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	dir := t.TempDir()
+	plug(t, dir, newRoot(t))
+	a, c := newAuthority(t, func(o *authority.Options) { o.Folder, o.Registerer = dir, reg })
+	if err := a.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n, err := testutil.GatherAndCount(reg, "citadel_server_root_cert_expiry_timestamp", "citadel_server_root_cert_expiry_seconds",
+		"citadel_server_cert_chain_expiry_timestamp", "citadel_server_cert_chain_expiry_seconds")
+	if err != nil || n != 4 {
+		t.Errorf("%d, %v", n, err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "citadel_server_root_cert_expiry_timestamp" && f.Metric[0].Gauge.GetValue() != float64(c.Bundle().NotAfter().Unix()) {
+			t.Errorf("%v", f)
+		}
+	}
+}

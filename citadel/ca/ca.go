@@ -1,0 +1,119 @@
+package ca
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// Options of a CA.
+type Options struct {
+	TTL    time.Duration    // of certificates whose caller asks for none: DEFAULT_WORKLOAD_CERT_TTL
+	MaxTTL time.Duration    // the longest that a caller may ask for: MAX_WORKLOAD_CERT_TTL
+	Now    func() time.Time // nil: time.Now
+}
+
+// MinRemaining is how long the CA's own certificate must be valid at least for another certificate to be issued.
+const MinRemaining = 10 * time.Minute
+
+// CA issues certificates. It is safe for concurrent use.
+type CA struct {
+	o      Options
+	bundle atomic.Pointer[pki.Bundle]
+}
+
+// New returns a CA that has no bundle yet, and so issues nothing.
+func New(o Options) *CA {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &CA{o: o}
+}
+
+// Use has the CA sign with a bundle from now on.
+func (c *CA) Use(b *pki.Bundle) { c.bundle.Store(b) }
+
+// Bundle returns what the CA signs with; nil before the first Use.
+func (c *CA) Bundle() *pki.Bundle { return c.bundle.Load() }
+
+// Errors of Issue and IssueServer. Any other is the caller's fault.
+var (
+	ErrUnavailable = errors.New("no certificate can be issued now") // asking again later may help
+	ErrInternal    = errors.New("the certificate could not be signed")
+)
+
+// Issued is a certificate with the chain that leads to its root.
+type Issued struct {
+	Chain    [][]byte // PEM: the leaf; each certificate that leads from it to the root; all roots that workloads trust
+	NotAfter time.Time
+	Extra    bool // the request asked for other names, which were left out
+}
+
+// Request is what a caller wants to have certified.
+type Request struct {
+	ID     identity.ID // whom the certificate is for; the caller has been authenticated
+	CSR    []byte      // PEM, PKCS #10
+	TTL    time.Duration
+	Signer string // that a registration authority should ask; a CA signs itself
+}
+
+// Issue returns a certificate of an identity for the key of a request. A TTL of 0 is the default one.
+func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
+	uri, ttl := q.ID.String(), q.TTL
+	if _, err := identity.Parse(uri); err != nil {
+		return nil, err
+	}
+	switch {
+	case ttl == 0:
+		ttl = min(c.o.TTL, c.o.MaxTTL)
+	case ttl < 0 || ttl > c.o.MaxTTL:
+		return nil, fmt.Errorf("a certificate may be valid for %s at most, not %s", c.o.MaxTTL, ttl)
+	}
+	r, err := pki.ParseRequest(q.CSR)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.sign(pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
+	if err != nil {
+		return nil, err
+	}
+	out.Extra = !r.AsksFor(uri)
+	return out, nil
+}
+
+// IssueServer returns a certificate of a server's DNS names for a key.
+func (c *CA) IssueServer(dnsNames []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
+	if len(dnsNames) == 0 {
+		return nil, errors.New("a server's certificate needs a name")
+	}
+	return c.sign(pki.Leaf{DNSNames: dnsNames, Key: key, TTL: ttl})
+}
+
+func (c *CA) sign(l pki.Leaf) (*Issued, error) {
+	b, now := c.Bundle(), c.o.Now()
+	switch {
+	case b == nil:
+		return nil, fmt.Errorf("%w: the CA has no certificate yet", ErrUnavailable)
+	case b.NotAfter().Sub(now) < MinRemaining:
+		return nil, fmt.Errorf("%w: the CA's certificate, or one before it, expires at %s", ErrUnavailable, b.NotAfter().Format(time.RFC3339))
+	}
+	der, err := b.Sign(l, now)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInternal, err)
+	}
+	out := &Issued{Chain: [][]byte{pki.EncodeCertificate(der)}, NotAfter: now.Add(l.TTL)}
+	if b.NotAfter().Before(out.NotAfter) {
+		out.NotAfter = b.NotAfter()
+	}
+	for _, c := range b.Chain {
+		out.Chain = append(out.Chain, pki.EncodeCertificates(c))
+	}
+	out.Chain = append(out.Chain, pki.EncodeCertificates(b.Roots...))
+	return out, nil
+}

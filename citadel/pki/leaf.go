@@ -1,0 +1,102 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Skew is how far the clock of a peer may be behind: a certificate is valid from that long before it is issued.
+const Skew = 2 * time.Minute
+
+// Leaf is a certificate to issue. Either URI or DNSNames is set.
+type Leaf struct {
+	URI      string   // the SPIFFE ID of a workload
+	DNSNames []string // the names of a server
+	Key      crypto.PublicKey
+	TTL      time.Duration
+}
+
+// Sign returns the DER of a leaf certificate, signed by a bundle's CA. It expires no later than the CA's own
+// certificate, or any between that and the root. It is checked again after it is signed.
+func (b *Bundle) Sign(l Leaf, now time.Time) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	t := &x509.Certificate{
+		SerialNumber:          serial,
+		NotBefore:             now.Add(-Skew),
+		NotAfter:              earlier(now.Add(l.TTL), b.notAfter),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+		DNSNames:              l.DNSNames,
+	}
+	if l.URI != "" {
+		u, err := url.Parse(l.URI)
+		if err != nil {
+			return nil, err
+		}
+		t.URIs = []*url.URL{u}
+	} else {
+		t.Subject = pkix.Name{CommonName: l.DNSNames[0]}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, b.Certificate, l.Key, b.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.check(der, l, now); err != nil {
+		return nil, fmt.Errorf("the certificate that was signed is not what was asked for: %w", err)
+	}
+	return der, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// check returns an error unless a signed certificate is what a leaf says, and leads to a root. Only then it is handed
+// out: whatever goes wrong in making it, no certificate has more names or rights than it should.
+func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return err
+	}
+	uris := make([]string, 0, 1)
+	for _, u := range c.URIs {
+		uris = append(uris, u.String())
+	}
+	var want []string
+	if l.URI != "" {
+		want = []string{l.URI}
+	}
+	key, ok := c.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	switch {
+	case !slices.Equal(uris, want) || !slices.Equal(c.DNSNames, l.DNSNames) || len(c.IPAddresses)+len(c.EmailAddresses) > 0:
+		return errors.New("it has other names")
+	case c.IsCA || !c.BasicConstraintsValid || c.KeyUsage&^(x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment) != 0:
+		return errors.New("it has other rights")
+	case !ok || !key.Equal(l.Key):
+		return errors.New("it is for another key")
+	case !c.NotBefore.Before(now) || !c.NotAfter.After(now) || c.NotAfter.After(now.Add(l.TTL)) || c.NotAfter.After(b.notAfter):
+		return errors.New("it is not valid for the right time")
+	case c.SerialNumber.Sign() <= 0:
+		return errors.New("it has no serial number")
+	}
+	_, err = c.Verify(x509.VerifyOptions{
+		Roots: b.pool, Intermediates: b.intermediates, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	return err
+}

@@ -1,0 +1,56 @@
+package pki
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// Request is a certificate request whose signature proves that the caller has the key. Nothing but the key is certified:
+// whom a certificate is for follows from who asks.
+type Request struct {
+	Key crypto.PublicKey
+
+	uris  []string
+	other bool // it asks for names other than URIs
+}
+
+// ParseRequest returns the request of a PEM text. It must be the only block. Sizes and the kind of the key are checked
+// before anything is decoded or verified that could be expensive.
+func ParseRequest(text []byte) (*Request, error) {
+	if len(text) > maxRequestText {
+		return nil, fmt.Errorf("the certificate request has %d bytes, and may have %d", len(text), maxRequestText)
+	}
+	block, rest := pem.Decode(text)
+	switch {
+	case block == nil:
+		return nil, errors.New("the certificate request is no PEM")
+	case block.Type != "CERTIFICATE REQUEST" && block.Type != "NEW CERTIFICATE REQUEST":
+		return nil, fmt.Errorf("a PEM block %.40q in the place of a certificate request", block.Type)
+	case len(bytes.TrimSpace(rest)) > 0:
+		return nil, errors.New("there is more after the certificate request")
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate request cannot be parsed: %w", err)
+	}
+	if err := CheckPublicKey(csr.PublicKey); err != nil {
+		return nil, fmt.Errorf("the certificate request has %w", err)
+	}
+	if err := csr.CheckSignature(); err != nil {
+		return nil, errors.New("the signature of the certificate request is wrong")
+	}
+	r := &Request{Key: csr.PublicKey, other: len(csr.DNSNames)+len(csr.EmailAddresses)+len(csr.IPAddresses) > 0}
+	for _, u := range csr.URIs {
+		r.uris = append(r.uris, u.String())
+	}
+	return r, nil
+}
+
+// AsksFor reports whether a request asks for no name, or for this URI alone. Other names are never certified.
+func (r *Request) AsksFor(uri string) bool {
+	return !r.other && (len(r.uris) == 0 || len(r.uris) == 1 && r.uris[0] == uri)
+}

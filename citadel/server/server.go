@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	authv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+)
+
+// Options of a Server.
+type Options struct {
+	// Issuer issues certificates: a ca.CA, or a registration authority.
+	Issuer interface {
+		Issue(ctx context.Context, q ca.Request) (*ca.Issued, error)
+	}
+	// Authenticate returns the identity of the caller of a gRPC method.
+	Authenticate func(ctx context.Context) (identity.Peer, error)
+	// Impersonate returns an error unless a caller may have certificates of another identity. Nil: nobody may.
+	Impersonate func(caller identity.Peer, id identity.ID) error
+
+	PerIdentity rate.Limit // certificates a second of one identity; 0 is no limit
+	Burst       int        // of one identity at once
+	Registerer  prometheus.Registerer
+	Log         *slog.Logger
+}
+
+// Server issues certificates to those who ask by gRPC. It is safe for concurrent use.
+type Server struct {
+	authv1.UnimplementedIstioCertificateServiceServer
+	o       Options
+	metrics metrics
+	signing *semaphore.Weighted
+	limits  *lru.Cache[identity.ID, *rate.Limiter]
+}
+
+// Bounds that no client can move.
+const (
+	identities   = 50_000 // whose rates are remembered; beyond them the one that has not asked for longest begins anew
+	signsPerCore = 4      // certificates that are made at once; more wait
+)
+
+// New returns a Server.
+func New(o Options) (*Server, error) {
+	limits, err := lru.New[identity.ID, *rate.Limiter](identities)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{o: o, metrics: m, limits: limits, signing: semaphore.NewWeighted(int64(signsPerCore * runtime.GOMAXPROCS(0)))}, nil
+}
+
+// Register registers the service at a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	authv1.RegisterIstioCertificateServiceServer(r, s)
+}
+
+// impersonated is the key in a request's metadata of the identity that a node's proxy asks for, in place of its own.
+const impersonated = "ImpersonatedIdentity"
+
+// CreateCertificate returns a certificate for the key of a request.
+func (s *Server) CreateCertificate(ctx context.Context, r *authv1.IstioCertificateRequest) (*authv1.IstioCertificateResponse, error) {
+	s.metrics.requests.Inc()
+	caller, err := s.o.Authenticate(ctx)
+	if err != nil || !caller.Proved() {
+		s.metrics.unauthenticated.Inc()
+		s.o.Log.Debug("certificate refused: the caller could not be authenticated", "err", err)
+		if errors.Is(err, authenticate.ErrUnavailable) {
+			return nil, status.Error(codes.Unavailable, "request authenticate failure: try again")
+		}
+		return nil, status.Error(codes.Unauthenticated, "request authenticate failure")
+	}
+	id, err := s.whom(caller, r)
+	if err != nil {
+		s.metrics.noIdentity.Inc()
+		return nil, err
+	}
+	if !s.allow(id) {
+		return nil, s.failed(caller, "rate", status.Errorf(codes.ResourceExhausted, "%s asks for too many certificates", id))
+	}
+	ttl, err := lifetime(r.GetValidityDuration())
+	if err != nil {
+		return nil, s.failed(caller, "TTL", status.Error(codes.InvalidArgument, err.Error()))
+	}
+	if err := s.signing.Acquire(ctx, 1); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	defer s.signing.Release(1)
+	out, err := s.o.Issuer.Issue(ctx, ca.Request{
+		ID: id, CSR: []byte(r.GetCsr()), TTL: ttl, Signer: r.GetMetadata().GetFields()["CertSigner"].GetStringValue(),
+	})
+	switch {
+	case errors.Is(err, ca.ErrUnavailable):
+		return nil, s.failed(caller, "CA_NOT_READY", status.Error(codes.Unavailable, err.Error()))
+	case errors.Is(err, ca.ErrInternal):
+		return nil, s.failed(caller, "CERT_GEN_ERROR", status.Error(codes.Internal, ca.ErrInternal.Error()))
+	case err != nil:
+		s.metrics.unparsable.Inc()
+		return nil, s.failed(caller, "CSR_ERROR", status.Error(codes.InvalidArgument, err.Error()))
+	}
+	if out.Extra {
+		s.metrics.extra.Inc()
+	}
+	s.metrics.issued.Inc()
+	s.o.Log.Debug("certificate issued", "identity", id.String(), "caller", caller.String(), "notAfter", out.NotAfter)
+	response := &authv1.IstioCertificateResponse{}
+	for _, c := range out.Chain {
+		response.CertChain = append(response.CertChain, string(c))
+	}
+	return response, nil
+}
+
+// failed counts and logs a certificate that was not issued.
+func (s *Server) failed(caller identity.Peer, reason string, err error) error {
+	s.metrics.failed.WithLabelValues(reason).Inc()
+	s.o.Log.Debug("certificate refused", "caller", caller.String(), "err", err)
+	return err
+}
+
+// whom returns the identity that a certificate is for: the caller's, or the one that it may impersonate.
+func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (identity.ID, error) {
+	v, ok := r.GetMetadata().GetFields()[impersonated]
+	if !ok || v.GetStringValue() == "" {
+		return caller.ID, nil
+	}
+	id, err := identity.Parse(v.GetStringValue())
+	if err != nil {
+		return id, status.Error(codes.InvalidArgument, err.Error())
+	}
+	err = errors.New("no caller may")
+	if s.o.Impersonate != nil {
+		err = s.o.Impersonate(caller, id)
+	}
+	switch {
+	case err == nil:
+		return id, nil
+	case errors.Is(err, authenticate.ErrUnavailable):
+		return id, status.Error(codes.Unavailable, err.Error())
+	}
+	s.o.Log.Warn("certificate refused: the caller may not impersonate", "caller", caller.String(), "identity", id.String(), "err", err)
+	return id, status.Errorf(codes.PermissionDenied, "%s may not have a certificate of %s", caller, id)
+}
+
+// allow reports whether an identity may have another certificate now.
+func (s *Server) allow(id identity.ID) bool {
+	if s.o.PerIdentity == 0 {
+		return true
+	}
+	l, ok := s.limits.Get(id)
+	if !ok {
+		l = rate.NewLimiter(s.o.PerIdentity, s.o.Burst)
+		if earlier, had, _ := s.limits.PeekOrAdd(id, l); had {
+			l = earlier
+		}
+	}
+	return l.Allow()
+}
+
+// lifetime returns a number of seconds as a duration. It is an error if it is negative or too large for one.
+func lifetime(seconds int64) (time.Duration, error) {
+	if seconds < 0 || seconds > math.MaxInt64/int64(time.Second) {
+		return 0, fmt.Errorf("a certificate cannot be valid for %d seconds", seconds)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}

@@ -1,0 +1,248 @@
+package server_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+	authv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/server"
+)
+
+var web = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
+
+// byToken authenticates whoever presents a known word as a token.
+type byToken struct{}
+
+func (byToken) Authenticate(_ context.Context, r authenticate.Request) (identity.Peer, error) {
+	switch {
+	case r.Token == "":
+		return identity.Peer{}, authenticate.ErrNoCredential
+	case r.Token == "later":
+		return identity.Peer{}, fmt.Errorf("%w: the API server does not answer", authenticate.ErrUnavailable)
+	case strings.HasPrefix(r.Token, "good-"):
+		return identity.Peer{
+			ID:    identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: strings.TrimPrefix(r.Token, "good-")},
+			Proof: identity.Token, Bound: identity.Bound{Node: "n1"},
+		}, nil
+	}
+	return identity.Peer{}, errors.New("wrong")
+}
+
+// serve runs a Server over TLS, with a certificate of its own CA, and returns a client and the metrics.
+func serve(t testing.TB, change func(*server.Options)) (authv1.IstioCertificateServiceClient, *x509.CertPool, *prometheus.Registry) {
+	t.Helper()
+	issuer := ca.New(ca.Options{TTL: time.Hour, MaxTTL: 24 * time.Hour})
+	b, err := pki.NewSelfSigned("cluster.local", 24*365*time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer.Use(b)
+	list := authenticate.List{authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }}, byToken{}}
+	reg := prometheus.NewRegistry()
+	o := server.Options{
+		Issuer: issuer, Registerer: reg, Log: slog.New(slog.DiscardHandler),
+		Authenticate: func(ctx context.Context) (identity.Peer, error) {
+			return list.Authenticate(ctx, authenticate.FromContext(ctx))
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	s, err := server.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t)
+	own, err := issuer.IssueServer([]string{"istiod.istio-system.svc"}, key.Public(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, _ := pem.Decode(own.Chain[0])
+	pool := x509.NewCertPool()
+	pool.AddCert(b.Roots[0])
+	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Bytes}, PrivateKey: key}},
+		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: pool,
+	})))
+	s.Register(g)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	return dial(t, l.Addr().String(), pool, nil), pool, reg
+}
+
+func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificate) authv1.IstioCertificateServiceClient {
+	t.Helper()
+	c := &tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"}
+	if own != nil {
+		c.Certificates = []tls.Certificate{*own}
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(c)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return authv1.NewIstioCertificateServiceClient(conn)
+}
+
+func newKey(t testing.TB) crypto.Signer {
+	t.Helper()
+	k, err := pki.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func csr(t testing.TB, key crypto.Signer) string {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+func as(t testing.TB, token string) context.Context {
+	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
+}
+
+// TestCreateCertificate asks as callers of every kind.
+func TestCreateCertificate(t *testing.T) {
+	client, pool, reg := serve(t, func(o *server.Options) {
+		o.Impersonate = func(caller identity.Peer, id identity.ID) error {
+			switch {
+			case caller.ID.ServiceAccount != "ztunnel":
+				return errors.New("not listed")
+			case id.Namespace == "unsynced":
+				return fmt.Errorf("%w: pods are not known yet", authenticate.ErrUnavailable)
+			case id.Namespace != "b":
+				return errors.New("no pod on its node")
+			}
+			return nil
+		}
+	})
+	key := newKey(t)
+	good := csr(t, key)
+	impersonate := func(id string) *structpb.Struct {
+		return &structpb.Struct{Fields: map[string]*structpb.Value{"ImpersonatedIdentity": structpb.NewStringValue(id)}}
+	}
+	for name, c := range map[string]struct {
+		token string
+		r     *authv1.IstioCertificateRequest
+		code  codes.Code
+		id    string
+	}{
+		"good":                      {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 600}, codes.OK, web.String()},
+		"default lifetime":          {"good-web", &authv1.IstioCertificateRequest{Csr: good}, codes.OK, web.String()},
+		"no token":                  {"", &authv1.IstioCertificateRequest{Csr: good}, codes.Unauthenticated, ""},
+		"wrong token":               {"x", &authv1.IstioCertificateRequest{Csr: good}, codes.Unauthenticated, ""},
+		"nobody to ask":             {"later", &authv1.IstioCertificateRequest{Csr: good}, codes.Unavailable, ""},
+		"no request":                {"good-web", &authv1.IstioCertificateRequest{}, codes.InvalidArgument, ""},
+		"broken request":            {"good-web", &authv1.IstioCertificateRequest{Csr: good[:200]}, codes.InvalidArgument, ""},
+		"negative lifetime":         {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: -1}, codes.InvalidArgument, ""},
+		"a lifetime that overflows": {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 1 << 62}, codes.InvalidArgument, ""},
+		"ninety days":               {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 90 * 86400}, codes.InvalidArgument, ""},
+		"impersonates":              {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.OK, "spiffe://cluster.local/ns/b/sa/db"},
+		"impersonates elsewhere":    {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/c/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates too early":    {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/unsynced/sa/db")}, codes.Unavailable, ""},
+		"impersonates nobody":       {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("alice")}, codes.InvalidArgument, ""},
+		"may not impersonate":       {"good-web", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			if c.token != "" {
+				ctx = as(t, c.token)
+			}
+			a, err := client.CreateCertificate(ctx, c.r)
+			if status.Code(err) != c.code {
+				t.Fatalf("%v", err)
+			}
+			if err != nil {
+				return
+			}
+			leaf, err := pki.ParseCertificates([]byte(a.CertChain[0]))
+			if err != nil || leaf[0].URIs[0].String() != c.id {
+				t.Fatalf("%v, %v", leaf, err)
+			}
+			if _, err := leaf[0].Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+				t.Error(err)
+			}
+			if want := max(600*time.Second, time.Duration(c.r.ValidityDuration)*time.Second); c.r.ValidityDuration > 0 && time.Until(leaf[0].NotAfter) > want {
+				t.Errorf("valid until %v", leaf[0].NotAfter)
+			}
+		})
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP citadel_server_authentication_failure_count Certificate requests whose caller could not be authenticated.
+# TYPE citadel_server_authentication_failure_count counter
+citadel_server_authentication_failure_count 3
+# HELP citadel_server_csr_count Certificate requests.
+# TYPE citadel_server_csr_count counter
+citadel_server_csr_count 15
+# HELP citadel_server_csr_parsing_err_count Certificate requests that were malformed, or had a key that is not accepted.
+# TYPE citadel_server_csr_parsing_err_count counter
+citadel_server_csr_parsing_err_count 3
+# HELP citadel_server_id_extraction_err_count Certificate requests for an identity that the caller may not have.
+# TYPE citadel_server_id_extraction_err_count counter
+citadel_server_id_extraction_err_count 4
+# HELP citadel_server_success_cert_issuance_count Certificates issued.
+# TYPE citadel_server_success_cert_issuance_count counter
+citadel_server_success_cert_issuance_count 3
+`), "citadel_server_csr_count", "citadel_server_authentication_failure_count", "citadel_server_csr_parsing_err_count",
+		"citadel_server_id_extraction_err_count", "citadel_server_success_cert_issuance_count"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyRequests bounds what one identity gets, and nobody else is held up by it.
+func TestManyRequests(t *testing.T) {
+	client, _, _ := serve(t, func(o *server.Options) { o.PerIdentity, o.Burst = 1e-6, 20 })
+	good := csr(t, newKey(t))
+	var mu sync.Mutex
+	got := map[codes.Code]int{}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			_, err := client.CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: good})
+			mu.Lock()
+			defer mu.Unlock()
+			got[status.Code(err)]++
+		})
+	}
+	wg.Wait()
+	if got[codes.OK] != 20 || got[codes.ResourceExhausted] != 80 {
+		t.Errorf("%v", got)
+	}
+	if _, err := client.CreateCertificate(as(t, "good-db"), &authv1.IstioCertificateRequest{Csr: good}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,10 @@
+// Package store keeps a self-signed CA and reads one that is plugged in.
+//
+//   - state.go: a rotation.State as named files, for whatever holds it.
+//   - folder.go: a folder that holds it, where there is no Kubernetes.
+//   - secret.go: a Kubernetes Secret that holds it.
+//   - plugged.go: the folder of a CA that is plugged in, which is only read.
+//
+// A State is written whole or not at all, and never over one that somebody else has written in between: of two servers
+// that start together one makes the CA, and the other takes it.
+package store

@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is a folder that holds a State. Its files are in a subfolder for each version; a symbolic link names the current
+// one, so that a State changes at once. Nobody but the owner may read them.
+type Folder struct{ Path string }
+
+// current is the name of the symbolic link.
+const current = "ca"
+
+// maxFile bounds what is read of one file, in bytes.
+const maxFile = 1 << 20
+
+// Load returns the current files.
+func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
+	if err := Private(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
+	version, err := os.Readlink(filepath.Join(f.Path, current))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := readFiles(filepath.Join(f.Path, version))
+	return files, version, err
+}
+
+// readFiles returns the regular files of a folder by name.
+func readFiles(dir string) (map[string][]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	list, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, e := range list {
+		if e.IsDir() {
+			continue
+		}
+		if files[e.Name()], err = readFile(filepath.Join(dir, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
+	}
+	return text, err
+}
+
+// Save writes files over those of a version.
+func (f Folder) Save(ctx context.Context, files map[string][]byte, version string) error {
+	if err := os.MkdirAll(f.Path, 0o700); err != nil {
+		return err
+	}
+	if err := Private(f.Path); err != nil {
+		return err
+	}
+	unlock, err := f.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	switch _, now, err := f.Load(ctx); {
+	case err != nil:
+		return err
+	case now != version:
+		return ErrConflict
+	}
+	sum := sha256.New()
+	next, err := os.MkdirTemp(f.Path, ".ca-")
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := writeFile(filepath.Join(next, name), text); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(sum, "%s %d %s", name, len(text), text)
+	}
+	if err := syncFolder(next); err != nil {
+		return err
+	}
+	link := filepath.Join(f.Path, current+"."+hex.EncodeToString(sum.Sum(nil)[:8]))
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Base(next), link); err != nil {
+		return err
+	}
+	if err := os.Rename(link, filepath.Join(f.Path, current)); err != nil {
+		return err
+	}
+	if err := syncFolder(f.Path); err != nil {
+		return err
+	}
+	return f.removeOthers(filepath.Base(next))
+}
+
+// Private returns an error if anybody but its owner may use a folder or a file that holds private keys.
+func Private(path string) error {
+	i, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if i.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("others may read %s, which holds private keys: chmod go= %s", path, path)
+	}
+	return nil
+}
+
+// lock takes the folder's lock, which ends with the process.
+func (f Folder) lock() (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(f.Path, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+func writeFile(name string, text []byte) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// removeOthers removes the versions before, and what a crash left.
+func (f Folder) removeOthers(keep string) error {
+	list, err := os.ReadDir(f.Path)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, e := range list {
+		if name := e.Name(); name != keep && (strings.HasPrefix(name, ".ca-") || strings.HasPrefix(name, current+".")) {
+			problems = append(problems, os.RemoveAll(filepath.Join(f.Path, name)))
+		}
+	}
+	return errors.Join(problems...)
+}

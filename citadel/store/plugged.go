@@ -1,0 +1,59 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// Plugged is a CA that the operator has put into a folder: ROOT_CA_DIR, usually the mounted Secret cacerts.
+type Plugged struct {
+	Bundle *pki.Bundle
+	CRL    []byte // ca-crl.pem; nil without one
+}
+
+// layouts are the names that the files may have: Istio's, and those of a Secret of type kubernetes.io/tls.
+func layouts() []map[string]string {
+	return []map[string]string{
+		{"certificate": certificateFile, "key": keyFile, "roots": rootsFile, "chain": chainFile, "crl": "ca-crl.pem"},
+		{"certificate": "tls.crt", "key": "tls.key", "roots": "ca.crt"},
+	}
+}
+
+// ReadPlugged returns the CA in a folder; nil if there is none. A CA of which a part is missing or does not belong is an
+// error.
+func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
+	for _, layout := range layouts() {
+		part, missing := map[string][]byte{}, []string{}
+		for name, file := range layout {
+			text, err := readFile(filepath.Join(dir, file))
+			switch {
+			case err == nil:
+				part[name] = text
+			case !os.IsNotExist(err):
+				return nil, err
+			case name == "certificate" || name == "key" || name == "roots":
+				missing = append(missing, file)
+			}
+		}
+		if len(part) == 0 {
+			continue
+		}
+		if len(missing) > 0 {
+			slices.Sort(missing)
+			return nil, fmt.Errorf("the CA in %s is incomplete: %v is missing beside %v", dir, missing, slices.Sorted(maps.Keys(part)))
+		}
+		certificate, chain := part["certificate"], part["chain"]
+		b, err := pki.ParseBundle(pki.Files{Certificate: certificate, Key: part["key"], Chain: chain, Roots: part["roots"]}, now)
+		if err != nil {
+			return nil, fmt.Errorf("the CA in %s: %w", dir, err)
+		}
+		return &Plugged{b, part["crl"]}, nil
+	}
+	return nil, nil
+}

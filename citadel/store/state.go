@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+)
+
+// Names of the files of a State. The first four are those of istiod's Secret istio-ca-secret, so that a CA can be taken
+// over from it, and by it.
+const (
+	certificateFile     = "ca-cert.pem"
+	keyFile             = "ca-key.pem"
+	chainFile           = "cert-chain.pem"
+	rootsFile           = "root-cert.pem"
+	nextCertificateFile = "next-ca-cert.pem"
+	nextKeyFile         = "next-ca-key.pem"
+	sinceFile           = "rotation-since"
+)
+
+// ErrConflict means that somebody else has written a State in between.
+var ErrConflict = errors.New("the CA was changed by another server")
+
+// Store holds the State of a self-signed CA.
+type Store interface {
+	// Load returns the State's files and their version. It returns nil files if there is no State yet.
+	Load(ctx context.Context) (files map[string][]byte, version string, err error)
+	// Save writes files over those of a version; an empty version means that there were none. It returns ErrConflict if
+	// there is another version now.
+	Save(ctx context.Context, files map[string][]byte, version string) error
+}
+
+// encode returns the files of a State.
+func encode(s rotation.State) (map[string][]byte, error) {
+	own, err := s.Signing.Encode()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{
+		certificateFile: own.Certificate, keyFile: own.Key, chainFile: own.Chain, rootsFile: pki.EncodeCertificates(s.Roots()...),
+	}
+	if s.Next != nil {
+		next, err := s.Next.Encode()
+		if err != nil {
+			return nil, err
+		}
+		files[nextCertificateFile], files[nextKeyFile] = next.Certificate, next.Key
+	}
+	if !s.Since.IsZero() {
+		files[sinceFile] = []byte(s.Since.UTC().Format(time.RFC3339Nano))
+	}
+	return files, nil
+}
+
+// decode returns the State of files.
+func decode(files map[string][]byte, now time.Time) (rotation.State, error) {
+	var s rotation.State
+	roots := files[rootsFile]
+	if len(roots) == 0 { // istiod before 1.14 wrote none for a self-signed CA
+		roots = files[certificateFile]
+	}
+	b, err := pki.ParseBundle(pki.Files{Certificate: files[certificateFile], Key: files[keyFile], Chain: files[chainFile], Roots: roots}, now)
+	if err != nil {
+		return s, err
+	}
+	if s.Signing = b; !b.Roots[0].Equal(b.Certificate) {
+		return s, errors.New("the CA's certificate is not its own root: such a CA is plugged in by a folder, and not rotated here")
+	}
+	if text := files[sinceFile]; len(text) > 0 {
+		if s.Since, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
+			return s, fmt.Errorf("%s: %w", sinceFile, err)
+		}
+	}
+	if text := files[nextCertificateFile]; len(text) > 0 {
+		if s.Next, err = pki.ParseBundle(pki.Files{Certificate: text, Key: files[nextKeyFile], Roots: text}, now); err != nil {
+			return s, fmt.Errorf("the next root: %w", err)
+		}
+	}
+	for _, c := range b.Roots {
+		if !c.Equal(b.Certificate) && (s.Next == nil || !c.Equal(s.Next.Certificate)) {
+			s.Old = append(s.Old, c)
+		}
+	}
+	return s, nil
+}
+
+// Step loads the State of a store, makes a new CA if there is none, and takes the step of its rotation that is due. What
+// it returns is stored. It takes no step unless lead, but makes the first CA in any case: without one nobody could start.
+func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead bool) (rotation.State, error) {
+	for {
+		files, version, err := st.Load(ctx)
+		if err != nil {
+			return rotation.State{}, err
+		}
+		var s rotation.State
+		changed := files == nil
+		if changed {
+			b, err := pki.NewSelfSigned(o.Organization, o.Lifetime, now)
+			if err != nil {
+				return s, err
+			}
+			s.Signing = b
+		} else {
+			if s, err = decode(files, now); err != nil {
+				return s, err
+			}
+			if lead {
+				if s, changed, err = s.Step(o, now); err != nil {
+					return s, err
+				}
+			}
+		}
+		if !changed {
+			return s, nil
+		}
+		out, err := encode(s)
+		if err != nil {
+			return s, err
+		}
+		for name, text := range files { // what others have put beside stays
+			if _, ours := out[name]; !ours && !slices.Contains([]string{nextCertificateFile, nextKeyFile, sinceFile}, name) {
+				out[name] = text
+			}
+		}
+		switch err := st.Save(ctx, maps.Clone(out), version); {
+		case err == nil:
+			return s, nil
+		case !errors.Is(err, ErrConflict):
+			return s, err
+		case ctx.Err() != nil:
+			return s, ctx.Err()
+		}
+	}
+}

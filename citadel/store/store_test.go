@@ -1,0 +1,234 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+)
+
+var (
+	start   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	options = rotation.Options{Organization: "cluster.local", Lifetime: 100 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
+)
+
+func stores(t *testing.T) map[string]func(*testing.T) store.Store {
+	t.Helper()
+	return map[string]func(*testing.T) store.Store{
+		"folder": func(t *testing.T) store.Store { return store.Folder{Path: filepath.Join(t.TempDir(), "state")} },
+		"secret": func(*testing.T) store.Store {
+			return store.Secret{Client: newClient(), Namespace: "istio-system", Name: "istio-ca-secret"}
+		},
+	}
+}
+
+// newClient returns a client of an API server in memory that counts resource versions and refuses conflicting writes.
+func newClient() *fake.FakeDynamicClient {
+	c := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{{Version: "v1", Resource: "secrets"}: "SecretList"})
+	var mu sync.Mutex
+	version := 0
+	c.PrependReactor("*", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		var o runtime.Object
+		switch a := a.(type) {
+		case clienttesting.CreateActionImpl:
+			o = a.Object
+		case clienttesting.UpdateActionImpl:
+			o = a.Object
+		default:
+			return false, nil, nil
+		}
+		version++
+		o.(metav1.Object).SetResourceVersion(string(rune('a' + version)))
+		return false, nil, nil
+	})
+	return c
+}
+
+// TestRotationIsStored takes every step of a rotation, each by another server that knows nothing but the store.
+func TestRotationIsStored(t *testing.T) {
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			st, now := open(t), start
+			s, err := store.Step(t.Context(), st, options, now, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := s.Signing.Certificate
+			for step, want := range []struct{ next, old int }{{1, 0}, {0, 1}, {0, 0}} {
+				now = s.Due(options)
+				if f, err := store.Step(t.Context(), st, options, now, false); err != nil || len(f.Roots()) != len(s.Roots()) {
+					t.Fatalf("step %d: one that does not lead has taken it: %v", step, err)
+				}
+				if s, err = store.Step(t.Context(), st, options, now, true); err != nil {
+					t.Fatal(err)
+				}
+				again, err := store.Step(t.Context(), st, options, now, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range []rotation.State{s, again} {
+					if (s.Next != nil) != (want.next == 1) || len(s.Old) != want.old || !s.Since.Equal(now) || s.Signing.Certificate.Equal(first) != (step == 0) {
+						t.Errorf("step %d: next %v, %d old, since %v", step, s.Next != nil, len(s.Old), s.Since)
+					}
+				}
+				if !again.Signing.Certificate.Equal(s.Signing.Certificate) || !again.Due(options).Equal(s.Due(options)) {
+					t.Errorf("step %d: what was stored differs", step)
+				}
+				if _, err := again.Bundle(now); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestServersThatStartTogether have one CA.
+func TestServersThatStartTogether(t *testing.T) {
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			st := open(t)
+			var wg sync.WaitGroup
+			got := make([]rotation.State, 8)
+			for i := range got {
+				wg.Go(func() {
+					var err error
+					if got[i], err = store.Step(context.Background(), st, options, start, true); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			for _, s := range got {
+				if s.Signing == nil || !s.Signing.Certificate.Equal(got[0].Signing.Certificate) {
+					t.Error("there are two CAs")
+				}
+			}
+		})
+	}
+}
+
+// TestFolder keeps what it had in spite of what a crash leaves, and keeps it from others.
+func TestFolder(t *testing.T) {
+	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
+	s, err := store.Step(t.Context(), f, options, start, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".ca-1", "ca.0011"} { // a save that ended before its rename
+		if err := os.MkdirAll(filepath.Join(f.Path, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(f.Path, name, "ca-cert.pem"), []byte("torn"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := store.Step(t.Context(), f, options, start, true)
+	if err != nil || !again.Signing.Certificate.Equal(s.Signing.Certificate) {
+		t.Fatalf("another CA, %v", err)
+	}
+	if _, err := store.Step(t.Context(), f, options, s.Due(options), true); err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(f.Path, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		i, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		if i.Mode()&os.ModeSymlink == 0 && i.Mode().Perm()&0o077 != 0 {
+			t.Errorf("others may read %s: %v", path, i.Mode())
+		}
+		if d.Name() == ".ca-1" || d.Name() == "ca.0011" {
+			t.Errorf("%s is left", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(f.Path, 0o755); err != nil { //nolint:gosec // that is what is tried
+		t.Fatal(err)
+	}
+	if err := f.Save(t.Context(), map[string][]byte{}, "x"); err == nil || errors.Is(err, store.ErrConflict) {
+		t.Errorf("others may read it, and it is used: %v", err)
+	}
+}
+
+// TestBrokenState is an error: another CA in its place would be one that nobody trusts.
+func TestBrokenState(t *testing.T) {
+	st := store.Secret{Client: newClient(), Namespace: "istio-system", Name: "istio-ca-secret"}
+	if _, err := store.Step(t.Context(), st, options, start, true); err != nil {
+		t.Fatal(err)
+	}
+	files, version, err := st.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["ca-key.pem"] = files["ca-key.pem"][:100]
+	if err := st.Save(t.Context(), files, version); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := store.Step(t.Context(), st, options, start, true); err == nil {
+		t.Errorf("%+v", s)
+	}
+	if now, _, err := st.Load(t.Context()); err != nil || !bytes.Equal(now["ca-key.pem"], files["ca-key.pem"]) {
+		t.Errorf("it was written over, %v", err)
+	}
+}
+
+// TestPlugged reads folders in both layouts.
+func TestPlugged(t *testing.T) {
+	b, err := pki.NewSelfSigned("example", time.Hour, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		files map[string][]byte
+		found bool
+		error bool
+	}{
+		"none":             {nil, false, false},
+		"other files":      {map[string][]byte{"README": []byte("x")}, false, false},
+		"Istio's names":    {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain}, true, false},
+		"without a chain":  {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, true, false},
+		"Kubernetes names": {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key, "ca.crt": f.Roots}, true, false},
+		"no key":           {map[string][]byte{"ca-cert.pem": f.Certificate, "root-cert.pem": f.Roots}, false, true},
+		"no root":          {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key}, false, true},
+		"broken":           {map[string][]byte{"ca-cert.pem": f.Certificate[:50], "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range c.files {
+				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := store.ReadPlugged(dir, start)
+			if (p != nil) != c.found || (err != nil) != c.error {
+				t.Errorf("%v, %v", p, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package token_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/citadel/token"
+)
+
+// TestToken has a server accept what a command on the same folder prints, and nothing of another folder.
+func TestToken(t *testing.T) {
+	dir, now := filepath.Join(t.TempDir(), "state"), time.Now()
+	server, err := token.NewKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, err := token.LoadKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := token.NewKey(filepath.Join(t.TempDir(), "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := authenticate.OIDC{
+		Rule:        authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}},
+		TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return now },
+		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return server.JWKS() }, time.Now),
+	}
+	good, err := command.Issue("a", "web", time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := o.Authenticate(t.Context(), authenticate.Request{Token: good})
+	if err != nil || p.ID.String() != "spiffe://cluster.local/ns/a/sa/web" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	bad, err := stranger.Issue("a", "web", time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: bad}); err == nil {
+		t.Errorf("%+v", p)
+	}
+	for _, c := range []struct {
+		namespace, account string
+		ttl                time.Duration
+	}{{"", "web", time.Hour}, {"a", "", time.Hour}, {"a:b", "web", time.Hour}, {"a", "../x", time.Hour}, {"a", "web", 0}, {"a", "web", 25 * time.Hour}} {
+		if text, err := command.Issue(c.namespace, c.account, c.ttl, now); err == nil {
+			t.Errorf("%+v: %s", c, text)
+		}
+	}
+	i, err := os.Stat(filepath.Join(dir, "token-key.pem"))
+	if err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", i, err)
+	}
+	if _, err := token.LoadKey(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a key where there is no folder")
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "token-key.pem")} {
+		i, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // that is what is tried
+			t.Fatal(err)
+		}
+		if _, err := token.NewKey(dir); err == nil {
+			t.Errorf("others may read %s, and it is used", path)
+		}
+		if err := os.Chmod(path, i.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKeysMadeTogether are one key.
+func TestKeysMadeTogether(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	var wg sync.WaitGroup
+	sets := make([]string, 8)
+	for i := range sets {
+		wg.Go(func() {
+			k, err := token.NewKey(dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			text, err := k.JWKS()
+			if err != nil {
+				t.Error(err)
+			}
+			sets[i] = string(text)
+		})
+	}
+	wg.Wait()
+	for _, s := range sets {
+		if s != sets[0] || s == "" {
+			t.Errorf("%s, %s", s, sets[0])
+		}
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
