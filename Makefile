@@ -109,7 +109,7 @@ fmt: $(TOOLS)/golangci-lint-$(LINT) ## Format all Go files.
 
 gen: $(HELM4) ## Write the custom resources and the golden files anew, from what is pinned and what the code does now: read the diff before committing it.
 	go run ./deploy/crds charts/base/files/crds
-	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update' . | xargs -r -n1 dirname | sort -u) -args -update
+	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update|featuretest\.Run' . | xargs -r -n1 dirname | sort -u) -args -update
 
 image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery

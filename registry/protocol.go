@@ -2,6 +2,14 @@ package registry
 
 import "strings"
 
+// ParseProtocolOr returns the protocol that users write, or another one where they write none that is known.
+func ParseProtocolOr(s string, otherwise Protocol) Protocol {
+	if p := ParseProtocol(s); p != Unsupported {
+		return p
+	}
+	return otherwise
+}
+
 // ParseProtocol returns the protocol that users write, in any case. An unknown one is Unsupported.
 func ParseProtocol(s string) Protocol {
 	switch strings.ToLower(s) {

@@ -28,6 +28,17 @@ func Nearest(name string, known []string) string {
 // DidYouMean returns the Fix that suggests a name.
 func DidYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
+// UnknownName returns the Fix for a name that is none of the known ones: the nearest of them, or all if they are few.
+func UnknownName(name string, known []string) string {
+	if best := Nearest(name, known); best != "" {
+		return DidYouMean(best)
+	}
+	if few := len(known) > 0 && len(known) <= 12; few {
+		return "use one of " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	}
+	return "remove it"
+}
+
 // Distance returns the number of bytes to insert, delete, replace or swap with their neighbour to make b of a.
 func Distance(a, b string) int {
 	before, last, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

@@ -16,7 +16,7 @@ type Table[T any] struct {
 	n      int
 	owner  *Edit // the Edit that may write the list of chunks
 
-	observe func(sought func(T) bool) // called with each look-up; nil: nobody observes it
+	watch *watch[T] // nil: no row is watched
 }
 
 // maxChunk is the largest number of items in a chunk. An edit copies one chunk and the list of chunks, so chunks are
@@ -54,26 +54,12 @@ func Concat[T any](order func(a, b T) int, tables ...Table[T]) Table[T] {
 // Len returns the number of items.
 func (t Table[T]) Len() int { return t.n }
 
-// Empty reports whether a look-up can be left out because the table has no item. An observed table reports false.
-func (t Table[T]) Empty() bool { return t.n == 0 && t.observe == nil }
-
-// Observed returns the table with observe called for each look-up. Its argument reports whether an item is one of those
-// that are sought, whether or not the table has it. Tests use it to find out what a result depends on.
-func (t Table[T]) Observed(observe func(sought func(T) bool)) Table[T] {
-	t.observe = observe
-	return t
-}
-
-// lookUp reports a look-up to the observer, if there is one.
-func (t Table[T]) lookUp(at func(T) int) {
-	if t.observe != nil {
-		t.observe(func(x T) bool { return at(x) == 0 })
-	}
-}
+// Empty reports whether a look-up can be left out because the table has no item. A watched table reports false.
+func (t Table[T]) Empty() bool { return t.n == 0 && t.watch == nil }
 
 // All calls yield for each item in order.
 func (t Table[T]) All(yield func(T) bool) {
-	t.lookUp(func(T) int { return 0 })
+	t.watch.lookUp(func(T) int { return 0 }, nil)
 	for _, c := range t.chunks {
 		for _, x := range c.items {
 			if !yield(x) {
@@ -96,7 +82,7 @@ func (t Table[T]) seek(at func(T) int) (c, i int) {
 // Where returns the items for which at is 0. at compares an item with a sought one, in the Table's order.
 func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		t.lookUp(at)
+		t.watch.lookUp(at, nil)
 		for c, i := t.seek(at); c < len(t.chunks); c, i = c+1, 0 {
 			for _, x := range t.chunks[c].items[i:] {
 				if at(x) != 0 || !yield(x) {
@@ -110,13 +96,12 @@ func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 // Select returns the items for which at is 0, as Where does, and match reports true.
 func (t Table[T]) Select(at func(T) int, match func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		if t.observe != nil {
-			t.observe(func(x T) bool { return at(x) == 0 && match(x) })
-			t.observe = nil
-		}
-		for x := range t.Where(at) {
-			if match(x) && !yield(x) {
-				return
+		t.watch.lookUp(at, match)
+		for c, i := t.seek(at); c < len(t.chunks); c, i = c+1, 0 {
+			for _, x := range t.chunks[c].items[i:] {
+				if at(x) != 0 || match(x) && !yield(x) {
+					return
+				}
 			}
 		}
 	}
@@ -124,7 +109,16 @@ func (t Table[T]) Select(at func(T) int, match func(T) bool) iter.Seq[T] {
 
 // Matching returns the items for which match reports true, in order. It reads all of them.
 func (t Table[T]) Matching(match func(T) bool) iter.Seq[T] {
-	return t.Select(func(T) int { return 0 }, match)
+	return func(yield func(T) bool) {
+		t.watch.lookUp(func(T) int { return 0 }, match)
+		for _, c := range t.chunks {
+			for _, x := range c.items {
+				if match(x) && !yield(x) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // ComparePrefix is strings.Compare, but returns 0 for every name that begins with the prefix. With it Where returns the
@@ -138,7 +132,7 @@ func ComparePrefix(name, prefix string) int {
 
 // First returns the first item for which at is 0.
 func (t Table[T]) First(at func(T) int) (x T, ok bool) {
-	t.lookUp(at)
+	t.watch.lookUp(at, nil)
 	if c, i := t.seek(at); c < len(t.chunks) {
 		if x = t.chunks[c].items[i]; at(x) == 0 {
 			return x, true

@@ -2,6 +2,7 @@ package frozen_test
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"testing"
@@ -64,12 +65,56 @@ func TestTableAgreesWithMap(t *testing.T) {
 				t.Fatalf("%d: %v, %v", k, p, found)
 			}
 			wide := func(p pair) int { return cmp.Compare(p.key/50, k/50) }
+			odd := func(p pair) bool { return p.value == 1 }
+			if got := slices.Collect(table.Matching(odd)); !slices.Equal(got, keep(want, odd)) {
+				t.Fatalf("matching: %v of %v", got, want)
+			}
 			run := slices.DeleteFunc(slices.Clone(want), func(p pair) bool { return wide(p) != 0 })
 			if got := slices.Collect(table.Where(wide)); !slices.Equal(got, run) {
 				t.Fatalf("around %d: %v, want %v", k, got, run)
 			}
+			if got := slices.Collect(table.Select(wide, odd)); !slices.Equal(got, keep(run, odd)) {
+				t.Fatalf("matching around %d: %v of %v", k, got, run)
+			}
 		}
 	})
+}
+
+// keep returns the items for which match reports true.
+func keep(list []pair, match func(pair) bool) []pair {
+	return slices.DeleteFunc(slices.Clone(list), func(p pair) bool { return !match(p) })
+}
+
+// TestWatchedItems shows that a look-up finds the watched items that it seeks, and no others. The table need not have
+// them.
+func TestWatchedItems(t *testing.T) {
+	watched := []pair{{1, 1}, {2, 1}, {2, 2}, {3, 2}}
+	two := func(p pair) int { return cmp.Compare(p.key, 2) }
+	even := func(p pair) bool { return p.value%2 == 0 }
+	var found []pair
+	table := frozen.TableOf(byKey, []pair{{2, 1}, {4, 4}}).Watched(watched, func(p pair) { found = append(found, p) })
+	for name, c := range map[string]struct {
+		lookUp func()
+		want   []pair
+	}{
+		"all":      {func() { table.All(func(pair) bool { return false }) }, watched},
+		"first":    {func() { table.First(two) }, watched[1:3]},
+		"get":      {func() { table.Get(pair{key: 1}) }, watched[:1]},
+		"where":    {func() { drain(table.Where(two)) }, watched[1:3]},
+		"select":   {func() { drain(table.Select(two, even)) }, watched[2:3]},
+		"matching": {func() { drain(table.Matching(even)) }, watched[2:]},
+		"none":     {func() { drain(table.Where(func(p pair) int { return cmp.Compare(p.key, 4) })) }, nil},
+	} {
+		found = nil
+		if c.lookUp(); !slices.Equal(found, c.want) {
+			t.Errorf("%s: %v, want %v", name, found, c.want)
+		}
+	}
+}
+
+func drain(rows iter.Seq[pair]) {
+	for range rows {
+	}
 }
 
 // checkDiff compares Diff with the difference of two maps.

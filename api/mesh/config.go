@@ -1,9 +1,11 @@
 package mesh
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -65,6 +67,36 @@ func defaultProviders() []*meshv1alpha1.MeshConfig_ExtensionProvider {
 	}
 }
 
+// Changed returns the fields that differ from the defaults. A field that was cleared is not among them, nor are the
+// providers that every mesh has.
+func (c *Config) Changed() *meshv1alpha1.MeshConfig {
+	d := Default()
+	changed := changedFields(c.ProtoReflect(), d.ProtoReflect()).Interface().(*meshv1alpha1.MeshConfig)
+	for n := len(changed.ExtensionProviders); n > 0; n-- {
+		last := changed.ExtensionProviders[n-1]
+		if !slices.ContainsFunc(d.ExtensionProviders, func(p *meshv1alpha1.MeshConfig_ExtensionProvider) bool { return proto.Equal(p, last) }) {
+			break
+		}
+		changed.ExtensionProviders = changed.ExtensionProviders[:n-1]
+	}
+	return changed
+}
+
+func changedFields(m, d protoreflect.Message) protoreflect.Message {
+	changed := m.New()
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case d.Has(fd) && v.Equal(d.Get(fd)):
+		case d.Has(fd) && fd.Message() != nil && !fd.IsList() && !fd.IsMap():
+			changed.Set(fd, protoreflect.ValueOfMessage(changedFields(v.Message(), d.Get(fd).Message())))
+		default:
+			changed.Set(fd, v)
+		}
+		return true
+	})
+	return changed
+}
+
 // Equal reports whether both have the same content.
 func (c *Config) Equal(o *Config) bool {
 	if c == nil || o == nil {
@@ -90,24 +122,6 @@ func (c *Config) InboundPassthrough() bool {
 // TrustDomains returns the trust domain and then its aliases.
 func (c *Config) TrustDomains() []string {
 	return append([]string{c.GetTrustDomain()}, c.GetTrustDomainAliases()...)
-}
-
-// ConnectTimeout is the time a new upstream connection may take.
-func (c *Config) ConnectTimeout() time.Duration { return c.GetConnectTimeout().AsDuration() }
-
-// DetectionTimeout is how long a listener waits for the first bytes of a protocol that it has to find out; 0 is for
-// ever.
-func (c *Config) DetectionTimeout() time.Duration {
-	return c.GetProtocolDetectionTimeout().AsDuration()
-}
-
-// DNSRefreshRate is how often names of DNS clusters are resolved where the answer has no TTL.
-func (c *Config) DNSRefreshRate() time.Duration { return c.GetDnsRefreshRate().AsDuration() }
-
-// LocalityLB reports whether locality load balancing is on for rules that do not set it.
-func (c *Config) LocalityLB() bool {
-	s := c.GetLocalityLbSetting()
-	return s != nil && (s.GetEnabled() == nil || s.GetEnabled().GetValue())
 }
 
 // AttemptCount reports whether requests carry x-envoy-attempt-count, unless the proxy's own configuration sets it.

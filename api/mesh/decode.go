@@ -114,7 +114,7 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 			fd = m.Descriptor().Fields().ByTextName(key.Value)
 		}
 		if fd == nil {
-			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), suggest(key.Value, m.Descriptor()))
+			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), diag.UnknownName(key.Value, fieldNames(m.Descriptor())))
 			continue
 		}
 		where, slot := join(path, fd.JSONName()), fd.Name()
@@ -305,22 +305,10 @@ func expected(fd protoreflect.FieldDescriptor) (what, fix string) {
 	return "a whole number", "write a whole number"
 }
 
-// suggest names the field that was probably meant, or those there are.
-func suggest(key string, md protoreflect.MessageDescriptor) string {
-	best, at := "", len(key)/2+1
-	var all []string
+// fieldNames returns the names of a message's fields.
+func fieldNames(md protoreflect.MessageDescriptor) (all []string) {
 	for i := range md.Fields().Len() {
-		name := md.Fields().Get(i).JSONName()
-		all = append(all, name)
-		if n := diag.Distance(strings.ToLower(key), strings.ToLower(name)); n < at {
-			best, at = name, n
-		}
+		all = append(all, md.Fields().Get(i).JSONName())
 	}
-	switch {
-	case best != "":
-		return "did you mean " + best + "?"
-	case len(all) <= 12:
-		return "the fields are " + strings.Join(all, ", ")
-	}
-	return "remove it"
+	return all
 }

@@ -23,10 +23,10 @@ func parse(t *testing.T, yaml string) *Config {
 
 func TestDefault(t *testing.T) {
 	c := Default()
-	if !c.AutoMTLS() || !c.AllowAny() || !c.InboundPassthrough() || !c.LocalityLB() || !c.AttemptCount() {
+	if !c.AutoMTLS() || !c.AllowAny() || !c.InboundPassthrough() || !c.GetLocalityLbSetting().GetEnabled().GetValue() || !c.AttemptCount() {
 		t.Error("a default is off that should be on")
 	}
-	if c.ConnectTimeout() != 10*time.Second || c.DetectionTimeout() != 0 || c.DNSRefreshRate() != time.Minute || c.GetProxyListenPort() != 15001 || c.GetProxyInboundListenPort() != 15006 {
+	if c.GetConnectTimeout().AsDuration() != 10*time.Second || c.GetProtocolDetectionTimeout().AsDuration() != 0 || c.GetDnsRefreshRate().AsDuration() != time.Minute || c.GetProxyListenPort() != 15001 || c.GetProxyInboundListenPort() != 15006 {
 		t.Error("a default number is off")
 	}
 	if d := cmp.Diff([]string{"cluster.local"}, c.TrustDomains()); d != "" {
@@ -67,11 +67,11 @@ extensionProviders:
 - name: authz
   envoyExtAuthzGrpc: {service: ext.a.svc.cluster.local, port: 9000}
 `)
-	if c.AllowAny() || c.LocalityLB() || c.AttemptCount() || c.GetEnablePrometheusMerge().GetValue() {
+	if c.AllowAny() || c.GetLocalityLbSetting().GetEnabled().GetValue() || c.AttemptCount() || c.GetEnablePrometheusMerge().GetValue() {
 		t.Error("a zero value did not replace the default")
 	}
-	if c.ConnectTimeout() != 500*time.Millisecond || c.DetectionTimeout() != 1500*time.Millisecond {
-		t.Error("durations", c.ConnectTimeout(), c.DetectionTimeout())
+	if connect, detect := c.GetConnectTimeout().AsDuration(), c.GetProtocolDetectionTimeout().AsDuration(); connect != 500*time.Millisecond || detect != 1500*time.Millisecond {
+		t.Error("durations", connect, detect)
 	}
 	if d := cmp.Diff([]string{"td.example", "old.example", "older"}, c.TrustDomains()); d != "" {
 		t.Error(d)
@@ -101,7 +101,7 @@ func TestParseOver(t *testing.T) {
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
-	if c.GetTrustDomain() != "own" || c.ConnectTimeout() != 3*time.Second {
+	if c.GetTrustDomain() != "own" || c.GetConnectTimeout().AsDuration() != 3*time.Second {
 		t.Error("layers", c)
 	}
 	if d := cmp.Diff(map[string]string{"A": "a", "B": "c"}, c.GetDefaultConfig().GetProxyMetadata()); d != "" {
@@ -120,9 +120,9 @@ func TestFindings(t *testing.T) {
 		yaml string
 		want []string // each finding holds one, in order
 	}{
-		{"trustDomian: x", []string{`m:1:1: error: MeshConfig: trustDomian: there is no field "trustDomian"; did you mean trustDomain? [UnknownField]`}},
+		{"trustDomian: x", []string{`m:1:1: error: MeshConfig: trustDomian: there is no field "trustDomian"; did you mean "trustDomain"? [UnknownField]`}},
 		{"defaultConfig:\n  tracing:\n    smapling: 1\n", []string{"m:3:5: error: MeshConfig: defaultConfig.tracing.smapling: there is no field"}},
-		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: y\n  envoyOtelAls: {prot: 1}\n", []string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean port?"}},
+		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: y\n  envoyOtelAls: {prot: 1}\n", []string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean \"port\"?"}},
 		{"connectTimeout: soon", []string{`m:1:17: error: MeshConfig: connectTimeout: "soon" is not a duration; write a number with a unit, such as 10s, 500ms or 1h30m`}},
 		{"enableAutoMtls: maybe", []string{`m:1:17: error: MeshConfig: enableAutoMtls: "maybe" is not a boolean; write true or false`}},
 		{"trustDomain: 12", []string{`m:1:14: error: MeshConfig: trustDomain: 12 is not a string; quote it: "12"`}},
@@ -220,7 +220,7 @@ networks:
 		"networks: {a: {gateways: [{port: 1}]}}":                      "networks[a].gateways[0]: does not say where",
 		"networks: {a: {gateways: [{address: b, port: 4000000000}]}}": "networks[a].gateways[0].port: ",
 		"networks: {a: {gateways: [{address: b}]}}":                   "n:1:27: error: MeshNetworks: networks[a].gateways[0].port: 0 is not a port",
-		"networks: {a: {gatways: []}}":                                "n:1:16: error: MeshNetworks: networks[a].gatways: there is no field \"gatways\"; did you mean gateways?",
+		"networks: {a: {gatways: []}}":                                "n:1:16: error: MeshNetworks: networks[a].gatways: there is no field \"gatways\"; did you mean \"gateways\"?",
 		"networks: [a]":                                               "must be a mapping",
 	} {
 		got, findings := ParseNetworks("n", []byte(yaml))

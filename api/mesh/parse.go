@@ -45,6 +45,16 @@ func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic
 	return c, d.findings
 }
 
+// Locate returns where a MeshConfig sets a field, and reports whether it does. field is named as findings name it.
+func Locate(yaml []byte, field string) (line, column int, ok bool) {
+	d := &document{}
+	d.decode(yaml, new(meshv1alpha1.MeshConfig).ProtoReflect())
+	if n := d.at[field]; n != nil {
+		return n.Line, n.Column, true
+	}
+	return 0, 0, false
+}
+
 // beyond returns the findings without those of unknown fields.
 func (d *document) beyond() []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(d.findings), func(f diag.Diagnostic) bool { return f.Code == "UnknownField" })

@@ -94,6 +94,23 @@ func ParseCluster(name string) (ClusterName, bool) {
 	return c, true
 }
 
+// ClusterHost returns the host in a cluster's name. A name that is none is returned as it is.
+func ClusterHost(name string) string {
+	if strings.HasPrefix(name, string(Outbound)+"_.") {
+		part := strings.SplitN(name, "_.", 4) // the host may contain the separator
+		return part[len(part)-1]
+	}
+	return name[strings.LastIndexByte(name, '|')+1:]
+}
+
+// CompareByHost orders the names of clusters by their hosts, and those of one host as usual.
+func CompareByHost(a, b string) int {
+	if c := strings.Compare(ClusterHost(a), ClusterHost(b)); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
 // Listener names a listener, or an inbound chain, by what it binds: 0.0.0.0_80. A unix socket is named by its path.
 func Listener(bind string, port uint32) string {
 	if path, ok := unixPath(bind); ok {
@@ -114,7 +131,6 @@ type RouteName struct {
 	Scheme string // "http" or "https" for a gateway's, else empty
 	Port   uint32
 	Host   string // of a sniffed service, else empty
-	Rest   string // of a gateway: what stands after the port; its parts may hold dots, so they cannot be told apart
 }
 
 // Route names the routes of all HTTP services on a port: 80.
@@ -145,9 +161,9 @@ func ParseRoute(name string) (RouteName, bool) {
 	}
 	for _, scheme := range []string{"http", "https"} {
 		if rest, ok := strings.CutPrefix(name, scheme+"."); ok {
-			p, after, _ := strings.Cut(rest, ".")
+			p, _, _ := strings.Cut(rest, ".")
 			if port, ok := parseNumber(p); ok {
-				return RouteName{Scheme: scheme, Port: port, Rest: after}, true
+				return RouteName{Scheme: scheme, Port: port}, true
 			}
 		}
 	}

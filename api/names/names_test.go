@@ -69,8 +69,8 @@ func TestRoundTrip(t *testing.T) {
 			Route(p):                              {Port: p},
 			SniffedRoute(h, p):                    {Port: p, Host: h},
 			GatewayRoute(p, ""):                   {Port: p, Scheme: "http"},
-			GatewayRoute(p, "10.0.0.1"):           {Port: p, Scheme: "http", Rest: "10.0.0.1"},
-			fmt.Sprintf("https.%d.n.x.g.w.ns", p): {Port: p, Scheme: "https", Rest: "n.x.g.w.ns"},
+			GatewayRoute(p, "10.0.0.1"):           {Port: p, Scheme: "http"},
+			fmt.Sprintf("https.%d.n.x.g.w.ns", p): {Port: p, Scheme: "https"},
 		} {
 			if got, ok := ParseRoute(name); !ok || got != want {
 				t.Errorf("route %s: got %+v, want %+v", name, got, want)

@@ -10,22 +10,19 @@ import (
 )
 
 // Format returns the node that an Envoy has in its bootstrap to be this proxy. Parse returns p from it, without what
-// only the running Envoy knows: its version and its extensions. Raw and ID are made from the other fields.
+// only the running Envoy knows: its version and its extensions. ID is made from the other fields.
 func Format(p *Proxy) *corev3.Node {
 	m := formatter{}
-	m.text("NAMESPACE", p.Namespace)
-	m.text("NAME", p.Name)
-	m.text("CLUSTER_ID", p.Cluster)
-	m.text("NETWORK", p.Network)
+	for _, f := range texts(p) {
+		m.text(f.key, *f.value)
+	}
+	for _, f := range flags(p) {
+		if *f.value {
+			m.text(f.key, "true")
+		}
+	}
+	m.text("NAME", p.Name) // for people: Parse reads it from the id
 	m.text("REQUESTED_NETWORK_VIEW", strings.Join(p.NetworkView, ","))
-	m.text("NODE_NAME", p.NodeName)
-	m.text("WORKLOAD_NAME", p.Workload)
-	m.text("SERVICE_ACCOUNT", p.Account)
-	m.text("MESH_ID", p.MeshID)
-	m.text("ISTIO_VERSION", p.Version)
-	m.text("ISTIO_REVISION", p.Revision)
-	m.text("GENERATOR", p.Generator)
-	m.text("AUTO_REGISTER_GROUP", p.RegisterGroup)
 	m.text("INSTANCE_IPS", strings.Join(p.IPs, ","))
 	if p.Type == Sidecar {
 		m.text("INTERCEPTION_MODE", string(p.Interception))
@@ -33,10 +30,6 @@ func Format(p *Proxy) *corev3.Node {
 	if p.HTTPProxyPort != 0 {
 		m.text("HTTP_PROXY_PORT", strconv.FormatUint(uint64(p.HTTPProxyPort), 10))
 	}
-	m.flag("HTTP10", p.HTTP10)
-	m.flag("UNPRIVILEGED_POD", p.Unprivileged)
-	m.flag("DNS_CAPTURE", p.DNSCapture)
-	m.flag("DNS_AUTO_ALLOCATE", p.DNSAutoAllocate)
 	m.texts("LABELS", p.Labels)
 	m.texts("ANNOTATIONS", p.Annotations)
 	if p.ProxyConfig {
@@ -78,12 +71,6 @@ type formatter map[string]*structpb.Value
 func (f formatter) text(key, value string) {
 	if value != "" {
 		f[key] = structpb.NewStringValue(value)
-	}
-}
-
-func (f formatter) flag(key string, value bool) {
-	if value {
-		f.text(key, "true")
 	}
 }
 

@@ -51,7 +51,6 @@ func (p *Proxy) Release() string {
 // once made. What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the
 // endpoint comes first.
 type Proxy struct {
-	Raw          string // the node id as sent: type~ip~id~domain
 	Type         Type
 	ID           string // pod.namespace
 	Name         string // the pod's name

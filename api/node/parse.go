@@ -84,7 +84,7 @@ func parseID(id string) (p *Proxy, addr string, err error) {
 	if part[2] == "" {
 		return nil, "", fmt.Errorf("node id %q does not say who the proxy is: it must be type~ip~name.namespace~domain", id)
 	}
-	p = &Proxy{Raw: id, Type: Type(part[0]), ID: part[2], Name: part[2], Domain: part[3], Interception: Redirect}
+	p = &Proxy{Type: Type(part[0]), ID: part[2], Name: part[2], Domain: part[3], Interception: Redirect}
 	switch p.Type {
 	case Sidecar, Router:
 	case "waypoint", "ztunnel", "agentgateway":
@@ -125,28 +125,52 @@ type metadata struct {
 	err    error
 }
 
+// field is a key of the metadata, and where a proxy has its value.
+type field[T any] struct {
+	key   string
+	value *T
+}
+
+// texts returns the fields that are text as it is.
+func texts(p *Proxy) [11]field[string] {
+	return [...]field[string]{
+		{"NAMESPACE", &p.Namespace},
+		{"CLUSTER_ID", &p.Cluster},
+		{"NETWORK", &p.Network},
+		{"NODE_NAME", &p.NodeName},
+		{"WORKLOAD_NAME", &p.Workload},
+		{"SERVICE_ACCOUNT", &p.Account},
+		{"MESH_ID", &p.MeshID},
+		{"ISTIO_VERSION", &p.Version},
+		{"ISTIO_REVISION", &p.Revision},
+		{"GENERATOR", &p.Generator},
+		{"AUTO_REGISTER_GROUP", &p.RegisterGroup},
+	}
+}
+
+// flags returns the fields that are on or off.
+func flags(p *Proxy) [4]field[bool] {
+	return [...]field[bool]{
+		{"HTTP10", &p.HTTP10},
+		{"UNPRIVILEGED_POD", &p.Unprivileged},
+		{"DNS_CAPTURE", &p.DNSCapture},
+		{"DNS_AUTO_ALLOCATE", &p.DNSAutoAllocate},
+	}
+}
+
 func (m *metadata) read(p *Proxy) {
-	p.Namespace = m.str("NAMESPACE")
-	p.Cluster = m.str("CLUSTER_ID")
-	p.Network = m.str("NETWORK")
+	for _, f := range texts(p) {
+		*f.value = m.str(f.key)
+	}
+	for _, f := range flags(p) {
+		*f.value = m.flag(f.key)
+	}
 	p.NetworkView = list(m.str("REQUESTED_NETWORK_VIEW"))
-	p.NodeName = m.str("NODE_NAME")
-	p.Workload = m.str("WORKLOAD_NAME")
-	p.Account = m.str("SERVICE_ACCOUNT")
-	p.MeshID = m.str("MESH_ID")
-	p.Version = m.str("ISTIO_VERSION")
-	p.Revision = m.str("ISTIO_REVISION")
-	p.Generator = m.str("GENERATOR")
-	p.RegisterGroup = m.str("AUTO_REGISTER_GROUP")
 	switch i := Interception(m.str("INTERCEPTION_MODE")); i {
 	case TPROXY, None:
 		p.Interception = i
 	}
 	p.HTTPProxyPort = m.port("HTTP_PROXY_PORT")
-	p.HTTP10 = m.flag("HTTP10")
-	p.Unprivileged = m.flag("UNPRIVILEGED_POD")
-	p.DNSCapture = m.flag("DNS_CAPTURE")
-	p.DNSAutoAllocate = m.flag("DNS_AUTO_ALLOCATE")
 
 	p.Labels = m.strings("LABELS", nil)
 	for k, v := range m.strings("STATIC_LABELS", nil) {

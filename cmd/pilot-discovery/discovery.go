@@ -31,6 +31,8 @@ type discoveryFlags struct {
 	o          bootstrap.Options
 	logLevels  string
 	apiClients string
+	gateways   string // TRUSTED_GATEWAY_CIDR
+	minTLS     string
 	logJSON    bool
 	unused     []string
 }
@@ -69,6 +71,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		f.options(&f.o.Options)
 		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 is none, and not the default
 		if err := f.kube.options(&f.o.Options); err != nil {
+			return err
+		}
+		if err := f.certificates(&f.o.Certificates); err != nil {
 			return err
 		}
 		f.o.APIClients = []netip.Prefix{}
@@ -110,8 +115,10 @@ func process() string {
 
 // warn logs what was given and has no effect. A flag that is almost one of ours is an error: it was meant to have one.
 func (f *discoveryFlags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) error {
+	var known []string
+	flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	for _, name := range unknownFlags(flags, args) {
-		if near := nearest(flags, name); near != "" {
+		if near := diag.Nearest(name, known); near != "" {
 			return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, near)
 		}
 		logger.Warn("unknown flag ignored", "flag", "--"+name)
@@ -132,9 +139,10 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.Limits = limits.Default()
 	f.worldFlags.register(flags, e)
 	f.kube.register(flags, e)
+	f.registerCertificates(flags, e)
 
 	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
-	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS over TLS; listens once there is a certificate")
+	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS and certificates over TLS; listens if there is a certificate authority")
 	flags.StringVar(&o.HTTP, "httpAddr", ":8080", "readiness and debug")
 	flags.StringVar(&o.HTTPS, "httpsAddr", ":15017", "webhooks; listens once there is a certificate")
 	flags.StringVar(&o.Monitoring, "monitoringAddr", ":15014", "metrics, version and debug")
@@ -182,7 +190,6 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	text("ctrlz_port", "9876")
 	text("ctrlz_address", "localhost")
 	text("tls-cipher-suites", "")
-	text("tls-min-version", "1.2")
 	text("log_target", "stdout")
 	text("log_caller", "")
 	text("log_stacktrace_level", "default:none")
@@ -237,15 +244,4 @@ func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 		}
 	}
 	return unknown
-}
-
-// nearest returns the flag that name was most likely meant to be, or empty.
-func nearest(flags *pflag.FlagSet, name string) string {
-	best, least := "", len(name)/3+2
-	flags.VisitAll(func(f *pflag.Flag) {
-		if d := diag.Distance(strings.ToLower(f.Name), strings.ToLower(name)); d < least {
-			best, least = f.Name, d
-		}
-	})
-	return best
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -160,7 +161,7 @@ func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspec
 	}
 	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
 	f.options(&o)
-	return inspect.Read(c.Context(), o)
+	return inspect.Read(c.Context(), o, catalog.Features())
 }
 
 func errorsIn(findings []diag.Diagnostic) int {

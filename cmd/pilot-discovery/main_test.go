@@ -133,11 +133,6 @@ func TestUnknownFlags(t *testing.T) {
 	if want := []string{"htpAddr", "z", "other"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for name, want := range map[string]string{"htpAddr": "httpAddr", "httpaddress": "httpAddr", "colour": ""} {
-		if got := nearest(flags, name); got != want {
-			t.Errorf("%s: nearest is %q, want %q", name, got, want)
-		}
-	}
 }
 
 // Values that are of their flag's type and yet nonsense are refused, by the flag's name, with the value and with what

@@ -3,12 +3,13 @@ package charts
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 )
 
 // Helm is one release of Helm.
@@ -27,7 +28,7 @@ func Helms(dir, kubeconfig string) ([]Helm, error) {
 	}
 	var all []Helm
 	for _, name := range names {
-		path, err := Tool(name)
+		path, err := binaries.Tool(name, strings.ToUpper(name))
 		if err != nil {
 			return nil, err
 		}
@@ -52,38 +53,8 @@ func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Tool returns the path of a program by its name in .tools; the environment may name another, HELM4 for helm4.
-func Tool(name string) (string, error) {
-	if path := os.Getenv(strings.ToUpper(name)); path != "" {
-		return path, nil
-	}
-	root, err := Root()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(root, ".tools", name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: `make tools` builds it, or set %s to one of your own", err, strings.ToUpper(name))
-	}
-	return path, nil
-}
-
-// Root is the top of this tree, found from within it.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("no go.mod above the working directory")
-}
-
 // Chart is the path of a chart.
 func Chart(name string) (string, error) {
-	root, err := Root()
+	root, err := binaries.ModuleRoot()
 	return filepath.Join(root, "charts", name), err
 }

@@ -205,7 +205,7 @@ func (d *decoder) list(n *node, f *findings) {
 	}
 	for _, field := range n.fields {
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "items"}, field.name) {
-			f.errorAt(field.pos, field.name, "UnknownField", unknownName(field.name, []string{"metadata", "items"}), "unknown field %q", field.name)
+			f.errorAt(field.pos, field.name, "UnknownField", diag.UnknownName(field.name, []string{"metadata", "items"}), "unknown field %q", field.name)
 		}
 	}
 	if f.failed() {

@@ -150,7 +150,7 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	if !known || group == "" && version == "v1" && diag.Nearest(name, names) == "" {
 		return nil, true, false // somebody else's
 	}
-	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", unknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
+	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
 	return nil, false, group == kinds.AuthorizationPolicy.Group
 }
 
@@ -221,7 +221,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			if d.stored { // no part of the object's meaning
 				continue
 			}
-			fix := unknownName(field.name, []string{"metadata", "spec", "status"})
+			fix := diag.UnknownName(field.name, []string{"metadata", "spec", "status"})
 			if protoField(spec, field.name) {
 				fix = "indent it under spec"
 			}

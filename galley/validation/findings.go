@@ -69,18 +69,3 @@ func (f *findings) finish(object string) []diag.Diagnostic {
 func HasErrors(list []diag.Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
 }
-
-// unknownName words a fix for a name that is none of those known: the nearest of them, or all if they are few.
-func unknownName(name string, known []string) string {
-	if best := diag.Nearest(name, known); best != "" {
-		return diag.DidYouMean(best)
-	}
-	if len(known) == 0 {
-		return "remove it"
-	}
-	if len(known) <= 12 {
-		sorted := slices.Sorted(slices.Values(known))
-		return "use one of " + strings.Join(sorted, ", ")
-	}
-	return "remove it"
-}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 // singleLine judges text that becomes part of a request or a response: a control character would end the line that
@@ -100,7 +102,7 @@ func (c command) fault() (why, fix string) {
 	case c.name == "CEL":
 		return "CEL is not supported in headers", "use another command, such as %REQ(x-name)%"
 	case !known:
-		fix = unknownName(c.name, commandNames())
+		fix = diag.UnknownName(c.name, commandNames())
 		if fix == "remove it" {
 			fix = "write %% for a percent sign"
 		}
@@ -119,7 +121,7 @@ func (c command) argumentFault() (why, fix string) {
 	parts := strings.Split(c.argument, ":")
 	word := func(i int, words ...string) {
 		if why == "" && i < len(parts) && !slices.Contains(words, parts[i]) && (parts[i] != "" || c.name == "METADATA") {
-			why, fix = fmt.Sprintf("%q is no argument of command %s", parts[i], c.name), unknownName(parts[i], words)
+			why, fix = fmt.Sprintf("%q is no argument of command %s", parts[i], c.name), diag.UnknownName(parts[i], words)
 		}
 	}
 	switch c.name {
@@ -146,7 +148,7 @@ func (c command) argumentFault() (why, fix string) {
 		case parts[0] == "":
 			return fmt.Sprintf("command %s needs a key", c.name), "write %" + c.name + "(key)%"
 		case len(parts) > 1 && c.argument != parts[0]+":" && !slices.Contains([]string{"PLAIN", "TYPED", "FIELD"}, parts[1]):
-			return fmt.Sprintf("%q is no way to write filter state", parts[1]), unknownName(parts[1], []string{"PLAIN", "TYPED", "FIELD"})
+			return fmt.Sprintf("%q is no way to write filter state", parts[1]), diag.UnknownName(parts[1], []string{"PLAIN", "TYPED", "FIELD"})
 		case len(parts) > 1 && (parts[1] == "FIELD") != (len(parts) > 2):
 			return "a field is named behind FIELD, and only there", "write %" + c.name + "(key:FIELD:name)%"
 		}

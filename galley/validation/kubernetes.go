@@ -11,7 +11,7 @@ import (
 // oneOf judges a word of a closed set.
 func (p fieldRef) oneOf(words ...string) {
 	if !p.empty() && !slices.Contains(words, p.text()) {
-		p.add(diag.Error, "UnknownValue", unknownName(p.text(), words), "%q is none of the values of this field", p.text())
+		p.add(diag.Error, "UnknownValue", diag.UnknownName(p.text(), words), "%q is none of the values of this field", p.text())
 	}
 }
 

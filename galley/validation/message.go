@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	securityv1 "istio.io/api/security/v1"
@@ -70,23 +72,13 @@ func messageJSON(meta Metadata, spec proto.Message) ([]byte, error) {
 }
 
 // unknown reports whether a message, or one inside it, has fields that its type does not declare.
-func unknown(m protoreflect.Message) bool {
-	found := len(m.GetUnknown()) > 0
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.IsMap() && f.MapValue().Message() != nil:
-			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				found = found || unknown(v.Message())
-				return !found
-			})
-		case f.IsList() && f.Message() != nil:
-			for i := range v.List().Len() {
-				found = found || unknown(v.List().Get(i).Message())
-			}
-		case !f.IsMap() && !f.IsList() && f.Message() != nil:
-			found = found || unknown(v.Message())
+func unknown(m protoreflect.Message) (found bool) {
+	_ = protorange.Range(m, func(at protopath.Values) error {
+		if at.Path.Index(-1).Kind() == protopath.UnknownAccessStep {
+			found = true
+			return protorange.Terminate
 		}
-		return !found
+		return nil
 	})
 	return found
 }

@@ -109,7 +109,7 @@ func (s goSchema) structure(n *node, t reflect.Type, path string) {
 			for name := range fields {
 				names = append(names, name)
 			}
-			s.errorAt(f.pos, sub, "UnknownField", unknownName(f.name, names), "unknown field %q", f.name)
+			s.errorAt(f.pos, sub, "UnknownField", diag.UnknownName(f.name, names), "unknown field %q", f.name)
 		}
 		kept = append(kept, f)
 	}

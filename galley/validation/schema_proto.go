@@ -40,7 +40,7 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 			fd = md.Fields().ByName(protoreflect.Name(f.name))
 		}
 		if fd == nil {
-			s.errorAt(f.pos, fieldPath(path, f.name), "UnknownField", unknownName(f.name, jsonNames(md)), "unknown field %q", f.name)
+			s.errorAt(f.pos, fieldPath(path, f.name), "UnknownField", diag.UnknownName(f.name, jsonNames(md)), "unknown field %q", f.name)
 			continue
 		}
 		f.name = fd.JSONName()
@@ -212,7 +212,7 @@ func (s protoSchema) enum(n *node, ed protoreflect.EnumDescriptor, path string) 
 			return
 		}
 	}
-	s.errorAt(n.pos, path, "UnknownValue", unknownName(n.value, names), "%s is none of the values of this field", quoted(n))
+	s.errorAt(n.pos, path, "UnknownValue", diag.UnknownName(n.value, names), "%s is none of the values of this field", quoted(n))
 }
 
 func jsonNames(md protoreflect.MessageDescriptor) []string {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 func peerAuthentication(p fieldRef) {
@@ -167,7 +169,7 @@ func condition(w fieldRef) {
 	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters."):
 		w.values(lists, nil)
 	case hasBracket:
-		w.at("key").bad(unknownName(name, conditionKeys()), "unknown key %q", key)
+		w.at("key").bad(diag.UnknownName(name, conditionKeys()), "unknown key %q", key)
 	case key == "source.ip", key == "remote.ip", key == "destination.ip":
 		w.values(lists, fieldRef.subnet)
 	case key == "destination.port":
@@ -179,7 +181,7 @@ func condition(w fieldRef) {
 	case slices.Contains(conditionKeys(), key):
 		w.values(lists, pattern)
 	default:
-		w.at("key").bad(unknownName(key, conditionKeys()), "unknown key %q", key)
+		w.at("key").bad(diag.UnknownName(key, conditionKeys()), "unknown key %q", key)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 func virtualService(p fieldRef) {
@@ -194,7 +196,7 @@ func retries(r fieldRef) {
 				continue
 			}
 			if !slices.Contains(retryConditions(), cond) {
-				on.bad(unknownName(cond, retryConditions()), "unknown retry condition %q", cond)
+				on.bad(diag.UnknownName(cond, retryConditions()), "unknown retry condition %q", cond)
 			}
 		}
 	}
@@ -236,7 +238,7 @@ func fault(f fieldRef) {
 		percent(a.at("percentage"))
 		a.at("httpStatus").between(200, 599)
 		if s := a.at("grpcStatus"); !s.absent() && !slices.Contains(grpcStatuses(), strings.ToUpper(s.text())) {
-			s.bad(unknownName(s.text(), grpcStatuses()), "unknown gRPC status %q", s.text())
+			s.bad(diag.UnknownName(s.text(), grpcStatuses()), "unknown gRPC status %q", s.text())
 		}
 		if e := a.at("http2Error"); !e.absent() {
 			e.bad("use httpStatus or grpcStatus", "http2Error is not supported")
@@ -264,7 +266,7 @@ func cors(c fieldRef) {
 	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*"}
 	for _, m := range c.at("allowMethods").items() {
 		if !slices.Contains(methods, m.text()) {
-			m.bad(unknownName(m.text(), methods), "unknown method %q", m.text())
+			m.bad(diag.UnknownName(m.text(), methods), "unknown method %q", m.text())
 		}
 	}
 	for _, f := range []string{"allowHeaders", "exposeHeaders"} {

@@ -3,6 +3,7 @@ package authorize
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
@@ -20,17 +21,7 @@ type Options struct {
 type Authorizer struct{ o Options }
 
 // New returns an Authorizer.
-func New(o Options) *Authorizer {
-	if o.Readers == nil {
-		o.Readers = OnHost()
-	}
-	return &Authorizer{o}
-}
-
-// OnHost returns every address of this host's own.
-func OnHost() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-}
+func New(o Options) *Authorizer { return &Authorizer{o} }
 
 // Denied says what a peer may not do, and what would allow it.
 type Denied struct{ Message string }
@@ -51,12 +42,9 @@ func (a *Authorizer) Proxy(peer identity.Peer, namespace string) error {
 // ReadConfig returns an error unless a peer may read objects of configuration. The configuration of the whole mesh is no
 // business of a proxy's.
 func (a *Authorizer) ReadConfig(peer identity.Peer) error {
-	if peer.Address.IsValid() {
-		for _, allowed := range a.o.Readers {
-			if allowed.Contains(peer.Address.Addr().Unmap().WithZone("")) {
-				return nil
-			}
-		}
+	from := peer.Address.Addr().Unmap().WithZone("")
+	if slices.ContainsFunc(a.o.Readers, func(p netip.Prefix) bool { return p.Contains(from) }) || a.o.Readers == nil && peer.OnHost() {
+		return nil
 	}
 	return deny("objects of configuration are not served to %s: the server has to be told to, by --apiClients", peer)
 }
@@ -70,13 +58,15 @@ func (a *Authorizer) Debug(peer identity.Peer) error {
 }
 
 // Register returns an error unless a peer may register a workload of a namespace, for a service account if that is not
-// empty.
+// empty. A peer of another namespace does not learn the service account.
 func (a *Authorizer) Register(peer identity.Peer, namespace, serviceAccount string) error {
 	switch {
 	case !peer.Proved() && !peer.OnHost() && !a.o.RegisterAnyone:
 		return deny("a workload is registered only for a proxy that proves its identity: it must connect to the secure port")
-	case peer.Proved() && (peer.ID.Namespace != namespace || serviceAccount != "" && peer.ID.ServiceAccount != serviceAccount):
-		return deny("%s may not register a workload in namespace %s for service account %q", peer, namespace, serviceAccount)
+	case peer.Proved() && peer.ID.Namespace != namespace:
+		return deny("%s may not register a workload in namespace %s", peer, namespace)
+	case peer.Proved() && serviceAccount != "" && peer.ID.ServiceAccount != serviceAccount:
+		return deny("%s may not register a workload for service account %q", peer, serviceAccount)
 	}
 	return nil
 }

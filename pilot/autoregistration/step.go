@@ -22,16 +22,15 @@ func (c *Controller) admit(client xds.Client) (*kinds.Object, error) {
 	if err := checkProxy(p); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := c.o.Authorizer.Register(client.Peer, p.Namespace, ""); err != nil {
+	group, account := c.group(p), ""
+	if group != nil {
+		account = group.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()
+	}
+	if err := c.o.Authorizer.Register(client.Peer, p.Namespace, account); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	group := c.group(p)
 	if group == nil {
 		return nil, noGroup(p)
-	}
-	account := group.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()
-	if err := c.o.Authorizer.Register(client.Peer, p.Namespace, account); err != nil {
-		return nil, status.Errorf(codes.PermissionDenied, "%v of WorkloadGroup %s", err, p.RegisterGroup)
 	}
 	return group, nil
 }

@@ -37,12 +37,7 @@ func serve(t *testing.T, dir string) *Server {
 	t.Helper()
 	o := testOptions(t)
 	o.ConfigDir = dir
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 	return s
 }
 

@@ -8,13 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 // plane is a control plane over a directory that reads others.
@@ -74,8 +68,8 @@ func sidecar(name string) string { return strings.ReplaceAll(sidecarText, "NAME"
 
 func (p *plane) ready() { p.t.Helper(); eventually(p.t, "ready", p.server.ready.Load) }
 
-// Two control planes that read each other start at a time, and forget what its owner has deleted.
-func TestTwoServersReadEachOther(t *testing.T) {
+// A server waits for another one that it reads from. Once it has started, it goes on without.
+func TestServerWaitsForTheOneItReads(t *testing.T) {
 	all := planes(t, 2)
 	a, b := all[0], all[1]
 	a.put("of-a", sidecar("of-a"))
@@ -83,53 +77,66 @@ func TestTwoServersReadEachOther(t *testing.T) {
 	a.start(false, b)
 	eventually(t, "the first waits for the second alone", func() bool {
 		awaited := a.server.from.Awaited()
-		return a.server.Addresses().GRPC != "" && len(awaited) == 1 && strings.Contains(awaited[0], b.address)
+		return a.server.Addresses().HTTP != "" && len(awaited) == 1 && strings.Contains(awaited[0], b.address)
 	})
-	// To proxies it is as before: it is not ready, and has nothing for them.
 	if code, text := fetch(t, a.server.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || !strings.Contains(text, b.address) {
 		t.Errorf("ready: %d %s", code, text)
 	}
-	proxy, err := dial(t, a.address).StreamAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if address := a.server.Addresses().GRPC; address != "" {
+		t.Errorf("streams are served at %s before everything is known", address)
 	}
-	request := &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "sidecar~10.0.0.1~p.a~a.svc.cluster.local"}, TypeUrl: envoy.ClusterType}
-	if err := proxy.Send(request); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := proxy.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("a proxy is answered before everything is known: %v, %v", r, err)
-	}
-	// What changes while it waits is what others get.
 	a.put("later", sidecar("later"))
 	a.remove("of-a")
+	b.start(false)
+	a.ready()
 	has(t, a.server, "later", true)
 	has(t, a.server, "of-a", false)
-
-	b.start(false, a)
-	a.ready()
-	b.ready()
-	for _, p := range all {
-		has(t, p.server, "later", true)
-		has(t, p.server, "of-b", true)
-		has(t, p.server, "of-a", false)
-	}
+	has(t, a.server, "of-b", true)
 	if stream := subscribe(t, a.address); !clusters(t, stream, "BlackHoleCluster") {
 		t.Error("a proxy is not served")
 	}
-
-	a.remove("later")
-	for _, p := range all {
-		has(t, p.server, "later", false)
-	}
-	// One restarts while the other goes on, and while it is away something of its own goes.
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}
-	b.remove("of-b")
-	b.put("new", sidecar("new"))
+	a.put("last", sidecar("last"))
+	has(t, a.server, "last", true)
+	has(t, a.server, "of-b", true)
+	if !a.server.ready.Load() {
+		t.Error("not ready without the other")
+	}
+}
+
+// Two servers that came to read each other, one restart after the other, forget what its owner has deleted.
+func TestServersThatReadEachOther(t *testing.T) {
+	all := planes(t, 2)
+	a, b := all[0], all[1]
+	restart := func(p *plane, others ...*plane) {
+		t.Helper()
+		if err := p.stop(); err != nil {
+			t.Fatal(err)
+		}
+		p.start(false, others...)
+		p.ready()
+	}
+	a.put("of-a", sidecar("of-a"))
+	b.put("of-b", sidecar("of-b"))
+	a.start(false)
+	a.ready()
 	b.start(false, a)
 	b.ready()
+	restart(a, b)
+	for _, p := range all {
+		has(t, p.server, "of-a", true)
+		has(t, p.server, "of-b", true)
+	}
+	a.remove("of-a")
+	for _, p := range all {
+		has(t, p.server, "of-a", false)
+	}
+	// While one is away, something of its own goes.
+	b.remove("of-b")
+	b.put("new", sidecar("new"))
+	restart(b, a)
 	for _, p := range all {
 		has(t, p.server, "of-b", false)
 		has(t, p.server, "new", true)
@@ -152,27 +159,7 @@ func TestTwoServersReadEachOther(t *testing.T) {
 	has(t, b.server, "both", false)
 }
 
-// In a ring of three each has what the next one owns, and what is gone there goes.
-func TestRingOfServers(t *testing.T) {
-	all := planes(t, 3)
-	for i, p := range all {
-		p.put("own", sidecar([]string{"zero", "one", "two"}[i]))
-		p.start(false, all[(i+1)%3])
-	}
-	for _, p := range all {
-		p.ready()
-	}
-	has(t, all[0].server, "one", true)
-	has(t, all[0].server, "two", false)
-	has(t, all[1].server, "two", true)
-	has(t, all[2].server, "zero", true)
-	all[1].put("own", sidecar("another"))
-	has(t, all[0].server, "another", true)
-	has(t, all[0].server, "one", false)
-}
-
-// Servers in a chain with Relay hand on what they have from others, and nobody sees less of it while one
-// starts.
+// Servers in a chain hand on what they have from others only with Relay, and nobody sees less of it while one starts.
 func TestChainOfServers(t *testing.T) {
 	all := planes(t, 3)
 	all[2].put("first", sidecar("first"))
@@ -188,4 +175,12 @@ func TestChainOfServers(t *testing.T) {
 	has(t, all[0].server, "middle", true)
 	all[2].remove("first")
 	has(t, all[0].server, "first", false)
+	all[2].put("second", sidecar("second"))
+	has(t, all[0].server, "second", true)
+	if err := all[1].stop(); err != nil {
+		t.Fatal(err)
+	}
+	all[1].start(false, all[2])
+	has(t, all[0].server, "second", false)
+	has(t, all[0].server, "middle", true)
 }

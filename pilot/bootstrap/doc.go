@@ -5,7 +5,7 @@
 // asynchronous one runs in a goroutine of its own until the server stops. The first error stops the server.
 //
 // Commits are made by one goroutine at a time: by that of the source whose changes complete what is awaited, and then
-// by the throttle's. Until other control planes have answered, snapshots go to control planes alone (see take).
+// by the throttle's.
 //
 // It does not read flags, the environment or signals: that is cmd's.
 package bootstrap

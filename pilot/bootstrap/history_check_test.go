@@ -176,7 +176,12 @@ func (h *history) route(s *snapshot.Snapshot, n *corev3.Node, name string) (*con
 		return nil, err
 	}
 	tr, a := translate.New(translate.Options{Features: catalog.Features()}), &anypb.Any{}
-	if err := proto.Unmarshal(tr.Named(s, tr.ResolveCohort(s, p), envoy.RouteType, name).Bytes(), a); err != nil {
+	var interner envoy.NameInterner
+	u, err := tr.Get(s, tr.ResolveCohort(s, p), envoy.RouteType, interner.Intern([]string{name}))
+	if err != nil {
+		return nil, err
+	}
+	if err := proto.Unmarshal(u.Get(name).Bytes(), a); err != nil {
 		return nil, err
 	}
 	return h.look(a)
@@ -210,16 +215,23 @@ func (h *history) expected(s *snapshot.Snapshot, n *corev3.Node) (picture, error
 		return x.refers, nil
 	}
 	for _, from := range []struct{ typeURL, to string }{{envoy.ClusterType, envoy.EndpointType}, {envoy.ListenerType, envoy.RouteType}} {
-		for r := range tr.Wildcard(s, c, from.typeURL).All {
-			refers, err := add(from.typeURL, r)
-			if err != nil {
-				return nil, err
+		var refers []string
+		all, err := tr.Get(s, c, from.typeURL, nil)
+		for r := range all.All {
+			names, failed := add(from.typeURL, r)
+			refers, err = append(refers, names...), errors.Join(err, failed)
+		}
+		var interner envoy.NameInterner
+		names := interner.Intern(refers)
+		referred, failed := tr.Get(s, c, from.to, names)
+		err = errors.Join(err, failed)
+		for _, name := range names.All() {
+			if _, failed := add(from.to, referred.Get(name)); failed != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
 			}
-			for _, name := range refers {
-				if _, err := add(from.to, tr.Named(s, c, from.to, name)); err != nil {
-					return nil, fmt.Errorf("%s: %w", name, err)
-				}
-			}
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

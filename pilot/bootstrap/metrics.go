@@ -94,7 +94,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 	}
 	gauge("pilot_services", "Services known.", func(s *snapshot.Snapshot) float64 { return float64(s.ServiceCount()) })
 	gauge("pilot_virt_services", "VirtualServices known.", func(s *snapshot.Snapshot) float64 {
-		return float64(len(s.AllObjects(kinds.VirtualService)))
+		return float64(s.ObjectCount(kinds.VirtualService))
 	})
 	gauge("pilot_eds_no_instances", "Ports of services that have no endpoint.", func(s *snapshot.Snapshot) float64 {
 		return emptyPorts(s, func(svc *registry.Service) bool { return svc.Resolution == registry.ClientSide })

@@ -168,12 +168,7 @@ func TestOneServerFeedsAnother(t *testing.T) {
 	o := testOptions(t)
 	path := filepath.Join(o.ConfigDir, "all.yaml")
 	write(t, path, everyKind)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 
 	files, fed := &collected{objects: map[kinds.Key]*kinds.Object{}}, &collected{objects: map[kinds.Key]*kinds.Object{}}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -252,12 +247,7 @@ func reader() *corev3.Node {
 func TestObjectsAreNotPublic(t *testing.T) {
 	o := testOptions(t)
 	o.APIClients = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	ads := dial(t, s.Addresses().GRPC)
@@ -291,12 +281,7 @@ func TestObjectsOverDelta(t *testing.T) {
 	o := testOptions(t)
 	path := filepath.Join(o.ConfigDir, "all.yaml")
 	write(t, path, everyKind)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	stream, err := dial(t, s.Addresses().GRPC).DeltaAggregatedResources(ctx)

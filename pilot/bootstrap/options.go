@@ -28,6 +28,8 @@ type Options struct {
 	RegisterAnyone    bool          // peers on other hosts need not prove who they are; without Client nobody has to
 	NoElection        bool          // this is the only replica: it cleans up without being elected
 
+	Certificates Certificates
+
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age
 	Drain                               time.Duration // from not being ready any more to refusing connections

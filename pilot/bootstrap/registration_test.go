@@ -124,12 +124,7 @@ func TestRegistration(t *testing.T) {
 	o := testOptions(t)
 	o.RegistrationGrace = 200 * time.Millisecond
 	write(t, filepath.Join(o.ConfigDir, "vm.yaml"), machines)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 	address := s.Addresses().GRPC
 	looker := machine(t, address, "10.0.0.1", "")
 	looker.endpoints(0)
@@ -164,12 +159,7 @@ func TestRegistrationOff(t *testing.T) {
 	o := testOptions(t)
 	o.NoRegistration = true
 	write(t, filepath.Join(o.ConfigDir, "vm.yaml"), machines)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 	machine(t, s.Addresses().GRPC, "10.0.0.2", "vm").endpoints(0)
 }
 

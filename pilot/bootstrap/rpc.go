@@ -23,8 +23,8 @@ const window = 256 << 10
 const readBuffer = 4 << 10
 
 // newGRPC makes a gRPC server with the limits, the metrics and the guards that every service of it needs.
-func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
-	s := grpc.NewServer(
+func newGRPC(o Options, m *rpcMetrics, more ...grpc.ServerOption) *grpc.Server {
+	s := grpc.NewServer(append(more,
 		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.ConnectionTimeout(o.Limits.HandshakeTimeout),
 		grpc.MaxHeaderListSize(o.Limits.HeaderListSize),
@@ -42,7 +42,7 @@ func newGRPC(o Options, m *rpcMetrics) *grpc.Server {
 		// The metrics are outermost: what a panic was turned into is what they count.
 		grpc.ChainStreamInterceptor(m.stream, recoverStream(o.Logger)),
 		grpc.ChainUnaryInterceptor(m.unary, recoverUnary(o.Logger)),
-	)
+	)...)
 	reflection.Register(s)
 	return s
 }

@@ -39,6 +39,7 @@ import (
 type Server struct {
 	o          Options
 	components components
+	secure     *secure // nil without a CA
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
@@ -53,10 +54,7 @@ type Server struct {
 	grpc       *grpc.Server
 	http       []*httpServing
 	ready      atomic.Bool // the answer to the readiness probe
-	serving    atomic.Bool // ADS is open; longer than ready, to other control planes before and to all at a stop
-
-	opened sync.Once     // closes open
-	open   chan struct{} // closed once there is something to serve, to other control planes at least
+	serving    atomic.Bool // ADS is open; longer than ready, at a stop
 
 	mu       sync.Mutex
 	bound    Addresses
@@ -67,14 +65,15 @@ type Server struct {
 // newWorld makes the world of a server. event is called for each change, and names resolves names of gateways; both may
 // be nil.
 func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider[[]string]) *ingest.World {
+	features := catalog.Features()
 	return ingest.New(o.Options, ingest.Parts{
-		Event: event, Hosts: names, Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh, Kinds: catalog.Kinds(catalog.Features()), Whole: o.Client == nil,
+		Event: event, Hosts: names, Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features), Kinds: catalog.Kinds(features), Whole: o.Client == nil,
 	})
 }
 
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
-	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now()), open: make(chan struct{})}
+	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now())}
 	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
 	s.analyst = ingest.NewAnalyst(s.world)
@@ -105,7 +104,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	ads.Translator, ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = newTranslator(t, o.Relay), o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
-	ads.NoVirtualHosts = o.NoVirtualHosts
+	ads.NoVirtualHosts, ads.Authenticate = o.NoVirtualHosts, s.peer
 	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
@@ -114,8 +113,15 @@ func New(o Options) (*Server, error) {
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
-	s.grpc = newGRPC(o, newRPCMetrics(s.metrics))
+	rpc := newRPCMetrics(s.metrics)
+	s.grpc = newGRPC(o, rpc)
 	s.discovery.Register(s.grpc)
+	if s.secure, err = s.newSecure(rpc); err != nil {
+		return nil, fmt.Errorf("the certificate authority: %w", err)
+	}
+	if s.secure != nil {
+		s.discovery.Register(s.secure.grpc)
+	}
 	s.register()
 	return s, nil
 }
@@ -134,7 +140,11 @@ func (s *Server) late(p *node.Proxy) bool {
 
 // findings returns what is wrong with single objects.
 func (s *Server) findings() []diag.Diagnostic {
-	return append(s.from.Findings(), s.world.Findings()...)
+	list := append(s.from.Findings(), s.world.Findings()...)
+	if s.secure != nil {
+		list = append(list, s.secure.authority.Findings()...)
+	}
+	return list
 }
 
 // allFindings returns what is wrong with single objects, between them, and with connected proxies.
@@ -145,14 +155,17 @@ func (s *Server) allFindings() []diag.Diagnostic {
 // register lists what runs, in the order of starting.
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
+	if s.secure != nil {
+		s.components.start("certificate authority", s.secure.authority.Load)
+		s.components.background("certificate authority", s.secure.authority.Run)
+	}
 	s.components.background("names of gateways", s.names.Run)
 	s.components.background("analysis of references", s.analyst.Run)
 	for _, from := range s.from.All() {
 		s.components.background(from.Name, from.Run)
 	}
-	s.components.start("own sources synced", s.waitOpen)
-	s.components.start("discovery listener", s.listenGRPC)
 	s.components.start("sources synced", s.from.Wait)
+	s.components.start("discovery listener", s.listenGRPC)
 	s.components.start("readiness", s.announce)
 }
 
@@ -230,8 +243,7 @@ func (s *Server) serve(name string, serve func() error) {
 	})
 }
 
-// take is the sink of the sources. It commits by itself until all that is awaited is there: first what is this server's
-// own, and then what changes until the other control planes have answered. Later changes go through the throttle.
+// take is the sink of the sources. It commits the first load by itself. Later changes go through the throttle.
 func (s *Server) take(changes []kinds.Change) {
 	s.mu.Lock()
 	throttle := s.throttle
@@ -241,10 +253,6 @@ func (s *Server) take(changes []kinds.Change) {
 		return
 	}
 	began := time.Now()
-	if awaited := s.from.Source.Awaited(); len(awaited) > 0 {
-		s.commitOwn(changes, awaited)
-		return
-	}
 	s.commit(changes, began)
 	throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: s.o.Logger.With("scope", "ads"), Metrics: s.metrics, After: s.o.DebounceAfter, Max: s.o.DebounceMax,
@@ -256,21 +264,6 @@ func (s *Server) take(changes []kinds.Change) {
 	}
 	s.mu.Unlock()
 	s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", s.world.Snapshot().ServiceCount(), "dur", time.Since(began))
-	s.opened.Do(func() { close(s.open) })
-}
-
-// commitOwn makes a snapshot without the objects of other control planes that are awaited. It is served to control
-// planes alone, so that two that read each other can both start. With Relay nobody gets it: it lacks what is relayed.
-func (s *Server) commitOwn(changes []kinds.Change, awaited []string) {
-	snap := s.world.Commit(changes, time.Now())
-	if s.o.Relay {
-		return
-	}
-	s.discovery.PublishObjects(snap)
-	s.opened.Do(func() {
-		s.o.Logger.Info("own configuration synced: it is served to other control planes", "rev", snap.Revision, "awaited", awaited)
-		close(s.open)
-	})
 }
 
 // takeAnswers hands on what names resolve to. It does not wait for the first snapshot, which may wait for other names.
@@ -308,43 +301,54 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 }
 
-// waitOpen waits until there is something to serve to somebody.
-func (s *Server) waitOpen(ctx context.Context) error {
-	select {
-	case <-s.open:
-		return nil
-	case <-ctx.Done():
-		return s.from.Wait(ctx)
+// listenGRPC opens ADS. The secure port needs a certificate authority.
+func (s *Server) listenGRPC(ctx context.Context) error {
+	s.serving.Store(true)
+	if s.o.GRPC != "" {
+		if err := s.listenFor(ctx, "grpc", s.o.GRPC, &s.bound.GRPC, s.grpc); err != nil {
+			return err
+		}
 	}
+	switch {
+	case s.o.SecureGRPC == "":
+		return nil
+	case s.secure == nil:
+		s.o.Logger.Info("no certificate authority: the secure port does not listen", "secure_grpc", s.o.SecureGRPC, "fix", "--stateDir, or a CA in ROOT_CA_DIR")
+		return nil
+	}
+	return s.listenFor(ctx, "secure grpc", s.o.SecureGRPC, &s.bound.SecureGRPC, s.secure.grpc)
 }
 
-// listenGRPC opens plaintext ADS, which refuses proxies until all is known that they are to be sent. The secure ports
-// wait for a certificate.
-func (s *Server) listenGRPC(ctx context.Context) error {
-	if s.o.SecureGRPC != "" || s.o.HTTPS != "" {
-		s.o.Logger.Info("no certificate: the secure ports do not listen", "secure_grpc", s.o.SecureGRPC, "https", s.o.HTTPS)
-	}
-	s.serving.Store(true)
-	if s.o.GRPC == "" {
-		return nil
-	}
-	l, err := listen(ctx, s.o.GRPC)
+// listenFor has a gRPC server take connections to an address.
+func (s *Server) listenFor(ctx context.Context, name, address string, bound *string, g *grpc.Server) error {
+	l, err := listen(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listen for grpc: %w", err)
+		return fmt.Errorf("listen for %s: %w", name, err)
 	}
 	s.mu.Lock()
-	s.bound.GRPC = l.Addr().String()
+	*bound = l.Addr().String()
 	s.mu.Unlock()
 	l = s.discovery.Listen(l)
-	s.serve("grpc", func() error { return s.grpc.Serve(l) })
+	s.serve(name, func() error { return g.Serve(l) })
 	return nil
+}
+
+// servers returns the gRPC servers that have a listener of their own.
+func (s *Server) servers() (list []*grpc.Server) {
+	if s.o.GRPC != "" { // gRPC cannot drain connections that an HTTP server accepted
+		list = append(list, s.grpc)
+	}
+	if s.secure != nil {
+		list = append(list, s.secure.grpc)
+	}
+	return list
 }
 
 // announce turns ready, and logs the addresses.
 func (s *Server) announce(context.Context) error {
 	s.ready.Store(true)
 	b := s.Addresses()
-	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "version", s.o.Version)
+	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "secure_grpc", b.SecureGRPC, "version", s.o.Version)
 	if s.o.AddressFile == "" {
 		return nil
 	}
@@ -371,9 +375,15 @@ func (s *Server) drain(ctx context.Context) {
 	ended := make(chan struct{})
 	safe.Go(s.o.Logger, "grpc stop", func() {
 		defer close(ended)
-		if s.o.GRPC != "" { // gRPC cannot drain connections that an HTTP server accepted
-			s.grpc.GracefulStop() // accepts nothing more, asks clients to leave, waits for what runs
+		var all sync.WaitGroup
+		for _, g := range s.servers() {
+			all.Add(1)
+			safe.Go(s.o.Logger, "grpc stop", func() {
+				defer all.Done()
+				g.GracefulStop() // accepts nothing more, asks clients to leave, waits for what runs
+			})
 		}
+		all.Wait()
 	})
 	s.disconnectAll(ctx)
 	select {
@@ -389,6 +399,9 @@ func (s *Server) drain(ctx context.Context) {
 	s.components.track("translations for proxies", s.discovery.Shutdown)
 	s.components.track("calls over gRPC", func() {
 		s.grpc.Stop()
+		if s.secure != nil {
+			s.secure.grpc.Stop()
+		}
 		<-ended
 	})
 	s.components.track("requests over HTTP", func() {

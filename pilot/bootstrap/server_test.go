@@ -65,6 +65,18 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// started returns a server that is ready, and stops it when the test ends.
+func started(t *testing.T, o Options) *Server {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "ready", s.ready.Load)
+	return s
+}
+
 // run starts a server; stop ends it and returns what Run returned.
 func run(t *testing.T, s *Server) (stop func() error) {
 	t.Helper()
@@ -253,12 +265,7 @@ func TestNotReadyBeforeSync(t *testing.T) {
 func TestEmptyDirectory(t *testing.T) {
 	o := testOptions(t)
 	o.ConfigDir = t.TempDir()
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
+	s := started(t, o)
 	if !clusters(t, subscribe(t, s.Addresses().GRPC), "BlackHoleCluster") {
 		t.Error("no configuration for a proxy in an empty mesh")
 	}
@@ -289,13 +296,8 @@ func TestMeshConfig(t *testing.T) {
 	write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 3s"))
 
 	t.Run("from the ConfigMap", func(t *testing.T) {
-		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		run(t, s)
-		eventually(t, "ready", s.ready.Load)
-		timeout := func() string { return s.world.Snapshot().Mesh.ConnectTimeout().String() }
+		s := started(t, o)
+		timeout := func() string { return s.world.Snapshot().Mesh.GetConnectTimeout().AsDuration().String() }
 		if timeout() != "3s" {
 			t.Errorf("connect timeout %s", timeout())
 		}
@@ -317,13 +319,8 @@ func TestMeshConfig(t *testing.T) {
 		o := o
 		o.MeshConfig = filepath.Join(t.TempDir(), "mesh")
 		write(t, o.MeshConfig, "connectTimeout: 7s\n")
-		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		run(t, s)
-		eventually(t, "ready", s.ready.Load)
-		timeout := func() string { return s.world.Snapshot().Mesh.ConnectTimeout().String() }
+		s := started(t, o)
+		timeout := func() string { return s.world.Snapshot().Mesh.GetConnectTimeout().AsDuration().String() }
 		if timeout() != "7s" {
 			t.Errorf("connect timeout %s", timeout())
 		}
@@ -359,7 +356,7 @@ func TestMeshConfig(t *testing.T) {
 			}
 			run(t, s)
 			eventually(t, name+" is ready", s.ready.Load)
-			if got := s.world.Snapshot().Mesh.ConnectTimeout().String(); got != file.timeout {
+			if got := s.world.Snapshot().Mesh.GetConnectTimeout().AsDuration().String(); got != file.timeout {
 				t.Errorf("%s: connect timeout %s, want %s", name, got, file.timeout)
 			}
 			if n := s.world.Snapshot().Networks; file.has != "" && !slices.Equal(slices.Collect(n.Ranges.All), []string{file.has}) {

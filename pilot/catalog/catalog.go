@@ -4,6 +4,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/grpc"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mongo"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
@@ -22,6 +23,7 @@ func Features() []*feature.Feature {
 		grpc.New(),
 		mtls.New(),
 		virtualservice.New(),
+		destinationrule.New(),
 		telemetry.New(),
 		mongo.New(),
 	}

@@ -2,7 +2,8 @@
 // Proxies with equal Inputs share their configuration. An Interner turns Inputs into a Key, which is cheap to compare.
 // It drops the parts of a key that nobody uses, except for those of the most recent keys.
 //
-// Inputs hold what affects the configuration and nothing else: never label values, only the objects whose selectors
-// matched; addresses only where a filter chain depends on them. Resolve is a pure function. The Interner is the only
+// Inputs hold what affects the configuration and nothing else. Of labels these are the objects whose selectors matched,
+// and the names that traces have as literals (newTags), but no label as such. Addresses are in them only where a filter
+// chain depends on one. Resolve is a pure function. The Interner is the only
 // state, and is safe for concurrent use. The package starts no goroutine.
 package cohort

@@ -5,6 +5,6 @@
 // the caller, and HTTP is one way. The shapes are those that Istio's tools and dashboards read. The package changes
 // nothing, starts no goroutine and owns no state but a count of requests in progress.
 //
-// Off loopback nobody is let in: there is nothing yet that could tell who is asking. Private keys and the data of
+// Off loopback nobody is let in: HTTP requests carry no identity here. Private keys and the data of
 // Secrets are never shown.
 package debug

@@ -252,6 +252,15 @@ func (a *API) configDump(query url.Values) (any, error) {
 		})
 	}
 	parts := []proto.Message{clusters, listeners, routes}
+	if list, _ := a.o.Proxies.Dump(c.ID, envoy.SecretType); len(list) > 0 {
+		secrets := &adminv3.SecretsConfigDump{}
+		for _, r := range list { // which come without their content
+			secrets.DynamicActiveSecrets = append(secrets.DynamicActiveSecrets, &adminv3.SecretsConfigDump_DynamicSecret{
+				Name: r.Name, VersionInfo: version(envoy.SecretType), LastUpdated: at(envoy.SecretType),
+			})
+		}
+		parts = append(parts, secrets)
+	}
 	if query.Has("include_eds") {
 		endpoints := &adminv3.EndpointsConfigDump{}
 		for _, r := range sent(envoy.EndpointType) {

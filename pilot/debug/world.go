@@ -392,7 +392,7 @@ func (a *API) pushContext(url.Values) (any, error) {
 	}
 	return map[string]any{
 		"revision": s.Revision, "services": s.ServiceCount(), "endpoints": endpoints,
-		"virtualServices": len(s.AllObjects(kinds.VirtualService)), "destinationRules": len(s.AllObjects(kinds.DestinationRule)),
-		"gateways": len(s.AllObjects(kinds.Gateway)), "sidecars": len(s.AllObjects(kinds.Sidecar)),
+		"virtualServices": s.ObjectCount(kinds.VirtualService), "destinationRules": s.ObjectCount(kinds.DestinationRule),
+		"gateways": s.ObjectCount(kinds.Gateway), "sidecars": s.ObjectCount(kinds.Sidecar),
 	}, nil
 }

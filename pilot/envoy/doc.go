@@ -5,4 +5,6 @@
 // Encoding is deterministic, inside every Any too: equal input has equal bytes and so equal versions. Nothing here
 // reads a clock, a file or the network. Only Memo and NameInterner have state. It belongs to whoever makes one, and
 // correctness never depends on it. Both are safe for concurrent use. The package starts no goroutine.
+//
+// A secret is a resource that is neither shown nor kept idle.
 package envoy

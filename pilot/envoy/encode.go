@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"iter"
 	"slices"
 	"strconv"
@@ -33,7 +35,18 @@ func NewResource(name string, m proto.Message) *Resource {
 	if err != nil {
 		panic("encoding " + url + ": " + err.Error())
 	}
-	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
+	return newResource(name, url, body, at)
+}
+
+func newResource(name, url string, body []byte, value int) *Resource {
+	r := &Resource{Name: name, Body: body, value: value, secret: TypeOf(url).Secret}
+	if r.secret { // the version is shown, and nobody must learn from it what is in the secret
+		sum := sha256.Sum256(body)
+		r.Version = hex.EncodeToString(sum[:16])
+	} else {
+		r.Version = strconv.FormatUint(xxhash.Sum64(body), 16)
+	}
+	return r
 }
 
 // NewHost returns an encoded virtual host, which is both a resource for VHDS and a part of its route configuration.
@@ -106,7 +119,7 @@ func rawResource(name, url string, value []byte) *Resource {
 	body := appendAny(make([]byte, 0, protowire.SizeBytes(len(url))+protowire.SizeBytes(len(value))+2), url, len(value))
 	at := len(body)
 	body = append(body, value...)
-	return &Resource{Name: name, Version: strconv.FormatUint(xxhash.Sum64(body), 16), Body: body, value: at}
+	return newResource(name, url, body, at)
 }
 
 // appendAny appends the beginning of an Any, up to its value. value is the value's length.

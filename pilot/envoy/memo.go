@@ -13,7 +13,7 @@ import (
 // Memo caches resources by what they are built from. A builder gets one comparable value that holds everything the
 // resource depends on, and equal values return the same *Resource. Whoever uses a resource owns it. The memo holds
 // resources weakly, so that it forgets unused ones, except for the newest idle ones, which it keeps for configuration
-// that flips back and forth. Safe for concurrent use.
+// that flips back and forth. No idle secret is kept. Safe for concurrent use.
 type Memo struct {
 	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
 	hits, misses atomic.Uint64
@@ -39,6 +39,13 @@ func (m *Memo) addIdle(r *Resource) {
 	for m.bytes += r.cost(); m.bytes > m.maxIdle; {
 		m.idle.RemoveOldest()
 	}
+}
+
+// Len returns the number of resources that the memo keeps by itself.
+func (m *Memo) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.idle.Len()
 }
 
 // Stats returns the hits and misses since the start.
@@ -78,7 +85,9 @@ func (t *Table[K]) Get(k K) *Resource {
 	p := weak.Make(built)
 	t.entries[k] = p
 	runtime.AddCleanup(built, evict[K], entry[K]{weak.Make(t), k, p})
-	t.memo.addIdle(built)
+	if !built.secret {
+		t.memo.addIdle(built)
+	}
 	return built
 }
 

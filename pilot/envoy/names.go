@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Names is a sorted list of distinct names, never changed once made. Equal lists of one NameInterner are the same
@@ -19,6 +21,7 @@ type Names struct {
 	all    func() []string
 	sum    uint64 // of the hashes of the names
 	origin weak.Pointer[Names]
+	byHost atomic.Pointer[frozen.Table[string]] // nil until it is needed
 }
 
 func newNames(t frozen.Table[string], sum uint64) *Names {
@@ -53,6 +56,36 @@ func (n *Names) Table() frozen.Table[string] {
 		return frozen.NewTable(strings.Compare)
 	}
 	return n.table
+}
+
+// OfHost returns the names of the clusters of a host. The first call orders the list by host. If the list that it was
+// made from is ordered, that costs no more than their differences.
+func (n *Names) OfHost(host string) iter.Seq[string] {
+	t := n.byHost.Load()
+	if t == nil {
+		t = n.orderByHost()
+		n.byHost.Store(t)
+	}
+	return t.Where(func(name string) int { return strings.Compare(names.ClusterHost(name), host) })
+}
+
+func (n *Names) orderByHost() *frozen.Table[string] {
+	if origin := n.Origin(); origin != nil {
+		if of := origin.byHost.Load(); of != nil {
+			e, t := &frozen.Edit{}, *of
+			frozen.Diff(origin.table, n.table, func(was, is string, had, has bool) {
+				if has {
+					t.Put(e, is)
+				} else {
+					t.Delete(e, was)
+				}
+			})
+			e.Done()
+			return &t
+		}
+	}
+	t := frozen.TableOf(names.CompareByHost, slices.SortedFunc(n.Each(), names.CompareByHost))
+	return &t
 }
 
 // Len returns the number of names.

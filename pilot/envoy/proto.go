@@ -44,6 +44,22 @@ func SocketAddress(address string, port uint32) *corev3.SocketAddress {
 	return &corev3.SocketAddress{Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port}}
 }
 
+// Wildcard returns the address on which a proxy with that family takes connections to any address.
+func Wildcard(ipv4 bool) string {
+	if !ipv4 {
+		return "::"
+	}
+	return "0.0.0.0"
+}
+
+// Loopback returns the loopback address of a proxy with that family.
+func Loopback(ipv4 bool) string {
+	if !ipv4 {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
 // ADS is the stream that the resource came by. A listener waits for what it names there without a limit in time.
 func ADS() *corev3.ConfigSource {
 	return &corev3.ConfigSource{

@@ -21,6 +21,8 @@ type Resource struct {
 	Hosts        *Set
 	Divided      bool // it is a Head
 
+	secret bool // of a Secret type: what is in it is not shown, cached or kept for later
+
 	value int // where the Any's value begins in Bytes; it runs to the end
 	size  int // of Bytes, where Body is nil
 }
@@ -61,8 +63,8 @@ const overhead = 512
 // cost returns about what the resource itself takes in memory, without what it is made of.
 func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
-// Union is what one proxy is sent of a wildcard type: the half that its outbound cohort shares and the half that its
-// inbound cohort shares, without the names that it alone must not have. Two Unions are the same configuration when both
+// Union is what one proxy is sent of a type: the half that its outbound cohort shares and the half that its inbound
+// cohort shares, without the names that it alone must not have. Two Unions are the same configuration when both
 // Sets and Omit are the same pointers.
 type Union struct {
 	Outbound, Inbound *Set

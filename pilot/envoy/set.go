@@ -19,11 +19,11 @@ type Set struct {
 
 // NewSet sorts resources and returns the Set of them. Of several with one name the first stays.
 func NewSet(resources []*Resource) *Set {
-	if !slices.IsSortedFunc(resources, byName) {
-		slices.SortStableFunc(resources, byName)
+	if !slices.IsSortedFunc(resources, CompareNames) {
+		slices.SortStableFunc(resources, CompareNames)
 	}
 	resources = slices.CompactFunc(resources, func(a, b *Resource) bool { return a.Name == b.Name })
-	return newSet(frozen.TableOf(byName, resources))
+	return newSet(frozen.TableOf(CompareNames, resources))
 }
 
 func newSet(t frozen.Table[*Resource]) *Set {
@@ -32,7 +32,8 @@ func newSet(t frozen.Table[*Resource]) *Set {
 	return s
 }
 
-func byName(a, b *Resource) int { return strings.Compare(a.Name, b.Name) }
+// CompareNames orders resources by name.
+func CompareNames(a, b *Resource) int { return strings.Compare(a.Name, b.Name) }
 
 // With returns a Set without the removed resources, as far as it has them, and with the added ones. It returns the same
 // Set where both lists are empty.
@@ -92,7 +93,7 @@ func concatHosts(routes []*Resource) *Set {
 			return NewSet(all)
 		}
 	}
-	return newSet(frozen.Concat(byName, tables...))
+	return newSet(frozen.Concat(CompareNames, tables...))
 }
 
 // All calls yield for each resource, by name.

@@ -28,16 +28,24 @@ type Type struct {
 	Named    bool // proxies subscribe by name: a subscription without names is to nothing
 	Total    bool // every name exists: what nobody defined is an empty resource, so that Envoy goes on
 	Live     bool // changes with endpoints alone
+
+	NamesClusters bool // its resources lead to clusters by their names
+	Divisible     bool // its resources have parts, which a delta client may take by themselves
+	Part          bool // its resources are such parts: they are compared as a whole, and follow what they belong to
+
+	// Secret: each request is authorised by the peer's identity, and only those who are sent a resource see what is in
+	// it. Such a type is Named, so that there is a name to decide on, and neither Complete nor Total.
+	Secret bool
 }
 
 // types is the one table of them.
 var types = [...]Type{
 	{URL: ClusterType, Short: "cds", Addition: 0, Removal: 2, Complete: true},
 	{URL: EndpointType, Short: "eds", Addition: 1, Removal: 1, Named: true, Total: true, Live: true},
-	{URL: ListenerType, Short: "lds", Addition: 2, Removal: 0, Complete: true},
-	{URL: RouteType, Short: "rds", Addition: 3, Removal: 1, Named: true, Total: true},
-	{URL: VirtualHostType, Short: "vhds", Addition: 4, Removal: 1},
-	{URL: SecretType, Short: "sds", Addition: 5, Removal: 1, Named: true},
+	{URL: ListenerType, Short: "lds", Addition: 2, Removal: 0, Complete: true, NamesClusters: true},
+	{URL: RouteType, Short: "rds", Addition: 3, Removal: 1, Named: true, Total: true, NamesClusters: true, Divisible: true},
+	{URL: VirtualHostType, Short: "vhds", Addition: 4, Removal: 1, Part: true},
+	{URL: SecretType, Short: "sds", Addition: 5, Removal: 1, Named: true, Secret: true},
 	{URL: ExtensionType, Short: "ecds", Addition: 6, Removal: 1, Named: true},
 	{URL: NameTableType, Short: "nds", Addition: 6, Removal: 1},
 	{URL: ProxyConfigType, Short: "pcds", Addition: 6, Removal: 1},

@@ -1,11 +1,37 @@
 // Package feature is the contract of features. A feature is a folder below this one: it says which kinds of objects it
 // reads, which of them apply to a workload, what it does not support, and what it adds to resources.
 //
-//   - feature.go: what a feature declares, and its hooks. A hook that is nil adds nothing.
-//   - hooks.go: what hooks are given.
+//   - feature.go: what a feature declares.
+//   - hooks.go: the hooks that it may fill, and what they are given. A hook that is nil adds nothing.
 //   - selection.go: the objects that apply to a workload, as a part of a key, and how objects select workloads.
+//   - settings.go: what becomes of settings that the mesh configuration has as well as objects.
 //   - unsupported.go: findings about fields that a feature does not support.
 //
 // Package catalog holds the one list of features. Package cohort selects objects for proxies, and package translate
 // calls the hooks; neither knows a feature by name. The package is pure.
+//
+// # A new feature
+//
+// Take RequestAuthentication, which validates tokens, as the feature jwt. Its folder pilot/feature/jwt has these files:
+//
+//   - doc.go: what the feature does, and what is in which file.
+//   - jwt.go: New, which returns the Feature. Kinds is RequestAuthentication. Half is InboundHalf, because the policies
+//     change what takes calls for the workload. Select is Policies with Matches, for the root namespace and the
+//     workload's own. The hook HTTPFilters is all that it fills.
+//   - filter.go: what the hook does. It makes a filter of Chain.Selection, and none where that is empty or the Direction
+//     is Outbound. A larger feature has a file for each part of the translation.
+//   - unsupported.go: findings about fields that the filter does not follow, by Unsupported and a table of fields.
+//   - golden_test.go: one call of featuretest.Run.
+//   - testdata/*.txtar: an input each. Write the input, run the test with -update, and read what it adds.
+//
+// In pilot/catalog, New gets a line at its place in the order of filters. A kind that nothing has read leaves the list
+// of ignored kinds; RequestAuthentication leaves the feature authz, which denies what it selects. Nothing else names the
+// feature: what is watched, keys of cohorts, invalidation and findings follow from what it declares.
+//
+// What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts): it has to become a part of the
+// Snapshot first, and of the feature's selection, so that keys follow from it. No feature has that need yet.
+//
+// Two tests of pilot/translate want more of a new kind: TestEveryKindIsGenerated wants it in the generated worlds and in
+// testdata/pool.yaml, TestNoFieldIsIgnored wants objects in testdata/fields in which each field has an effect. A kind
+// that the server does not know yet needs an entry in api/kinds and checks in galley/validation first.
 package feature

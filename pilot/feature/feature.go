@@ -1,7 +1,9 @@
 package feature
 
 import (
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
 // Feature is one feature. It has no state, and its functions are pure.
@@ -13,6 +15,11 @@ type Feature struct {
 	Half Half
 	// Select returns a function that selects objects for a workload of a namespace; nil where nothing is selected.
 	Select func(r Reader, namespace string) func(Workload) Selection
+
+	// Unsupported returns a finding for each field of an object of Kinds that has no effect, or not the intended one.
+	// UnsupportedMesh does so for a mesh configuration. The catalog sets the object of each finding.
+	Unsupported     func(*kinds.Object) []diag.Diagnostic
+	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
 
 	Hooks
 }

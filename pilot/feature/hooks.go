@@ -4,10 +4,16 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -23,7 +29,9 @@ type Hooks struct {
 	// Cluster changes a cluster for outgoing traffic.
 	Cluster func(Cluster, *clusterv3.Cluster)
 
-	Transport *Transport
+	Transport   *Transport
+	Destination *Destination
+	Routes      *Routes
 }
 
 // Direction is the direction of the traffic of a listener.
@@ -100,4 +108,57 @@ type Upstream struct {
 	Identities   []string // the SPIFFE IDs that the peer may have; empty: every identity of the mesh
 	HTTP2        bool
 	PeerExchange bool // the proxy exchanges metadata on TCP connections
+}
+
+// Destination applies the traffic policies that are in force for a service. At most one feature has it.
+type Destination struct {
+	// Policy applies load balancing, connection pool and outlier detection to a cluster and its HTTP options.
+	Policy func(traffic.Policy, PolicyTarget, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
+	// TLS secures the connections of a cluster.
+	TLS func(*networkingv1alpha3.ClientTLSSettings, PolicyTLS, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
+	// Hash returns the consistent hash by which requests to a port are spread over the endpoints.
+	Hash func(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy
+}
+
+// PolicyTarget is the cluster that a policy is applied to.
+type PolicyTarget struct {
+	Sniffed bool // Envoy detects the port's protocol
+	Inbound bool // it leads to the workload itself: the connection pool alone applies
+}
+
+// PolicyTLS is what TLS settings are completed with.
+type PolicyTLS struct {
+	Router bool                    // credentialName is read on gateways alone
+	Mutual *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
+	HTTP2  bool
+}
+
+// Routes makes the routes of objects that are bound to hosts. At most one feature has it.
+type Routes struct {
+	// HTTP returns the routes of an object. Without any the default route of the host applies.
+	HTTP func(RouteOptions) []*routev3.Route
+	// Any reports whether HTTP returns any route.
+	Any func(RouteOptions) bool
+	// Join returns one list for the routes of several objects, by precedence.
+	Join func(lists ...[]*routev3.Route) []*routev3.Route
+}
+
+// RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any reads neither
+// Cluster nor Hash.
+type RouteOptions struct {
+	Object    *kinds.Object
+	Port      uint32 // of the listener; of a gateway, the server's port
+	Gateway   string // "namespace/name" of the Gateway, or "mesh" for sidecars
+	Namespace string // the proxy's
+	Domain    string // the cluster's, for hosts without a dot: cluster.local
+
+	// SourceMatches reports whether the proxy has the source labels of a match. Nil: every match passes.
+	SourceMatches func(*networkingv1alpha3.HTTPMatchRequest) bool
+	// Cluster returns the cluster name of a destination. host is fully qualified; port is 0 where the destination has
+	// none. For a destination that does not exist it returns names.UnknownService.
+	Cluster func(host, subset string, port uint32) string
+	// Hash returns the hash policies of a destination. Nil: there are none.
+	Hash func(names.ClusterName) []*routev3.RouteAction_HashPolicy
+	// Retries is the mesh's default retry policy. Nil: the default of Retries applies.
+	Retries *networkingv1alpha3.HTTPRetry
 }

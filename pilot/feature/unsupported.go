@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
@@ -15,12 +16,49 @@ import (
 // Unsupported returns a finding for each field of a message that is set and that this version does not support, sorted by
 // field. The path of the message itself may be empty. lacks is given a field as "Message.field". It returns what is not
 // done, and what to do about it; "" is a field that is supported. A field that is set several times is one finding, at
-// one of them.
-func Unsupported(path string, m proto.Message, lacks func(field string) (message, fix string)) []diag.Diagnostic {
-	w := walker{lacks: lacks, seen: map[string]bool{}}
-	w.message(m.ProtoReflect(), path)
-	slices.SortFunc(w.found, func(a, b diag.Diagnostic) int { return cmp.Compare(a.Field, b.Field) })
-	return w.found
+// the first of them.
+func Unsupported(path string, m proto.Message, lacks func(field string) (message, fix string)) (found []diag.Diagnostic) {
+	seen := map[string]bool{}
+	inside := 0 // the length of the path to the field without support that is being visited
+	_ = protorange.Options{Stable: true}.Range(m.ProtoReflect(), func(at protopath.Values) error {
+		step := at.Path.Index(-1)
+		if inside > 0 || step.Kind() != protopath.FieldAccessStep {
+			return nil
+		}
+		name := string(step.FieldDescriptor().Parent().Name()) + "." + step.FieldDescriptor().JSONName()
+		message, fix := lacks(name)
+		if message == "" {
+			return nil
+		}
+		inside = len(at.Path)
+		if !seen[name] {
+			seen[name] = true
+			found = append(found, NotImplemented(fieldOf(path, at.Path), message, fix))
+		}
+		return nil
+	}, func(at protopath.Values) error {
+		if len(at.Path) == inside {
+			inside = 0
+		}
+		return nil
+	})
+	slices.SortFunc(found, func(a, b diag.Diagnostic) int { return cmp.Compare(a.Field, b.Field) })
+	return found
+}
+
+// fieldOf returns a path as findings name fields: spec.http[0].match["a.b"].
+func fieldOf(field string, path protopath.Path) string {
+	for _, step := range path {
+		switch step.Kind() {
+		case protopath.FieldAccessStep:
+			field += "." + step.FieldDescriptor().JSONName()
+		case protopath.ListIndexStep:
+			field += "[" + strconv.Itoa(step.ListIndex()) + "]"
+		case protopath.MapIndexStep:
+			field += "[" + strconv.Quote(step.MapIndex().String()) + "]"
+		}
+	}
+	return strings.TrimPrefix(field, ".")
 }
 
 // NotImplemented returns the finding about a field that this version does not support. Without a fix it is to remove the
@@ -30,40 +68,4 @@ func NotImplemented(field, message, fix string) diag.Diagnostic {
 		Severity: diag.Warning, Code: "NotImplemented", Field: field,
 		Message: "not supported by this version: " + message, Fix: cmp.Or(fix, "remove it: it has no effect"),
 	}
-}
-
-// walker visits the fields of a message that are set.
-type walker struct {
-	lacks func(string) (string, string)
-	seen  map[string]bool
-	found []diag.Diagnostic
-}
-
-func (w *walker) message(m protoreflect.Message, path string) {
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		at, name := strings.TrimPrefix(path+"."+fd.JSONName(), "."), string(fd.Parent().Name())+"."+fd.JSONName()
-		if message, fix := w.lacks(name); message != "" {
-			if !w.seen[name] {
-				w.seen[name] = true
-				w.found = append(w.found, NotImplemented(at, message, fix))
-			}
-			return true
-		}
-		switch {
-		case fd.IsMap():
-			if fd.MapValue().Message() != nil {
-				v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-					w.message(v.Message(), at+"["+strconv.Quote(k.String())+"]")
-					return true
-				})
-			}
-		case fd.IsList():
-			for i := 0; fd.Message() != nil && i < v.List().Len(); i++ {
-				w.message(v.List().Get(i).Message(), at+"["+strconv.Itoa(i)+"]")
-			}
-		case fd.Message() != nil:
-			w.message(v.Message(), at)
-		}
-		return true
-	})
 }

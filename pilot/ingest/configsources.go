@@ -142,12 +142,11 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 	s, address := c.to, from.GetAddress()
 	name := "configuration of " + address
 	scheme, rest, _ := strings.Cut(address, "://")
-	if scheme += "://"; scheme == mcp.Scheme {
-		// Two control planes that read each other would else wait for each other.
-		return c.addServer(what, name, rest, from, s.From(s.AddLate(name)))
-	}
+	scheme += "://"
 	handler := s.From(s.Source.Add(name))
 	switch {
+	case scheme == mcp.Scheme:
+		return c.addServer(what, name, rest, from, handler)
 	case scheme == filesScheme && rest != "":
 		d, err := s.directory(rest, without(s.o.meshKey(), handler)) // the mesh configuration is known
 		if err != nil {

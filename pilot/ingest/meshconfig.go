@@ -144,7 +144,8 @@ func (w *World) applyMesh() (rebuild bool) {
 	w.mu.Lock()
 	changed, wrong := w.filter.selectNamespaces(c.GetDiscoverySelectors())
 	w.mu.Unlock()
-	found = append(w.placed(found, layers(w.o, object, "mesh"), "mesh"), wrong...)
+	texts := layers(w.o, object, "mesh")
+	found = append(w.placed(found, texts, "mesh"), wrong...)
 	w.reselect = w.reselect || changed
 	w.found("mesh", found)
 	if !c.Equal(w.mesh) {
@@ -153,8 +154,10 @@ func (w *World) applyMesh() (rebuild bool) {
 		w.logger.Info("mesh configuration in force", "from", from)
 	}
 
+	w.found("unsupported", w.placed(located(w.parts.UnsupportedMesh(c), texts), texts, "mesh"))
+
 	n, found, from := (*mesh.Networks)(nil), []diag.Diagnostic(nil), "none"
-	texts := layers(w.o, object, "meshNetworks")
+	texts = layers(w.o, object, "meshNetworks")
 	for _, l := range texts { // the last counts: networks are not merged
 		from = l.file
 		if n, found = mesh.ParseNetworks(l.file, []byte(l.data)); n == nil {
@@ -166,8 +169,23 @@ func (w *World) applyMesh() (rebuild bool) {
 		w.networks, rebuild = n, true
 		w.logger.Info("mesh networks in force", "from", from)
 	}
-	w.found("unsupported", w.parts.UnsupportedMesh(w.mesh))
 	return rebuild
+}
+
+// located returns findings about fields with the last text that sets the field, and the position in it, sorted by it.
+func located(list []diag.Diagnostic, texts []meshLayer) []diag.Diagnostic {
+	for i := range list {
+		for _, l := range slices.Backward(texts) {
+			if line, column, ok := mesh.Locate([]byte(l.data), list[i].Field); ok {
+				list[i].File, list[i].Line, list[i].Column = l.file, line, column
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b diag.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return list
 }
 
 // found sets the findings of one sort, and logs those that are new.

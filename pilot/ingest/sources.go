@@ -43,7 +43,7 @@ type Source struct {
 }
 
 // NewSources makes the sources that the options name; nothing runs yet. What they bring goes to sink: first the whole,
-// but for other control planes, and then changes. instance is the name by which other control planes know this one.
+// and then changes. instance is the name by which other control planes know this one.
 func NewSources(o Options, instance string, metrics prometheus.Registerer, sink config.Handler) (*Sources, error) {
 	if o.ConfigDir == "" && o.Texts == nil && o.Client == nil && len(o.MeshSources()) == 0 {
 		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")

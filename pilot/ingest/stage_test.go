@@ -17,8 +17,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.
@@ -61,7 +61,7 @@ func rules() Stage {
 func newDeriving() *World {
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}
 	supported := func(*kinds.Object) []diag.Diagnostic { return nil }
-	return New(o, Parts{Unsupported: supported, UnsupportedMesh: translate.UnsupportedMesh, Stages: []Stage{routes(), rules()}})
+	return New(o, Parts{Unsupported: supported, UnsupportedMesh: catalog.UnsupportedMesh(catalog.Features()), Stages: []Stage{routes(), rules()}})
 }
 
 func httpRoute(name string, hosts ...gatewayv1.Hostname) *kinds.Object {

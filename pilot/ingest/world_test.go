@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -32,7 +32,8 @@ type testWorld struct {
 
 func newTestWorld(t *testing.T, o Options) testWorld {
 	o.Logger, o.Namespace, o.Domain = slog.New(slog.DiscardHandler), "istio-system", "cluster.local"
-	return testWorld{t, New(o, Parts{Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh})}
+	features := catalog.Features()
+	return testWorld{t, New(o, Parts{Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features)})}
 }
 
 func (s testWorld) apply(objects ...*kinds.Object) {
@@ -196,6 +197,44 @@ func TestMeshLayers(t *testing.T) {
 
 // A field that does not exist keeps the last good content; where there is none, as after an upgrade and a restart, the
 // rest is in force.
+// TestUnsupportedMeshFieldsAreLocated: a finding stands where the field is written, in whichever of the texts.
+func TestUnsupportedMeshFieldsAreLocated(t *testing.T) {
+	dir := t.TempDir()
+	own := filepath.Join(dir, "own.yaml")
+	text := `apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-canary, namespace: istio-system}
+data:
+  mesh: |
+    defaultConfig:
+      gatewayTopology: {numTrustedProxies: 1}
+    extensionProviders:
+    - {name: prometheus, prometheus: {}}
+    - {name: x, datadog: {service: web, port: 80}}
+`
+	if err := os.WriteFile(own, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newTestWorld(t, Options{Revision: "canary", SharedMesh: "shared", Limits: limits.Default()})
+	s.apply(
+		configMap("shared", map[string]string{"mesh": "trustDomain: a.example\naccessLogFile: /dev/stdout\ndefaultConfig: {drainDuration: 5s}"}),
+		validation.Decode(limits.Default(), own, []byte(text)).Documents[0].Object,
+	)
+	var got []string
+	for _, d := range s.Findings() {
+		got = append(got, fmt.Sprintf("%s:%d:%d %s %s", strings.TrimPrefix(d.File, dir+"/"), d.Line, d.Column, d.Field, d.Code))
+	}
+	slices.Sort(got)
+	want := []string{
+		"ConfigMap istio-system/shared, key mesh:2:16 accessLogFile NotImplemented",
+		"own.yaml:10:26 extensionProviders[1].datadog NotImplemented",
+		"own.yaml:7:24 defaultConfig.gatewayTopology NotImplemented",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestMeshWithUnknownFields(t *testing.T) {
 	for _, c := range []struct{ before, trust, says string }{
 		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "unknown fields are ignored"},
@@ -234,7 +273,7 @@ func TestMeshFieldsWithoutEffect(t *testing.T) {
 	for _, d := range s.Findings() {
 		fields = append(fields, d.Field)
 	}
-	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS localityLbSetting" { // of the networks all counts
+	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS localityLbSetting.distribute" { // of the networks all counts
 		t.Errorf("findings about %s: %v", got, s.Findings())
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))

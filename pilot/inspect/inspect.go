@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -41,10 +41,10 @@ type Inspection struct {
 	translator *translate.Translator
 }
 
-// Read reads the configuration that o names.
-func Read(ctx context.Context, o ingest.Options) (*Inspection, error) {
+// Read reads the configuration that o names, for translation with some features.
+func Read(ctx context.Context, o ingest.Options, features []*feature.Feature) (*Inspection, error) {
 	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{
-		Unsupported: translate.Unsupported, UnsupportedMesh: translate.UnsupportedMesh, Kinds: catalog.Kinds(catalog.Features()),
+		Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features), Kinds: catalog.Kinds(features),
 		Whole: o.ConfigDir != "" && o.Client == nil, Still: true,
 	})}
 	ctx, cancel := context.WithCancel(ctx)
@@ -65,7 +65,7 @@ func Read(ctx context.Context, o ingest.Options) (*Inspection, error) {
 	err = sources.Run(ctx)
 	switch {
 	case i.Snapshot != nil:
-		i.translator = translate.New(translate.Options{Features: catalog.Features()})
+		i.translator = translate.New(translate.Options{Features: features})
 	case err == nil:
 		return nil, sources.Wait(ctx)
 	default:
@@ -123,34 +123,40 @@ func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, er
 	}
 	cohort := i.translator.ResolveCohort(i.Snapshot, proxy)
 	out := map[string][]*envoy.Resource{}
-	names := map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {}}
+	get := func(typeURL string, names *envoy.Names) error {
+		u, err := i.translator.Get(i.Snapshot, cohort, typeURL, names)
+		out[typeURL] = slices.AppendSeq(out[typeURL], u.All)
+		return err
+	}
+	names := map[string][]string{}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
-		for r := range i.translator.Wildcard(i.Snapshot, cohort, typeURL).All {
-			out[typeURL] = append(out[typeURL], r)
+		if err := get(typeURL, nil); err != nil {
+			return nil, err
+		}
+		for _, r := range out[typeURL] {
 			if err := references(typeURL, r, names); err != nil {
 				return nil, fmt.Errorf("read %s: %w", r.Name, err)
 			}
 		}
 	}
-	for typeURL, set := range names {
-		for _, name := range slices.Sorted(maps.Keys(set)) {
-			if r := i.translator.Named(i.Snapshot, cohort, typeURL, name); r != nil {
-				out[typeURL] = append(out[typeURL], r)
-			}
+	var interner envoy.NameInterner
+	for typeURL, list := range names {
+		if err := get(typeURL, interner.Intern(list)); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
 // references adds the names of the resources that a cluster or a listener asks for.
-func references(typeURL string, r *envoy.Resource, names map[string]map[string]bool) error {
+func references(typeURL string, r *envoy.Resource, names map[string][]string) error {
 	if typeURL == envoy.ClusterType {
 		c := &clusterv3.Cluster{}
 		if err := proto.Unmarshal(r.Value(), c); err != nil {
 			return err
 		}
 		if c.GetType() == clusterv3.Cluster_EDS {
-			names[envoy.EndpointType][cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName())] = true
+			names[envoy.EndpointType] = append(names[envoy.EndpointType], cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName()))
 		}
 		return nil
 	}
@@ -172,7 +178,7 @@ func references(typeURL string, r *envoy.Resource, names map[string]map[string]b
 				return err
 			}
 			if rds := h.GetRds(); rds != nil {
-				names[envoy.RouteType][rds.GetRouteConfigName()] = true
+				names[envoy.RouteType] = append(names[envoy.RouteType], rds.GetRouteConfigName())
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
@@ -36,7 +37,7 @@ func TestMeshPositions(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			i, err := inspect.Read(t.Context(), o)
+			i, err := inspect.Read(t.Context(), o, catalog.Features())
 			if err != nil {
 				t.Fatal(err)
 			}

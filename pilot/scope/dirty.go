@@ -2,9 +2,7 @@ package scope
 
 import (
 	"cmp"
-	"iter"
 	"slices"
-	"strings"
 
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -23,6 +21,8 @@ type Dirty struct {
 	// changed has none here.
 	Listeners []ListenerKey
 	Reassign  Reassign
+	// Compare: more than assignments and what is beside a workload may differ. Every stream compares all that it has.
+	Compare bool
 }
 
 // ListenerKey identifies outbound listeners by address and port. Address is empty for the wildcard address, and for
@@ -35,29 +35,6 @@ type ListenerKey struct {
 
 // Empty reports whether nothing changed, except perhaps endpoints.
 func (d *Dirty) Empty() bool { return !d.All && len(d.Hosts) == 0 }
-
-// importAffectsOthers reports whether importing a host affects more than that host: it is an alias, it has aliases, or
-// services of several namespaces have it.
-func (x *Index) importAffectsOthers(host string) bool {
-	n := 0
-	for svc := range x.ServicesByHost(host) {
-		if n++; n > 1 || svc.Resolution == registry.Alias {
-			return true
-		}
-	}
-	_, ok := x.aliases.First(func(a alias) int { return strings.Compare(a.target, host) })
-	return ok
-}
-
-// embedsEndpoints reports whether a service's endpoints are part of more than its assignments.
-func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
-	for in := range variants(x.Service(k)) {
-		if in.Resolution != registry.ClientSide || in.Headless {
-			return true
-		}
-	}
-	return false
-}
 
 // appendListeners appends the keys of a service's listeners.
 func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {
@@ -86,52 +63,11 @@ func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snap
 	return list
 }
 
-// Patterns returns a host and each pattern that covers it, the most specific first. Partial patterns are left out.
-func Patterns(host string) iter.Seq[string] { return patterns(host, nil) }
-
-// IsPartial reports whether a pattern is partial, such as *-a.example.com: its star ends within a label.
-func IsPartial(host string) bool {
-	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
-}
-
-// Patterns is the function Patterns, with the partial patterns that VirtualServices of sidecars have.
-func (x *Index) Patterns(host string) iter.Seq[string] {
-	if x.partialMeshHosts.Empty() {
-		return Patterns(host)
-	}
-	return patterns(host, func(tail string) bool {
-		_, ok := x.partialMeshHosts.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
-		return ok
-	})
-}
-
-// patterns is Patterns, with the partial patterns for whose tail (after the star) partial reports true.
-func patterns(host string, partial func(tail string) bool) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(host) {
-			return
-		}
-		for i := 1; i <= len(host); i++ {
-			tail := host[i:]
-			if tail != "" && tail[0] != '.' && (partial == nil || !partial(tail)) {
-				continue
-			}
-			if pattern := "*" + tail; pattern != host && !yield(pattern) {
-				return
-			}
-		}
-	}
-}
-
-func withAddress(address string) func(location) int {
-	return func(l location) int { return strings.Compare(l.address, address) }
-}
-
 // MergeDirty returns the union of several Dirty, without duplicates.
 func MergeDirty(list []*Dirty) *Dirty {
 	all := &Dirty{}
 	for _, c := range list {
-		all.All = all.All || c.All
+		all.All, all.Compare = all.All || c.All, all.Compare || c.Compare
 		all.Hosts = append(all.Hosts, c.Hosts...)
 		all.Endpoints = append(all.Endpoints, c.Endpoints...)
 		all.Listeners = append(all.Listeners, c.Listeners...)

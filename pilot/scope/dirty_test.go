@@ -130,3 +130,56 @@ func TestUnwatchedKindsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestCompare checks for which changes of endpoints every stream compares all that it has, and for which only
+// assignments can differ.
+func TestCompare(t *testing.T) {
+	endpoint := func(change func(*registry.Endpoint)) *registry.Endpoint {
+		e := &registry.Endpoint{Address: "10.1.0.1", ServicePort: "http", Port: 80, Identity: "spiffe://cluster.local/ns/a/sa/web", TLSMode: "istio"}
+		change(e)
+		return e
+	}
+	weight := func(e *registry.Endpoint) { e.Weight = 5 }
+	address := func(e *registry.Endpoint) { e.Address = "10.1.0.2" }
+	plain := func(e *registry.Endpoint) { e.TLSMode = "" }
+	identity := func(e *registry.Endpoint) { e.Identity = "spiffe://cluster.local/ns/a/sa/canary" }
+	headless := func(s *registry.Service) { s.Headless, s.Resolution = true, registry.Passthrough }
+	for _, c := range []struct {
+		name    string
+		service func(*registry.Service)
+		change  func(*registry.Endpoint)
+		want    bool
+	}{
+		{"weight", func(*registry.Service) {}, weight, false},
+		{"address", func(*registry.Service) {}, address, false},
+		{"mTLS", func(*registry.Service) {}, plain, false},
+		{"identity", func(*registry.Service) {}, identity, true},
+		{"headless: weight", headless, weight, false},
+		{"headless: address", headless, address, true},
+		{"headless: mTLS", headless, plain, true},
+		{"headless in another cluster: address", func(s *registry.Service) {
+			in := *s
+			headless(&in)
+			s.Clusters = map[string]*registry.Service{"remote": &in}
+		}, address, true},
+		{"DNS: weight", func(s *registry.Service) { s.Resolution = registry.DNS }, weight, true},
+	} {
+		s := &registry.Service{Host: "web.a", Namespace: "a", Name: "web", Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+		c.service(s)
+		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+		index := func(last *scope.Index, changes registry.Changes) *scope.Index {
+			b.ApplyRegistry(changes)
+			return scope.NewIndex(b.Commit(time.Time{}), last, nil)
+		}
+		endpoints := func(change func(*registry.Endpoint)) map[registry.ServiceKey][]*registry.Endpoint {
+			return map[registry.ServiceKey][]*registry.Endpoint{s.Key(): {endpoint(change)}}
+		}
+		x := index(nil, registry.Changes{Services: map[registry.ServiceKey]*registry.Service{s.Key(): s}, Endpoints: endpoints(func(*registry.Endpoint) {})})
+		if !x.Dirty.Compare {
+			t.Errorf("%s: the first Index is compared with nothing", c.name)
+		}
+		if got := index(x, registry.Changes{Endpoints: endpoints(c.change)}).Dirty.Compare; got != c.want {
+			t.Errorf("%s: compared %v, want %v", c.name, got, c.want)
+		}
+	}
+}

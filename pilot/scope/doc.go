@@ -5,4 +5,7 @@
 // what may have changed, and so invalidates what was made from the Index before. A Scope is the view of one namespace
 // and Sidecar. It stores no lists; it resolves hosts by the Index. Both are immutable apart from their caches. The
 // package knows no Envoy.
+//
+// services.go, destinationrules.go and virtualservices.go each have the tables of their objects, the look-ups in them,
+// and the rules of what a changed row makes dirty.
 package scope

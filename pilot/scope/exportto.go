@@ -2,23 +2,34 @@ package scope
 
 import "slices"
 
-// exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
-func exported(exportTo, byDefault []string, own, to string) bool {
+// visibility is by what an object is visible in a namespace.
+type visibility int
+
+// Values of visibility, by precedence.
+const (
+	private visibility = iota // the object is of this namespace, and exported to it alone or with others by name
+	named                     // the namespace is named
+	public                    // the object is exported to all namespaces
+	hidden                    // the object is not visible
+)
+
+// visibilityIn returns the visibility in namespace to of an object of namespace own, with that exportTo.
+func visibilityIn(exportTo, byDefault []string, own, to string) visibility {
 	if len(exportTo) == 0 {
 		exportTo = byDefault
 	}
-	if len(exportTo) == 0 {
-		return true
+	switch {
+	case len(exportTo) == 0, slices.Contains(exportTo, "*"):
+		return public
+	case own == to && (slices.Contains(exportTo, ".") || slices.Contains(exportTo, own)):
+		return private
+	case slices.Contains(exportTo, to):
+		return named
 	}
-	return slices.ContainsFunc(exportTo, func(e string) bool {
-		switch e {
-		case "*":
-			return true
-		case "~":
-			return false
-		case ".":
-			return own == to
-		}
-		return e == to
-	})
+	return hidden
+}
+
+// exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
+func exported(exportTo, byDefault []string, own, to string) bool {
+	return visibilityIn(exportTo, byDefault, own, to) != hidden
 }

@@ -15,178 +15,37 @@ import (
 type Rule struct {
 	Name string
 
-	start  func(c *closure)              // adds what the change names itself
+	start  func(c *closure)              // runs first: adds what the change names itself
 	follow func(c *closure, host string) // adds what depends on a host whose services, endpoints, rules or routes changed
-	routes func(c *closure)              // adds what the change names itself, where listeners are not affected
+	routes func(c *closure)              // runs last: what it adds makes no listener dirty
 }
 
-// Rules returns the rules of invalidation, all that there are. What a change makes dirty is decided here alone.
+// Rules returns the rules of invalidation, all that there are. Those about tables stand beside them. What a change makes
+// dirty is decided here alone.
 func Rules() []Rule {
+	return slices.Concat(meshInvalidation(), serviceInvalidation(), destinationRuleInvalidation(), virtualServiceInvalidation())
+}
+
+// meshInvalidation returns what the mesh configuration, workloads and objects that select workloads make dirty.
+func meshInvalidation() []Rule {
 	return []Rule{
 		{Name: "mesh", start: func(c *closure) {
 			c.dirty.All = c.dirty.All || c.diff.Global
 			c.dirty.Reassign.All = c.dirty.Reassign.All || c.diff.Global
 		}},
-		{Name: "policies of whom proxies call", start: func(c *closure) {
-			for o := range c.configs(nil) {
-				c.dirty.All = c.dirty.All || !structural(o.Kind) && c.index.Reach(o.Kind) == snapshot.Everywhere
-			}
-		}},
-		{Name: "services", start: func(c *closure) {
-			for svc := range c.services {
-				c.addChanged(svc.Host)
-			}
-		}},
-		{Name: "endpoints", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				c.dirty.Endpoints = append(c.dirty.Endpoints, b.Host)
-			}
-		}},
-		{Name: "endpoint summaries", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				if b.EndpointSummary != c.index.EndpointSummary(b.ServiceKey) {
-					c.addChanged(b.Host)
-				}
-			}
-		}},
-		{Name: "embedded endpoints", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				if c.index.embedsEndpoints(b.ServiceKey) {
-					c.addChanged(b.Host)
-				}
-			}
-		}},
-		{Name: "destination rules", start: func(c *closure) {
-			for o := range c.configs(kinds.DestinationRule) {
-				c.eachCovered(c.index.rule(o).host, c.addChanged)
-			}
-		}},
-		{Name: "shared addresses", start: func(c *closure) {
-			for svc := range c.services {
-				c.addSharingAddress(svc)
-			}
-		}, follow: func(c *closure, host string) {
-			for svc := range c.index.ServicesByHost(host) {
-				c.addSharingAddress(svc)
-			}
-		}},
-		{Name: "aliases", follow: func(c *closure, host string) {
-			for a := range c.index.aliases.Where(func(a alias) int { return strings.Compare(a.target, host) }) {
-				c.addChanged(a.service.Host)
-			}
-		}},
-		{Name: "alias targets", start: func(c *closure) {
-			for svc := range c.services {
-				c.addAliasTarget(svc)
-			}
-		}, follow: func(c *closure, host string) {
-			for svc := range c.index.ServicesByHost(host) {
-				c.addAliasTarget(svc)
-			}
-		}},
-		{Name: "imports by routes", start: func(c *closure) { // a Sidecar imports the services that VirtualServices route to
-			for v := range c.virtualServices(true) {
-				for _, h := range v.DestinationHosts {
-					if c.index.importAffectsOthers(h) {
-						c.addChanged(h)
-					}
-				}
-			}
-		}},
-		{Name: "routes to a host", follow: func(c *closure, host string) {
-			for l := range c.index.meshDestinations.Where(withName(host)) {
-				if c.first("destination", l.VirtualService) {
-					for _, h := range l.Hosts {
-						c.eachCovered(h, c.add)
-					}
-				}
-			}
-		}},
-		// The virtual hosts of a VirtualService that have no service depend on the services that it routes.
-		{Name: "hosts without a service", follow: func(c *closure, host string) {
-			for pattern := range c.index.Patterns(host) {
-				for l := range c.index.meshHosts.Where(withName(pattern)) {
-					if c.first("host", l.VirtualService) {
-						for _, h := range l.Hosts {
-							c.add(h)
-						}
-					}
-				}
-			}
-		}},
-		// The hosts of a VirtualService count as changed, because its routes also belong to their aliases.
-		{Name: "routes", routes: func(c *closure) {
-			for v := range c.virtualServices(true) {
-				for _, h := range v.Hosts {
-					c.eachCovered(h, c.addChanged)
-				}
-			}
-		}},
-		{Name: "route destinations", routes: func(c *closure) {
-			for v := range c.virtualServices(true) {
-				for _, h := range v.DestinationHosts {
-					c.add(h)
-				}
-			}
-		}},
-		{Name: "gateway routes", routes: func(c *closure) {
-			for v := range c.virtualServices(false) {
-				for _, h := range v.Hosts {
-					c.add(h)
-				}
-			}
-		}},
 		{Name: "workloads", start: func(c *closure) {
 			c.dirty.Reassign.All = c.dirty.Reassign.All || len(c.diff.Workloads) > 0
 		}},
-		{Name: "locality", start: func(c *closure) {
-			x, last := c.index, c.last
-			c.dirty.Reassign.All = c.dirty.Reassign.All || x.HasNodeLocal() != last.HasNodeLocal() || x.HasTrafficDistribution() != last.HasTrafficDistribution()
+		{Name: "policies of whom proxies call", start: func(c *closure) {
+			for o := range c.configs {
+				c.dirty.All = c.dirty.All || !structural(o.Kind) && c.index.Reach(o.Kind) == snapshot.Everywhere
+			}
 		}},
 		{Name: "selecting objects", start: func(c *closure) {
-			for o := range c.configs(nil) {
+			for o := range c.configs {
 				c.reassign(o)
 			}
 		}},
-		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces' too.
-		{Name: "rules of services found by address", start: func(c *closure) {
-			for o := range c.configs(kinds.DestinationRule) {
-				c.eachCovered(c.index.rule(o).host, func(host string) {
-					for svc := range c.index.ServicesByHost(host) {
-						c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(svc)
-					}
-				})
-			}
-		}},
-		{Name: "source labels", start: func(c *closure) {
-			for _, v := range c.virtual {
-				c.dirty.Reassign.All = c.dirty.Reassign.All || v.old.hasSourceLabels() || v.new.hasSourceLabels()
-			}
-		}},
-		{Name: "workloads found by address", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(c.index.Service(b.ServiceKey))
-			}
-			for svc := range c.services {
-				c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(svc)
-			}
-		}},
-		{Name: "workloads that serve", start: func(c *closure) { // by a selector, in the service's own namespace
-			for svc := range c.services {
-				c.dirty.Reassign.add(svc.Namespace)
-			}
-		}},
-	}
-}
-
-// reassign has the cohorts resolved anew that an object may be selected for.
-func (c *closure) reassign(o *kinds.Object) {
-	switch {
-	case o.Kind == kinds.VirtualService: // by source labels alone
-	case o.Kind == kinds.Gateway, o.Namespace == c.index.RootNamespace(): // selected from every namespace
-		c.dirty.Reassign.All = true
-	default:
-		c.dirty.Reassign.add(o.Namespace)
 	}
 }
 
@@ -194,7 +53,6 @@ func (c *closure) reassign(o *kinds.Object) {
 type closure struct {
 	index, last *Index
 	diff        *snapshot.Diff
-	virtual     []virtualChange
 	rules       []Rule
 	dirty       Dirty
 
@@ -210,10 +68,10 @@ type followed struct {
 	*VirtualService
 }
 
-// findDirty returns what the Snapshot's Diff and changed VirtualServices make dirty, by some rules.
-func (x *Index) findDirty(last *Index, virtual []virtualChange, rules []Rule) Dirty {
+// findDirty returns what differs from last and what depends on it, by some rules.
+func (x *Index) findDirty(last *Index, rules []Rule) Dirty {
 	c := &closure{
-		index: x, last: last, diff: &x.Diff, virtual: virtual, rules: rules,
+		index: x, last: last, diff: &x.Diff, rules: rules,
 		hosts: map[string]struct{}{}, changed: map[string]struct{}{}, followed: map[followed]struct{}{},
 	}
 	for _, r := range rules {
@@ -231,6 +89,7 @@ func (x *Index) findDirty(last *Index, virtual []virtualChange, rules []Rule) Di
 	clear(c.followed)
 	c.run()
 	c.dirty.Hosts = slices.Sorted(maps.Keys(c.hosts))
+	c.dirty.Compare = c.diff.Full || slices.ContainsFunc(c.diff.OldEndpoints, c.beyondAssignments)
 	if c.dirty.Reassign.All {
 		c.dirty.Reassign.Namespaces = nil
 	}
@@ -284,30 +143,25 @@ func (c *closure) services(yield func(*registry.Service) bool) {
 	}
 }
 
-// configs returns the changed objects of a kind, nil for every kind, as they were and as they are.
-func (c *closure) configs(kind *kinds.Kind) func(yield func(*kinds.Object) bool) {
-	return func(yield func(*kinds.Object) bool) {
-		for _, cc := range c.diff.Configs {
-			for _, o := range []*kinds.Object{cc.Old, cc.New} {
-				if o != nil && (kind == nil || o.Kind == kind) && !yield(o) {
-					return
-				}
+// configs calls yield for each changed object, as it was and as it is.
+func (c *closure) configs(yield func(*kinds.Object) bool) {
+	for _, cc := range c.diff.Configs {
+		for _, o := range []*kinds.Object{cc.Old, cc.New} {
+			if o != nil && !yield(o) {
+				return
 			}
 		}
 	}
 }
 
-// virtualServices returns the changed VirtualServices of sidecars, or those of Gateways alone, as they were and as they
-// are.
-func (c *closure) virtualServices(sidecars bool) func(yield func(*VirtualService) bool) {
-	return func(yield func(*VirtualService) bool) {
-		for _, vc := range c.virtual {
-			for _, v := range []*VirtualService{vc.old, vc.new} {
-				if v != nil && slices.Contains(v.Gateways, "mesh") == sidecars && !yield(v) {
-					return
-				}
-			}
-		}
+// reassign has the cohorts resolved anew that an object may be selected for.
+func (c *closure) reassign(o *kinds.Object) {
+	switch {
+	case o.Kind == kinds.VirtualService: // by source labels alone
+	case o.Kind == kinds.Gateway, o.Namespace == c.index.RootNamespace(): // selected from every namespace
+		c.dirty.Reassign.All = true
+	default:
+		c.dirty.Reassign.add(o.Namespace)
 	}
 }
 
@@ -330,27 +184,13 @@ func (c *closure) first(rule string, v *VirtualService) bool {
 	return !ok
 }
 
-// addSharingAddress adds the hosts that share an address with a service. Which of them is called by the address depends
-// on all of them.
-func (c *closure) addSharingAddress(svc *registry.Service) {
-	for in := range variants(svc) {
-		for _, list := range [][]string{in.Addresses, in.AutoAddress} {
-			for _, a := range list {
-				if c.index.HasHost(a) { // a host that is an address
-					c.add(a)
-				}
-				for l := range c.index.locations.Where(withAddress(a)) {
-					c.add(l.service.Host)
-				}
-			}
-		}
+// addAtAddress adds the hosts that share an address. Which of them is called by the address depends on all of them.
+func (c *closure) addAtAddress(address string) {
+	if c.index.HasHost(address) { // a host that is an address
+		c.add(address)
 	}
-}
-
-// addAliasTarget adds the host that an alias stands for: its virtual hosts include the alias' name.
-func (c *closure) addAliasTarget(svc *registry.Service) {
-	if svc.Resolution == registry.Alias {
-		c.addChanged(svc.ExternalName)
+	for l := range c.index.locations.Where(withAddress(address)) {
+		c.add(l.service.Host)
 	}
 }
 

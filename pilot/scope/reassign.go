@@ -2,8 +2,6 @@ package scope
 
 import (
 	"slices"
-
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Reassign lists the proxies whose cohort may differ from the one at the Snapshot before. It does not cover proxies of
@@ -27,26 +25,4 @@ func (r *Reassign) add(namespace string) {
 	if i, ok := slices.BinarySearch(r.Namespaces, namespace); !ok && !r.All {
 		r.Namespaces = slices.Insert(r.Namespaces, i, namespace)
 	}
-}
-
-// servedByAddress reports whether any workload at the address of an endpoint serves a service, whatever its labels.
-func servedByAddress(s *registry.Service) bool {
-	for in := range variants(s) {
-		if in.Selector == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// hasSourceLabels reports whether a VirtualService matches on source labels.
-func (v *VirtualService) hasSourceLabels() bool {
-	if v != nil {
-		for _, labels := range SourceLabels(v.Spec) {
-			if len(labels) > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }

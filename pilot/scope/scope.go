@@ -19,7 +19,7 @@ import (
 // Scope is what the proxies of one namespace, under one Sidecar, may see. It stores no lists: it asks the Index about
 // one host at a time.
 type Scope struct {
-	Index     *Index
+	index     *Index
 	Namespace string
 	Sidecar   *kinds.Object // nil: everything that is exported to the namespace is visible
 	// Egress has one entry for each egress listener of the Sidecar, or else a single catch-all.
@@ -81,7 +81,7 @@ func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	if s := x.scopes[k]; s != nil {
 		return s
 	}
-	s := &Scope{Index: x, Namespace: namespace, Sidecar: sidecar}
+	s := &Scope{index: x, Namespace: namespace, Sidecar: sidecar}
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
 			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
@@ -105,9 +105,33 @@ func sidecarSpec(o *kinds.Object) *networkingv1.Sidecar {
 // Spec returns the Sidecar's spec, or nil.
 func (s *Scope) Spec() *networkingv1.Sidecar { return sidecarSpec(s.Sidecar) }
 
+// ResolveAlias returns the service of a host, following aliases; nil if there is none.
+func (s *Scope) ResolveAlias(host string) *registry.Service {
+	for range MaxAliasDepth {
+		svc := s.ServiceByHost(host)
+		if svc == nil || svc.Resolution != registry.Alias {
+			return svc
+		}
+		host = svc.ExternalName
+	}
+	return nil
+}
+
+// Aliases returns the ExternalName services that are aliases of a service, by precedence.
+func (s *Scope) Aliases(of *registry.Service) []*registry.Service {
+	var found []*registry.Service
+	s.index.Aliases(of.Host, func(a *registry.Service) {
+		if s.ServiceByHost(a.Host) == a && s.ResolveAlias(a.Host) == of {
+			found = append(found, a)
+		}
+	})
+	slices.SortFunc(found, snapshot.ByServicePrecedence)
+	return found
+}
+
 // Services calls yield for every imported service by precedence, one for each host.
 func (s *Scope) Services(yield func(Service) bool) {
-	for svc := range s.Index.EachService {
+	for svc := range s.index.EachService {
 		if !s.visible(svc) {
 			continue
 		}
@@ -138,7 +162,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 	}
 	if s.Sidecar != nil && (all.Service == nil || all.importedPorts != nil) {
 		for i := range s.Egress {
-			for l := range s.Index.meshDestinations.Where(withName(host)) {
+			for l := range s.index.meshDestinations.Where(withName(host)) {
 				if !s.Egress[i].imports(l.VirtualService) {
 					continue
 				}
@@ -169,13 +193,13 @@ func (s *Scope) ServiceByHost(host string) *registry.Service {
 }
 
 func (s *Scope) visible(svc *registry.Service) bool {
-	return exported(svc.ExportTo, s.Index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
+	return exported(svc.ExportTo, s.index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
 }
 
 // destinationService returns the service that a host stands for in a VirtualService of namespace ns.
 func (s *Scope) destinationService(host, ns string) *registry.Service {
 	var found *registry.Service
-	for svc := range s.Index.ServicesByHost(host) {
+	for svc := range s.index.ServicesByHost(host) {
 		if s.visible(svc) && (found == nil || svc.Namespace == ns && found.Namespace != ns) {
 			found = svc
 		}
@@ -187,7 +211,7 @@ func (s *Scope) destinationService(host, ns string) *registry.Service {
 // precedence.
 func (e *Egress) Service(host string) (Service, bool) {
 	var found Service
-	for svc := range e.scope.Index.ServicesByHost(host) {
+	for svc := range e.scope.index.ServicesByHost(host) {
 		own := svc.Namespace == e.scope.Namespace
 		if found.Service != nil && !own || !e.scope.visible(svc) || e.hosts != nil && !e.hosts.covers(svc.Namespace, host) {
 			continue
@@ -208,7 +232,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 
 // Services calls yield for each imported service that has a port, by precedence.
 func (e *Egress) Services(yield func(Service) bool) {
-	for svc := range e.scope.Index.ServicesMatching(func(s *registry.Service) bool { return len(s.Ports) > 0 }) {
+	for svc := range e.scope.index.ServicesMatching(func(s *registry.Service) bool { return len(s.Ports) > 0 }) {
 		if of, ok := e.imported(svc); ok && !yield(of) {
 			return
 		}
@@ -228,7 +252,7 @@ func (e *Egress) imported(svc *registry.Service) (Service, bool) {
 // stands for any address. Where routes tell services apart, the result has only the first service of each protocol: the
 // listener is the same for all of them.
 func (e *Egress) ListeningOn(keys []ListenerKey) []Service {
-	x := e.scope.Index
+	x := e.scope.index
 	resolved := map[*registry.Service]bool{} // whether its host stands for it here
 	var found []Service
 	add := func(svc *registry.Service) bool {
@@ -273,7 +297,7 @@ func (e *Egress) eachOnPort(k ListenerKey, add func(*registry.Service) bool) {
 			return 0
 		}
 		relevant := func(p port) bool { return !k.Wildcard || onWildcard(p.service, p.Port) }
-		for p := range e.scope.Index.ports.Select(onPort, relevant) {
+		for p := range e.scope.index.ports.Select(onPort, relevant) {
 			if next != nil && *next != p.Protocol {
 				break
 			}
@@ -290,9 +314,9 @@ func (e *Egress) eachOnPort(k ListenerKey, add func(*registry.Service) bool) {
 	}
 }
 
-// VirtualServices calls yield for each imported VirtualService by precedence.
+// VirtualServices calls yield for each imported VirtualService by age.
 func (e *Egress) VirtualServices(yield func(*VirtualService) bool) {
-	for v := range e.scope.Index.mesh.All {
+	for v := range e.scope.index.mesh.All {
 		if e.imports(v) && !yield(v) {
 			return
 		}
@@ -300,7 +324,7 @@ func (e *Egress) VirtualServices(yield func(*VirtualService) bool) {
 }
 
 func (e *Egress) imports(v *VirtualService) bool {
-	if !exported(v.Spec.ExportTo, e.scope.Index.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, e.scope.Namespace) {
+	if e.scope.index.visibility(v, e.scope.Namespace) == hidden {
 		return false
 	}
 	if e.hosts == nil {
@@ -320,14 +344,21 @@ func (e *Egress) imports(v *VirtualService) bool {
 }
 
 // VirtualServiceByHost returns the imported VirtualService whose HTTP routes apply to a host, as it is written in one;
-// nil if there is none.
+// nil if there is none. Of several, it is the first by Index.CompareVirtualServices.
 func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
-	for l := range e.scope.Index.meshHosts.Where(withName(host)) {
-		if len(l.Spec.Http) > 0 && e.imports(l.VirtualService) {
-			return l.VirtualService
+	var first *VirtualService
+	best := hidden
+	for l := range e.scope.index.meshHosts.Where(withName(host)) { // by age
+		if len(l.Spec.Http) == 0 {
+			continue
+		}
+		if seen := e.scope.index.visibility(l.VirtualService, e.scope.Namespace); seen < best && e.imports(l.VirtualService) {
+			if first, best = l.VirtualService, seen; best == private {
+				break
+			}
 		}
 	}
-	return nil
+	return first
 }
 
 // importedHosts are the hosts of an egress listener by namespace; "*" is every namespace.

@@ -262,7 +262,7 @@ func TestVirtualServicesOfGateway(t *testing.T) {
 		{"x.svc.cluster.local", "istio-system", []string{"pattern"}},
 		{"x.a.svc.cluster.local", "istio-system", []string{"one", "pattern"}},
 		{"x.b.svc.cluster.local", "istio-system", []string{"pattern", "two"}},
-		{"x.b.svc.cluster.local", "b", []string{"pattern", "three", "two"}},
+		{"x.b.svc.cluster.local", "b", []string{"three", "pattern", "two"}},
 		{"*.example.com", "b", []string{"pattern"}},
 		{"*-a-q.example.com", "b", []string{"partial", "pattern"}},
 		{"q.example.com", "b", []string{"exact", "pattern"}},

@@ -187,20 +187,15 @@ func (b *Builder) applyEndpoints(k registry.ServiceKey, list []*registry.Endpoin
 		b.current.endpoints.Put(b.edit, ServiceEndpoints{k, next})
 	}
 	s := b.current.Service(k)
-	headless := isHeadless(s)
-	switch {
-	case headless && !sameListeners(old.List, list):
-		b.markFull("headlessendpoint", "endpoints of "+k.Host)
-	case old.Identities != next.Identities, headless && old.TLS != next.TLS, s != nil && s.Resolution != registry.ClientSide && !s.Headless:
-		b.markFull("endpoint", "endpoints of "+k.Host)
-	default:
-		trigger := "endpoint"
-		if moved := b.servingChanges(s, old.List, list); len(moved) > 0 {
-			trigger = "proxy"
-			b.diff.Addresses = append(b.diff.Addresses, moved...)
-		}
-		b.addTrigger(trigger, "endpoints of "+k.Host)
+	trigger := "endpoint"
+	if moved := b.servingChanges(s, old.List, list); len(moved) > 0 {
+		trigger = "proxy"
+		b.diff.Addresses = append(b.diff.Addresses, moved...)
 	}
+	if isHeadless(s) {
+		trigger = "headlessendpoint"
+	}
+	b.addTrigger(trigger, "endpoints of "+k.Host)
 }
 
 // isHeadless reports whether a service is headless in any cluster.
@@ -214,13 +209,6 @@ func isHeadless(s *registry.Service) bool {
 		}
 	}
 	return s.Headless
-}
-
-// sameListeners reports whether the listeners of a headless service, one for each address, stay the same.
-func sameListeners(a, b []*registry.Endpoint) bool {
-	return slices.EqualFunc(a, b, func(x, y *registry.Endpoint) bool {
-		return x.Address == y.Address && x.ServicePort == y.ServicePort && x.HostName == y.HostName
-	})
 }
 
 // servingChanges returns the addresses that start or stop to serve a port of the service because of its endpoints

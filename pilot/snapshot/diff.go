@@ -10,13 +10,13 @@ import (
 // Diff lists what changed between a Snapshot and the one before. It limits a push to what changed, and holds its
 // causes.
 type Diff struct {
-	// Full: more than endpoints and workloads changed. Every cohort must be checked.
+	// Full: more than endpoints and workloads changed.
 	Full bool
 
 	// Objects: an object changed that no translation reads. Only clients that are sent objects are affected.
 	Objects bool
 
-	// Endpoints are the services whose endpoints changed, whether or not Full is set.
+	// Endpoints are the services whose endpoints changed, whether or not more changed.
 	Endpoints []registry.ServiceKey
 
 	// Workloads are the workloads whose proxies, if connected, may be affected: labels, addresses or identity changed.

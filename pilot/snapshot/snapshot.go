@@ -179,7 +179,7 @@ func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
 // ObjectCount returns the number of objects of one kind.
 func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].byPrecedence.Len() }
 
-// HasObjects reports whether objects of a kind are worth a look-up. An observed Snapshot reports true.
+// HasObjects reports whether objects of a kind are worth a look-up. A watched Snapshot reports true.
 func (s *Snapshot) HasObjects(kind *kinds.Kind) bool { return !s.objects[kind].byPrecedence.Empty() }
 
 // Reach returns whom a change of an object of a kind concerns. Translations may not read kinds that concern nobody.

@@ -18,7 +18,7 @@ type tables struct {
 	addresses frozen.Table[workloadAddress] // by ClusterAddress, then workload
 	objects   map[*kinds.Kind]objects
 
-	summaries *frozen.Table[ServiceEndpoints] // endpoints, in an observed Snapshot for look-ups of summaries; else nil
+	summaries *frozen.Table[ServiceEndpoints] // endpoints, in a watched Snapshot for look-ups of summaries; else nil
 }
 
 // workloadAddress is a workload at one of its addresses.

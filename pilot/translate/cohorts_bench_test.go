@@ -34,7 +34,7 @@ func BenchmarkCohorts(b *testing.B) {
 			}
 			tr.Wildcard(s, c, envoy.ListenerType)
 			for url, names := range map[string][]string{envoy.EndpointType: clusters, envoy.RouteType: {"80", "8081"}} {
-				if _, err := tr.Subscribed(s, c, url, table.Intern(names)); err != nil {
+				if _, err := tr.Get(s, c, url, table.Intern(names)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -114,7 +114,7 @@ func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Name
 	tr.Wildcard(s, c, envoy.ListenerType)
 	tr.Named(s, c, envoy.RouteType, "80")
 	if names != nil {
-		_, _ = tr.Subscribed(s, c, envoy.EndpointType, names) // nothing fails
+		_, _ = tr.Get(s, c, envoy.EndpointType, names) // nothing fails
 		return nil
 	}
 	var list []string

@@ -6,6 +6,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
 // TestConflictsAreCounted has each kind of conflict counted, and not counted any more once it is resolved.
@@ -36,8 +38,8 @@ func TestConflictsAreCounted(t *testing.T) {
 		tr.Named(s, c, envoy.RouteType, "80")
 	}
 	ask()
-	for problem, want := range map[translate.Conflict]int{
-		translate.ConflictOutbound: 1, translate.ConflictInbound: 1, translate.DuplicateDomain: 1, translate.DuplicateSubset: 1, translate.DuplicateCluster: 0,
+	for problem, want := range map[engine.Conflict]int{
+		view.ConflictOutbound: 1, view.ConflictInbound: 1, view.DuplicateDomain: 1, view.DuplicateSubset: 1, view.DuplicateCluster: 0,
 	} {
 		if got := tr.Count(problem); got != want {
 			t.Errorf("%s: %d, want %d", problem, got, want)

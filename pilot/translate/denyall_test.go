@@ -7,9 +7,9 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // TestUntranslatedPoliciesDenyAll: a workload that an authorization policy selects denies everything, and no other
@@ -45,13 +45,14 @@ func TestUntranslatedPoliciesDenyAll(t *testing.T) {
 		{policy("a", "", "action: AUDIT, rules: [{}]"), "", "logged"},
 		{request(""), "web gw", "refused"},
 
+		// There is no object of the Gateway API: the label of its pods is enough.
 		{policy("a", "", "targetRefs: [{"+gatewayAPI+"Gateway, name: gw}]"), "gw", "refused"},
 		{policy("a", "", "targetRef: {"+gatewayAPI+"Gateway, name: gw}"), "gw", "refused"},
 		{policy("a", "", "targetRefs: [{"+gatewayAPI+"Gateway, name: other}]"), "", "refused"},
 		{policy("istio-system", "", "targetRefs: [{"+gatewayAPI+"Gateway, name: gw}]"), "", "refused"},
 		{policy("istio-system", "", "targetRefs: [{"+gatewayAPI+"GatewayClass, name: istio}]"), "gw", "refused"},
 		{policy("a", "", "targetRefs: [{kind: Service, name: web}]"), "web", "refused"},
-		{policy("a", "", "targetRefs: [{kind: Service, name: other}]"), "", "refused"},
+		{policy("a", "", "targetRefs: [{kind: Service, name: other}]"), "", "refused"}, // nobody serves what does not exist
 		{policy("istio-system", "", "targetRefs: [{kind: Service, name: web}]"), "", "refused"},
 		{policy("a", "", "targetRefs: [{kind: Service, name: other}, {group: networking.istio.io, kind: ServiceEntry, name: entry}]"), "web", "refused"},
 		{request("targetRefs: [{" + gatewayAPI + "Gateway, name: gw}],"), "gw", "refused"},
@@ -83,7 +84,7 @@ func TestUntranslatedPoliciesDenyAll(t *testing.T) {
 			}
 		}
 		o := objects(t, "p.yaml", []byte(c.policy))[0].Object
-		if d := translate.Unsupported(o); len(d) != 1 || !strings.Contains(d[0].Message, c.finding) {
+		if d := catalog.Unsupported(catalog.Features())(o); len(d) != 1 || !strings.Contains(d[0].Message, c.finding) {
 			t.Errorf("%s: %v, want one finding with %q", c.policy, d, c.finding)
 		}
 	}

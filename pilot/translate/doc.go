@@ -1,14 +1,13 @@
 // Package translate makes Envoy's configuration from a Snapshot: pure functions from (Snapshot, cohort) to Sets of
 // resources.
 //
-// Translator is the entry point. A builder makes each resource from one comparable key, which holds everything that the
-// resource depends on; an envoy.Memo stores the resource under that key. The key is also the reason why the bytes are
-// what they are. No key holds a Snapshot.
+// Translator is the entry point. Each type of resources is a folder: clusters are made in cds, their endpoints in eds,
+// listeners in lds, route configurations and virtual hosts in rds. A table of the Translator has a line for each.
 //
-// Sets are cached (cache.go). A generator (generator.go) divides a Set into partitions, such as hosts. When a Snapshot
-// changes, only the partitions that scope.Dirty affects are invalidated and generated again. A Set in which nothing
-// changed keeps its pointer, so that comparing pointers shows that there is nothing to send. What proxies subscribe to
-// by name is cached in the same way (subscriptions.go).
+// In each folder, generators read a Snapshot (package view) and make keys. A builder makes each resource from one
+// comparable key, which holds everything that the resource depends on; an envoy.Memo stores the resource under that
+// key. The key is also the reason why the bytes are what they are. No key holds a Snapshot. Builders call the hooks of
+// features (package hooks). Package engine caches the Sets, and has generated again what a Snapshot made dirty.
 //
-// The package runs no goroutine. The first caller that needs a Set generates it, and the others wait.
+// None of these packages runs a goroutine. The first caller that needs a Set generates it, and the others wait.
 package translate

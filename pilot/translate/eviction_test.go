@@ -47,10 +47,10 @@ func checkEviction(t *testing.T, edit string) {
 		c := tr.ResolveCohort(s, testProxies()["web"])
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
-		if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
+		if _, err := tr.Get(s, c, envoy.EndpointType, names); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tr.Subscribed(s, c, envoy.RouteType, routes); err != nil {
+		if _, err := tr.Get(s, c, envoy.RouteType, routes); err != nil {
 			t.Fatal(err)
 		}
 		most = max(most, tr.CachedSets())
@@ -84,7 +84,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
 		for typeURL, names := range map[string]*envoy.Names{envoy.EndpointType: clusters, envoy.RouteType: routes} {
-			if _, err := tr.Subscribed(s, c, typeURL, names); err != nil {
+			if _, err := tr.Get(s, c, typeURL, names); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +112,7 @@ func TestNameListsAreEvicted(t *testing.T) {
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
 			names := table.Intern([]string{"outbound|80||s0.n0.svc.cluster.local", fmt.Sprint("x", i)})
-			if _, err := tr.Subscribed(s, c, envoy.EndpointType, names); err != nil {
+			if _, err := tr.Get(s, c, envoy.EndpointType, names); err != nil {
 				t.Fatal(err)
 			}
 			if i%1000 == 0 {

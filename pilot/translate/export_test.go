@@ -2,7 +2,6 @@ package translate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -11,24 +10,28 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Changes returns what the newest Snapshot changed, as the caches will see it. A test may hide some of it.
-func (t *Translator) Changes() *scope.Dirty { return t.history.changes[len(t.history.changes)-1].Dirty }
+func (t *Translator) Changes() *scope.Dirty {
+	d, _ := t.cache.Since(t.newest.index.Revision-1, t.newest.index.Revision)
+	return d
+}
 
 // Assignments returns the names of the assignments in which a cohort sees the endpoints of a service.
 func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {
-	c := k.Inputs()
-	v := t.view(s)
-	svc := v.Service(key)
-	if svc == nil || v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
+	c, v := k.Inputs(), t.state(s).view
+	svc := s.Service(key)
+	if svc == nil || v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
 		return nil
 	}
 	var list []string
-	passes := hasAutoPassthrough(c.Scope)
+	passes := gateway.HasAutoPassthrough(c.Scope)
 	for _, p := range svc.Ports {
-		for subset := range subsets(v.rules(c.Scope, svc)) {
+		for subset := range v.MergedRules(c.Scope, svc).SubsetNames {
 			list = append(list, names.Cluster(names.Outbound, p.Number, subset, svc.Host))
 			if passes {
 				list = append(list, names.SNICluster(p.Number, subset, svc.Host))
@@ -42,38 +45,35 @@ func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registr
 // none: then generating one partition again would delete a resource of the other. routes are the names of the cohort's
 // route configurations.
 func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes []string) string {
-	c := k.Inputs()
-	v := t.view(s)
+	c, v := k.Inputs(), t.state(s).view
+	clusters, listeners, routing := t.generators()
 	var hosts []string
-	for svc := range v.EachService {
+	for svc := range s.EachService {
 		hosts = append(hosts, svc.Host)
 	}
-	for i := range v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress {
-		for vs := range v.Index.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress[i].VirtualServices {
+	for i := range v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress {
+		for vs := range v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress[i].VirtualServices {
 			hosts = append(hosts, vs.Hosts...)
 		}
 	}
-	if d := checkPartitions(v, clusterGenerator(c.Scope), hosts); d != "" {
+	if d := checkPartitions(clusters.Outbound(v, c.Scope), hosts); d != "" {
 		return d
 	}
 	if c.Scope.Type == node.Router {
 		for _, name := range routes {
-			if d := checkPartitions(v, gatewayHostGenerator(v, c.Scope, name), v.gatewayRouteBuilder(c.Scope, name).allHosts()); d != "" {
+			if d := checkPartitions(routing.GatewayHosts(v, c.Scope, name), gatewayHosts(v, c.Scope, name)); d != "" {
 				return d
 			}
 		}
 		return ""
 	}
-	l := v.newOutboundBuilder(c)
-	for i := range l.scope.Egress {
-		l.addEgress(l.egressBuilder(&l.scope.Egress[i]), l.scope.Egress[i].Services)
-	}
-	if d := checkPartitions(v, listenerGenerator(c), append(slices.Collect(maps.Keys(l.builders)), affectedBindKeys(c, &v.Dirty)...)); d != "" {
+	outbound := listeners.Outbound(v, c)
+	if d := checkPartitions(outbound, append(bindKeys(outbound), outbound.Affected(&t.state(s).index.Dirty)...)); d != "" {
 		return d
 	}
 	for _, name := range routes {
-		if _, ok := v.sidecarRouteBuilder(c.Scope, name); ok {
-			if d := checkPartitions(v, virtualHostGenerator(c.Scope, name), hosts); d != "" {
+		if g, ok := routing.SidecarHosts(v, c.Scope, name); ok {
+			if d := checkPartitions(g, hosts); d != "" {
 				return d
 			}
 		}
@@ -81,16 +81,16 @@ func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes 
 	return ""
 }
 
-func checkPartitions[P comparable](v *view, g generator[P], partitions []P) string {
-	whole, owner := g.generateAll(v), map[string]P{}
-	generate := g.partitions(v, partitions)
+func checkPartitions[P comparable](g engine.Generator[P], partitions []P) string {
+	whole, owner := g.Generate(), map[string]P{}
+	generate := g.Partitions(partitions)
 	done := map[P]bool{}
 	for _, p := range partitions {
 		if done[p] {
 			continue
 		}
 		done[p] = true
-		generated := g.partitions(v, []P{p})(p)
+		generated := g.Partitions([]P{p})(p)
 		if !slices.EqualFunc(generate(p), generated, func(a, b *envoy.Resource) bool { return a.Name == b.Name && a.Version == b.Version }) {
 			return fmt.Sprintf("%v is generated otherwise by itself than with others", p)
 		}
@@ -100,9 +100,34 @@ func checkPartitions[P comparable](v *view, g generator[P], partitions []P) stri
 			}
 			owner[m.Name] = p
 		}
-		if has := slices.Collect(whole.byPartition.Where(g.locate(p))); !slices.EqualFunc(has, generated, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
+		if has := slices.Collect(whole.Located(g.Locate(p))); !slices.EqualFunc(has, generated, func(a, b *envoy.Resource) bool { return a.Name == b.Name }) {
 			return fmt.Sprintf("%v has %d resources, and %d are generated for it", p, len(has), len(generated))
 		}
 	}
 	return ""
+}
+
+// CachedResources returns the number of resources of the memo and of Sets in the cache.
+func (t *Translator) CachedResources() int { return t.memo.Len() + t.CachedSets() }
+
+// CachedSets returns the number of Sets in the cache.
+func (t *Translator) CachedSets() int { return t.cache.Len() }
+
+// Wildcard returns all resources of a type.
+func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string) envoy.Union {
+	u, err := t.Get(s, c, typeURL, nil)
+	if err != nil {
+		panic(err)
+	}
+	return u
+}
+
+// Named returns the resource of a name.
+func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {
+	var interner envoy.NameInterner
+	u, err := t.Get(s, c, typeURL, interner.Intern([]string{name}))
+	if err != nil {
+		panic(err)
+	}
+	return u.Get(name)
 }

@@ -53,7 +53,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 			push := func() (changed int) {
 				s := build.Commit(time.Time{})
 				t.Prepare(s)
-				got, err := t.Subscribed(s, t.ResolveCohort(s, &gateway), envoy.RouteType, list)
+				got, err := t.Get(s, t.ResolveCohort(s, &gateway), envoy.RouteType, list)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
 const passthroughWorld = `
@@ -90,7 +91,7 @@ func TestAutoPassthrough(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if n := tr.Count(translate.ConflictOutbound); n != 1 {
+	if n := tr.Count(view.ConflictOutbound); n != 1 {
 		t.Errorf("%d conflicts", n)
 	}
 	handed := slices.DeleteFunc(slices.Sorted(maps.Keys(c["cds"])), func(n string) bool { return !strings.HasPrefix(n, "outbound_") })
@@ -102,7 +103,7 @@ func TestAutoPassthrough(t *testing.T) {
 			t.Errorf("no %s of what is handed on", kind)
 		}
 	}
-	if d := translate.Unsupported(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); d != nil {
+	if d := catalog.Unsupported(catalog.Features())(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); d != nil {
 		t.Error(fmt.Sprint("a finding: ", d))
 	}
 }

@@ -194,8 +194,22 @@ var generatedKeys = []kinds.Key{
 	{Kind: kinds.Sidecar, Namespace: "b", Name: "s"},
 	{Kind: kinds.PeerAuthentication, Namespace: "a", Name: "p"},
 	{Kind: kinds.PeerAuthentication, Namespace: "istio-system", Name: "p"},
+	{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "p"},
+	{Kind: kinds.AuthorizationPolicy, Namespace: "istio-system", Name: "p"},
+	{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "p"},
 	{Kind: kinds.Gateway, Namespace: "istio-system", Name: "gw"},
 	{Kind: kinds.Gateway, Namespace: "istio-system", Name: "gw2"},
+}
+
+// generatedTargets are services of generated worlds, which may be there or not.
+var generatedTargets = []*typev1beta1.PolicyTargetReference{{Kind: "Service", Name: generatedHosts[0]}, {Kind: "Service", Name: generatedHosts[2]}}
+
+// generatedSelector returns a selector of some workloads, or none.
+func generatedSelector(t *rapid.T) *typev1beta1.WorkloadSelector {
+	if chance(t, 2) {
+		return nil
+	}
+	return &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
 }
 
 func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
@@ -250,6 +264,23 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 		o.Spec = one(t, generatedSidecars)
 	case kinds.PeerAuthentication:
 		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t, []securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
+	case kinds.AuthorizationPolicy:
+		spec := &securityv1.AuthorizationPolicy{Selector: generatedSelector(t), Action: one(t, []securityv1.AuthorizationPolicy_Action{
+			securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_DENY, securityv1.AuthorizationPolicy_AUDIT,
+		})}
+		if chance(t, 3) {
+			spec.Selector, spec.TargetRefs = nil, generatedTargets
+		}
+		if chance(t, 4) {
+			o.Annotations = map[string]string{kinds.AnnotationDryRun: "true"}
+		}
+		o.Spec = spec
+	case kinds.RequestAuthentication:
+		spec := &securityv1.RequestAuthentication{Selector: generatedSelector(t)}
+		if chance(t, 3) {
+			spec.Selector, spec.TargetRefs = nil, generatedTargets
+		}
+		o.Spec = spec
 	case kinds.Gateway:
 		spec := &networkingv1.Gateway{}
 		for range rapid.IntRange(1, 3).Draw(t, "servers") {

@@ -97,7 +97,7 @@ func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot
 	c, out := tr.ResolveCohort(s, p), config{}
 	names := m.wildcards(t, tr, s, p, out)
 	for typeURL, short := range subscribed {
-		u, err := tr.Subscribed(s, c, typeURL, m.intern(names[typeURL]))
+		u, err := tr.Get(s, c, typeURL, m.intern(names[typeURL]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,9 +214,9 @@ func differences(a, b config) []string {
 }
 
 // affectedByDelta reports whether a stream has to look at its proxy again after a Snapshot.
-func affectedByDelta(s *snapshot.Snapshot, p *node.Proxy) bool {
+func affectedByDelta(tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) bool {
 	d := &s.Diff
-	return d.Full || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
+	return tr.Compare(s) || slices.ContainsFunc(d.Workloads, func(k registry.WorkloadKey) bool {
 		return p.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == p.Namespace
 	}) || slices.ContainsFunc(d.Addresses, func(a snapshot.ClusterAddress) bool {
 		return a.Cluster == s.ClusterKey(p.Cluster) && slices.Contains(p.IPs, a.Address)
@@ -359,7 +359,7 @@ func TestHistories(t *testing.T) {
 				c := on.ResolveCohort(s, proxy)
 				cds, lds := on.Wildcard(s, c, envoy.ClusterType), on.Wildcard(s, c, envoy.ListenerType)
 				now := [4]*envoy.Set{cds.Outbound, cds.Inbound, lds.Outbound, lds.Inbound}
-				if i > 0 && !affectedByDelta(s, proxy) {
+				if i > 0 && !affectedByDelta(on, s, proxy) {
 					shown := map[string]bool{}
 					for _, k := range s.Diff.Endpoints {
 						for _, a := range on.Assignments(s, c, k) {

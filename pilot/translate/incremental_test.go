@@ -122,7 +122,7 @@ func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, 
 			}
 		}
 		b.held[who+prefix] = b.names.Intern(list)
-		got, err := b.translator.Subscribed(s, c, typeURL, b.held[who+prefix])
+		got, err := b.translator.Get(s, c, typeURL, b.held[who+prefix])
 		if err != nil {
 			return err.Error()
 		}

@@ -119,7 +119,7 @@ func translateAll(t tb, tr *translate.Translator, s *snapshot.Snapshot, table *e
 			routes = append(routes, routeNames(t, decode(t, r))...)
 		}
 		for url, names := range map[string][]string{envoy.EndpointType: clusters, envoy.RouteType: routes} {
-			if _, err := tr.Subscribed(s, c, url, table.Intern(names)); err != nil {
+			if _, err := tr.Get(s, c, url, table.Intern(names)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,7 +1,7 @@
 package translate_test
 
 import (
-	"compress/gzip"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,129 +11,208 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
 )
-
-// accepted is the intended differences from the real istiod, with their reasons. Each one has to excuse something.
-var accepted = []struct{ where, reason string }{}
 
 // byType is what a proxy is sent: type, name, the resource as JSON.
 type byType map[string]map[string]any
 
-// TestReference compares, leaf by leaf, what is translated with what the real istiod sent proxies of every kind.
-// testdata/reference holds the world that all cases start from, what each case adds, and what was sent: all of it for
-// 00-none, the differences from that for other cases.
+// TestReference compares, leaf by leaf, what is translated with what the real istiod sent proxies of every kind. Only
+// the leaves that intended and pending name may differ, and all of those do.
+//
+// testdata/reference holds the nodes, the world that all cases start from, and a folder for each case: the objects that
+// it adds, its mesh configuration if it has one, and a file for each type that was sent. In such a file, what proxies
+// have in common stands once, under their names. 00-none is what the world alone gives. Other cases list what differs
+// from that, and the names of what is gone as "(removed)".
+//
+// The files of a case are recordings. They cannot be generated here: they change only with the istiod that they were
+// taken from.
 func TestReference(t *testing.T) {
-	dir := filepath.Join("testdata", "reference")
-	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*.json"))
-	if err != nil || len(nodes) != 6 {
-		t.Fatalf("%d nodes, %v", len(nodes), err)
-	}
-	base := recorded(t, filepath.Join(dir, "00-none.json.gz"))
-	files, err := filepath.Glob(filepath.Join(dir, "*.json.gz"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases")
-	}
-	excused := make([]int, len(accepted))
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".json.gz")
-		t.Run(name, func(t *testing.T) {
-			m := mesh.Default()
-			if b, err := os.ReadFile(filepath.Join(dir, name+".mesh.yaml")); err == nil {
-				var found any
-				if m, found = mesh.Parse("mesh.yaml", b); m == nil {
-					t.Fatal(found)
-				}
-			}
-			w := newWorld(t, m)
-			s := w.apply(append(objects(t, "world.yaml", read(t, dir, "world.yaml")), objects(t, name+".yaml", read(t, dir, name+".yaml"))...)...)
+	base := recorded(t, "00-none")
+	nodes := referenceNodes(t)
+	ran := map[string]bool{}
+	for _, c := range referenceCases(t) {
+		ran[c.name] = true
+		t.Run(c.name, func(t *testing.T) {
+			s := newWorld(t, c.mesh).apply(c.objects...)
 			tr := newTranslator(1 << 20)
-			over := recorded(t, file)
-			for _, n := range nodes {
-				who := strings.TrimSuffix(filepath.Base(n), ".json")
-				got := sent(t, tr, s, proxy(t, read(t, n)))
-				values := 0
-				for typ, resources := range got {
-					want := overlay(base[who][typ], over[who][typ])
+			over := recorded(t, c.name)
+			unread := maps.Clone(over)
+			var differing []leaf
+			for who, p := range nodes {
+				delete(unread, who)
+				compared := 0
+				for typ, resources := range sent(t, tr, s, p) {
 					a, b := map[string]string{}, map[string]string{}
-					for k, v := range want {
-						flatten("/"+k, v, a)
+					for k, v := range overlay(base[who][typ], over[who][typ]) {
+						flatten(who+"/"+typ+"/"+k, v, a)
 					}
 					for k, r := range resources {
-						flatten("/"+k, asJSON(t, r), b)
+						flatten(who+"/"+typ+"/"+k, asJSON(t, r), b)
 					}
-					values += len(a)
-					for _, path := range slices.Sorted(maps.Keys(union(a, b))) {
-						if a[path] == b[path] {
-							continue
-						}
-						where := name + "/" + who + "/" + typ + path
-						ok := false
-						for i := range accepted {
-							if regexp.MustCompile(accepted[i].where).MatchString(where) {
-								excused[i]++
-								ok = true
-							}
-						}
-						if !ok {
-							t.Errorf("%s\n\twant %s\n\tgot  %s", where, a[path], b[path])
+					for path := range union(a, b) {
+						if a[path] != b[path] {
+							differing = append(differing, leaf{path, a[path], b[path]})
 						}
 					}
+					compared += len(a)
 				}
-				if values == 0 {
+				if compared == 0 {
 					t.Errorf("nothing was compared for %s", who)
 				}
 			}
+			if len(unread) > 0 {
+				t.Errorf("recordings of proxies that nobody knows: %v", slices.Collect(maps.Keys(unread)))
+			}
+			for _, d := range slices.Concat(intended, pending) {
+				if d.in == c.name {
+					differing = d.excuse(t, differing)
+				}
+			}
+			report(t, differing)
 		})
 	}
-	for i, n := range excused {
-		if n == 0 && !t.Failed() {
-			t.Errorf("nothing differs any more by %q: %s", accepted[i].where, accepted[i].reason)
+	for _, d := range slices.Concat(intended, pending) {
+		if !ran[d.in] {
+			t.Errorf("%s: there is no such case", d.in)
 		}
 	}
 }
 
-// recorded reads what the real istiod sent each node.
-func recorded(t *testing.T, file string) map[string]byType {
+// leaf is one that differs: where it is, what istiod sent, and what is sent here.
+type leaf struct{ path, want, got string }
+
+func report(t *testing.T, leaves []leaf) {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
+	slices.SortFunc(leaves, func(a, b leaf) int { return cmp.Compare(a.path, b.path) })
+	for _, l := range leaves {
+		t.Errorf("%s\n\twant %s\n\tgot  %s", l.path, l.want, l.got)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// excuse returns the leaves that the difference does not cover. It fails unless the others are as many as it says.
+func (d difference) excuse(t *testing.T, leaves []leaf) []leaf {
+	t.Helper()
+	where := regexp.MustCompile("^" + d.where)
+	var covered, rest []leaf
+	for _, l := range leaves {
+		if where.MatchString(l.path) {
+			covered = append(covered, l)
+		} else {
+			rest = append(rest, l)
+		}
 	}
-	var m map[string]byType
-	if err := json.NewDecoder(z).Decode(&m); err != nil {
-		t.Fatal(err)
+	switch {
+	case len(covered) == 0:
+		t.Errorf("nothing differs at %s (%s): delete the entry", d.where, d.reason)
+	case len(covered) < d.leaves:
+		t.Errorf("%d leaves differ at %s (%s): lower the number from %d", len(covered), d.where, d.reason, d.leaves)
+	case len(covered) > d.leaves:
+		t.Errorf("%d leaves differ at %s (%s), not %d:", len(covered), d.where, d.reason, d.leaves)
+		report(t, covered)
 	}
-	return m
+	return rest
+}
+
+// referenceCase is one of the cases in testdata/reference, with the objects of the world that all start from.
+type referenceCase struct {
+	name    string
+	mesh    *mesh.Config
+	objects []kinds.Change
+}
+
+func referenceCases(t *testing.T) []referenceCase {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
+	if err != nil || len(dirs) != 27 {
+		t.Fatalf("%d cases, %v", len(dirs), err)
+	}
+	var cases []referenceCase
+	for _, dir := range dirs {
+		c := referenceCase{name: filepath.Base(dir), mesh: mesh.Default()}
+		if b, err := os.ReadFile(filepath.Join(dir, "mesh.yaml")); err == nil {
+			var found any
+			if c.mesh, found = mesh.Parse("mesh.yaml", b); c.mesh == nil {
+				t.Fatal(found)
+			}
+		}
+		added := objects(t, c.name, read(t, dir, "objects.yaml"))
+		for _, o := range added {
+			o.Object.Created = time.Unix(1, 0) // after the world, which says nothing of ages
+		}
+		c.objects = append(objects(t, "world.yaml", read(t, "testdata", "reference", "world.yaml")), added...)
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func referenceNodes(t *testing.T) map[string]*node.Proxy {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "reference", "nodes", "*.json"))
+	if err != nil || len(files) != 6 {
+		t.Fatalf("%d nodes, %v", len(files), err)
+	}
+	nodes := map[string]*node.Proxy{}
+	for _, file := range files {
+		nodes[strings.TrimSuffix(filepath.Base(file), ".json")] = proxy(t, read(t, file))
+	}
+	return nodes
+}
+
+// recorded reads what the real istiod sent each node in a case.
+func recorded(t *testing.T, name string) map[string]byType {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", name, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: nothing is recorded, %v", name, err)
+	}
+	all := map[string]byType{}
+	for _, file := range files {
+		var shared byType // by the names of the nodes
+		if err := json.Unmarshal(read(t, file), &shared); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		typ := strings.TrimSuffix(filepath.Base(file), ".json")
+		for nodes, resources := range shared {
+			for _, who := range strings.Fields(nodes) {
+				if all[who] == nil {
+					all[who] = byType{}
+				}
+				if all[who][typ] == nil {
+					all[who][typ] = map[string]any{}
+				}
+				for name, r := range resources {
+					if more, ok := r.([]any); ok { // the names of what is gone
+						gone, _ := all[who][typ][name].([]any)
+						r = slices.Concat(gone, more)
+					}
+					all[who][typ][name] = r
+				}
+			}
+		}
+	}
+	return all
 }
 
 // overlay returns base with the changes of a case.
 func overlay(base, over map[string]any) map[string]any {
-	m := maps.Clone(base)
-	if m == nil {
-		m = map[string]any{}
+	m := union(base, over)
+	gone, _ := m["(removed)"].([]any)
+	for _, name := range gone {
+		delete(m, name.(string))
 	}
-	if gone, ok := over["(removed)"].([]any); ok {
-		for _, name := range gone {
-			delete(m, name.(string))
-		}
-	}
-	for k, v := range over {
-		if k != "(removed)" {
-			m[k] = v
-		}
-	}
+	delete(m, "(removed)")
 	return m
 }
 
+// union returns both maps as one. Where both have a key, the value is that of b.
 func union[V any](a, b map[string]V) map[string]V {
-	m := maps.Clone(a)
+	m := make(map[string]V, len(a)+len(b))
+	maps.Copy(m, a)
 	maps.Copy(m, b)
 	return m
 }

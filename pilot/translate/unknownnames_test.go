@@ -26,14 +26,14 @@ func TestUnknownNames(t *testing.T) {
 			list = append(list, fmt.Sprintf(form, i))
 		}
 		names := table.Intern(list)
-		u, err := tr.Subscribed(s, c, typeURL, names)
+		u, err := tr.Get(s, c, typeURL, names)
 		if err != nil || u.Outbound.Len() != names.Len() {
 			t.Fatalf("%s: %d resources, %v", form, u.Outbound.Len(), err)
 		}
 		s = w.apply(objects(t, "sidecar.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Sidecar\n"+
 			"metadata: {name: s, namespace: %s}\n"+
 			"spec: {egress: [{hosts: [./*]}]}\n", "elsewhere"))...)
-		if again, err := tr.Subscribed(s, c, typeURL, names); err != nil || again != u {
+		if again, err := tr.Get(s, c, typeURL, names); err != nil || again != u {
 			t.Errorf("%s: after a change elsewhere it is another Set (%v)", form, err)
 		}
 		if n := tr.CachedResources(); n > before+1 {

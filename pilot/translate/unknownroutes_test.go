@@ -23,7 +23,7 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 				list = append(list, fmt.Sprintf(form, i))
 			}
 			names := table.Intern(list)
-			u, err := tr.Subscribed(s, c, envoy.RouteType, names)
+			u, err := tr.Get(s, c, envoy.RouteType, names)
 			if err != nil || u.Outbound.Len() != names.Len() {
 				t.Fatalf("%s %s: %d resources, %v", who, form, u.Outbound.Len(), err)
 			}
@@ -33,7 +33,7 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 				}
 			}
 			s = w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: elsewhere}\nspec: {egress: [{hosts: [./*]}]}\n"))...)
-			if again, err := tr.Subscribed(s, c, envoy.RouteType, names); err != nil || again != u {
+			if again, err := tr.Get(s, c, envoy.RouteType, names); err != nil || again != u {
 				t.Errorf("%s %s: after a change elsewhere it is another Set (%v)", who, form, err)
 			}
 			if n := tr.CachedSets(); n > before+1 {

@@ -3,102 +3,90 @@ package translate
 import (
 	"strings"
 
-	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
-	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
-	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Unsupported returns a finding for each field of an object that translation does not support: it has no effect, or not
-// the intended one.
+// Unsupported returns a finding for each field of an object that translation itself reads, not a feature, and does not
+// support.
 func Unsupported(o *kinds.Object) []diag.Diagnostic {
-	var list []diag.Diagnostic
 	switch spec := o.Spec.(type) {
-	case *networkingv1.DestinationRule:
-		list = destinationrule.Unsupported(spec)
-	case *securityv1.AuthorizationPolicy, *securityv1.RequestAuthentication:
-		list = []diag.Diagnostic{authz.Unsupported(o)}
-	case *networkingv1.VirtualService, *networkingv1.Gateway, *networkingv1.ServiceEntry, *networkingv1.Sidecar, *networkingv1.WorkloadEntry:
-		list = feature.Unsupported("spec", spec.(proto.Message), lacks)
+	case *networkingv1.Sidecar:
+		return feature.Unsupported("spec", spec, lacks)
+	case *networkingv1.Gateway:
+		return append(feature.Unsupported("spec", spec, lacks), closedServers(spec)...)
+	case *networkingv1.ServiceEntry:
+		if spec.Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
+			return []diag.Diagnostic{feature.NotImplemented("spec.resolution", "host names are not resolved for each request: the service has no endpoints", "use resolution DNS")}
+		}
 	}
-	if field, message, fix := unsupported(o); message != "" {
-		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "NotImplemented", Field: field, Message: message, Fix: fix})
-	}
-	for i := range list {
-		list[i].Object = o.String()
-	}
-	return list
+	return nil
 }
 
 // lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
 func lacks(field string) (message, fix string) {
 	switch field {
-	case "VirtualService.tls", "VirtualService.tcp":
-		message, fix = "connections that are not HTTP go to the service whose address they were made to", "route HTTP alone"
-	case "Delay.exponentialDelay":
-		message, fix = "requests are delayed by fixedDelay alone", "use fixedDelay"
-	case "Abort.http2Error":
-		message, fix = "requests are aborted by httpStatus and grpcStatus alone", "use httpStatus"
 	case "IstioIngressListener.tls":
 		message, fix = "the port takes the mesh's own mutual TLS alone, and no other connection", "remove it, and let a gateway terminate TLS"
-	case "HTTPSettings.h2UpgradePolicy": // of a Sidecar: a DestinationRule has its own table
-		message, fix = "requests to the workload keep their protocol", "write it in a DestinationRule"
 	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
 		message = "nobody reads it"
-	default:
-		return destinationrule.Lacks(field)
 	}
 	return message, fix
 }
 
-// unsupported returns the finding about what an object asks for as a whole.
-func unsupported(o *kinds.Object) (field, message, fix string) {
-	switch o.Kind {
-	case kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig,
-		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy:
-		message = "this version reads it and does nothing with it"
-	case kinds.Gateway:
-		var closed []string
-		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
-			if p := portProtocol(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !autoPassthrough(s) {
-				closed = append(closed, s.GetPort().GetName())
-			}
-		}
-		if closed != nil {
-			field = "spec.servers"
-			message = "this version opens plain HTTP servers and those of mode AUTO_PASSTHROUGH alone; these ports stay closed: " + strings.Join(closed, ", ")
-		}
-	case kinds.ServiceEntry:
-		if o.Spec.(*networkingv1.ServiceEntry).Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
-			field, message = "spec.resolution", "this version does not resolve host names for each request: the service has no endpoints"
+// closedServers returns a finding if servers of a Gateway stay closed.
+func closedServers(g *networkingv1.Gateway) []diag.Diagnostic {
+	var closed []string
+	for _, s := range g.Servers {
+		if p := registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !gateway.AutoPassthrough(s) {
+			closed = append(closed, s.GetPort().GetName())
 		}
 	}
-	return field, message, fix
+	if closed == nil {
+		return nil
+	}
+	message := "these ports are neither plain HTTP nor of mode AUTO_PASSTHROUGH, and stay closed: " + strings.Join(closed, ", ")
+	return []diag.Diagnostic{feature.NotImplemented("spec.servers", message, "open other ports, or remove them")}
 }
 
-// UnsupportedMesh returns a finding for each field of a mesh configuration that is not supported yet.
-func UnsupportedMesh(c *mesh.Config) (list []diag.Diagnostic) {
-	say := func(set bool, field, message string) {
-		if set {
-			list = append(list, diag.Diagnostic{
-				Severity: diag.Warning, Code: "NotImplemented", Object: "MeshConfig", Field: field, Message: "this version " + message,
-			})
-		}
+// UnsupportedMesh returns a finding for each field of a mesh configuration that translation itself does not support.
+func UnsupportedMesh(c *mesh.Config) []diag.Diagnostic {
+	list := feature.Unsupported("", c.Changed(), lacksMesh)
+	if c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		list = append(list, feature.NotImplemented("outboundTrafficPolicy.mode", "hosts without a service are not resolved, and calls to them fail", "use ALLOW_ANY"))
 	}
-	l := c.GetLocalityLbSetting()
-	say(c.GetAccessLogFile() != "", "accessLogFile", "writes no access logs")
-	say(len(c.GetDefaultProviders().GetAccessLogging()) > 0, "defaultProviders.accessLogging", "writes no access logs")
-	say(len(c.GetDefaultProviders().GetTracing()) > 0, "defaultProviders.tracing", "sends traces to no provider")
-	say(c.GetMeshMTLS() != nil, "meshMTLS", "leaves the versions and ciphers of TLS as they are")
-	say(c.GetTlsDefaults() != nil, "tlsDefaults", "leaves the versions and ciphers of TLS as they are")
-	say(len(l.GetDistribute())+len(l.GetFailover())+len(l.GetFailoverPriority()) > 0, "localityLbSetting", "does not balance load by locality: all endpoints are equal")
 	return list
+}
+
+// lacksMesh returns what is not done of a field of a mesh configuration, and what to do about it.
+func lacksMesh(field string) (message, fix string) {
+	switch field {
+	case "MeshConfig.ingressClass", "MeshConfig.ingressService", "MeshConfig.ingressControllerMode", "MeshConfig.ingressSelector":
+		message, fix = "no Ingress is read", "use Gateways"
+	case "MeshConfig.hboneIdleTimeout", "MeshConfig.serviceScopeConfigs":
+		message = "there is no ambient mesh"
+	case "MeshConfig.serviceEntryVisibility":
+		message, fix = "ServiceEntries are visible as their exportTo says", "use exportTo and defaultServiceExportTo"
+	case "OutboundTrafficPolicy.tls":
+		message = "calls to hosts without a service are passed on as they are"
+	case "ConfigSource.subscribedResources":
+		message = "all kinds are read"
+	case "ProxyConfig.gatewayTopology":
+		message = "gateways take the address and the certificate of a client from the connection"
+	case "ProxyConfig.connectionSettings":
+		message = "the limits and timeouts of connections are the usual ones"
+	case "ProxyHeaders.forwardedClientCert", "ProxyHeaders.setCurrentClientCertDetails", "ProxyHeaders.requestId", "ProxyHeaders.server",
+		"ProxyHeaders.envoyDebugHeaders", "ProxyHeaders.metadataExchangeHeaders", "ProxyHeaders.preserveHttp1HeaderCase",
+		"ProxyHeaders.xForwardedHost", "ProxyHeaders.xForwardedPort":
+		message = "proxies add and remove the usual headers"
+	}
+	return message, fix
 }

@@ -2,8 +2,6 @@ package translate_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -179,21 +177,12 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 
 // TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random worlds.
 func TestResourcesAreValidAndClosed(t *testing.T) {
-	dir := filepath.Join("testdata", "reference")
-	nodes, _ := filepath.Glob(filepath.Join(dir, "nodes", "*.json"))
-	cases, _ := filepath.Glob(filepath.Join(dir, "[0-9]*.yaml"))
-	for _, file := range cases {
-		if strings.HasSuffix(file, ".mesh.yaml") {
-			continue
-		}
-		m := mesh.Default()
-		if b, err := os.ReadFile(strings.TrimSuffix(file, ".yaml") + ".mesh.yaml"); err == nil {
-			m, _ = mesh.Parse("mesh.yaml", b)
-		}
-		s := newWorld(t, m).apply(append(objects(t, "world.yaml", read(t, dir, "world.yaml")), objects(t, file, read(t, file))...)...)
+	nodes := referenceNodes(t)
+	for _, c := range referenceCases(t) {
+		s := newWorld(t, c.mesh).apply(c.objects...)
 		tr := newTranslator(0)
-		for _, n := range nodes {
-			checkReferences(t, filepath.Base(file)+" "+filepath.Base(n), sent(t, tr, s, proxy(t, read(t, n))), routedHosts(s))
+		for who, p := range nodes {
+			checkReferences(t, c.name+" "+who, sent(t, tr, s, p), routedHosts(s))
 		}
 	}
 	p, proxies := readPool(t), testProxies()

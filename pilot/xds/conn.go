@@ -95,9 +95,9 @@ const resumeQuiet = time.Second
 // services come and go.
 const resumeMax = 15 * time.Second
 
-func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
+func newConn(s *Server, stream grpc.ServerStream, delta bool, peer identity.Peer) *conn {
 	c := &conn{
-		server: s, stream: stream, delta: delta, connected: time.Now(),
+		server: s, stream: stream, delta: delta, peer: peer, connected: time.Now(),
 		requests: make(chan incoming),
 		sent:     make(chan error, 1),
 		wake:     make(chan struct{}, 1),
@@ -106,7 +106,7 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool) *conn {
 		done:     make(chan struct{}),
 	}
 	c.remote, c.local = addresses(stream.Context())
-	c.peer = peerOf(stream.Context())
+	c.deadlines.set(credential, peer.Expires)
 	return c
 }
 
@@ -392,6 +392,8 @@ func (c *conn) expire(log *slog.Logger) {
 			c.markWaiting(log)
 		case resumed:
 			c.session.Quiet()
+		case credential:
+			c.end(status.Error(codes.Unauthenticated, "the proof of the caller's identity has expired"))
 		case departed:
 			c.session.Depart()
 			c.offer(session.Everything(c.server.newest(), time.Now()))
@@ -450,6 +452,10 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	if err := refuseDebug(r.TypeURL); err != nil {
 		return err
 	}
+	kind := envoy.TypeOf(r.TypeURL)
+	if kind.Secret && r.Fault == nil && !c.allowSecrets(r, log) {
+		return nil
+	}
 	v, err := c.session.Take(r)
 	if err != nil {
 		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
@@ -463,6 +469,9 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	case session.Expired:
 		s.metrics.expired[envoy.ShortType(v.TypeURL)].Inc()
 	case session.Rejected:
+		if kind.Secret {
+			v.Message = "it does not take a secret" // its own words may quote what is in it
+		}
 		s.metrics.reject(v.TypeURL, c.proxy.ID, v.Code)
 		st.LastError = fmt.Sprintf("%v: %s", v.Code, shorten(v.Message, 4<<10))
 		st.LastErrorAt = time.Now()

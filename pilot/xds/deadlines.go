@@ -10,6 +10,7 @@ const (
 	warm                          // until then an Envoy warms its clusters
 	resumed                       // until then a client that resumes keeps clusters that are gone
 	departed                      // until then a proxy whose workload has gone keeps its inbound half
+	credential                    // until then the peer's proof of its identity is good
 	allDeadlines
 )
 

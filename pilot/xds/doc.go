@@ -2,8 +2,8 @@
 // streams.
 //
 // What a proxy is sent comes from a Translator; this package decides who is sent what, when and in which order, and
-// never looks inside a resource. It listens on no port and decides nothing about identity: whoever may open a stream
-// was decided before.
+// never looks inside a resource. It listens on no port. Who a peer is comes from
+// Options.Authenticate, and what it may do from package authorize.
 //
 // Each layer knows only those above it. The first three are packages, and deploy/house keeps them apart:
 //
@@ -24,6 +24,9 @@
 // Two hooks stand before a stream's first answer: Options.Connections may take its time, in a goroutine of its own, or
 // refuse the stream, and Options.Known makes it wait a little for news of its workload. Neither holds up other streams,
 // and the session knows of neither.
+//
+// Secrets are for peers that proved who they are. What a peer may not have is taken from its requests before the session
+// sees them, as secrets.go says.
 //
 // A client whose node has GENERATOR=api is sent objects of configuration instead of a proxy's: every type is answered,
 // as a whole, and only peers that Options names are served.

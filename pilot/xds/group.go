@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// subscriberGroup is the streams with one groupKey. Whether a snapshot has anything for them is checked once; if not,
+// subscriberGroup is the streams with one session.Key. Whether a snapshot has anything for them is checked once; if not,
 // they sleep. What is a proxy's own, its inbound half and its cohort, changes only if Translator.NeedsReassign reports
 // so: then the stream is notified by itself.
 type subscriberGroup struct {

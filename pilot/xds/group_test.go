@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,7 +168,10 @@ type gated struct {
 func (g *gated) Get(s *snapshot.Snapshot, c session.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	switch {
 	case s.Revision == 2 && names != nil:
-		g.checking <- "endpoints"
+		select {
+		case g.checking <- "endpoints":
+		default:
+		}
 		<-g.endpoints
 	case s.Revision == 3 && names == nil:
 		select {
@@ -188,6 +192,8 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 		o.Translator = g
 		o.Translations = 4
 	})
+	answerClusters := sync.OnceFunc(func() { close(g.clusters) })
+	defer answerClusters() // who waits there may be the group, which the stream does not need
 	g.Still.Store(true)
 	r.publish(true, "cds a=1", "eds a=1", "eds b=1")
 	c := r.delta("web.a")
@@ -224,7 +230,7 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 				t.Fatalf("of clusters a=2 and endpoints a=2 and b=1 it has %v", slices.Sorted(maps.Keys(has)))
 			}
 			open = true
-			close(g.clusters)
+			answerClusters()
 		}
 	}
 }

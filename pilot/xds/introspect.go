@@ -46,8 +46,8 @@ func (s *Server) Clients() []Client {
 	return list
 }
 
-// Dump returns what a proxy, by its id or that of one of its streams, has been sent of a type, by name. It returns
-// false if the proxy is not connected or never asked for that type.
+// Dump returns what a proxy, by its id or that of one of its streams, has been sent of a type, by name; secrets without
+// their content. It returns false if the proxy is not connected or never asked for that type.
 func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspection)
 	defer cancel()
@@ -71,6 +71,9 @@ func (s *Server) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 		return nil, false
 	}
 	d := <-answered
+	for i, r := range d.resources {
+		d.resources[i] = r.Redacted()
+	}
 	return d.resources, d.found
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -268,7 +269,7 @@ func TestLogOfClientFaultsIsBounded(t *testing.T) {
 	all := r.server.warnings
 	for all.limiter.Allow() { // what others may log
 	}
-	fresh := newConn(r.server, r.server.streams()[0].stream, true)
+	fresh := newConn(r.server, r.server.streams()[0].stream, true, identity.Peer{})
 	logged := 0
 	write := func(string, ...any) { logged++ }
 	if all.log(write, fresh.warnings, "another"); logged > 0 {

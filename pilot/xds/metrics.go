@@ -36,6 +36,7 @@ type metrics struct {
 	rejectGauges   map[string]*prometheus.GaugeVec
 	suppressed     prometheus.Counter
 	internalErrors prometheus.Counter
+	deniedSecrets  prometheus.Counter
 	writeTimeouts  prometheus.Counter
 	waits          prometheus.Counter // for a workload that was found
 	waitsInVain    prometheus.Counter
@@ -75,6 +76,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		clients:        gauge("pilot_xds", "Connected streams by version of the proxy.", "version"),
 		suppressed:     counter("xds_nack_suppressed", "Resources not sent again because the proxy had rejected that version.").WithLabelValues(),
 		internalErrors: counter("pilot_total_xds_internal_errors", "Translations that failed; what was sent before stands.").WithLabelValues(),
+		deniedSecrets:  counter("pilot_xds_denied_secrets", "Secrets that proxies asked for and may not receive.").WithLabelValues(),
 		writeTimeouts:  counter("pilot_xds_write_timeout", "Streams cut because the proxy did not read.").WithLabelValues(),
 		sendTime:       histogram("pilot_xds_send_time", "Seconds in sending one response.", seconds).WithLabelValues(),
 		queueTime:      histogram("pilot_proxy_queue_time", "Seconds from a snapshot to a stream taking it.", seconds).WithLabelValues(),

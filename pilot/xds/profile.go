@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -23,7 +22,7 @@ type profile struct {
 	session.Profile
 	name     string // in the log
 	urgent   bool   // it goes before others
-	workload bool   // a workload runs beside it, and it is sent nothing before all sources have synced
+	workload bool   // a workload runs beside it
 	warms    bool   // it warms its clusters before it asks for listeners
 	reads    bool   // it reads objects of configuration, which not everybody may
 }
@@ -69,9 +68,13 @@ func refuseDebug(typeURL string) error {
 		"pilot-discovery proxy-status and pilot-discovery request GET /debug/list answer", typeURL)
 }
 
-// authorize returns an error to a peer that may not open a stream of a profile as a proxy.
+// authorize returns an error to a peer that may not open a stream of a profile as a proxy. The proxy's ID, by which
+// pages and logs call it, may not name another namespace than its metadata.
 func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) error {
 	err := s.authorizer.Proxy(peer, proxy.Namespace)
+	if of, ok := strings.CutPrefix(proxy.ID, proxy.Name+"."); ok && err == nil {
+		err = s.authorizer.Proxy(peer, of)
+	}
 	if p.reads {
 		err = s.authorizer.ReadConfig(peer)
 	}
@@ -82,26 +85,13 @@ func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) er
 	return err
 }
 
-// peerOf returns who is at the other end of a stream: a workload whose client certificate was verified, and names it
-// alone, has its identity.
-func peerOf(ctx context.Context) (p identity.Peer) {
-	from, ok := peer.FromContext(ctx)
-	if !ok {
-		return p
+// authenticate returns who is at the other end of a stream.
+func (s *Server) authenticate(ctx context.Context) (p identity.Peer, err error) {
+	if s.authentic != nil {
+		return s.authentic(ctx)
 	}
-	if from.Addr != nil {
+	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		p.Address, _ = netip.ParseAddrPort(from.Addr.String())
 	}
-	info, ok := from.AuthInfo.(credentials.TLSInfo)
-	if !ok || len(info.State.VerifiedChains) == 0 {
-		return p
-	}
-	uris := info.State.VerifiedChains[0][0].URIs
-	if len(uris) != 1 {
-		return p
-	}
-	if id, err := identity.Parse(uris[0].String()); err == nil {
-		p.ID, p.Proof = id, identity.Certificate
-	}
-	return p
+	return p, nil
 }

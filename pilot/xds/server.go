@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -42,7 +43,10 @@ type Options struct {
 	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by
 	// themselves.
 	NoVirtualHosts bool
-	Authorizer     *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
+	// Authenticate returns who is at the other end of a stream. Its error is a gRPC status. Nil: the peer's address is all
+	// that is known.
+	Authenticate func(context.Context) (identity.Peer, error)
+	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
 
 	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
 	// for one that does. nil: no wait.
@@ -65,6 +69,7 @@ type Server struct {
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	late        func(*node.Proxy) bool
 	authorizer  *authorize.Authorizer
+	authentic   func(context.Context) (identity.Peer, error) // nil: only addresses are known
 	differences diff.Cache
 	interner    *wire.Interner
 	warnings    *logLimiter // for faults of clients
@@ -80,12 +85,11 @@ type Server struct {
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
 
-	mu      sync.Mutex                       // taken before conn.mu and after subscriberGroup.mu
-	latest  *snapshot.Snapshot               // nil before the first Publish
-	partial bool                             // latest is not for proxies
-	conns   map[string]*conn                 // by id
-	groups  map[session.Key]*subscriberGroup // with members
-	count   map[string]int                   // streams by the proxy's id
+	mu     sync.Mutex                       // taken before conn.mu and after subscriberGroup.mu
+	latest *snapshot.Snapshot               // nil before the first Publish
+	conns  map[string]*conn                 // by id
+	groups map[session.Key]*subscriberGroup // with members
+	count  map[string]int                   // streams by the proxy's id
 	// those that cannot start without certificates, with a cluster that wants them
 	waiting map[*conn]string
 	closed  bool
@@ -103,6 +107,7 @@ func New(o Options) *Server {
 		known:       o.Known,
 		late:        o.Late,
 		authorizer:  o.Authorizer,
+		authentic:   o.Authenticate,
 		interner:    wire.NewInterner(),
 		warnings:    newLogLimiter(),
 		arrivals:    newLogLimiter(),
@@ -146,14 +151,11 @@ func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l
 
 // Publish makes a snapshot the newest and lets every stream know. It never waits for one. Snapshots are published in
 // order.
-func (s *Server) Publish(snap *snapshot.Snapshot) { s.publish(snap, false) }
-
-// PublishObjects is Publish for API clients alone, before the first Publish: the snapshot has the server's own objects
-// and lacks those of other sources. Proxies get Unavailable.
-func (s *Server) PublishObjects(snap *snapshot.Snapshot) { s.publish(snap, true) }
-
-func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
+func (s *Server) Publish(snap *snapshot.Snapshot) {
 	p := session.NewPush(snap, time.Now())
+	if err := safe.Do("compare snapshots", func() { p.Full = p.Full || s.translator.Compare(snap) }); err != nil {
+		p.Full = true
+	}
 	s.differences.Forget()
 	s.interner.Forget()
 	s.mu.Lock()
@@ -161,7 +163,7 @@ func (s *Server) publish(snap *snapshot.Snapshot, partial bool) {
 	if s.latest != nil {
 		since = s.latest.Revision
 	}
-	s.latest, s.partial = snap, partial
+	s.latest = snap
 	s.wake(p, func(c *conn) bool {
 		return c.group == nil || s.concerns(p, c, since) && c.notified.add(since, snap.Revision)
 	})
@@ -244,8 +246,11 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 			return errShutdown()
 		}
 	}
-	c := newConn(s, stream, delta)
-	var err error
+	peer, err := s.authenticate(ctx)
+	if err != nil {
+		return err
+	}
+	c := newConn(s, stream, delta, peer)
 	panicked := true
 	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
 	if panicked {
@@ -264,7 +269,7 @@ func (s *Server) ready() error {
 	case s.closed:
 		return errShutdown()
 	case s.latest == nil:
-		return errNotSynced()
+		return status.Error(codes.Unavailable, "the server has not synced yet")
 	}
 	return nil
 }
@@ -276,17 +281,12 @@ func (s *Server) newest() *snapshot.Snapshot {
 	return s.latest
 }
 
-func errNotSynced() error { return status.Error(codes.Unavailable, "the server has not synced yet") }
-
 // add registers a stream and returns the snapshot that it starts from; later ones are offered to it.
 func (s *Server) add(c *conn) (*snapshot.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errShutdown()
-	}
-	if s.partial && c.profile.workload {
-		return nil, errNotSynced()
 	}
 	s.conns[c.id] = c
 	s.count[c.proxy.ID]++

@@ -20,16 +20,12 @@ type Set struct {
 // built) into the folder, and opens the folder to all. It is to be called from within the module.
 func Gather(ctx context.Context, dir string) (Set, error) {
 	s := Set{Dir: dir, Envoy: filepath.Join(dir, "envoy"), Pilot: filepath.Join(dir, "pilot-discovery")}
-	root, err := ModuleRoot()
+	envoy, err := Tool("envoy", "ENVOY")
 	if err != nil {
 		return s, err
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return s, fmt.Errorf("open folder: %w", err)
-	}
-	envoy := os.Getenv("ENVOY")
-	if envoy == "" {
-		envoy = filepath.Join(root, ".tools", "envoy")
 	}
 	if err := Copy(s.Envoy, envoy); err != nil {
 		return s, err
@@ -43,16 +39,29 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 // OldestEnvoy copies the oldest Envoy that takes virtual hosts by themselves (environment: ENVOY_OLDEST, else
 // .tools/envoy-1.37) into the folder.
 func (s Set) OldestEnvoy() (string, error) {
-	from := os.Getenv("ENVOY_OLDEST")
-	if from == "" {
+	from, err := Tool("envoy-1.37", "ENVOY_OLDEST")
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(s.Dir, "envoy-oldest")
+	return to, Copy(to, from)
+}
+
+// Tool returns the path of a program in .tools, or the path that a variable of the environment has. It is to be called
+// from within the module.
+func Tool(name, variable string) (string, error) {
+	path := os.Getenv(variable)
+	if path == "" {
 		root, err := ModuleRoot()
 		if err != nil {
 			return "", err
 		}
-		from = filepath.Join(root, ".tools", "envoy-1.37")
+		path = filepath.Join(root, ".tools", name)
 	}
-	to := filepath.Join(s.Dir, "envoy-oldest")
-	return to, Copy(to, from)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: `make tools` builds it in .tools, or set %s to one of your own", err, variable)
+	}
+	return path, nil
 }
 
 // Build builds a main package, named relative to the module, without cgo and gRPC's traces as releases are.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
@@ -182,7 +183,7 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 			t.Fatal(err)
 		}
 	}
-	program, err := charts.Tool("kubeconform")
+	program, err := binaries.Tool("kubeconform", "KUBECONFORM")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	root, err := charts.Root()
+	root, err := binaries.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

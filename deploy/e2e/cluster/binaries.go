@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
@@ -18,11 +16,11 @@ type Binaries struct {
 // Find returns the programs that ETCD and KUBE_APISERVER name, else those that make has put into .tools. It is to be
 // called from within the module.
 func Find() (Binaries, error) {
-	etcd, err := find("ETCD", "etcd")
+	etcd, err := binaries.Tool("etcd", "ETCD")
 	if err != nil {
 		return Binaries{}, err
 	}
-	apiServer, err := find("KUBE_APISERVER", "kube-apiserver")
+	apiServer, err := binaries.Tool("kube-apiserver", "KUBE_APISERVER")
 	return Binaries{Etcd: etcd, APIServer: apiServer}, err
 }
 
@@ -35,22 +33,4 @@ func (b Binaries) CopyTo(dir string) (Binaries, error) {
 // Environ is what makes Find return these programs in a process that is started elsewhere.
 func (b Binaries) Environ() []string {
 	return []string{"ETCD=" + b.Etcd, "KUBE_APISERVER=" + b.APIServer}
-}
-
-func find(variable, name string) (string, error) {
-	if path := os.Getenv(variable); path != "" {
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("%s of the environment: %w (`make tools` builds one in .tools)", variable, err)
-		}
-		return path, nil
-	}
-	root, err := binaries.ModuleRoot()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(root, ".tools", name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: `make tools` builds it, or set %s to one of your own", err, variable)
-	}
-	return path, nil
 }

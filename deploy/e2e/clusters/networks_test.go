@@ -62,7 +62,7 @@ func handedOn(t *testing.T, gateway *world.Running) int {
 func TestNetworks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	certificates, err := sds.Start(network.Gateway().String())
+	certificates, err := sds.Start(network.Gateway().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	Kubeconfig string
 	// Host is the address that proxies reach; the ports for people, who need no credentials there, are on loopback.
 	Host string
+	// StateDir is where the process keeps its certificate authority; without it, it has none.
+	StateDir string
 	// Args are added to the command line.
 	Args []string
 	// WorkDir takes the log and the address file.
@@ -35,6 +37,7 @@ type Options struct {
 // Addresses are where a process listens.
 type Addresses struct {
 	GRPC       string `json:"grpc"`
+	SecureGRPC string `json:"secureGrpc"`
 	HTTP       string `json:"http"`
 	Monitoring string `json:"monitoring"`
 }
@@ -52,6 +55,9 @@ type Process struct {
 func Start(ctx context.Context, o Options) (*Process, error) {
 	const free = "127.0.0.1:0"
 	p := &Process{o: o, Addresses: Addresses{GRPC: net.JoinHostPort(o.Host, "0"), HTTP: free, Monitoring: free}}
+	if o.StateDir != "" {
+		p.SecureGRPC = p.GRPC
+	}
 	return p, p.start(ctx)
 }
 
@@ -135,7 +141,10 @@ func (p *Process) start(ctx context.Context) error {
 	}
 	args := []string{
 		"discovery", "--configDir", p.o.ConfigDir, "--grpcAddr", p.GRPC,
-		"--httpAddr", p.HTTP, "--monitoringAddr", p.Monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--addressFile", addressFile,
+		"--httpAddr", p.HTTP, "--monitoringAddr", p.Monitoring, "--secureGRPCAddr", p.SecureGRPC, "--httpsAddr=", "--addressFile", addressFile,
+	}
+	if p.o.StateDir != "" {
+		args = append(args, "--stateDir", p.o.StateDir)
 	}
 	if p.o.Kubeconfig == "" {
 		args = append(args, "--registries=")

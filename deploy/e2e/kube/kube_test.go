@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -87,21 +87,16 @@ func TestSameAsFiles(t *testing.T) {
 	if err := c.ApplyPath(ctx, filepath.Join(dir, "world.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	cases, err := filepath.Glob(filepath.Join(dir, "[0-9]*.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	cases, err := filepath.Glob(filepath.Join(dir, "cases", "*"))
+	if err != nil || len(cases) < 10 {
+		t.Fatalf("only %d cases, %v", len(cases), err)
 	}
-	ran := 0
-	for _, file := range cases {
-		if strings.HasSuffix(file, ".mesh.yaml") {
-			continue
-		}
-		ran++
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+	for _, folder := range cases {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			file, mesh := filepath.Join(folder, "objects.yaml"), filepath.Join(folder, "mesh.yaml")
 			if err := c.ApplyPath(ctx, file); err != nil {
 				t.Fatal(err)
 			}
-			mesh := strings.TrimSuffix(file, ".yaml") + ".mesh.yaml"
 			here, there := options(t), options(t)
 			here.MeshConfig, there.MeshConfig = mesh, mesh
 			here.ConfigDir, there.Client = export(ctx, t, c), client(t, c.Admin())
@@ -122,9 +117,6 @@ func TestSameAsFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-	}
-	if ran < 10 {
-		t.Errorf("only %d cases", ran)
 	}
 }
 
@@ -162,7 +154,7 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 // sent returns the version, a hash of the bytes, of all that six proxies of every sort would be sent.
 func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) map[string]string {
 	t.Helper()
-	i, err := inspect.Read(ctx, o.Options)
+	i, err := inspect.Read(ctx, o.Options, catalog.Features())
 	if err != nil {
 		t.Fatal(err)
 	}

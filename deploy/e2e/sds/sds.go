@@ -34,14 +34,48 @@ type Server struct {
 	// Address is where it listens.
 	Address string
 
-	grpc *grpc.Server
+	grpc   *grpc.Server
+	issuer Issuer
+}
+
+// Issuer gives proxies their certificates.
+type Issuer interface {
+	// Issue returns a certificate with its chain, its key, and the roots to trust, as PEM, for a proxy of a namespace and
+	// service account.
+	Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error)
+}
+
+// Start starts a server at that host, on a free port. Without an issuer it signs certificates itself, by a CA of its own.
+func Start(host string, issuer Issuer) (*Server, error) {
+	if issuer == nil {
+		own, err := newOwn()
+		if err != nil {
+			return nil, err
+		}
+		issuer = own
+	}
+	s := &Server{grpc: grpc.NewServer(), issuer: issuer}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("listen for secrets: %w", err)
+	}
+	s.Address = l.Addr().String()
+	secretv3.RegisterSecretDiscoveryServiceServer(s.grpc, s)
+	go func() { _ = s.grpc.Serve(l) }()
+	return s, nil
+}
+
+// own is a CA of the tests.
+type own struct {
 	key  *ecdsa.PrivateKey
 	root *x509.Certificate
 }
 
-// Start starts a server at that host, on a free port.
-func Start(host string) (*Server, error) {
-	s := &Server{grpc: grpc.NewServer()}
+// NewIssuer returns an Issuer with a CA of its own.
+func NewIssuer() (Issuer, error) { return newOwn() }
+
+func newOwn() (*own, error) {
+	s := &own{}
 	var err error
 	if s.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, fmt.Errorf("make the root's key: %w", err)
@@ -55,13 +89,6 @@ func Start(host string) (*Server, error) {
 	if s.root, err = x509.ParseCertificate(der); err != nil {
 		return nil, fmt.Errorf("read the root: %w", err)
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return nil, fmt.Errorf("listen for secrets: %w", err)
-	}
-	s.Address = l.Addr().String()
-	secretv3.RegisterSecretDiscoveryServiceServer(s.grpc, s)
-	go func() { _ = s.grpc.Serve(l) }()
 	return s, nil
 }
 
@@ -91,7 +118,7 @@ func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecr
 		}
 		resp := &discoveryv3.DiscoveryResponse{VersionInfo: "1", TypeUrl: req.TypeUrl, Nonce: fmt.Sprint(req.ResourceNames)}
 		for _, name := range req.ResourceNames {
-			secret, err := s.secret(name, node)
+			secret, err := s.secret(stream.Context(), name, node)
 			if err != nil {
 				return err
 			}
@@ -108,43 +135,41 @@ func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecr
 	}
 }
 
-func (s *Server) secret(name string, node *corev3.Node) (*tlsv3.Secret, error) {
+func (s *Server) secret(ctx context.Context, name string, node *corev3.Node) (*tlsv3.Secret, error) {
+	field := func(name string) string { return node.GetMetadata().GetFields()[name].GetStringValue() }
+	chain, key, roots, err := s.issuer.Issue(ctx, field("NAMESPACE"), field("SERVICE_ACCOUNT"))
+	if err != nil {
+		return nil, err
+	}
 	switch name {
 	case "ROOTCA":
-		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(certificate(s.root.Raw))}}}, nil
+		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(roots)}}}, nil
 	case "default":
-		chain, key, err := s.issue(identity(node))
-		if err != nil {
-			return nil, err
-		}
 		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(chain), PrivateKey: inline(key)}}}, nil
 	}
 	return nil, fmt.Errorf("no agent has a secret %q", name)
 }
 
-// identity is the one that the node's metadata claim.
-func identity(node *corev3.Node) *url.URL {
-	field := func(name string) string { return node.GetMetadata().GetFields()[name].GetStringValue() }
-	return &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/" + field("NAMESPACE") + "/sa/" + field("SERVICE_ACCOUNT")}
-}
-
-func (s *Server) issue(id *url.URL) (chain, key []byte, err error) {
+// Issue implements Issuer.
+func (s *own) Issue(_ context.Context, namespace, account string) (chain, key, roots []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+		return nil, nil, nil, fmt.Errorf("make a key: %w", err)
 	}
+	id := &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/" + namespace + "/sa/" + account}
 	leaf := template(id.Path)
 	leaf.URIs, leaf.KeyUsage = []*url.URL{id}, x509.KeyUsageDigitalSignature
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, s.root, private.Public(), s.key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("sign %s: %w", id, err)
+		return nil, nil, nil, fmt.Errorf("sign %s: %w", id, err)
 	}
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode a key: %w", err)
+		return nil, nil, nil, fmt.Errorf("encode a key: %w", err)
 	}
-	return append(certificate(der), certificate(s.root.Raw)...), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
+	root := certificate(s.root.Raw)
+	return append(certificate(der), root...), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), root, nil
 }
 
 func template(name string) *x509.Certificate {

@@ -12,25 +12,23 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Source is one source made of several. Its getters may be called from anywhere, the sink included; From's handlers and
-// Add not from the sink.
+// Source is one source made of several. Its getters may be called from anywhere. The sink must not call Add, nor the
+// handlers that From returns.
 type Source struct {
 	sink  config.Handler
 	turn  sync.Mutex    // held from a call of a source to the return of the sink: one at a time, in order
-	whole chan struct{} // closed when the sink has returned from the call with which nothing is awaited any more
+	whole chan struct{} // closed when the sink has returned from its first call
 
-	mu       sync.Mutex // guards what follows, for the getters
-	sources  []source
-	objects  map[kinds.Key]candidate   // what counts
-	shared   map[kinds.Key][]candidate // of keys that several sources have: all of them, the one that counts first
-	started  bool                      // the sink was called, or is being called, for the first time
-	complete bool                      // no first call is awaited any more
+	mu      sync.Mutex // guards what follows, for the getters
+	sources []source
+	objects map[kinds.Key]candidate   // what counts
+	shared  map[kinds.Key][]candidate // of keys that several sources have: all of them, the one that counts first
+	started bool                      // the sink was called, or is being called, for the first time
 }
 
 type source struct {
 	name    string
 	awaited bool // its first call is
-	late    bool // the sink's first call does not wait for it
 }
 
 // candidate is an object and the source that has it.
@@ -53,40 +51,30 @@ func (s *Source) Add(name string) int {
 	return len(s.sources) - 1
 }
 
-// AddLate is Add for a source that the sink's first call does not wait for. It is awaited until its own first call,
-// whose objects are changes like any. The sink is called when nothing is awaited any more, if only to learn that.
-func (s *Source) AddLate(name string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sources = append(s.sources, source{name: name, awaited: !s.complete, late: true})
-	return len(s.sources) - 1
-}
-
 // From returns the handler of a source.
 func (s *Source) From(i int) config.Handler {
 	return func(changes []kinds.Change) {
 		s.turn.Lock()
 		defer s.turn.Unlock()
-		changes, first, whole := s.take(i, changes)
-		if len(changes) > 0 || first || whole {
+		changes, first := s.take(i, changes)
+		if len(changes) > 0 || first {
 			s.sink(changes)
 		}
-		if whole {
+		if first {
 			close(s.whole)
 		}
 	}
 }
 
-// take returns what follows for the sink. first: it is called for the first time. whole: from now on nothing is
-// awaited.
-func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first, whole bool) {
+// take returns what follows for the sink. first: it is called for the first time, for nothing is awaited any more.
+func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sources[i].awaited = false
 	out = s.apply(i, changes)
 	if !s.started {
-		if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited && !s.late }) {
-			return nil, false, false
+		if slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
+			return nil, false
 		}
 		s.started, first = true, true
 		out = make([]kinds.Change, 0, len(s.objects))
@@ -95,10 +83,7 @@ func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first,
 		}
 		config.Sort(out)
 	}
-	if !s.complete && !slices.ContainsFunc(s.sources, func(s source) bool { return s.awaited }) {
-		s.complete, whole = true, true
-	}
-	return out, first, whole
+	return out, first
 }
 
 // apply returns what changes in what counts, in the order of changes. The slice is new, for the source may have given

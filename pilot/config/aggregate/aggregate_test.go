@@ -40,14 +40,12 @@ type sink struct {
 	calls   int
 	last    []kinds.Change
 	objects map[kinds.Key]*kinds.Object
-	source  *aggregate.Source // nil: none is late
 }
 
 func (s *sink) take(changes []kinds.Change) {
 	s.calls++
 	s.last = changes
-	completes := s.source != nil && len(s.source.Awaited()) == 0 && !s.source.HasSynced()
-	if len(changes) == 0 && s.calls > 1 && !completes {
+	if len(changes) == 0 && s.calls > 1 {
 		s.t.Fatalf("an empty call")
 	}
 	sorted := slices.Clone(changes)
@@ -180,40 +178,6 @@ func TestAddedSourceIsAwaited(t *testing.T) {
 	}
 }
 
-// A late source does not hold up the first call. It holds up the end of waiting, and the sink learns of that in any case.
-func TestLateSource(t *testing.T) {
-	var awaited [][]string
-	var s *aggregate.Source
-	got := newSink(t)
-	s = merge(func(changes []kinds.Change) {
-		awaited = append(awaited, s.Awaited())
-		got.take(changes)
-	}, "own")
-	got.source = s
-	late := []int{s.AddLate("b"), s.AddLate("c")}
-	x, y := object("x", "1", ""), object("y", "1", "")
-	s.From(late[0])([]kinds.Change{set(y)})
-	if got.calls != 0 {
-		t.Fatal("called before the own source")
-	}
-	s.From(0)([]kinds.Change{set(x)})
-	if got.calls != 1 || len(got.objects) != 2 || s.HasSynced() || !slices.Equal(awaited[0], []string{"c"}) {
-		t.Fatalf("%d calls, %v, awaited %v", got.calls, got.objects, awaited)
-	}
-	s.From(0)([]kinds.Change{gone(x)})
-	if got.calls != 2 || len(got.objects) != 1 {
-		t.Fatalf("%d calls, %v", got.calls, got.objects)
-	}
-	s.From(late[1])(nil)
-	if got.calls != 3 || !s.HasSynced() || len(awaited[2]) > 0 {
-		t.Errorf("%d calls, synced %v, awaited %v", got.calls, s.HasSynced(), awaited)
-	}
-	s.From(late[1])(nil)
-	if got.calls != 3 {
-		t.Error("a call without changes was handed on")
-	}
-}
-
 func TestWaitNamesAwaitedSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := merge(func([]kinds.Change) {}, "directory", "kubernetes")
@@ -283,15 +247,14 @@ func TestHistories(t *testing.T) {
 		got := newSink(t)
 		names := []string{"s0", "s1", "s2", "s3"}[:n]
 		s := merge(got.take, names...)
-		got.source = s
 		model := make([]map[kinds.Key]*kinds.Object, n)
-		awaited, late := map[int]bool{}, map[int]bool{} // late ones are in both
+		awaited := map[int]bool{}
 		for i := range model {
 			model[i], awaited[i] = map[kinds.Key]*kinds.Object{}, true
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(model)-1).Draw(t, "source")
-			switch rapid.SampledFrom([]string{"change", "change", "change", "change", "add", "add late"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"change", "change", "change", "change", "add"}).Draw(t, "what") {
 			case "change":
 				var changes []kinds.Change
 				for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 3, rapid.ID).Draw(t, "names") {
@@ -312,26 +275,17 @@ func TestHistories(t *testing.T) {
 				config.Sort(changes)
 				s.From(i)(changes)
 				delete(awaited, i)
-				delete(late, i)
 			case "add":
 				if len(model) < 6 {
-					if len(awaited) > len(late) {
+					if len(awaited) > 0 {
 						awaited[len(model)] = true
 					}
 					s.Add(fmt.Sprint("s", len(model)))
 					model = append(model, map[kinds.Key]*kinds.Object{})
 				}
-			case "add late":
-				if len(model) < 6 {
-					if len(awaited) > 0 {
-						awaited[len(model)], late[len(model)] = true, true
-					}
-					s.AddLate(fmt.Sprint("s", len(model)))
-					model = append(model, map[kinds.Key]*kinds.Object{})
-				}
 			}
-			if len(s.Awaited()) != len(awaited) || (got.calls > 0) != (len(awaited) == len(late)) || s.HasSynced() != (len(awaited) == 0) {
-				t.Fatalf("awaited %v and %v, of them late %v, %d calls", s.Awaited(), awaited, late, got.calls)
+			if len(s.Awaited()) != len(awaited) || (got.calls > 0) != (len(awaited) == 0) || s.HasSynced() != (len(awaited) == 0) {
+				t.Fatalf("awaited %v and %v, %d calls", s.Awaited(), awaited, got.calls)
 			}
 			want, duplicates := map[kinds.Key]*kinds.Object{}, map[string]bool{}
 			for _, m := range slices.Backward(model) {

@@ -6,7 +6,7 @@
 // sources have is a finding.
 //
 // The sink is first called when every source has made its first call, and gets all objects. So nothing is served from
-// half of the sources. A source that was added as late holds up only HasSynced and Wait: its objects are changes.
+// half of the sources.
 //
 // This package does not validate, filter or translate. It starts no goroutine: the sink is called from the goroutines
 // of the sources, one at a time, while the other sources wait. A key costs one map entry with a pointer, and a list

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -25,6 +26,7 @@ func New() *feature.Feature {
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			return feature.Policies(r, namespace, closes, kinds.AuthorizationPolicy, kinds.RequestAuthentication)
 		},
+		Unsupported: unsupported, UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters},
 	}
 }
@@ -45,17 +47,31 @@ func dryRun(o *kinds.Object) bool {
 	return err == nil && dry
 }
 
-// Unsupported returns the finding about a policy, which this version cannot evaluate.
-func Unsupported(o *kinds.Object) diag.Diagnostic {
+// unsupported returns the finding about a policy, which this version cannot evaluate.
+func unsupported(o *kinds.Object) []diag.Diagnostic {
+	notImplemented := func(field, message, fix string) []diag.Diagnostic {
+		return []diag.Diagnostic{feature.NotImplemented(field, message, fix)}
+	}
 	p, ok := o.Spec.(*securityv1.AuthorizationPolicy)
 	switch {
 	case ok && dryRun(o):
 		field := "metadata.annotations[" + strconv.Quote(kinds.AnnotationDryRun) + "]"
-		return feature.NotImplemented(field, "nothing is refused, and what the policy would refuse is not logged", "")
+		return notImplemented(field, "nothing is refused, and what the policy would refuse is not logged", "")
 	case ok && p.Action == securityv1.AuthorizationPolicy_AUDIT:
-		return feature.NotImplemented("", "no request is logged", "")
+		return notImplemented("", "no request is logged", "")
 	}
-	return feature.NotImplemented("", "every request to the workloads that it selects is refused", "remove it to let requests through without it")
+	return notImplemented("", "every request to the workloads that it selects is refused", "remove it to let requests through without it")
+}
+
+// unsupportedMesh returns the findings about providers that policies may name.
+func unsupportedMesh(c *mesh.Config) []diag.Diagnostic {
+	return feature.Unsupported("", c.Changed(), func(field string) (message, fix string) {
+		switch field {
+		case "ExtensionProvider.envoyExtAuthzHttp", "ExtensionProvider.envoyExtAuthzGrpc":
+			message = "this provider is not asked: a policy of action CUSTOM refuses every request"
+		}
+		return message, fix
+	})
 }
 
 // noPrincipal returns rules that allow nobody, so that nothing passes.

@@ -1,8 +1,6 @@
 package destinationrule
 
 import (
-	"time"
-
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
@@ -11,17 +9,12 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// Target is what a policy is applied to.
-type Target struct {
-	Sniffed bool // Envoy finds out the port's protocol
-	Inbound bool // the workload's own side: it takes the connection pool alone
-}
-
-// Apply applies a policy's load balancing, connection pool and outlier detection to a cluster and its HTTP options.
-// SetTLS applies its TLS settings.
-func Apply(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, p Policy, t Target) {
+// apply applies a policy's load balancing, connection pool and outlier detection to a cluster and its HTTP options.
+func apply(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
 	if pool := p.ConnectionPool; pool != nil {
 		applyTCP(c, options, pool.Tcp)
 		applyHTTP(c, options, pool.Http, t)
@@ -52,26 +45,11 @@ func applyTCP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, tcp *ne
 		common(options).MaxConnectionDuration = tcp.MaxConnectionDuration
 	}
 	if tcp.TcpKeepalive != nil {
-		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: Keepalive(tcp.TcpKeepalive)}
+		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: feature.Keepalive(tcp.TcpKeepalive)}
 	}
 }
 
-// Keepalive returns when idle connections are probed.
-func Keepalive(k *networkingv1alpha3.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *corev3.TcpKeepalive {
-	out := &corev3.TcpKeepalive{}
-	if k.Probes > 0 {
-		out.KeepaliveProbes = envoy.UInt32(k.Probes)
-	}
-	if k.Time != nil {
-		out.KeepaliveTime = envoy.UInt32(uint32(k.Time.Seconds))
-	}
-	if k.Interval != nil {
-		out.KeepaliveInterval = envoy.UInt32(uint32(k.Interval.Seconds))
-	}
-	return out
-}
-
-func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *networkingv1alpha3.ConnectionPoolSettings_HTTPSettings, t Target) {
+func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *networkingv1alpha3.ConnectionPoolSettings_HTTPSettings, t feature.PolicyTarget) {
 	if http == nil {
 		return
 	}
@@ -202,10 +180,4 @@ func enforce(threshold *wrapperspb.UInt32Value) *wrapperspb.UInt32Value {
 		return envoy.UInt32(100)
 	}
 	return envoy.UInt32(0)
-}
-
-// MaxConnectionDuration returns the longest duration of a TCP connection, and whether there is a limit.
-func (p Policy) MaxConnectionDuration() (time.Duration, bool) {
-	d := p.ConnectionPool.GetTcp().GetMaxConnectionDuration()
-	return d.AsDuration(), d != nil
 }

@@ -1,3 +1,11 @@
-// Package destinationrule translates DestinationRules: which subsets a service has, which traffic policy is in force
-// for a port and subset, and what that policy makes of a cluster and of the routes to it. It is pure.
+// Package destinationrule is the feature of traffic policies, which DestinationRules have, and Sidecars for calls to
+// their workload. Which policy is in force is known before: see pilot/scope/traffic.
+//
+//   - destinationrule.go: what the feature declares.
+//   - cluster.go: load balancing, connection pools and outlier detection of a cluster.
+//   - tls.go: how its connections are secured.
+//   - hash.go: the consistent hash of the routes that lead to it.
+//   - unsupported.go: the fields that have no effect.
+//
+// The package is pure.
 package destinationrule

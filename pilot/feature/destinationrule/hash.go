@@ -3,12 +3,14 @@ package destinationrule
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// HashPolicy returns the consistent hash by which requests to a port are spread over the endpoints, or nil where the
+// hashPolicy returns the consistent hash by which requests to a port are spread over the endpoints, or nil where the
 // service's rule wants none. A port's hash overrides the rule's; a port entry without a hash keeps the rule's. Subsets
 // have no influence: a route may lead to several.
-func (r Rule) HashPolicy(port uint32) []*routev3.RouteAction_HashPolicy {
+func hashPolicy(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
 	h := r.Policy(port).LoadBalancer.GetConsistentHash()
 	if h == nil {
 		h = r.Policy(0).LoadBalancer.GetConsistentHash()

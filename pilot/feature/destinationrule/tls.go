@@ -9,27 +9,16 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// TLSOptions is what a TLS setting is completed with.
-type TLSOptions struct {
-	Router bool                    // credentialName is read on gateways alone
-	MTLS   *corev3.TransportSocket // the socket of mutual TLS within the mesh, with the setting's own sni and names
-	HTTP2  bool
-}
-
-// IsIstioMutual reports whether a setting means the mesh's own mutual TLS.
-func IsIstioMutual(t *networkingv1alpha3.ClientTLSSettings) bool {
-	return t.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
-}
-
-// SetTLS secures a cluster's connections by a rule's TLS settings.
-func SetTLS(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, t *networkingv1alpha3.ClientTLSSettings, o TLSOptions) {
+// secure secures a cluster's connections by TLS settings.
+func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
 	switch t.Mode {
 	case networkingv1alpha3.ClientTLSSettings_DISABLE:
 		return
 	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
-		c.TransportSocket = o.MTLS
+		c.TransportSocket = o.Mutual
 		return
 	}
 	common := &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{

@@ -6,13 +6,25 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// Unsupported returns a finding for each field of a DestinationRule that this version does not support.
-func Unsupported(spec *networkingv1.DestinationRule) []diag.Diagnostic {
-	list := feature.Unsupported("spec", spec, Lacks)
-	for i, s := range spec.Subsets {
+// unsupported returns a finding for each unsupported field of a DestinationRule, and of the connection pools of a
+// Sidecar.
+func unsupported(o *kinds.Object) []diag.Diagnostic {
+	if s, ok := o.Spec.(*networkingv1.Sidecar); ok {
+		return feature.Unsupported("spec", s, func(field string) (message, fix string) {
+			if field == "HTTPSettings.h2UpgradePolicy" {
+				return "requests to the workload keep their protocol", "write it in a DestinationRule"
+			}
+			return lacks(field)
+		})
+	}
+	r := o.Spec.(*networkingv1.DestinationRule)
+	list := feature.Unsupported("spec", r, lacks)
+	for i, s := range r.Subsets {
 		if s.GetTrafficPolicy().GetLoadBalancer().GetConsistentHash().GetHashKey() != nil {
 			field := "spec.subsets[" + strconv.Itoa(i) + "].trafficPolicy.loadBalancer.consistentHash"
 			list = append(list, subsetHash(field))
@@ -34,9 +46,9 @@ func subsetHash(field string) diag.Diagnostic {
 	return feature.NotImplemented(field, "requests are hashed as the service's own policy says, not the subset's", "write it in spec.trafficPolicy")
 }
 
-// Lacks returns what is not done of a field of a traffic policy, and what to do about it, as feature.Unsupported takes
-// it. A Sidecar's connection pools hold such fields too.
-func Lacks(field string) (message, fix string) {
+// lacks returns what is not done of a field of a traffic policy, and what to do about it, as feature.Unsupported takes
+// it.
+func lacks(field string) (message, fix string) {
 	switch field {
 	case "TrafficPolicy.tunnel":
 		message = "connections are not tunnelled"
@@ -58,4 +70,22 @@ func Lacks(field string) (message, fix string) {
 		message, fix = "the codes that count as errors are the default ones", "use consecutive5xxErrors or consecutiveGatewayErrors"
 	}
 	return message, fix
+}
+
+// unsupportedMesh returns a finding for each default of policies in a mesh configuration that is not supported.
+func unsupportedMesh(c *mesh.Config) []diag.Diagnostic {
+	return feature.Unsupported("", c.Changed(), func(field string) (message, fix string) {
+		switch field {
+		case "LocalityLoadBalancerSetting.distribute", "LocalityLoadBalancerSetting.failover", "LocalityLoadBalancerSetting.failoverPriority",
+			"MeshConfig.zoneAwareLbSetting":
+			message = "load is not balanced by locality: all endpoints are equal"
+		case "MeshConfig.defaultTrafficPolicy":
+			message, fix = "a service without a DestinationRule has no policy", "write it in DestinationRules"
+		case "MeshConfig.inboundClusterStatName", "MeshConfig.outboundClusterStatName":
+			message = "statistics have the names of clusters"
+		case "MeshConfig.verifyCertificateAtClient":
+			message, fix = "a server's certificate is verified if its DestinationRule says by what", "write caCertificates in DestinationRules"
+		}
+		return message, fix
+	})
 }

@@ -16,10 +16,11 @@ import (
 // New returns the feature.
 func New() *feature.Feature {
 	return &feature.Feature{
-		Name:   "mtls",
-		Kinds:  []*kinds.Kind{kinds.PeerAuthentication},
-		Half:   feature.InboundHalf,
-		Select: selectPolicies,
+		Name:            "mtls",
+		Kinds:           []*kinds.Kind{kinds.PeerAuthentication},
+		Half:            feature.InboundHalf,
+		Select:          selectPolicies,
+		UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{
 			HTTPFilters: httpFilters,
 			Transport:   &feature.Transport{Mode: mode, Ports: ports, Downstream: downstream, Upstream: upstream},

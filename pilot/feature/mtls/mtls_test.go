@@ -43,17 +43,16 @@ func TestModes(t *testing.T) {
 		specs             []string
 		all, p8080, p8081 feature.Mode
 		ports             []uint32
-		meshDisabled      bool // if the first were the mesh's
 	}{
 		{name: "none"},
 		{name: "mesh", specs: []string{strict}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
-		{name: "mesh off", specs: []string{disable}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable, meshDisabled: true},
+		{name: "mesh off", specs: []string{disable}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable},
 		{name: "empty", specs: []string{`{}`}},
 		{name: "namespace over mesh", specs: []string{strict, permissive}},
 		{name: "namespace unset", specs: []string{strict, unset}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
-		{name: "namespace empty", specs: []string{disable, `{}`}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable, meshDisabled: true},
+		{name: "namespace empty", specs: []string{disable, `{}`}, all: feature.Disable, p8080: feature.Disable, p8081: feature.Disable},
 		{name: "ports over namespace", specs: []string{strict, ports}, all: feature.Strict, p8080: feature.Disable, p8081: feature.Strict, ports: []uint32{90, 8080, 8081}},
-		{name: "workload over mesh and namespace", specs: []string{disable, strict, workload}, all: feature.Permissive, p8080: feature.Strict, p8081: feature.Permissive, ports: []uint32{8080}, meshDisabled: true},
+		{name: "workload over mesh and namespace", specs: []string{disable, strict, workload}, all: feature.Permissive, p8080: feature.Strict, p8081: feature.Permissive, ports: []uint32{8080}},
 		{name: "ports count only with a selector", specs: []string{wide}, all: feature.Strict, p8080: feature.Strict, p8081: feature.Strict},
 	} {
 		t.Run(c.name, func(t *testing.T) {

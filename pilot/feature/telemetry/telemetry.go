@@ -16,8 +16,9 @@ import (
 // New returns the feature.
 func New() *feature.Feature {
 	return &feature.Feature{
-		Name:  "telemetry",
-		Hooks: feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters, ConnectionManager: connectionManager},
+		Name:            "telemetry",
+		UnsupportedMesh: unsupportedMesh,
+		Hooks:           feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters, ConnectionManager: connectionManager},
 	}
 }
 

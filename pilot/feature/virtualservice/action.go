@@ -1,13 +1,11 @@
 package virtualservice
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	previoushostsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
-	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -15,18 +13,16 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
 // action returns the forwarding of a route. authority is the host that the route's header operations set.
-func (o Options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, authority string) *routev3.RouteAction {
+func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, authority string) *routev3.RouteAction {
 	timeout := envoy.Duration(0)
 	if h.Timeout != nil {
 		timeout = h.Timeout
 	}
-	a := &routev3.RouteAction{RetryPolicy: DefaultRetry(o.Retries)}
-	if h.Retries != nil { // the route's own retries replace the mesh's
-		a.RetryPolicy = retry(h.Retries, DefaultRetry(nil))
-	}
+	a := &routev3.RouteAction{RetryPolicy: feature.Retries(cmp.Or(h.Retries, o.Retries))}
 	setTimeout(a, timeout)
 	if w := h.Rewrite; w != nil {
 		if w.Authority != "" {
@@ -82,12 +78,12 @@ func setTimeout(a *routev3.RouteAction, timeout *durationpb.Duration) {
 	a.MaxGrpcTimeout = timeout //nolint:staticcheck // max_stream_duration would bound streams too
 }
 
-func (o Options) cluster(d *networkingv1alpha3.Destination) string {
-	return o.Cluster(names.FQDN(d.GetHost(), o.Object.Namespace, o.Suffix), d.GetSubset(), d.GetPort().GetNumber())
+func (o options) cluster(d *networkingv1alpha3.Destination) string {
+	return o.Cluster(names.FQDN(d.GetHost(), o.Object.Namespace, o.Domain), d.GetSubset(), d.GetPort().GetNumber())
 }
 
 // hash adds the hash policies of a destination, each once.
-func (o Options) hash(a *routev3.RouteAction, cluster string) {
+func (o options) hash(a *routev3.RouteAction, cluster string) {
 	c, ok := names.ParseCluster(cluster)
 	if !ok || o.Hash == nil {
 		return
@@ -137,73 +133,7 @@ func mirrors(h *networkingv1alpha3.HTTPRoute) []mirror {
 	return out
 }
 
-// DefaultRetry returns the default retry policy: twice more on another host, where the upstream cannot have acted on
-// the request. The mesh's defaultHttpRetryPolicy changes it; with 0 attempts there it is nil, no retries.
-func DefaultRetry(mesh *networkingv1alpha3.HTTPRetry) *routev3.RetryPolicy {
-	return retry(mesh, &routev3.RetryPolicy{
-		RetryOn:                       "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
-		NumRetries:                    envoy.UInt32(2),
-		HostSelectionRetryMaxAttempts: 5,
-		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
-			Name:       "envoy.retry_host_predicates.previous_hosts",
-			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: envoy.Any(&previoushostsv3.PreviousHostsPredicate{})},
-		}},
-	})
-}
-
-// retry returns base with the changes of r. base is nil where the mesh has turned retries off.
-func retry(r *networkingv1alpha3.HTTPRetry, base *routev3.RetryPolicy) *routev3.RetryPolicy {
-	switch {
-	case r == nil && base == nil, r != nil && r.Attempts <= 0:
-		return nil
-	case r == nil:
-		return base
-	case base == nil:
-		base = DefaultRetry(nil)
-	}
-	out := proto.CloneOf(base)
-	out.NumRetries = envoy.UInt32(uint32(r.Attempts))
-	if r.RetryOn != "" {
-		out.RetryOn, out.RetriableStatusCodes = retryOn(r.RetryOn)
-	}
-	if r.PerTryTimeout != nil {
-		out.PerTryTimeout = r.PerTryTimeout
-	}
-	if r.Backoff != nil {
-		out.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: r.Backoff}
-	}
-	if r.RetryIgnorePreviousHosts != nil && !r.RetryIgnorePreviousHosts.Value {
-		out.RetryHostPredicate = nil
-	}
-	if r.RetryRemoteLocalities.GetValue() {
-		out.RetryPriority = &routev3.RetryPolicy_RetryPriority{
-			Name:       "envoy.retry_priorities.previous_priorities",
-			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: envoy.Any(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 2})},
-		}
-	}
-	return out
-}
-
-// retryOn separates conditions from status codes: Envoy has a field for each.
-func retryOn(s string) (string, []uint32) {
-	const byCode = "retriable-status-codes"
-	var conditions []string
-	var codes []uint32
-	for c := range strings.SplitSeq(s, ",") {
-		c = strings.TrimSpace(c)
-		if n, ok := number(c); ok {
-			codes = append(codes, n)
-		} else if c != "" && !slices.Contains(conditions, c) {
-			conditions = append(conditions, c)
-		}
-	}
-	if len(codes) > 0 && !slices.Contains(conditions, byCode) {
-		conditions = append(conditions, byCode)
-	}
-	return strings.Join(conditions, ","), codes
-}
-
-func (o Options) redirect(in *networkingv1alpha3.HTTPRedirect) *routev3.Route_Redirect {
+func (o options) redirect(in *networkingv1alpha3.HTTPRedirect) *routev3.Route_Redirect {
 	out := &routev3.RedirectAction{HostRedirect: in.Authority, ResponseCode: redirectCode(in.RedirectCode)}
 	switch {
 	case in.PrefixRewrite != "":

@@ -13,37 +13,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// Mesh is the gateway name that stands for all sidecars.
-const Mesh = "mesh"
+// options is what the routes of an object depend on.
+type options feature.RouteOptions
 
-// Options is all that the routes of one virtual host depend on.
-type Options struct {
-	Object    *kinds.Object // the VirtualService
-	Port      uint32        // of the listener; of a gateway, the server's port
-	Gateway   string        // Mesh for sidecars, else "namespace/name" of the Gateway
-	Namespace string        // the proxy's, for sourceNamespace
-	Suffix    string        // the cluster's domain, for hosts without a dot: cluster.local
-
-	// SourceMatches reports whether the proxy has the sourceLabels of a match. Nil: every match passes.
-	SourceMatches func(*networkingv1alpha3.HTTPMatchRequest) bool
-
-	// Cluster returns the cluster name of a destination. host is fully qualified; port is 0 where the destination has
-	// none. For a destination that does not exist it returns names.UnknownService.
-	Cluster func(host, subset string, port uint32) string
-
-	// Hash returns the hash policies of a destination's DestinationRule. Nil: there are none.
-	Hash func(names.ClusterName) []*routev3.RouteAction_HashPolicy
-
-	// Retries is the mesh's defaultHttpRetryPolicy, for routes without retries or with some fields only. Nil:
-	// DefaultRetry applies.
-	Retries *networkingv1alpha3.HTTPRetry
-}
-
-// HTTPRoutes returns the routes in order, without those that can never be reached. It returns none if no route applies
-// to this port, gateway and proxy: then the host's default route stays.
-func HTTPRoutes(o Options) []*routev3.Route {
+// httpRoutes returns the routes of an object in order, without those that can never be reached.
+func httpRoutes(in feature.RouteOptions) []*routev3.Route {
+	o := options(in)
 	var out []*routev3.Route
 	for _, h := range spec(o.Object).GetHttp() {
 		if h.GetDelegate() != nil { // nobody resolved it
@@ -57,7 +35,7 @@ func HTTPRoutes(o Options) []*routev3.Route {
 				continue
 			}
 			r := o.route(h, m)
-			if out = append(out, r); CatchAll(r) {
+			if out = append(out, r); catchAll(r) {
 				return out
 			}
 		}
@@ -65,8 +43,9 @@ func HTTPRoutes(o Options) []*routev3.Route {
 	return out
 }
 
-// HasRoutes reports whether HTTPRoutes returns any route.
-func HasRoutes(o Options) bool {
+// hasRoutes reports whether httpRoutes returns any route.
+func hasRoutes(in feature.RouteOptions) bool {
+	o := options(in)
 	return slices.ContainsFunc(spec(o.Object).GetHttp(), func(h *networkingv1alpha3.HTTPRoute) bool {
 		return h.GetDelegate() == nil && (len(h.Match) == 0 || slices.ContainsFunc(h.Match, o.applies))
 	})
@@ -76,21 +55,21 @@ func spec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }
 
-// CatchAll reports whether every request matches a route.
-func CatchAll(r *routev3.Route) bool {
+// catchAll reports whether every request matches a route.
+func catchAll(r *routev3.Route) bool {
 	m := r.GetMatch()
 	return m.GetPrefix() == "/" && len(m.GetHeaders()) == 0 && len(m.GetQueryParameters()) == 0 && len(m.GetDynamicMetadata()) == 0
 }
 
-// Join returns one list for the routes of several VirtualServices, by precedence, for one host of a gateway. A
+// join returns one list for the routes of several VirtualServices, by precedence, for one host of a gateway. A
 // catch-all route does not hide the more specific routes of later VirtualServices. Of several catch-all routes the
 // first stays.
-func Join(lists ...[]*routev3.Route) []*routev3.Route {
+func join(lists ...[]*routev3.Route) []*routev3.Route {
 	var out []*routev3.Route
 	var last *routev3.Route
 	for _, l := range lists {
 		for _, r := range l {
-			if !CatchAll(r) {
+			if !catchAll(r) {
 				out = append(out, r)
 			} else if last == nil {
 				last = r
@@ -104,7 +83,7 @@ func Join(lists ...[]*routev3.Route) []*routev3.Route {
 }
 
 // applies reports whether a match can hold at all for this port, gateway and proxy.
-func (o Options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
+func (o options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
 	switch {
 	case m == nil:
 		return false
@@ -115,7 +94,7 @@ func (o Options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
 }
 
 // route returns the route of one match; m is nil for a route without one.
-func (o Options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest) *routev3.Route {
+func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest) *routev3.Route {
 	r := &routev3.Route{
 		Name:       dotted(h.Name, m.GetName()),
 		StatPrefix: m.GetStatPrefix(),

@@ -8,8 +8,9 @@ import (
 // New returns the feature.
 func New() *feature.Feature {
 	return &feature.Feature{
-		Name:  "virtualservice",
-		Kinds: []*kinds.Kind{kinds.VirtualService},
-		Hooks: feature.Hooks{HTTPFilters: httpFilters},
+		Name:        "virtualservice",
+		Kinds:       []*kinds.Kind{kinds.VirtualService},
+		Unsupported: unsupported,
+		Hooks:       feature.Hooks{HTTPFilters: httpFilters, Routes: &feature.Routes{Any: hasRoutes, HTTP: httpRoutes, Join: join}},
 	}
 }

@@ -28,7 +28,7 @@ func (t *Versions) of(list []*envoy.Resource) bool {
 	return t != nil && len(list) == len(t.list) && &list[0] == &t.list[0]
 }
 
-// Hash returns the package's versionOf of list, cached if the cache is of this list.
+// Hash is the function Hash, computed once for the list that t was made for.
 func (t *Versions) Hash(list []*envoy.Resource) string {
 	if !t.of(list) {
 		return Hash(list)
@@ -41,7 +41,7 @@ func (t *Versions) Hash(list []*envoy.Resource) string {
 	return t.version
 }
 
-// WithClusters returns the package's withClusters, cached if the cache is of this list. Nobody changes the result.
+// WithClusters is the function WithClusters, computed once for the list that t was made for. Nobody changes the result.
 func (t *Versions) WithClusters(list []*envoy.Resource, clusters envoy.Union) []string {
 	if !t.of(list) || !OnlyOutbound(clusters, func(name string) bool { return Holds(list, name) }) {
 		return WithClusters(list, clusters)

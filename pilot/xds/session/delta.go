@@ -1,45 +1,23 @@
 package session
 
 import (
-	"google.golang.org/grpc/codes"
-
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// incremental takes a request of a delta stream. An error ends the stream: the client broke a limit.
+// incremental takes a request of a delta stream.
 //
 // Requests add to and take from the subscription whatever nonce they carry; the nonce only says which response is
 // acknowledged or rejected. The first request for a type may name the versions that the client has from an earlier
 // stream.
-func (s *Session) incremental(r *wire.Request) (Verdict, error) {
-	v := Verdict{TypeURL: r.TypeURL}
-	if err := s.check(r); err != nil {
-		return v, err
-	}
-	w := s.find(r.TypeURL)
-	first := w == nil
-	if first {
-		w = s.open(r.TypeURL)
-	}
-	switch {
-	case r.Detail != nil:
-		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
-		if d, ok := w.acknowledge(r.Nonce); ok {
-			s.rejectDelivery(w, d)
-			s.compareEndpointsOf(w, d)
-		}
-	case r.Nonce != "":
-		if d, ok := w.acknowledge(r.Nonce); ok {
-			v.Kind = Acked
-			w.status.Acked = r.Nonce
-			s.compareEndpointsOf(w, d)
-		}
+func (s *Session) incremental(w *watch, r *wire.Request, v *Verdict, first bool) error {
+	if d, ok := s.answered(w, r, v); ok {
+		s.compareEndpointsOf(w, d)
 	}
 	if first {
-		return v, s.begin(w, r)
+		return s.begin(w, r)
 	}
-	return v, s.alter(w, r.Names, r.Unsubscribed)
+	return s.alter(w, r.Names, r.Unsubscribed)
 }
 
 // begin takes the first request for a type on the stream.
@@ -97,7 +75,7 @@ func (s *Session) alter(w *watch, add, remove wire.Names) error {
 			delete(w.pendingRemoval, name)
 			// A client may ask for ever other names.
 			delete(w.rejected, name)
-			w.compare = w.compare || w.kind.URL == envoy.RouteType && w.hosts != nil // its virtual hosts go with it
+			w.compare = w.compare || w.hosts != nil // its virtual hosts go with it
 		}
 	}
 	if add.Star && !w.wildcard {
@@ -106,6 +84,13 @@ func (s *Session) alter(w *watch, add, remove wire.Names) error {
 	w.explicit = w.explicit || add.Star
 	for _, name := range add.Names.All() {
 		w.markResend(name)
+		// A client that takes back a name, which it had let go of, also takes what comes of it meanwhile.
+		if w.whole() || w.kind.Total {
+			continue
+		}
+		if r := w.underWay(name); r != nil {
+			w.diverge(name, r)
+		}
 	}
 	switch {
 	case whole != w.whole():

@@ -8,6 +8,7 @@
 //     bisected.
 //   - delta.go and sotw.go: requests of the two protocols. response.go: responses, in the order of types.
 //   - initial.go: what a client that resumes has. hosts.go: virtual hosts that go by themselves.
+//   - session.go: the stream as a whole. status.go: what it tells of itself. translator.go: where resources come from.
 //   - key.go: what streams have in common that are sent the same. push.go: why a stream compares what it has.
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad:

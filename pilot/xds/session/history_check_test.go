@@ -34,15 +34,22 @@ func (c *modelClient) finish() {
 }
 
 func (c *modelClient) check() {
-	for _, short := range []string{"cds", "eds", "lds", "rds"} {
+	for _, short := range []string{"cds", "eds", "lds", "rds", "sds"} {
 		t := xdstest.LongType(short)
 		want := map[string]string{}
 		if envoy.TypeOf(t).Complete {
 			want = maps.Clone(c.h.versions[short])
 		} else {
 			for name := range c.subs[t] {
-				if want[name] = c.h.versions[short][name]; want[name] == "" {
+				switch version, ok := c.h.versions[short][name]; {
+				case ok:
+					want[name] = version
+				case envoy.TypeOf(t).Total:
 					want[name] = "none"
+				case !c.delta: // it cannot be told, and keeps what it had
+					want[name] = own(c.have[t][name])
+				default:
+					continue
 				}
 				if t == envoy.RouteType {
 					want[name] = c.checkHosts(name, want[name])

@@ -23,7 +23,7 @@ func TestRejectedNamesAreBounded(t *testing.T) {
 	for i := range 10000 {
 		n := wire.Names{Names: s.interner.Of([]string{fmt.Sprintf("n%d", i)})}
 		q := &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits, TypeURL: envoy.EndpointType, Names: n}
-		if _, err := s.incremental(q); err != nil {
+		if _, err := s.Take(q); err != nil {
 			t.Fatal(err)
 		}
 		nonce := ""
@@ -31,7 +31,7 @@ func TestRejectedNamesAreBounded(t *testing.T) {
 			nonce = x.Nonce
 		}
 		q = &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits, TypeURL: envoy.EndpointType, Unsubscribed: n, Nonce: nonce, Detail: &rpcstatus.Status{Code: 3}}
-		if _, err := s.incremental(q); err != nil {
+		if _, err := s.Take(q); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -54,7 +54,7 @@ func (s *Session) hasWhole(had, whole envoy.Union) bool {
 // versionWithGeneration returns the version that the client is sent for a route configuration or a virtual host.
 func (s *Session) versionWithGeneration(w *watch, r *envoy.Resource) string {
 	route := r.Name
-	if w.kind.URL == envoy.VirtualHostType {
+	if w.kind.Part {
 		route, _ = routeOf(r.Name)
 	}
 	return wire.WithGeneration(r.Version, s.generations[route])

@@ -13,9 +13,9 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	w.initial = true
 	switch {
 	case !s.divided:
-	case w.kind.URL == envoy.RouteType:
+	case w.kind.Divisible:
 		v = s.initialHeads(v)
-	case w.kind.URL == envoy.VirtualHostType:
+	case w.kind.Part:
 		v = s.initialHosts(v)
 	}
 	if w.whole() {

@@ -30,7 +30,7 @@ func (s *Session) Key() (Key, bool) {
 	k.Cohort = s.shared
 	n := 0
 	for _, w := range s.watches {
-		if w.idle() || w.kind.URL == envoy.VirtualHostType { // virtual hosts follow the route configurations
+		if w.idle() || w.kind.Part { // virtual hosts follow the route configurations
 			continue
 		}
 		if n == MaxTypes {

@@ -102,7 +102,7 @@ func TestBisectionIsBounded(t *testing.T) {
 	all, nonce := wire.Names{Names: s.interner.Of([]string{"a", "b", "c"})}, ""
 	for range 100 {
 		q := &wire.Request{Delta: true, Interner: s.interner, Limits: s.limits, TypeURL: envoy.EndpointType, Names: all, Nonce: nonce, Detail: &rpcstatus.Status{Code: 3}}
-		if _, err := s.incremental(q); err != nil {
+		if _, err := s.Take(q); err != nil {
 			t.Fatal(err)
 		}
 		for x := s.Next(); x != nil; x = s.Next() {

@@ -21,7 +21,7 @@ func (s *Session) byName(w *watch) *wire.Response {
 		}
 		return nil
 	}
-	if w.kind.URL == envoy.RouteType && s.divided {
+	if w.kind.Divisible && s.divided {
 		target = s.divide(w, target)
 	}
 	change := s.diff(w, target, true)
@@ -47,11 +47,11 @@ func (s *Session) deliverNamed(w *watch, list []*envoy.Resource, by *diff.Versio
 	return s.deliver(w, list, nil, by)
 }
 
-// part sends the next part of a bisection, as far as it still holds.
-func (s *Session) part(w *watch) *wire.Response {
+// sendBisected returns a response with the next part of a bisection, without what has changed since.
+func (s *Session) sendBisected(w *watch) *wire.Response {
 	for len(w.bisection) > 0 {
 		list := slices.DeleteFunc(slices.Clone(w.bisection[0]), func(r *envoy.Resource) bool {
-			tombstone := w.kind.URL == envoy.VirtualHostType && w.pendingRemoval[r.Name] != nil && w.pendingRemoval[r.Name].Version == r.Version
+			tombstone := w.kind.Part && w.pendingRemoval[r.Name] != nil && w.pendingRemoval[r.Name].Version == r.Version
 			return !tombstone && !w.has(r) || w.isRejected(r)
 		})
 		switch w.bisection = w.bisection[1:]; {
@@ -88,6 +88,7 @@ func (s *Session) visit(w *watch, before envoy.Union, change diff.Diff, resend m
 		if !other {
 			had = before.Get(name)
 		}
+		last := had
 		if _, ok := resend[name]; ok {
 			had = nil
 		}
@@ -100,8 +101,8 @@ func (s *Session) visit(w *watch, before envoy.Union, change diff.Diff, resend m
 			// it could not be translated
 			w.diverge(name, had)
 		case has == nil:
-			if had != nil && s.delta {
-				w.markRemoval(name, had)
+			if last != nil && s.delta {
+				w.markRemoval(name, last)
 			}
 		case had == nil || had.Version != has.Version:
 			out = append(out, has)
@@ -168,7 +169,7 @@ func (s *Session) wholeDelta(w *watch) *wire.Response {
 	if !ok {
 		return nil
 	}
-	if w.kind.URL == envoy.VirtualHostType {
+	if w.kind.Part {
 		resend = s.hostsToResend(target, w.held, resend)
 	}
 	change := s.diff(w, target, w.wildcard)
@@ -187,7 +188,7 @@ func (s *Session) wholeDelta(w *watch) *wire.Response {
 		delete(w.pendingRemoval, r.Name)
 	}
 	w.held, w.initial = target, false
-	if w.kind.URL == envoy.VirtualHostType {
+	if w.kind.Part {
 		for _, r := range s.entomb(w.pendingRemoval) {
 			w.markRemoval(r.Name, r)
 			out = append(out, r)
@@ -275,7 +276,7 @@ func (s *Session) wholeState(w *watch) *wire.Response {
 // routes reports whether the client takes listeners or routes, which name clusters.
 func (s *Session) routes() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
-		return (w.kind.URL == envoy.ListenerType || w.kind.URL == envoy.RouteType) && !w.idle()
+		return w.kind.NamesClusters && !w.idle()
 	})
 }
 
@@ -325,7 +326,7 @@ func (s *Session) compareStayingEndpoints(w *watch, leaving int) {
 	}
 }
 
-// deliver makes a response. Versions of the resources are taken from cache, if it is of this list.
+// deliver makes a response. by, if it was made for this list, has the versions of the resources already.
 func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
 	s.nonces++
 	r := &wire.Response{
@@ -344,7 +345,7 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 			clusters = c.held
 		}
 		r.Versions = by.WithClusters(resources, clusters)
-	case s.hasGenerations && (w.kind.URL == envoy.RouteType || w.kind.URL == envoy.VirtualHostType):
+	case s.hasGenerations && (w.kind.Divisible || w.kind.Part):
 		r.Versions = make([]string, len(resources))
 		for i, x := range resources {
 			r.Versions[i] = s.versionWithGeneration(w, x)

@@ -113,10 +113,38 @@ func New(c Config) *Session {
 
 // Take takes a request. An error ends the stream: the client broke a limit.
 func (s *Session) Take(r *wire.Request) (Verdict, error) {
-	if s.delta {
-		return s.incremental(r)
+	v := Verdict{TypeURL: r.TypeURL}
+	if err := s.check(r); err != nil {
+		return v, err
 	}
-	return s.stateOfTheWorld(r)
+	w := s.find(r.TypeURL)
+	first := w == nil
+	if first {
+		w = s.open(r.TypeURL)
+	}
+	if r.Detail != nil {
+		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
+	}
+	var err error
+	if s.delta {
+		err = s.incremental(w, r, &v, first)
+	} else {
+		err = s.stateOfTheWorld(w, r, &v, first)
+	}
+	return v, err
+}
+
+// answered takes what a request with a nonce says of a response. It returns false if the response is not outstanding.
+func (s *Session) answered(w *watch, r *wire.Request, v *Verdict) (delivery, bool) {
+	d, ok := w.acknowledge(r.Nonce)
+	switch {
+	case !ok:
+	case v.Kind == Rejected:
+		s.rejectDelivery(w, d)
+	default:
+		v.Kind, w.status.Acked = Acked, r.Nonce
+	}
+	return d, ok
 }
 
 // Snapshot returns the snapshot that the session works on, or nil while the stream is at rest: it may sleep through
@@ -220,7 +248,7 @@ func (s *Session) Start(snap *snapshot.Snapshot) bool {
 	return s.join(snap)
 }
 
-// Adopt takes a newer snapshot. To be called when next returns nil, so that a pass belongs to one snapshot.
+// Adopt takes a newer snapshot. Call it only after Next has returned nil: then a pass belongs to one snapshot.
 func (s *Session) Adopt(p *Push) {
 	if p.Full || s.joinFailed || p.Objects && s.profile.Whole || p.Concerns(s.proxy) {
 		if s.joinFailed = !s.rejoin(p); s.joinFailed {
@@ -243,7 +271,7 @@ func (s *Session) Adopt(p *Push) {
 
 func (s *Session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
 
-// Pending reports whether next may return a response.
+// Pending reports whether Next may return a response.
 func (s *Session) Pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
 		return w.pending() || s.removable(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
@@ -267,8 +295,8 @@ func (s *Session) removable(w *watch) bool {
 		return false
 	case w.kind.URL == envoy.ClusterType:
 		return !s.resuming
-	case w.kind.URL == envoy.VirtualHostType:
-		return len(w.sent) == 0 && len(w.bisection) == 0 // what takes their place was taken
+	case w.kind.Part:
+		return len(w.sent) == 0 && len(w.bisection) == 0 // the client has acknowledged what replaces them
 	}
 	return true
 }
@@ -302,7 +330,7 @@ func (s *Session) Next() *wire.Response {
 
 func (s *Session) additions(w *watch) *wire.Response {
 	switch {
-	case w.kind.URL == envoy.VirtualHostType && !s.divided && !s.profile.Whole:
+	case w.kind.Part && !s.divided && !s.profile.Whole:
 		// Envoy would fall back from a whole route configuration to VHDS
 		w.compare, w.answer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
@@ -315,7 +343,7 @@ func (s *Session) additions(w *watch) *wire.Response {
 	case w.whole() && !s.delta:
 		return s.wholeState(w)
 	case !w.compare && !w.answer && len(w.resend) == 0 && len(w.bisection) > 0:
-		return s.part(w)
+		return s.sendBisected(w)
 	case !w.whole():
 		return s.byName(w)
 	}
@@ -325,7 +353,7 @@ func (s *Session) additions(w *watch) *wire.Response {
 // target returns what the client should have of a type that is sent as a whole. false: what it has stands.
 func (s *Session) target(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
-	if w.kind.URL == envoy.VirtualHostType && !s.profile.Whole {
+	if w.kind.Part && !s.profile.Whole {
 		routes := s.find(envoy.RouteType)
 		if routes == nil {
 			return envoy.Union{}, false

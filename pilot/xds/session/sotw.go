@@ -1,51 +1,31 @@
 package session
 
 import (
-	"google.golang.org/grpc/codes"
-
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// stateOfTheWorld takes a request of a state-of-the-world stream. An error ends the stream: the client broke a limit.
+// stateOfTheWorld takes a request of a state-of-the-world stream.
 //
 // What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
 // a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
 // response that was overtaken and is not answered. That holds for rejections too: what a rejecting request asks for
 // anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
-func (s *Session) stateOfTheWorld(r *wire.Request) (Verdict, error) {
-	v := Verdict{TypeURL: r.TypeURL}
-	if err := s.check(r); err != nil {
-		return v, err
-	}
-	w := s.find(r.TypeURL)
-	first := w == nil
-	if first {
-		w = s.open(r.TypeURL)
-	}
+func (s *Session) stateOfTheWorld(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	s.resumed = s.resumed || first && r.Resumes
-	nonce, sent := r.Nonce, w.status.Sent
-	current := nonce != "" && nonce == sent
-	switch {
-	case r.Detail != nil:
-		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
-		if d, ok := w.acknowledge(nonce); ok {
-			s.rejectDelivery(w, d)
-		}
-	case current:
-		if _, ok := w.acknowledge(nonce); ok {
-			v.Kind = Acked
-			w.status.Acked = nonce
-		}
+	sent := w.status.Sent
+	current := r.Nonce != "" && r.Nonce == sent
+	if current || v.Kind == Rejected {
+		s.answered(w, r, v)
 	}
-	if nonce != "" && !current && sent != "" {
+	if r.Nonce != "" && !current && sent != "" {
 		if v.Kind != Rejected {
 			v.Kind = Expired
 		}
 		s.release(w, r.Names.Names)
-		return v, nil
+		return nil
 	}
-	return v, s.replace(w, r.Names, first, first || !current && v.Kind != Rejected)
+	return s.replace(w, r.Names, first, first || !current && v.Kind != Rejected)
 }
 
 // release drops the names that a request without an answer does not list any more: a client that unsubscribes from a

@@ -17,6 +17,10 @@ type Translator interface {
 	// after each snapshot in which more than endpoints changed, unless NeedsReassign reports false.
 	ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) Cohort
 
+	// Compare reports whether more than Live types, and what is beside changed workloads, may differ from the snapshot
+	// before.
+	Compare(s *snapshot.Snapshot) bool
+
 	// NeedsReassign reports whether ResolveCohort may return something else at snapshot s than last, which it returned
 	// at an earlier revision.
 	NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last Cohort, since uint64) bool

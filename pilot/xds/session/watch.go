@@ -32,7 +32,7 @@ type watch struct {
 
 	// What is to be looked at before the stream is idle.
 	compare        bool                       // everything
-	resend         map[string]struct{}        // to be sent whatever the client has, or, as a whole, removed if absent
+	resend         map[string]struct{}        // names to send again even if unchanged; of a whole type, to remove where there is no resource
 	answer         bool                       // as a whole: a response is due even when there is nothing new
 	pendingRemoval map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
 	bisection      [][]*envoy.Resource        // parts to be sent one after the other: the client rejected them together
@@ -75,7 +75,7 @@ type TypeStatus struct {
 
 // whole reports in which way the watch works.
 func (w *watch) whole() bool {
-	return w.wildcard || w.complete || w.kind.URL == envoy.VirtualHostType
+	return w.wildcard || w.complete || w.kind.Part
 }
 
 // idle reports whether the client subscribes to nothing of the type at present.
@@ -158,6 +158,18 @@ func (w *watch) acknowledge(nonce string) (delivery, bool) {
 	}
 	w.sent = slices.Delete(w.sent, 0, i+1)
 	return d, true
+}
+
+// underWay returns the newest resource of that name that was sent and not acknowledged yet, or nil.
+func (w *watch) underWay(name string) *envoy.Resource {
+	for _, d := range slices.Backward(w.sent) {
+		for _, r := range d.resources {
+			if r.Name == name {
+				return r
+			}
+		}
+	}
+	return nil
 }
 
 // rejectDelivery takes a rejection. Of several resources only one may be bad: they are bisected until it is alone. A

@@ -74,7 +74,7 @@ const (
 
 // Encoder splices responses. Neighbours that many streams are sent together, and one stream again and again, are put
 // together once: a list of resources falls into blocks by their names alone, so that one that differs spoils its own
-// block only. Safe for concurrent use.
+// block only. Secrets are put together each time. Safe for concurrent use.
 type Encoder struct {
 	controlPlane []byte // encoded
 	seed         maphash.Seed
@@ -161,7 +161,7 @@ func (e *Encoder) block(r *Response, from, to int, hash uint64) mem.BufferSlice 
 	if r.Versions != nil {
 		versions = r.Versions[from:to]
 	}
-	if len(resources) == 1 && resources[0].Body != nil {
+	if len(resources) == 1 && resources[0].Body != nil || resources[0].Secret() {
 		return splice(r.Delta, resources, versions).chunks
 	}
 	k := blockKey{hash, r.Delta}

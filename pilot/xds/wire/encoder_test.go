@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 // built is the response as protobuf messages.
@@ -103,5 +104,26 @@ func TestBlocksAreShared(t *testing.T) {
 	}
 	if e.bytes > blocksMost {
 		t.Errorf("%d bytes are kept", e.bytes)
+	}
+}
+
+// TestSecretsAreNotCached: responses with secrets are put together each time, and are what protobuf would make of them.
+func TestSecretsAreNotCached(t *testing.T) {
+	for _, delta := range []bool{false, true} {
+		e := NewEncoder("me")
+		r := &Response{Delta: delta, TypeURL: envoy.SecretType, Version: "v", Nonce: "n", Resources: []*envoy.Resource{xdstest.Secret("a", "1"), xdstest.Secret("b", "1")}}
+		want, err := proto.Marshal(built(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Encode(r).Materialize(); len(got) != len(want) || !strings.Contains(string(got), xdstest.Canary) {
+			t.Errorf("delta %t: %d bytes, want %d", delta, len(got), len(want))
+		}
+		if n := e.made.Len(); n != 0 {
+			t.Errorf("delta %t: %d blocks are cached", delta, n)
+		}
+		if e.Encode(&Response{Delta: delta, TypeURL: envoy.ClusterType, Resources: []*envoy.Resource{xdstest.Resource("a", "1"), xdstest.Resource("b", "1")}}); e.made.Len() == 0 {
+			t.Errorf("delta %t: clusters are not cached", delta)
+		}
 	}
 }

@@ -65,7 +65,7 @@ const (
 	maxViews       = 256     // of one
 )
 
-// InitialVersions returns the versions in a request. They are compared with those of an earlier request: what both have
+// versions returns the versions in a request. They are compared with those of an earlier request: what both have
 // in common is shared from then on, unless that is too little.
 func (l *Interner) versions(typeURL string, list []entry) (InitialVersions, error) {
 	if len(list) == 0 {

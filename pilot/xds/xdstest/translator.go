@@ -75,6 +75,9 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 		name, version, ok := strings.Cut(rest, "=")
 		if ok {
 			w.resources[t][name] = Resource(name, version)
+			if envoy.TypeOf(t).Secret {
+				w.resources[t][name] = Secret(name, version)
+			}
 		} else {
 			delete(w.resources[t], name)
 		}
@@ -132,6 +135,9 @@ func (f *Translator) Departed(now, _ any) (any, bool) { return now, false }
 
 // Shared implements session.Translator.
 func (f *Translator) Shared(c any) any { return c }
+
+// Compare implements session.Translator.
+func (f *Translator) Compare(s *snapshot.Snapshot) bool { return s.Diff.Full }
 
 // NeedsReassign implements session.Translator.
 func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, any, uint64) bool {

@@ -3,11 +3,14 @@ package xdstest
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -16,6 +19,18 @@ import (
 func Resource(name, version string) *envoy.Resource {
 	body := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), name+"="+version)
 	return &envoy.Resource{Name: name, Version: version, Body: body}
+}
+
+// Canary is in the content of every Secret.
+const Canary = "canary-in-a-secret"
+
+// Secret returns a secret whose content is told by its version.
+func Secret(name, version string) *envoy.Resource {
+	r := envoy.NewResource(name, &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		PrivateKey: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: Canary + version}},
+	}}})
+	r.Version = version
+	return r
 }
 
 // Node returns the node of a sidecar.
@@ -32,6 +47,23 @@ func Names(n int) []string {
 		list[i] = fmt.Sprint("n", i)
 	}
 	return list
+}
+
+// Sizes returns the numbers of services that are measured.
+func Sizes() []int { return []int{100, 1000, 10000} }
+
+// Clusters returns a Set of n resources of a kilobyte.
+func Clusters(n int) *envoy.Set {
+	list := make([]*envoy.Resource, n)
+	for i := range list {
+		list[i] = Cluster(i, "x")
+	}
+	return envoy.NewSet(list)
+}
+
+// Cluster returns one of Clusters, with other content.
+func Cluster(i int, content string) *envoy.Resource {
+	return envoy.NewResource(fmt.Sprint("outbound|80||", i), wrapperspb.String(strings.Repeat(content, 1000)))
 }
 
 // Heap returns the bytes on the heap once garbage and its cleanups are gone.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+)
+
+// registerCertificates takes the certificate authority's flags, and istiod's variables.
+func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
+	c := &f.o.Certificates
+	flags.StringVar(&c.StateDir, "stateDir", "", "directory for a certificate authority of the server's own and the key of its tokens, where there is no Kubernetes; nobody else may read it")
+	flags.StringVar(&f.minTLS, "tls-min-version", "1.2", "oldest version of TLS that is spoken: 1.2 or 1.3")
+	c.Folder = e.text("ROOT_CA_DIR", "./etc/cacerts")
+	c.MultiRoot = e.text("ISTIO_MULTIROOT_MESH", "false") == "true"
+	c.TTL = e.duration("DEFAULT_WORKLOAD_CERT_TTL", 24*time.Hour)
+	c.MaxTTL = e.duration("MAX_WORKLOAD_CERT_TTL", 24*time.Hour)
+	c.RootTTL = e.duration("CITADEL_SELF_SIGNED_CA_CERT_TTL", 10*365*24*time.Hour)
+	c.Grace = e.number("CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE", 20)
+	c.Interval = e.duration("CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL", time.Hour)
+	c.ServerNames = fields(e.text("ISTIOD_CUSTOM_HOST", ""))
+	c.Rule = e.text("JWT_RULE", "")
+	f.gateways = e.text("TRUSTED_GATEWAY_CIDR", "")
+}
+
+// certificates completes the options of the certificate authority.
+func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
+	versions := map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+	if c.MinTLS = versions[f.minTLS]; c.MinTLS == 0 {
+		return fmt.Errorf("--tls-min-version=%s: write 1.2 or 1.3", f.minTLS)
+	}
+	switch grace := c.RootTTL / 100 * time.Duration(c.Grace); {
+	case c.TTL <= 0 || c.MaxTTL < c.TTL:
+		return fmt.Errorf("DEFAULT_WORKLOAD_CERT_TTL (%s) must be at most MAX_WORKLOAD_CERT_TTL (%s)", c.TTL, c.MaxTTL)
+	case c.Grace <= 0 || c.Grace >= 100:
+		return fmt.Errorf("CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE (%d) must be between 1 and 99", c.Grace)
+	case grace <= c.MaxTTL+2*c.Interval+time.Hour: // or the root would expire before its successor may sign
+		return fmt.Errorf("a root is replaced in the last %d %% of CITADEL_SELF_SIGNED_CA_CERT_TTL (%s): that is %s, and must be longer than MAX_WORKLOAD_CERT_TTL (%s) and "+
+			"twice CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL (%s) together", c.Grace, c.RootTTL, grace, c.MaxTTL, c.Interval)
+	}
+	for _, text := range fields(f.gateways) {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("TRUSTED_GATEWAY_CIDR=%s: write CIDRs with commas between: %w", f.gateways, err)
+		}
+		c.Gateways = append(c.Gateways, prefix)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package mtls
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	authv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// agent has certificates signed by the control plane, each for the account that its token names.
+type agent struct {
+	binary, stateDir string
+	client           authv1.IstioCertificateServiceClient
+}
+
+// newAgent connects to a control plane's secure port, and trusts the roots in its state folder.
+func newAgent(binary, stateDir, address string) (*agent, error) {
+	roots, err := os.ReadFile(filepath.Join(stateDir, "ca", "ca", "root-cert.pem"))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(roots) {
+		return nil, errors.New("the state folder has no roots")
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"})))
+	if err != nil {
+		return nil, err
+	}
+	return &agent{binary, stateDir, authv1.NewIstioCertificateServiceClient(conn)}, nil
+}
+
+// Issue implements sds.Issuer.
+func (a *agent) Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error) {
+	token, err := exec.CommandContext(ctx, a.binary, "token", namespace, account, "--stateDir", a.stateDir).Output()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make a token: %w", err)
+	}
+	private, err := pki.GenerateKey()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if key, err = pki.EncodeKey(private); err != nil {
+		return nil, nil, nil, err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	answer, err := a.client.CreateCertificate(
+		metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+string(bytes.TrimSpace(token))),
+		&authv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))},
+	)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	last := len(answer.CertChain) - 1
+	return []byte(strings.Join(answer.CertChain[:last], "")), key, []byte(answer.CertChain[last]), nil
+}

@@ -1,0 +1,265 @@
+package mtls
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+const startTimeout = 90 * time.Second
+
+// meshYAML has a server, a client with a sidecar, and one without.
+const meshYAML = `apiVersion: v1
+kind: Namespace
+metadata: {name: istio-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: a}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {app: echo}
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: tcp, port: 90, targetPort: 9090}
+  - {name: any, port: 100, targetPort: 8081}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: echo, namespace: a, labels: {app: echo, security.istio.io/tlsMode: istio}}
+spec:
+  serviceAccountName: echo
+  containers: [{name: app, image: echo, args: ["-http=8080", "-http=8081", "-tcp=9090"]}]
+status:
+  phase: Running
+  podIP: 10.10.0.11
+  podIPs: [{ip: 10.10.0.11}]
+  conditions: [{type: Ready, status: "True"}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: a, labels: {app: client, security.istio.io/tlsMode: istio}}
+spec:
+  serviceAccountName: client
+  containers: [{name: app, image: echo}]
+status:
+  phase: Running
+  podIP: 10.10.0.12
+  podIPs: [{ip: 10.10.0.12}]
+  conditions: [{type: Ready, status: "True"}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: a, labels: {app: plain, sidecar.istio.io/inject: "false"}}
+spec:
+  serviceAccountName: plain
+  containers: [{name: app, image: echo}]
+status:
+  phase: Running
+  podIP: 10.10.0.13
+  podIPs: [{ip: 10.10.0.13}]
+  conditions: [{type: Ready, status: "True"}]
+`
+
+// mode is a PeerAuthentication of the whole mesh.
+const mode = `apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: %s}}
+`
+
+// ports are those of the server's pod, and of its service.
+var ports = []struct {
+	name         string
+	service, pod int
+	http         bool
+}{{"HTTP", 80, 8080, true}, {"TCP", 90, 9090, false}, {"detected", 100, 8081, true}}
+
+// TestModes has clients of every kind call a server in every mode: of the mesh, without TLS, and with a certificate of
+// another CA.
+func TestModes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	work := t.TempDir()
+	suite.LogTails(t, work)
+	dir, state := filepath.Join(work, "mesh"), filepath.Join(work, "state")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "mesh.yaml"), meshYAML)
+	write(t, filepath.Join(dir, "mode.yaml"), fmt.Sprintf(mode, "PERMISSIVE"))
+	pilot, err := controlplane.Start(ctx, controlplane.Options{
+		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: state,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pilot.Stop)
+	issuer, err := newAgent(os.Getenv(pilotVar), state, pilot.SecureGRPC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificates, err := sds.Start(network.Gateway().String(), issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(certificates.Stop)
+	stranger, err := sds.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory, err := world.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := world.Start(world.Options{
+		Directory: directory,
+		Location: func(p world.Pod) (world.Location, error) {
+			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		},
+		Envoy: os.Getenv(envoyVar), XDS: pilot.GRPC, SDS: certificates.Address, Delta: true, Mark: pods.Mark, WorkDir: work,
+		Admin: func(world.Pod) (string, error) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	if err := w.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// A client of the mesh comes last: when the others are let in as they should be, the server has the mode in force.
+	callers := []struct {
+		name, pod string
+		call      func(ctx context.Context, from world.Location, service, pod int, http bool) error
+		in        map[string]bool // whether it is served, by mode
+	}{
+		{"plaintext", "plain", func(ctx context.Context, from world.Location, _, pod int, http bool) error {
+			return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(pod)), http, nil)
+		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
+		{"this mesh's certificate", "plain", tlsCall(t, issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
+		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
+		{"mesh", "client", func(ctx context.Context, from world.Location, service, _ int, http bool) error {
+			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(service)), http, nil)
+		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
+	}
+	for _, m := range []string{"PERMISSIVE", "STRICT", "DISABLE", "STRICT"} {
+		write(t, filepath.Join(dir, "mode.yaml"), fmt.Sprintf(mode, m))
+		for _, c := range callers {
+			for _, p := range ports {
+				suite.Eventually(t, fmt.Sprintf("%s, %s, %s: served %v", m, c.name, p.name, c.in[m]), func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					return (c.call(ctx, w.Pod(c.pod).Location, p.service, p.pod, p.http) == nil) == c.in[m]
+				})
+			}
+		}
+	}
+	handshakes, err := w.Pod("client").Proxy.Stats(t.Context(), `^cluster\.outbound.*ssl\.handshake$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range ports {
+		if n := handshakes[fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)]; n == 0 {
+			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
+		}
+	}
+	if err := w.Healthy(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// call returns nil if an echo server answers.
+func call(ctx context.Context, from world.Location, address string, isHTTP bool, secure *tls.Config) error {
+	conn, err := from.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(end); err != nil {
+			return err
+		}
+	}
+	if secure != nil {
+		conn = tls.Client(conn, secure)
+	}
+	if !isHTTP {
+		if _, err := fmt.Fprintln(conn, "hello"); err != nil {
+			return err
+		}
+		_, err = bufio.NewReader(conn).ReadString('\n')
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
+	if err != nil {
+		return err
+	}
+	req.Host = "echo.a"
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the status is %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// tlsCall returns a caller without a sidecar that has a certificate of an issuer, as a sidecar would.
+func tlsCall(t *testing.T, issuer sds.Issuer) func(ctx context.Context, from world.Location, service, pod int, http bool) error {
+	t.Helper()
+	chain, key, _, err := issuer.Issue(t.Context(), "a", "client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, from world.Location, _, pod int, isHTTP bool) error {
+		alpn := []string{"istio-http/1.1"}
+		if !isHTTP {
+			alpn = []string{"istio"}
+		}
+		return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(pod)), isHTTP, &tls.Config{
+			Certificates: []tls.Certificate{own}, NextProtos: alpn, MinVersion: tls.VersionTLS12,
+			InsecureSkipVerify: true, //nolint:gosec // whether the server takes this client is what is tried
+		})
+	}
+}
+
+// write replaces a file whole.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}

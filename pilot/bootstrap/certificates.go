@@ -1,0 +1,173 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	citadel "github.com/istiod-lite/istiod-lite/citadel/server"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/citadel/token"
+)
+
+// Certificates are the options of the certificate authority and of whom it issues certificates to.
+type Certificates struct {
+	StateDir  string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
+	Folder    string // of a CA that is plugged in
+	MultiRoot bool   // that CA may be replaced by one of another root at once
+
+	TTL, MaxTTL time.Duration // of workloads' certificates
+	RootTTL     time.Duration // of a self-signed root
+	Grace       int           // percent of that in which it is replaced
+	Interval    time.Duration // for which a step of its replacement must have been due
+
+	ServerNames []string       // DNS names of this server beside those of its Service
+	Gateways    []netip.Prefix // from which certificates that were forwarded in a header count
+	Rule        string         // JWT_RULE: tokens of an OpenID provider; empty for none
+	MinTLS      uint16
+}
+
+// secure is what serves the secure port.
+type secure struct {
+	authority *authority.Authority
+	callers   authenticate.List
+	grpc      *grpc.Server
+}
+
+// perIdentity and identityBurst bound how often one identity is issued a certificate.
+const (
+	perIdentity   rate.Limit = 10. / 60
+	identityBurst            = 20
+)
+
+// newSecure makes what serves the secure port; nil if there is no CA.
+func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
+	o := s.o.Certificates
+	plugged, err := store.ReadPlugged(o.Folder, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if plugged == nil && o.StateDir == "" {
+		return nil, nil
+	}
+	issuer := ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL})
+	options := authority.Options{
+		CA: issuer, Folder: o.Folder, MultiRoot: o.MultiRoot,
+		Rotation: rotation.Options{Organization: s.o.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
+		Lead:     func() bool { return true }, Interval: o.Interval,
+		Names: s.serverNames(), Now: time.Now, Logger: s.o.Logger.With("scope", "ca"), Registerer: s.metrics,
+	}
+	x := &secure{}
+	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not that of whom it speaks for
+		x.callers = append(x.callers, authenticate.Forwarded{Gateways: o.Gateways, Trusts: s.trusts, Now: time.Now})
+	}
+	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts})
+	if o.StateDir != "" {
+		options.Store = store.Folder{Path: filepath.Join(o.StateDir, "ca")}
+		key, err := token.NewKey(o.StateDir)
+		if err != nil {
+			return nil, fmt.Errorf("the key of tokens: %w", err)
+		}
+		x.callers = append(x.callers, authenticate.OIDC{
+			Rule: authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}}, TrustDomain: s.trustDomain, Now: time.Now,
+			Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return key.JWKS() }, time.Now),
+		})
+	}
+	if o.Rule != "" {
+		rule, err := authenticate.ParseRule(o.Rule)
+		if err != nil {
+			return nil, err
+		}
+		fetcher := safe.NewFetcher(safe.FetchOptions{Size: 1 << 20, Timeout: 5 * time.Second, Redirects: 2})
+		x.callers = append(x.callers, authenticate.OIDC{
+			Rule: rule, TrustDomain: s.trustDomain, Now: time.Now,
+			Keys: authenticate.NewKeySet(func(ctx context.Context) ([]byte, error) { return fetcher.Get(ctx, rule.JWKSURI) }, time.Now),
+		})
+	}
+	if x.authority, err = authority.New(options); err != nil {
+		return nil, err
+	}
+	service, err := citadel.New(citadel.Options{
+		Issuer: issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
+		Registerer: s.metrics, Log: options.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.grpc = newGRPC(s.o, metrics, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
+	service.Register(x.grpc)
+	return x, nil
+}
+
+// serverNames returns the DNS names by which proxies call this server.
+func (s *Server) serverNames() []string {
+	names := []string{"istiod." + s.o.Namespace + ".svc", "istiod-remote." + s.o.Namespace + ".svc", "istio-pilot." + s.o.Namespace + ".svc"}
+	if s.o.Revision != "" && s.o.Revision != "default" {
+		names = append(names, "istiod-"+s.o.Revision+"."+s.o.Namespace+".svc")
+	}
+	if s.o.Client == nil {
+		names = append(names, "localhost")
+	}
+	for _, n := range s.o.Certificates.ServerNames {
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// trustDomain returns the mesh's own; empty while that is not known.
+func (s *Server) trustDomain() string {
+	if snap := s.world.Snapshot(); snap != nil {
+		return snap.Mesh.GetTrustDomain()
+	}
+	return ""
+}
+
+// trusts reports whether identities of a trust domain are the mesh's.
+func (s *Server) trusts(trustDomain string) bool {
+	snap := s.world.Snapshot()
+	return snap != nil && slices.Contains(snap.Mesh.TrustDomains(), trustDomain)
+}
+
+// caller returns who calls over gRPC. Over plaintext all that is known is an address.
+func (s *Server) caller(ctx context.Context) (identity.Peer, error) {
+	r := authenticate.FromContext(ctx)
+	switch {
+	case r.TLS == nil || s.secure == nil:
+		return identity.Peer{Address: r.Address}, nil
+	case s.world.Snapshot() == nil:
+		return identity.Peer{Address: r.Address}, fmt.Errorf("%w: the mesh is not known yet", authenticate.ErrUnavailable)
+	}
+	return s.secure.callers.Authenticate(ctx, r)
+}
+
+// peer returns who opens a stream, or a gRPC status: over TLS everybody proves who they are.
+func (s *Server) peer(ctx context.Context) (identity.Peer, error) {
+	p, err := s.caller(ctx)
+	switch {
+	case errors.Is(err, authenticate.ErrUnavailable):
+		return p, status.Error(codes.Unavailable, err.Error())
+	case err != nil:
+		s.o.Logger.Debug("a stream is refused", "scope", "ads", "peer", p.Address.String(), "err", err)
+		return p, status.Error(codes.Unauthenticated, "authentication failure: a client certificate of the mesh or a token is needed")
+	}
+	return p, nil
+}

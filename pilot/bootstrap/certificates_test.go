@@ -1,0 +1,213 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	authv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/token"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// certificateOptions are the options of a server that keeps a CA of its own.
+func certificateOptions(t *testing.T) Options {
+	t.Helper()
+	o := testOptions(t)
+	o.Certificates = Certificates{
+		StateDir: filepath.Join(t.TempDir(), "state"), Folder: filepath.Join(t.TempDir(), "cacerts"),
+		TTL: time.Hour, MaxTTL: 24 * time.Hour, RootTTL: 365 * 24 * time.Hour, Grace: 20, Interval: time.Hour, MinTLS: tls.VersionTLS12,
+	}
+	return o
+}
+
+// rootsOf returns the roots of a server's CA, as an operator would read them.
+func rootsOf(t *testing.T, o Options) *x509.CertPool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(o.Certificates.StateDir, "ca", "ca", "root-cert.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatal("no roots")
+	}
+	return pool
+}
+
+func dialSecure(t *testing.T, address string, roots *x509.CertPool, own ...tls.Certificate) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		RootCAs: roots, ServerName: "istiod.istio-system.svc", Certificates: own,
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// issued asks for a certificate, as a workload does.
+func issued(ctx context.Context, t *testing.T, conn *grpc.ClientConn) (tls.Certificate, error) {
+	t.Helper()
+	key, err := pki.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := authv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &authv1.IstioCertificateRequest{Csr: requestOf(t, key)})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	b, _ := pem.Decode([]byte(a.CertChain[0]))
+	leaf, err := x509.ParseCertificate(b.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{b.Bytes}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+func requestOf(t *testing.T, key crypto.Signer) string {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+// stream asks for clusters as a proxy, and returns what comes first.
+func streamAs(ctx context.Context, t *testing.T, conn *grpc.ClientConn, node string) (*discoveryv3.DiscoveryResponse, error) {
+	t.Helper()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: node}})
+	return stream.Recv()
+}
+
+// TestSecurePort goes from a token to a certificate to a stream, and keeps everybody else out. The CA and the key of
+// tokens outlive the server.
+func TestSecurePort(t *testing.T) {
+	o := certificateOptions(t)
+	const inA, inB = "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local", "sidecar~10.1.1.2~web-0.b~b.svc.cluster.local"
+	var own tls.Certificate
+	for _, start := range []string{"first", "second"} {
+		t.Run(start, func(t *testing.T) {
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := run(t, s)
+			eventually(t, "the server is ready", s.ready.Load)
+			key, err := token.LoadKey(o.Certificates.StateDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := key.Issue("a", "web", time.Hour, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			bearer := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+text)
+			roots := rootsOf(t, o)
+			conn := dialSecure(t, s.Addresses().SecureGRPC, roots)
+			if _, err := issued(t.Context(), t, conn); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("without a token: %v", err)
+			}
+			if _, err := streamAs(t.Context(), t, conn, inA); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("a stream without a token: %v", err)
+			}
+			if own.Leaf != nil { // of the server before
+				if _, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, roots, own), inA); err != nil {
+					t.Errorf("with a certificate of the server before: %v", err)
+				}
+			}
+			if own, err = issued(bearer, t, conn); err != nil {
+				t.Fatal(err)
+			}
+			if len(own.Leaf.URIs) != 1 || own.Leaf.URIs[0].String() != "spiffe://cluster.local/ns/a/sa/web" {
+				t.Errorf("%v", own.Leaf.URIs)
+			}
+			withCertificate := dialSecure(t, s.Addresses().SecureGRPC, roots, own)
+			for _, c := range []struct {
+				what string
+				ctx  context.Context
+				conn *grpc.ClientConn
+			}{{"token", bearer, conn}, {"certificate", t.Context(), withCertificate}} {
+				if _, err := streamAs(c.ctx, t, c.conn, inA); err != nil {
+					t.Errorf("by %s: %v", c.what, err)
+				}
+				if _, err := streamAs(c.ctx, t, c.conn, inB); status.Code(err) != codes.PermissionDenied {
+					t.Errorf("by %s, as another namespace's: %v", c.what, err)
+				}
+			}
+			plain, err := grpc.NewClient(s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer plain.Close()
+			if _, err := issued(bearer, t, plain); status.Code(err) != codes.Unimplemented {
+				t.Errorf("over plaintext: %v", err)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPluggedCA serves with the operator's CA, and does not start with half of one.
+func TestPluggedCA(t *testing.T) {
+	o := certificateOptions(t)
+	o.Certificates.StateDir = ""
+	b, err := pki.NewSelfSigned("example", 24*time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(o.Certificates.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, text []byte) {
+		if err := os.WriteFile(filepath.Join(o.Certificates.Folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("ca-cert.pem", f.Certificate)
+	put("ca-key.pem", f.Key)
+	if _, err := New(o); err == nil {
+		t.Error("a CA without a root")
+	}
+	put("root-cert.pem", f.Roots)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	pool := x509.NewCertPool()
+	pool.AddCert(b.Roots[0])
+	if _, err := issued(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool)); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("%v", err)
+	}
+}

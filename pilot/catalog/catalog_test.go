@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// TestEveryKindHasOneReader holds that each kind that sources read is a feature's or a scope's, or is read before the
+// Snapshot, or is known to have no reader. Sources and the rules of the charts follow from kinds.All.
+func TestEveryKindHasOneReader(t *testing.T) {
+	before := []*kinds.Kind{
+		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ServiceEntry,
+	}
+	read := Kinds(Features())
+	for _, k := range kinds.All() {
+		_, translated := read[k]
+		readers := 0
+		for _, is := range []bool{translated, slices.Contains(before, k), slices.Contains(ignoredKinds(), k)} {
+			if is {
+				readers++
+			}
+		}
+		if readers != 1 {
+			t.Errorf("%s of %q: %d of the lists name it, want one", k.Name, k.Group, readers)
+		}
+	}
+	for k := range read {
+		if !slices.Contains(kinds.All(), k) {
+			t.Errorf("no source has a %s", k.Name)
+		}
+	}
+}
+
+// TestUnsupported joins what translate and features declare, of a kind that several read too, and names the object.
+func TestUnsupported(t *testing.T) {
+	says := func(field string) []diag.Diagnostic {
+		return []diag.Diagnostic{feature.NotImplemented(field, "nothing", "")}
+	}
+	features := []*feature.Feature{
+		{Name: "a", Kinds: []*kinds.Kind{kinds.Gateway}, Unsupported: func(*kinds.Object) []diag.Diagnostic { return says("a") }},
+		{Name: "b", Kinds: []*kinds.Kind{kinds.Gateway}},
+		{Name: "c", Kinds: []*kinds.Kind{kinds.Gateway, kinds.Sidecar}, Unsupported: func(*kinds.Object) []diag.Diagnostic { return says("c") }},
+		{Name: "d", UnsupportedMesh: func(*mesh.Config) []diag.Diagnostic { return says("d") }},
+	}
+	check := func(object string, list []diag.Diagnostic, want ...string) {
+		t.Helper()
+		var fields []string
+		for _, d := range list {
+			if fields = append(fields, d.Field); d.Object != object {
+				t.Errorf("%s: a finding about %q", object, d.Object)
+			}
+		}
+		if !slices.Equal(fields, want) {
+			t.Errorf("%s: findings about %v, want %v", object, fields, want)
+		}
+	}
+	for kind, want := range map[*kinds.Kind][]string{kinds.Gateway: {"a", "c"}, kinds.Sidecar: {"c"}, kinds.EnvoyFilter: {""}, kinds.Service: nil} {
+		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: "n", Name: "x"}, Spec: kind.New()}
+		check(o.String(), Unsupported(features)(o), want...)
+	}
+	check("MeshConfig", UnsupportedMesh(features)(mesh.Default()), "d")
+}

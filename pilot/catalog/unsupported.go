@@ -1,0 +1,57 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+)
+
+// ignoredKinds returns the kinds that sources read and nothing else does.
+func ignoredKinds() []*kinds.Kind {
+	return []*kinds.Kind{
+		kinds.EnvoyFilter, kinds.Telemetry, kinds.WasmPlugin, kinds.TrafficExtension, kinds.ProxyConfig,
+		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy,
+	}
+}
+
+// Unsupported returns a function that returns a finding for each field of an object that has no effect, or not the
+// intended one: what translate and the features that read the kind declare.
+func Unsupported(features []*feature.Feature) func(*kinds.Object) []diag.Diagnostic {
+	return func(o *kinds.Object) []diag.Diagnostic {
+		if slices.Contains(ignoredKinds(), o.Kind) {
+			return of(o.String(), []diag.Diagnostic{feature.NotImplemented("", "nothing reads an object of this kind", "")})
+		}
+		list := translate.Unsupported(o)
+		for _, f := range features {
+			if f.Unsupported != nil && slices.Contains(f.Kinds, o.Kind) {
+				list = append(list, f.Unsupported(o)...)
+			}
+		}
+		return of(o.String(), list)
+	}
+}
+
+// UnsupportedMesh returns a function that returns a finding for each field of a mesh configuration that has no effect.
+func UnsupportedMesh(features []*feature.Feature) func(*mesh.Config) []diag.Diagnostic {
+	return func(c *mesh.Config) []diag.Diagnostic {
+		list := translate.UnsupportedMesh(c)
+		for _, f := range features {
+			if f.UnsupportedMesh != nil {
+				list = append(list, f.UnsupportedMesh(c)...)
+			}
+		}
+		return of("MeshConfig", list)
+	}
+}
+
+// of sets the object that findings are about.
+func of(object string, list []diag.Diagnostic) []diag.Diagnostic {
+	for i := range list {
+		list[i].Object = object
+	}
+	return list
+}

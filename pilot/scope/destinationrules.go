@@ -1,0 +1,222 @@
+package scope
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// destinationRuleTables hold DestinationRules.
+type destinationRuleTables struct {
+	destinationRules        frozen.Table[destinationRule] // by namespace and host, then precedence
+	partialDestinationRules frozen.Table[destinationRule] // those whose host is partial
+	rulesWithSelector       frozen.Table[*kinds.Object]   // those with a workload selector: by namespace, then precedence
+}
+
+func (t *destinationRuleTables) all() []declared {
+	return []declared{
+		declare("destinationRules", &t.destinationRules, compareDestinationRules),
+		declare("partialDestinationRules", &t.partialDestinationRules, compareDestinationRules),
+		declare("rulesWithSelector", &t.rulesWithSelector, compareByNamespace),
+	}
+}
+
+// destinationRule is a DestinationRule with its qualified host.
+type destinationRule struct {
+	host string
+	*kinds.Object
+}
+
+func (r destinationRule) String() string { return r.host + " of " + r.Key.String() }
+
+func compareDestinationRules(a, b destinationRule) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.host, b.host); c != 0 {
+		return c
+	}
+	return snapshot.ByPrecedence(a.Object, b.Object)
+}
+
+func compareByNamespace(a, b *kinds.Object) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), snapshot.ByPrecedence(a, b))
+}
+
+func (x *Index) destinationRule(o *kinds.Object) destinationRule {
+	return destinationRule{names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.Domain), o}
+}
+
+// setDestinationRule adds a DestinationRule to the tables, or removes it.
+func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destinationRule, add bool) {
+	putOrDelete(&t.destinationRules, e, add, r)
+	if IsPartial(r.host) {
+		putOrDelete(&t.partialDestinationRules, e, add, r)
+	}
+	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
+		putOrDelete(&t.rulesWithSelector, e, add, r.Object)
+	}
+}
+
+// destinationRuleInvalidation returns what changed DestinationRules make dirty.
+func destinationRuleInvalidation() []Rule {
+	return []Rule{
+		{Name: "destination rules", start: func(c *closure) {
+			for r := range changedRows(c.last.destinationRules, c.index.destinationRules) {
+				c.eachCovered(r.host, c.addChanged)
+			}
+		}},
+		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces' too.
+		{Name: "rules of services found by address", start: func(c *closure) {
+			for r := range changedRows(c.last.destinationRules, c.index.destinationRules) {
+				c.eachCovered(r.host, func(host string) {
+					for svc := range c.index.ServicesByHost(host) {
+						c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(svc)
+					}
+				})
+			}
+		}},
+	}
+}
+
+// RulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by precedence.
+func (x *Index) RulesWithSelector(ns string) iter.Seq[*kinds.Object] {
+	return x.rulesWithSelector.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
+}
+
+// Rules returns the DestinationRules that apply when proxies of a namespace call a service. The first namespace with a
+// rule for it wins: the client's, the service's, then the root namespace. Within it the most specific host wins.
+// Several rules for that host are merged by the reader, in this order. A rule with a workload selector applies if it is
+// in selected.
+func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
+	k := rulesKey{client, s, selected}
+	if l, ok := x.rulesCache.get(k); ok {
+		return l
+	}
+	f := rulesFinder{index: x, client: client, selected: selected}
+	l := frozen.ListOf(f.find(s)...)
+	if f.examined > 8 {
+		x.rulesCache.put(k, l)
+	}
+	return l
+}
+
+// rulesCache caches results that were found among many rules: each subset of a service asks for them again. Safe for
+// concurrent use.
+type rulesCache struct {
+	mu    sync.RWMutex
+	rules map[rulesKey]frozen.List[*kinds.Object]
+}
+
+type rulesKey struct {
+	client   string
+	service  *registry.Service
+	selected frozen.List[*kinds.Object]
+}
+
+func (r *rulesCache) get(k rulesKey) (l frozen.List[*kinds.Object], ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if len(r.rules) > 0 {
+		l, ok = r.rules[k]
+	}
+	return l, ok
+}
+
+func (r *rulesCache) put(k rulesKey, l frozen.List[*kinds.Object]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rules == nil {
+		r.rules = map[rulesKey]frozen.List[*kinds.Object]{}
+	}
+	r.rules[k] = l
+}
+
+// rulesFinder finds the DestinationRules of one service.
+type rulesFinder struct {
+	index       *Index
+	client      string
+	selected    frozen.List[*kinds.Object]
+	selectedSet map[*kinds.Object]struct{} // selected as a set, made on first use
+	examined    int
+}
+
+func (f *rulesFinder) find(s *registry.Service) []*kinds.Object {
+	root := f.index.RootNamespace()
+	namespaces := []string{f.client, s.Namespace, root}
+	if f.client == root {
+		namespaces = namespaces[1:] // the root namespace's own rules come after the service's
+	}
+	for _, ns := range slices.Compact(namespaces) {
+		if l := f.inNamespace(ns, s.Host); len(l) > 0 {
+			return l
+		}
+	}
+	return nil
+}
+
+// inNamespace returns the rules of a namespace that cover the host most specifically.
+func (f *rulesFinder) inNamespace(ns, host string) []*kinds.Object {
+	if l := f.visible(ns, host); len(l) > 0 {
+		return l
+	}
+	ofNamespace := func(r destinationRule) int { return strings.Compare(r.Namespace, ns) }
+	if none(f.index, f.index.destinationRules, func(r destinationRule) int { return cmp.Or(ofNamespace(r), frozen.ComparePrefix(r.host, "*")) }) {
+		return nil
+	}
+	partial := func(tail string) bool {
+		_, ok := f.index.partialDestinationRules.First(func(r destinationRule) int { return cmp.Or(ofNamespace(r), strings.Compare(r.host[1:], tail)) })
+		return ok
+	}
+	if none(f.index, f.index.partialDestinationRules, ofNamespace) {
+		partial = nil
+	}
+	for pattern := range patterns(host, partial) {
+		if pattern != host {
+			if l := f.visible(ns, pattern); len(l) > 0 {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// visible returns the rules of a namespace whose host is written exactly so.
+func (f *rulesFinder) visible(ns, host string) []*kinds.Object {
+	var all []*kinds.Object
+	for r := range f.index.destinationRules.Where(func(r destinationRule) int {
+		return cmp.Or(strings.Compare(r.Namespace, ns), strings.Compare(r.host, host))
+	}) {
+		f.examined++
+		spec := r.Spec.(*networkingv1.DestinationRule)
+		switch {
+		case !exported(spec.ExportTo, f.index.Mesh.GetDefaultDestinationRuleExportTo(), ns, f.client):
+		case len(spec.GetWorkloadSelector().GetMatchLabels()) == 0:
+			all = append(all, r.Object)
+		case ns == f.client && f.selects(r.Object): // a rule for this workload is not merged with those for all
+			return []*kinds.Object{r.Object}
+		}
+	}
+	return all
+}
+
+func (f *rulesFinder) selects(o *kinds.Object) bool {
+	if f.selectedSet == nil {
+		f.selectedSet = map[*kinds.Object]struct{}{}
+		for o := range f.selected.All {
+			f.selectedSet[o] = struct{}{}
+		}
+	}
+	_, ok := f.selectedSet[o]
+	return ok
+}

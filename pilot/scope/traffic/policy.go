@@ -1,0 +1,178 @@
+package traffic
+
+import (
+	"slices"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Rules are the DestinationRules of one host in force for one client, as scope.Index.Rules orders them. Several are
+// merged into one: each setting is the first rule's that has it.
+type Rules = frozen.List[*kinds.Object]
+
+// Policy is the traffic policy of one cluster. A nil part is the mesh's default.
+type Policy struct {
+	LoadBalancer     *networkingv1alpha3.LoadBalancerSettings
+	ConnectionPool   *networkingv1alpha3.ConnectionPoolSettings
+	OutlierDetection *networkingv1alpha3.OutlierDetection
+	TLS              *networkingv1alpha3.ClientTLSSettings
+}
+
+// IsMutual reports whether connections are secured by the mesh's own mutual TLS.
+func (p Policy) IsMutual() bool {
+	return p.TLS.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
+}
+
+// MaxConnectionDuration returns the longest duration of a TCP connection, and whether there is a limit.
+func (p Policy) MaxConnectionDuration() (time.Duration, bool) {
+	d := p.ConnectionPool.GetTcp().GetMaxConnectionDuration()
+	return d.AsDuration(), d != nil
+}
+
+func spec(o *kinds.Object) *networkingv1.DestinationRule {
+	return o.Spec.(*networkingv1.DestinationRule)
+}
+
+// Merged is several Rules merged into one. It is shared by all clusters of a service, which may have many subsets.
+type Merged struct {
+	Subsets  []*networkingv1alpha3.Subset // of all rules; the first one of each name
+	Repeated []string                     // names of subsets that are defined more than once
+
+	rules   int
+	service Rule
+	named   map[string]int // indexes of Subsets by name
+}
+
+// Merge merges Rules into one.
+func Merge(rules Rules) *Merged {
+	m := &Merged{service: ServiceRule(rules)}
+	for o := range rules.All {
+		m.rules++
+		for _, s := range spec(o).Subsets {
+			if _, ok := m.named[s.Name]; ok {
+				m.Repeated = append(m.Repeated, s.Name)
+				continue
+			}
+			if m.named == nil {
+				m.named = map[string]int{}
+			}
+			m.named[s.Name] = len(m.Subsets)
+			m.Subsets = append(m.Subsets, s)
+		}
+	}
+	return m
+}
+
+// Limit returns the rules with the first n subsets.
+func (m *Merged) Limit(n int) *Merged {
+	if len(m.Subsets) <= n {
+		return m
+	}
+	first := *m
+	first.Subsets = m.Subsets[:n]
+	return &first
+}
+
+// SubsetNames yields the names of the subsets. The first is the empty name, which stands for the whole service.
+func (m *Merged) SubsetNames(yield func(string) bool) {
+	if !yield("") {
+		return
+	}
+	for _, s := range m.Subsets {
+		if !yield(s.Name) {
+			return
+		}
+	}
+}
+
+// Large reports whether merging took so much work that the result is worth caching.
+func (m *Merged) Large() bool { return m.rules+len(m.named) > 8 }
+
+// Rule returns the rule of a subset, or of the service itself where the name is empty. It reports whether there is such
+// a subset.
+func (m *Merged) Rule(subset string) (Rule, bool) {
+	r := m.service
+	if i, ok := m.named[subset]; ok && subset != "" && i < len(m.Subsets) {
+		r.subset = m.Subsets[i]
+	}
+	return r, subset == "" || r.subset != nil
+}
+
+// Rule is the part of Rules that one cluster depends on. It is comparable, and holds nothing that only other clusters
+// depend on, so that it can be part of a key.
+type Rule struct {
+	Object *kinds.Object // the rule that the cluster's metadata names: the first; nil without rules
+	policy *networkingv1alpha3.TrafficPolicy
+	subset *networkingv1alpha3.Subset
+}
+
+// ServiceRule returns the rule of the service itself.
+func ServiceRule(rules Rules) Rule {
+	var r Rule
+	for o := range rules.All {
+		if r.Object == nil {
+			r.Object = o
+		}
+		if r.policy = spec(o).TrafficPolicy; r.policy != nil {
+			break
+		}
+	}
+	return r
+}
+
+// Labels returns the labels that the cluster's endpoints must have.
+func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
+
+// Policy returns the policy of a port. Settings of the port replace the rule's four groups together. A subset's
+// settings then override group by group, unless it has settings for the port: these replace everything.
+func (r Rule) Policy(port uint32) Policy {
+	var p Policy
+	if r.policy != nil {
+		p = atPort(r.policy, port)
+	}
+	if t := r.subset.GetTrafficPolicy(); t != nil {
+		if of := atPort(t, port); hasPort(t, port) {
+			p = of // a subset's settings for the port replace everything
+		} else {
+			p = override(p, of)
+		}
+	}
+	return p
+}
+
+func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
+	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls}
+	for _, l := range t.PortLevelSettings {
+		if l.GetPort().GetNumber() == port {
+			p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.TLS = l.LoadBalancer, l.ConnectionPool, l.OutlierDetection, l.Tls
+		}
+	}
+	return p
+}
+
+func hasPort(t *networkingv1alpha3.TrafficPolicy, port uint32) bool {
+	return slices.ContainsFunc(t.PortLevelSettings, func(l *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
+		return l.GetPort().GetNumber() == port
+	})
+}
+
+func override(p, by Policy) Policy {
+	if by.LoadBalancer != nil {
+		p.LoadBalancer = by.LoadBalancer
+	}
+	if by.ConnectionPool != nil {
+		p.ConnectionPool = by.ConnectionPool
+	}
+	if by.OutlierDetection != nil {
+		p.OutlierDetection = by.OutlierDetection
+	}
+	if by.TLS != nil {
+		p.TLS = by.TLS
+	}
+	return p
+}

@@ -1,0 +1,92 @@
+package traffic_test
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+)
+
+func rules(t *testing.T, specs ...string) traffic.Rules {
+	t.Helper()
+	var list []*kinds.Object
+	for _, s := range specs {
+		spec := &networkingv1.DestinationRule{}
+		if err := protojson.Unmarshal([]byte(s), spec); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: s[:min(len(s), 8)]}, Spec: spec})
+	}
+	return frozen.ListOf(list...)
+}
+
+// TestResolve shows which setting a policy comes from; each setting has another load balancer.
+func TestResolve(t *testing.T) {
+	const (
+		layered = `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
+			"subsets":[{"name":"plain"},{"name":"own","trafficPolicy":{"loadBalancer":{"simple":"PASSTHROUGH"},"portLevelSettings":[{"port":{"number":90},"tls":{"mode":"SIMPLE"}}]}}]}`
+		mute   = `{"subsets":[{"name":"own"},{"name":"more","labels":{"v":"2"}}]}`
+		second = `{"trafficPolicy":{"loadBalancer":{"simple":"ROUND_ROBIN"}},"subsets":[{"name":"own","labels":{"v":"1"}},{"name":"last"}]}`
+	)
+	for _, c := range []struct {
+		name   string
+		rules  []string
+		port   uint32
+		subset string
+		lb     string // empty: none
+		tls    string
+	}{
+		{"none", nil, 80, "", "", ""},
+		{"the rule's", []string{layered}, 80, "", "RANDOM", "DISABLE"},
+		{"a port's replaces all four", []string{layered}, 90, "", "ROUND_ROBIN", ""},
+		{"a subset without policy", []string{layered}, 80, "plain", "RANDOM", "DISABLE"},
+		{"a subset's over the rule's", []string{layered}, 80, "own", "PASSTHROUGH", "DISABLE"},
+		{"a subset's port replaces everything", []string{layered}, 90, "own", "", "SIMPLE"},
+		{"a subset that does not exist", []string{layered}, 80, "other", "RANDOM", "DISABLE"},
+		{"the first that says something", []string{mute, second, layered}, 80, "", "ROUND_ROBIN", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule, _ := traffic.Merge(rules(t, c.rules...)).Rule(c.subset)
+			p := rule.Policy(c.port)
+			lb, tls := "", ""
+			if p.LoadBalancer != nil {
+				lb = p.LoadBalancer.GetSimple().String()
+			}
+			if p.TLS != nil {
+				tls = p.TLS.Mode.String()
+			}
+			if lb != c.lb || tls != c.tls {
+				t.Errorf("load balancer %q, tls %q", lb, tls)
+			}
+		})
+	}
+	merged := traffic.Merge(rules(t, mute, second))
+	names := ""
+	for _, s := range merged.Subsets {
+		names += s.Name + " "
+	}
+	if names != "own more last " {
+		t.Errorf("subsets %s", names)
+	}
+	if r, ok := merged.Rule("own"); !ok || len(r.Labels()) != 0 {
+		t.Errorf("of two subsets with one name not the first: %v", r)
+	}
+	if !slices.Equal(merged.Repeated, []string{"own"}) {
+		t.Errorf("repeated: %v", merged.Repeated)
+	}
+	first := merged.Limit(2)
+	if _, ok := first.Rule("last"); ok || len(first.Subsets) != 2 {
+		t.Errorf("of the first two subsets: %v", first.Subsets)
+	}
+	if _, ok := first.Rule("more"); !ok || merged.Limit(3) != merged || len(merged.Subsets) != 3 {
+		t.Errorf("a subset that fits is lost, or the rules have changed: %v", merged.Subsets)
+	}
+	if r, ok := merged.Rule("none"); ok || len(r.Labels()) != 0 || traffic.ServiceRule(rules(t)) != (traffic.Rule{}) {
+		t.Error("something comes of nothing")
+	}
+}

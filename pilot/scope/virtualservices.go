@@ -1,0 +1,445 @@
+package scope
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// VirtualService is a VirtualService with its delegates' routes merged in, and with fully qualified names.
+type VirtualService struct {
+	*kinds.Object
+	Spec             *networkingv1.VirtualService
+	Hosts            []string
+	DestinationHosts []string // the hosts that its routes lead to, sorted, without duplicates
+	Gateways         []string // the Gateways that it is bound to: "ns/name", or "mesh" for sidecars; without duplicates
+
+	destinations []destination // by DestinationHosts, with their ports
+	delegates    []string      // "ns/name" of its delegates, whether they exist or not
+}
+
+func (v *VirtualService) String() string { return v.Key.String() }
+
+// destination is a host and port that a route leads to. The port is 0 where the route has none.
+type destination struct {
+	host string
+	port uint32
+}
+
+func compareDestinations(a, b destination) int {
+	return cmp.Or(strings.Compare(a.host, b.host), cmp.Compare(a.port, b.port))
+}
+
+// ports returns the destinations of a host, sorted by port. A port is 0 where a route has none.
+func (v *VirtualService) ports(host string) []destination {
+	i, _ := slices.BinarySearchFunc(v.destinations, destination{host: host}, compareDestinations)
+	n := i
+	for n < len(v.destinations) && v.destinations[n].host == host {
+		n++
+	}
+	return v.destinations[i:n]
+}
+
+// hasSourceLabels reports whether a VirtualService matches on source labels.
+func (v *VirtualService) hasSourceLabels() bool {
+	if v != nil {
+		for _, labels := range SourceLabels(v.Spec) {
+			if len(labels) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// virtualServiceTables hold VirtualServices.
+type virtualServiceTables struct {
+	virtualServices  frozen.Table[*VirtualService] // by namespace and name
+	delegations      frozen.Table[delegation]      // by delegate
+	withSourceLabels frozen.Table[*VirtualService] // those with a match on source labels, by precedence
+
+	// Those bound to sidecars:
+	mesh             frozen.Table[*VirtualService] // by precedence
+	meshHosts        frozen.Table[link]            // by host
+	partialMeshHosts frozen.Table[link]            // of meshHosts: the partial patterns
+	meshDestinations frozen.Table[link]            // by the host of a destination
+
+	// Those bound to Gateways:
+	gatewayHosts        frozen.Table[gatewayHost] // by Gateway and host
+	partialGatewayHosts frozen.Table[gatewayHost] // of gatewayHosts: the partial patterns
+	gatewayDestinations frozen.Table[link]        // by the host of a destination
+}
+
+func (t *virtualServiceTables) all() []declared {
+	return []declared{
+		declare("virtualServices", &t.virtualServices, compareByName),
+		declare("delegations", &t.delegations, compareDelegations),
+		declare("withSourceLabels", &t.withSourceLabels, compareByPrecedence),
+		declare("mesh", &t.mesh, compareByPrecedence),
+		declare("meshHosts", &t.meshHosts, compareLinks),
+		declare("partialMeshHosts", &t.partialMeshHosts, compareLinks),
+		declare("meshDestinations", &t.meshDestinations, compareLinks),
+		declare("gatewayHosts", &t.gatewayHosts, compareGatewayHosts),
+		declare("partialGatewayHosts", &t.partialGatewayHosts, compareGatewayHosts),
+		declare("gatewayDestinations", &t.gatewayDestinations, compareLinks),
+	}
+}
+
+func compareByName(a, b *VirtualService) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+func compareByPrecedence(a, b *VirtualService) int { return snapshot.ByPrecedence(a.Object, b.Object) }
+
+// link connects a name with a VirtualService.
+type link struct {
+	name string
+	*VirtualService
+}
+
+func (l link) String() string { return l.name + " of " + l.Key.String() }
+
+func compareLinks(a, b link) int {
+	if c := strings.Compare(a.name, b.name); c != 0 {
+		return c
+	}
+	return compareByPrecedence(a.VirtualService, b.VirtualService)
+}
+
+func withName(name string) func(link) int {
+	return func(l link) int { return strings.Compare(l.name, name) }
+}
+
+// gatewayHost connects a Gateway, "ns/name", and a host with a VirtualService that is bound to the Gateway and has the
+// host.
+type gatewayHost struct {
+	gateway, host string
+	*VirtualService
+}
+
+func (g gatewayHost) String() string { return g.gateway + " " + g.host + " of " + g.Key.String() }
+
+func compareGatewayHosts(a, b gatewayHost) int {
+	if c := strings.Compare(a.gateway, b.gateway); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.host, b.host); c != 0 {
+		return c
+	}
+	return compareByPrecedence(a.VirtualService, b.VirtualService)
+}
+
+// delegation connects a delegate, "ns/name", with a VirtualService that delegates to it.
+type delegation struct {
+	delegate string
+	root     kinds.Key
+}
+
+func (d delegation) String() string { return d.delegate + " of " + d.root.String() }
+
+func compareDelegations(a, b delegation) int {
+	return cmp.Or(strings.Compare(a.delegate, b.delegate), strings.Compare(a.root.Namespace, b.root.Namespace), strings.Compare(a.root.Name, b.root.Name))
+}
+
+func withDelegate(to string) func(delegation) int {
+	return func(d delegation) int { return strings.Compare(d.delegate, to) }
+}
+
+// setVirtualService adds a VirtualService to the tables, or removes it.
+func (t *virtualServiceTables) setVirtualService(e *frozen.Edit, v *VirtualService, add bool) {
+	putOrDelete(&t.virtualServices, e, add, v)
+	for _, d := range v.delegates {
+		putOrDelete(&t.delegations, e, add, delegation{d, v.Key})
+	}
+	if v.hasSourceLabels() {
+		putOrDelete(&t.withSourceLabels, e, add, v)
+	}
+	for _, g := range v.Gateways {
+		if g != "mesh" {
+			for _, h := range v.Hosts {
+				putOrDelete(&t.gatewayHosts, e, add, gatewayHost{g, h, v})
+				if IsPartial(h) {
+					putOrDelete(&t.partialGatewayHosts, e, add, gatewayHost{g, h, v})
+				}
+			}
+			for _, h := range v.DestinationHosts {
+				putOrDelete(&t.gatewayDestinations, e, add, link{h, v})
+			}
+			continue
+		}
+		putOrDelete(&t.mesh, e, add, v)
+		for _, h := range v.Hosts {
+			putOrDelete(&t.meshHosts, e, add, link{h, v})
+			if IsPartial(h) {
+				putOrDelete(&t.partialMeshHosts, e, add, link{h, v})
+			}
+		}
+		for _, h := range v.DestinationHosts {
+			putOrDelete(&t.meshDestinations, e, add, link{h, v})
+		}
+	}
+}
+
+// virtualService returns the Snapshot's VirtualService, delegates included. It returns nil for one that does not exist,
+// and for a delegate, which has no hosts.
+func (x *Index) virtualService(k kinds.Key) *VirtualService {
+	root := x.Snapshot.Object(k)
+	if root == nil || len(virtualSpec(root).Hosts) == 0 {
+		return nil
+	}
+	v := &VirtualService{}
+	v.Object = ResolveDelegates(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object {
+		v.delegates = append(v.delegates, ns+"/"+name)
+		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
+	})
+	v.Spec = virtualSpec(v.Object)
+	for _, h := range v.Spec.Hosts {
+		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
+	}
+	for h, port := range Destinations(v.Spec) {
+		v.destinations = append(v.destinations, destination{names.FQDN(h, k.Namespace, x.Domain), port})
+	}
+	slices.SortFunc(v.destinations, compareDestinations)
+	v.destinations = slices.Clip(slices.Compact(v.destinations))
+	for _, d := range v.destinations {
+		if n := len(v.DestinationHosts); n == 0 || v.DestinationHosts[n-1] != d.host {
+			v.DestinationHosts = append(v.DestinationHosts, d.host)
+		}
+	}
+	for _, g := range v.Spec.Gateways {
+		v.Gateways = append(v.Gateways, names.Gateway(g, k.Namespace))
+	}
+	if len(v.Gateways) == 0 {
+		v.Gateways = []string{"mesh"}
+	}
+	slices.Sort(v.Gateways)
+	v.Gateways = slices.Compact(v.Gateways)
+	return v
+}
+
+// virtualServiceInvalidation returns what changed VirtualServices make dirty, and what depends on a host by them.
+func virtualServiceInvalidation() []Rule {
+	return []Rule{
+		{Name: "imports by routes", start: func(c *closure) { // a Sidecar imports the services that VirtualServices route to
+			for l := range changedRows(c.last.meshDestinations, c.index.meshDestinations) {
+				if c.index.importAffectsOthers(l.name) {
+					c.addChanged(l.name)
+				}
+			}
+		}},
+		{Name: "routes to a host", follow: func(c *closure, host string) {
+			for l := range c.index.meshDestinations.Where(withName(host)) {
+				if c.first("destination", l.VirtualService) {
+					for _, h := range l.Hosts {
+						c.eachCovered(h, c.add)
+					}
+				}
+			}
+		}},
+		// The virtual hosts of a VirtualService that have no service depend on the services that it routes.
+		{Name: "hosts without a service", follow: func(c *closure, host string) {
+			for pattern := range c.index.Patterns(host) {
+				for l := range c.index.meshHosts.Where(withName(pattern)) {
+					if c.first("host", l.VirtualService) {
+						for _, h := range l.Hosts {
+							c.add(h)
+						}
+					}
+				}
+			}
+		}},
+		// The hosts of a VirtualService count as changed, because its routes also belong to their aliases.
+		{Name: "routes", routes: func(c *closure) {
+			for l := range changedRows(c.last.meshHosts, c.index.meshHosts) {
+				c.eachCovered(l.name, c.addChanged)
+			}
+		}},
+		{Name: "route destinations", routes: func(c *closure) {
+			for l := range changedRows(c.last.meshDestinations, c.index.meshDestinations) {
+				c.add(l.name)
+			}
+		}},
+		{Name: "gateway routes", routes: func(c *closure) {
+			for g := range changedRows(c.last.gatewayHosts, c.index.gatewayHosts) {
+				c.add(g.host)
+			}
+		}},
+		{Name: "source labels", start: func(c *closure) {
+			for range changedRows(c.last.withSourceLabels, c.index.withSourceLabels) {
+				c.dirty.Reassign.All = true
+			}
+		}},
+	}
+}
+
+// Patterns returns a host and each pattern that covers it, the most specific first. Partial patterns are left out.
+func Patterns(host string) iter.Seq[string] { return patterns(host, nil) }
+
+// IsPartial reports whether a pattern is partial, such as *-a.example.com: its star ends within a label.
+func IsPartial(host string) bool {
+	return strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.")
+}
+
+// Patterns is the function Patterns, with the partial patterns that VirtualServices of sidecars have.
+func (x *Index) Patterns(host string) iter.Seq[string] {
+	if x.partialMeshHosts.Empty() {
+		return Patterns(host)
+	}
+	return patterns(host, func(tail string) bool {
+		_, ok := x.partialMeshHosts.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
+		return ok
+	})
+}
+
+// patterns is Patterns, with the partial patterns for whose tail (after the star) partial reports true.
+func patterns(host string, partial func(tail string) bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(host) {
+			return
+		}
+		for i := 1; i <= len(host); i++ {
+			tail := host[i:]
+			if tail != "" && tail[0] != '.' && (partial == nil || !partial(tail)) {
+				continue
+			}
+			if pattern := "*" + tail; pattern != host && !yield(pattern) {
+				return
+			}
+		}
+	}
+}
+
+// VirtualServicesOfGateway returns the VirtualServices bound to a Gateway, "ns/name", that have a host or a pattern
+// covering it, by precedence.
+func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*VirtualService {
+	var all []*VirtualService
+	var partial func(tail string) bool
+	if !none(x, x.partialGatewayHosts, func(e gatewayHost) int { return strings.Compare(e.gateway, name) }) {
+		partial = func(tail string) bool {
+			_, ok := x.partialGatewayHosts.First(func(e gatewayHost) int {
+				return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host[1:], tail))
+			})
+			return ok
+		}
+	}
+	for pattern := range patterns(host, partial) {
+		all = append(all, x.VirtualServicesOfGatewayHost(name, pattern, proxyNamespace)...)
+	}
+	x.sortVirtualServices(all, proxyNamespace)
+	return slices.Compact(all)
+}
+
+// VirtualServicesOfGatewayHost returns the VirtualServices bound to a Gateway, "ns/name", that name a host as it is
+// written, by precedence.
+func (x *Index) VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*VirtualService {
+	var all []*VirtualService
+	for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
+		return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, host))
+	}) {
+		if x.visibility(e.VirtualService, proxyNamespace) != hidden {
+			all = append(all, e.VirtualService)
+		}
+	}
+	x.sortVirtualServices(all, proxyNamespace)
+	return all
+}
+
+// GatewayHasHost reports whether a VirtualService that is bound to a Gateway, "ns/name", has a host, as it is written.
+func (x *Index) GatewayHasHost(gateway, host string, v *VirtualService) bool {
+	_, ok := x.gatewayHosts.Get(gatewayHost{gateway, host, v})
+	return ok
+}
+
+// HostsOfGateway returns the hosts of VirtualServices bound to a Gateway, "ns/name". A host of several VirtualServices
+// is repeated.
+func (x *Index) HostsOfGateway(name, proxyNamespace string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for e := range x.gatewayHosts.Where(func(e gatewayHost) int { return strings.Compare(e.gateway, name) }) {
+			if x.visibility(e.VirtualService, proxyNamespace) != hidden && !yield(e.host) {
+				return
+			}
+		}
+	}
+}
+
+// visibility returns by what a VirtualService is visible in a namespace.
+func (x *Index) visibility(v *VirtualService, namespace string) visibility {
+	return visibilityIn(v.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, namespace)
+}
+
+// CompareVirtualServices orders VirtualServices by precedence for the proxies of a namespace: first those that are
+// private to it, then those that name it, then public ones. Each of the three is ordered by age.
+func (x *Index) CompareVirtualServices(namespace string, a, b *VirtualService) int {
+	return cmp.Or(cmp.Compare(x.visibility(a, namespace), x.visibility(b, namespace)), compareByPrecedence(a, b))
+}
+
+func (x *Index) sortVirtualServices(list []*VirtualService, namespace string) {
+	if len(list) > 1 {
+		slices.SortFunc(list, func(a, b *VirtualService) int { return x.CompareVirtualServices(namespace, a, b) })
+	}
+}
+
+// GatewayVirtualServicesTo returns the VirtualServices bound to Gateways that send traffic to a host.
+func (x *Index) GatewayVirtualServicesTo(host string) iter.Seq[*VirtualService] {
+	return func(yield func(*VirtualService) bool) {
+		for l := range x.gatewayDestinations.Where(withName(host)) {
+			if !yield(l.VirtualService) {
+				return
+			}
+		}
+	}
+}
+
+// WithSourceLabels returns the VirtualServices that match on source labels.
+func (x *Index) WithSourceLabels() iter.Seq[*VirtualService] { return x.withSourceLabels.All }
+
+// SourceLabels calls yield for each match of a VirtualService, with its source labels. The order is fixed.
+func SourceLabels(v *networkingv1.VirtualService) func(yield func(match any, labels map[string]string) bool) {
+	return func(yield func(any, map[string]string) bool) {
+		for _, h := range v.Http {
+			for _, m := range h.Match {
+				if !yield(m, m.SourceLabels) {
+					return
+				}
+			}
+		}
+		for _, h := range v.Tls {
+			for _, m := range h.Match {
+				if !yield(m, m.SourceLabels) {
+					return
+				}
+			}
+		}
+		for _, h := range v.Tcp {
+			for _, m := range h.Match {
+				if !yield(m, m.SourceLabels) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ExcludedMatches returns which matches of a VirtualService do not apply to a workload with those labels: their
+// positions in SourceLabels, as a string that can be part of a key.
+func ExcludedMatches(v *networkingv1.VirtualService, labels map[string]string) string {
+	var b []byte
+	i := 0
+	for _, want := range SourceLabels(v) {
+		if !kinds.Selects(want, labels) {
+			b = strconv.AppendInt(b, int64(i), 10)
+			b = append(b, ' ')
+		}
+		i++
+	}
+	return string(b)
+}

@@ -1,0 +1,47 @@
+package cds
+
+import (
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+)
+
+// Clusters makes clusters. Safe for concurrent use.
+type Clusters struct {
+	hooks *hooks.Hooks
+	cache *engine.Cache
+
+	clusters *envoy.Table[clusterKey]
+	inbounds *envoy.Table[inboundClusterKey]
+	fixed    *envoy.Table[fixedClusterKey]
+}
+
+// New returns Clusters with their resources in a memo and their Sets in a cache.
+func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Clusters {
+	b := builder{h}
+	return &Clusters{
+		hooks: h, cache: c,
+		clusters: envoy.NewTable(m, b.buildCluster),
+		inbounds: envoy.NewTable(m, b.buildInboundCluster),
+		fixed:    envoy.NewTable(m, b.buildFixedCluster),
+	}
+}
+
+// builder builds clusters. Its methods are pure functions of their keys.
+type builder struct{ *hooks.Hooks }
+
+// Get returns every cluster of a cohort.
+func (m *Clusters) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, error) {
+	out := view.Set(m.cache, engine.Key{Type: envoy.ClusterType, Scope: c.Scope.Weak()}, v, func(v *view.View) engine.Generator[string] {
+		return m.Outbound(v, c.Scope.Value())
+	})
+	if c.Inbound.None() {
+		return envoy.Union{Outbound: out.Set}, nil
+	}
+	in := view.Set(m.cache, engine.Key{Type: envoy.ClusterType, Inbound: c.Inbound.Weak()}, v, func(v *view.View) engine.Generator[struct{}] {
+		return m.Inbound(v, c.Inbound.Value())
+	})
+	return envoy.Union{Outbound: out.Set, Inbound: in.Set}, nil
+}

@@ -1,0 +1,367 @@
+package cds
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/eds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// clusterKey is all that an outbound cluster depends on.
+type clusterKey struct {
+	service      *registry.Service
+	port         uint32
+	subset       string
+	rule         traffic.Rule
+	mesh         *mesh.Config
+	router       bool
+	capabilities node.Capabilities
+	ipv4, ipv6   bool
+	noTLS        bool // mTLS is off in the service's namespace
+	identities   string
+	headlessTLS  snapshot.TLS                    // for a headless service: which of its endpoints take mTLS
+	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
+	policies     frozen.List[eds.EndpointPolicies]
+	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
+}
+
+func (k clusterKey) name() string {
+	if k.sni {
+		return names.SNICluster(k.port, k.subset, k.service.Host)
+	}
+	return names.Cluster(names.Outbound, k.port, k.subset, k.service.Host)
+}
+
+// Outbound generates the clusters of every service in scope. Each host is a partition. The fixed clusters are in none.
+func (m *Clusters) Outbound(v *view.View, c cohort.Scope) engine.Generator[string] {
+	return engine.Generator[string]{
+		All: func() []*envoy.Resource {
+			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.BlackHoleCluster, v.Mesh(), c.Capabilities, false, false})}
+			if c.Type != node.Router {
+				out = append(out, m.fixed.Get(fixedClusterKey{names.PassthroughCluster, v.Mesh(), c.Capabilities, false, false}))
+			}
+			for s := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
+				out = append(out, m.serviceClusters(v, c, s)...)
+			}
+			return out
+		},
+		Affected: func(d *scope.Dirty) []string { return d.Hosts },
+		Partitions: engine.Each(func(host string) []*envoy.Resource {
+			if s, ok := v.ScopeOf(c.Namespace, c.Sidecar).Service(host); ok {
+				return m.serviceClusters(v, c, s)
+			}
+			return nil
+		}),
+		Locate: func(host string) engine.Locator {
+			return func(name string) int { return strings.Compare(names.ClusterHost(name), host) }
+		},
+		Order: names.CompareByHost,
+	}
+}
+
+// serviceClusters makes the clusters of one service, by name.
+func (m *Clusters) serviceClusters(v *view.View, c cohort.Scope, s scope.Service) []*envoy.Resource {
+	if s.Resolution == registry.Alias {
+		return nil
+	}
+	endpoints := v.EndpointSummary(s.Key())
+	k := clusterKey{
+		service: s.Service, mesh: v.Mesh(), router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
+		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities,
+	}
+	if s.Resolution == registry.Passthrough {
+		k.headlessTLS = endpoints.TLS
+	}
+	rules := v.MergedRules(c, s.Service)
+	for _, name := range rules.Repeated {
+		v.Log.Add(s.Host, view.DuplicateSubset, s.Host+"/"+name)
+	}
+	var out []*envoy.Resource
+	for p := range s.ImportedPorts {
+		if p.Protocol == registry.UDP {
+			continue
+		}
+		k.port = p.Number
+		if s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin {
+			inline := v.Endpoints(s.Key()).ByPort(s.Port(p.Number).Name)
+			k.inline, k.policies = frozen.ListOf(inline...), eds.Policies(v, m.hooks, inline)
+		}
+		for subset := range rules.SubsetNames {
+			k.subset, k.sni = subset, false
+			k.rule, _ = rules.Rule(subset)
+			out = append(out, m.clusters.Get(k))
+			if k.sni = true; gateway.HasAutoPassthrough(c) && !s.MeshExternal {
+				out = append(out, m.clusters.Get(k))
+			}
+		}
+	}
+	slices.SortStableFunc(out, envoy.CompareNames)
+	return slices.CompactFunc(out, func(a, b *envoy.Resource) bool { return a.Name == b.Name })
+}
+
+// buildCluster makes an outbound cluster.
+func (b builder) buildCluster(k clusterKey) *envoy.Resource {
+	port := k.service.Port(k.port)
+	c := &clusterv3.Cluster{
+		Name:            k.name(),
+		AltStatName:     k.name() + ";",
+		ConnectTimeout:  k.mesh.GetConnectTimeout(),
+		CommonLbConfig:  &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)},
+		CircuitBreakers: unlimited(),
+		Metadata:        clusterMetadata(k),
+		LbPolicy:        clusterv3.Cluster_LEAST_REQUEST,
+	}
+	policy := k.rule.Policy(k.port)
+	k.setDiscovery(b, c, policy)
+	if k.subset == "" && !k.sni && registry.HasPersistentSession(k.service.Labels) {
+		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
+	}
+	http2 := port.Protocol.IsHTTP2()
+	options := &httpv3.HttpProtocolOptions{}
+	switch {
+	case http2, port.Protocol == registry.HTTP && upgrades(k.mesh, policy):
+		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
+	case port.Protocol.Sniffed() && !k.router:
+		options.UpstreamProtocolOptions = useDownstream()
+	}
+	c.UpstreamConnectionOptions = keepalive(k.mesh)
+	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed()}, c, options)
+	if eds.PrefersClose(k.service, policy) {
+		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
+		}
+	}
+	if options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
+		http2 = true
+	}
+	k.setTLS(b, c, options, policy, http2)
+	setHTTPOptions(c, options)
+	b.ChangeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, c)
+	return envoy.NewResource(c.Name, c)
+}
+
+// sessionHosts returns the health statuses of hosts to which a session may go on: draining ones are included.
+func sessionHosts() *corev3.HealthStatusSet {
+	return &corev3.HealthStatusSet{Statuses: []corev3.HealthStatus{
+		corev3.HealthStatus_HEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED,
+	}}
+}
+
+// upgrades reports whether the mesh wants HTTP/2 for a service that speaks HTTP/1, and no rule forbids it.
+func upgrades(m *mesh.Config, p traffic.Policy) bool {
+	return m.GetH2UpgradePolicy() == meshv1alpha1.MeshConfig_UPGRADE &&
+		p.ConnectionPool.GetHttp().GetH2UpgradePolicy() != networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_DO_NOT_UPGRADE
+}
+
+// keepalive returns the mesh's TCP keepalive, nil where it has none.
+func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
+	if m.GetTcpKeepalive() == nil {
+		return nil
+	}
+	return &clusterv3.UpstreamConnectionOptions{TcpKeepalive: feature.Keepalive(m.GetTcpKeepalive())}
+}
+
+// setDiscovery sets how Envoy finds the endpoints.
+func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic.Policy) {
+	kind := clusterv3.Cluster_EDS
+	switch k.service.Resolution {
+	case registry.DNS:
+		kind = clusterv3.Cluster_STRICT_DNS
+	case registry.DNSRoundRobin:
+		kind = clusterv3.Cluster_LOGICAL_DNS
+	case registry.Passthrough:
+		if !k.router {
+			kind = clusterv3.Cluster_ORIGINAL_DST
+		}
+	}
+	if policy.LoadBalancer.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH {
+		kind = clusterv3.Cluster_ORIGINAL_DST
+	}
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: kind}
+	switch kind {
+	case clusterv3.Cluster_ORIGINAL_DST:
+		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		if n, err := strconv.ParseUint(k.service.Port(k.port).TargetPort, 10, 16); err == nil && k.service.Provider == registry.External && uint32(n) != k.port {
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{
+				OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{UpstreamPortOverride: envoy.UInt32(uint32(n))},
+			}
+		}
+	case clusterv3.Cluster_EDS:
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoy.ADS(), ServiceName: c.Name}
+	default:
+		c.DnsLookupFamily = dnsFamily(k.ipv4, k.ipv6)
+		// These fields and not a DNS cluster extension: the real istiod sends them, and every supported Envoy takes
+		// them.
+		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()        //nolint:staticcheck
+		c.RespectDnsTtl = true                               //nolint:staticcheck
+		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
+		c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
+		c.LoadAssignment = k.inlineAssignment(b)
+	}
+}
+
+func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
+	switch {
+	case v4 && v6:
+		return clusterv3.Cluster_ALL
+	case v6:
+		return clusterv3.Cluster_V6_ONLY
+	}
+	return clusterv3.Cluster_V4_ONLY
+}
+
+func (k clusterKey) inlineAssignment(b builder) *endpointv3.ClusterLoadAssignment {
+	return eds.Inline(b.Hooks, eds.InlineCluster{
+		Name: k.name(), Service: k.service, Rule: k.rule, Port: k.port, Subset: k.subset, SNI: k.sni, Endpoints: k.inline, Policies: k.policies,
+	})
+}
+
+// setTLS sets how the cluster's connections are secured.
+func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, policy traffic.Policy, http2 bool) {
+	if k.sni {
+		return
+	}
+	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peerIDs()
+	if t := policy.TLS; t != nil {
+		if t.Sni != "" {
+			sni = t.Sni
+		}
+		if len(t.SubjectAltNames) > 0 {
+			ids = k.withTrustDomainAliases(t.SubjectAltNames)
+		}
+		b.ApplyTLS(t, feature.PolicyTLS{
+			Router: k.router, HTTP2: http2, Mutual: b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)}),
+		}, c, options)
+		return
+	}
+	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
+		return
+	}
+	tls := b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
+	if k.service.Resolution == registry.Passthrough {
+		if k.headlessTLS == snapshot.NoTLS {
+			return
+		}
+		if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+			if k.headlessTLS == snapshot.AllTLS {
+				c.TransportSocket = tls
+			}
+			return
+		}
+	}
+	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+		return
+	}
+	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{
+		{Name: "tlsMode-istio", Match: eds.TLSModeIstio(), TransportSocket: tls},
+		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: hooks.Plaintext},
+	}
+}
+
+// peerIDs returns the SPIFFE IDs that may answer for the service, sorted.
+func (k clusterKey) peerIDs() []string {
+	return k.withTrustDomainAliases(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
+}
+
+// withTrustDomainAliases returns SPIFFE IDs together with the same IDs in the aliases of the mesh's trust domain,
+// sorted.
+func (k clusterKey) withTrustDomainAliases(ids []string) []string {
+	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
+	ids = slices.Clip(ids)
+	for _, id := range ids {
+		if rest, ok := strings.CutPrefix(id, own); ok {
+			for _, alias := range k.mesh.GetTrustDomainAliases() {
+				ids = append(ids, "spiffe://"+alias+"/"+rest)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func clusterMetadata(k clusterKey) *corev3.Metadata {
+	m := serviceMetadata(k.service)
+	if o := k.rule.Object; o != nil {
+		m["config"] = envoy.Text(o.Path())
+	}
+	if k.subset != "" {
+		m["subset"] = envoy.Text(k.subset)
+	}
+	if k.service.MeshExternal && k.subset == "" {
+		m["external"] = structpb.NewBoolValue(true)
+	}
+	return envoy.IstioMetadata(m)
+}
+
+func serviceMetadata(services ...*registry.Service) map[string]*structpb.Value {
+	var list []*structpb.Value
+	for _, s := range services {
+		list = append(list, structpb.NewStructValue(envoy.Fields(map[string]*structpb.Value{
+			"host": envoy.Text(s.Host), "name": envoy.Text(s.Name), "namespace": envoy.Text(s.Namespace),
+		})))
+	}
+	m := map[string]*structpb.Value{}
+	if len(list) > 0 {
+		m["services"] = envoy.List(list...)
+	}
+	return m
+}
+
+// unlimited returns circuit breakers that never open: Envoy's own defaults are far below what a service takes.
+func unlimited() *clusterv3.CircuitBreakers {
+	limit := envoy.UInt32(math.MaxUint32)
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections: limit, MaxPendingRequests: limit, MaxRequests: limit, MaxRetries: limit,
+	}}}
+}
+
+func useDownstream() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
+	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+	}}
+}
+
+// setHTTPOptions attaches the options unless they are empty. With any other option Envoy requires an explicit protocol.
+func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
+	if o.UpstreamProtocolOptions == nil {
+		if o.CommonHttpProtocolOptions == nil && o.UpstreamHttpProtocolOptions == nil {
+			return
+		}
+		o.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+		}}
+	}
+	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(o)}
+}
+
+// percent returns a share of 100.
+func percent(v float64) *typev3.Percent { return &typev3.Percent{Value: v} }

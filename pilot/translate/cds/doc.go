@@ -1,0 +1,7 @@
+// Package cds makes clusters: Envoy's envoy.config.cluster.v3.Cluster, by CDS.
+// https://www.envoyproxy.io/docs/envoy/latest/configuration/upstream/cluster_manager/cds
+//
+// A cluster for outgoing traffic (clusters.go) belongs to a port of a service, or to one of its subsets. Those for
+// incoming traffic (inbound.go) lead to the workload itself. Those that stand for no service are fixed (fixed.go).
+// Endpoints come by EDS (package eds), except those that Envoy resolves itself: they are part of the cluster.
+package cds

@@ -1,0 +1,63 @@
+package cds
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// fixedClusterKey is all that a cluster without a service depends on.
+type fixedClusterKey struct {
+	name         string
+	mesh         *mesh.Config
+	capabilities node.Capabilities
+	ipv4, ipv6   bool
+}
+
+func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
+	c := &clusterv3.Cluster{Name: k.name, ConnectTimeout: k.mesh.GetConnectTimeout()}
+	if k.name == names.BlackHoleCluster {
+		c.AltStatName = k.name + ";"
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+		return envoy.NewResource(k.name, c)
+	}
+	c.AltStatName = names.PassthroughCluster + ";"
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+	c.CircuitBreakers = unlimited()
+	c.UpstreamConnectionOptions = keepalive(k.mesh)
+	setHTTPOptions(c, &httpv3.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
+		UpstreamProtocolOptions:   useDownstream(),
+	})
+	if k.name == names.InboundPassthroughCluster {
+		c.UpstreamBindConfig = inboundSource(k.ipv4, k.ipv6)
+	} else {
+		b.ChangeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, c)
+	}
+	return envoy.NewResource(k.name, c)
+}
+
+// inboundSource returns the address from which a sidecar calls its own workload, so that the call is not captured
+// again. There is one for each address family of the proxy.
+func inboundSource(ipv4, ipv6 bool) *corev3.BindConfig {
+	const v4, v6 = "127.0.0.6", "::6"
+	switch {
+	case !ipv6:
+		return &corev3.BindConfig{SourceAddress: envoy.SocketAddress(v4, 0)}
+	case !ipv4:
+		return &corev3.BindConfig{SourceAddress: envoy.SocketAddress(v6, 0)}
+	}
+	return &corev3.BindConfig{
+		SourceAddress:        envoy.SocketAddress(v4, 0),
+		ExtraSourceAddresses: []*corev3.ExtraSourceAddress{{Address: envoy.SocketAddress(v6, 0)}},
+	}
+}

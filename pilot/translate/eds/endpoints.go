@@ -1,0 +1,291 @@
+package eds
+
+import (
+	"cmp"
+	"errors"
+	"iter"
+	"net/netip"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Assignments makes assignments. Safe for concurrent use.
+type Assignments struct {
+	builder
+	hooks       *hooks.Hooks
+	cache       *engine.Cache
+	assignments *envoy.Table[assignmentKey]
+}
+
+// New returns Assignments with their resources in a memo and their Sets in a cache.
+func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Assignments {
+	b := builder{h}
+	return &Assignments{builder: b, hooks: h, cache: c, assignments: envoy.NewTable(m, b.buildAssignment)}
+}
+
+// builder builds assignments. Its methods are pure functions of their keys.
+type builder struct{ *hooks.Hooks }
+
+// assignmentKey is all that a ClusterLoadAssignment depends on. Without a service the assignment is empty.
+type assignmentKey struct {
+	name      string
+	endpoints *snapshot.Endpoints
+	service   *registry.Service
+	port      string // the service port's name
+	rule      traffic.Rule
+	subset    string
+	number    uint32
+	policies  frozen.List[EndpointPolicies]
+	sni       bool
+	node      string // the proxy's, for a service whose endpoints are called from their own node alone
+	cluster   string // the proxy's, for a service whose endpoints are called from their own cluster or node alone
+	topology  topology
+	paths     frozen.List[networkPath]
+}
+
+// EndpointPolicies is an endpoint with the objects of the transport that apply to its workload.
+type EndpointPolicies struct {
+	endpoint *registry.Endpoint
+	policies feature.Selection
+}
+
+// located reports whether the assignment depends on where the client runs.
+func (k assignmentKey) located() bool { return k.node != "" || k.topology != topology{} }
+
+// keyOf returns the key of an assignment as a cohort sees it. Where there is no such cluster the key has no
+// service.
+func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignmentKey {
+	k := assignmentKey{name: name}
+	n, ok := names.ParseCluster(name)
+	if !ok || n.Direction != names.Outbound {
+		return k
+	}
+	s := v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
+	if s == nil || s.Port(n.Port) == nil {
+		return k
+	}
+	rule, ok := v.MergedRules(c.Scope, s).Rule(n.Subset)
+	if !ok {
+		return k
+	}
+	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
+	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
+	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(k.port)), networkPaths(v, c.Scope, k.endpoints.NetworkClusters)
+	if s.NodeLocal {
+		k.node = cmp.Or(c.Node, "\x00") // no endpoint matches a proxy without a node
+	}
+	cluster := cmp.Or(c.Scope.Cluster, v.Cluster())
+	if s.NodeLocal || v.ClusterLocal(s.Host) {
+		k.cluster = cluster
+	}
+	if PrefersClose(s, rule.Policy(n.Port)) {
+		k.topology = topologyOf(s.TrafficDist, c, cluster)
+	}
+	return k
+}
+
+// Get returns the assignments of a list of names. Those that depend on where the proxy runs are in Union.Inbound, the half
+// that is not shared.
+func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
+	get := func(k engine.Key, located bool) *engine.Version {
+		return engine.GetNamed(m.cache, k, v.Revision, list, engine.Named{
+			Affected: func(d *scope.Dirty, list *envoy.Names) []string {
+				var affected []string
+				for _, hosts := range [][]string{d.Hosts, d.Endpoints} {
+					for _, h := range hosts {
+						affected = slices.AppendSeq(affected, list.OfHost(h))
+					}
+				}
+				return affected
+			},
+			Build: func(name string) *envoy.Resource {
+				if k := m.keyOf(v, c.Inputs(), name); k.located() == located {
+					return m.assignment(k)
+				}
+				return nil
+			},
+		})
+	}
+	k := engine.Key{Type: envoy.EndpointType, Scope: c.Scope.Weak()}
+	shared := get(k, false)
+	u, err := envoy.Union{Outbound: shared.Set}, shared.Err()
+	if shared.Set.Len() < list.Len() {
+		k.Part = place{c.Node, c.Location}
+		own := get(k, true)
+		u.Inbound, err = own.Set, errors.Join(err, own.Err())
+	}
+	return u, err
+}
+
+// place is where a proxy runs.
+type place struct {
+	node     string
+	location cohort.Location
+}
+
+// assignment returns one assignment. Clients choose the names, so an assignment without a service is not cached.
+func (m *Assignments) assignment(k assignmentKey) *envoy.Resource {
+	if k.service == nil {
+		return m.builder.buildAssignment(k)
+	}
+	return m.assignments.Get(k)
+}
+
+// Policies returns the policies for those endpoints that take mTLS. The list is empty without any policy, as in
+// most meshes.
+func Policies(v *view.View, h *hooks.Hooks, endpoints []*registry.Endpoint) frozen.List[EndpointPolicies] {
+	if !h.HasPolicies(v) {
+		return frozen.List[EndpointPolicies]{}
+	}
+	var list []EndpointPolicies
+	in := map[string]func(feature.Workload) feature.Selection{}
+	for _, e := range endpoints {
+		if e.TLSMode != "" {
+			if in[e.Namespace] == nil {
+				in[e.Namespace] = h.PolicySelector(v, e.Namespace)
+			}
+			if p := in[e.Namespace](feature.Workload{Labels: e.Labels}); !p.Empty() {
+				list = append(list, EndpointPolicies{e, p})
+			}
+		}
+	}
+	return frozen.ListOf(list...)
+}
+
+func (b builder) buildAssignment(k assignmentKey) *envoy.Resource {
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
+	if k.service == nil {
+		return envoy.NewResource(k.name, a)
+	}
+	a.Endpoints = k.localities(b, slices.Values(k.endpoints.ByPort(k.port)), sendable)
+	return envoy.NewResource(k.name, a)
+}
+
+// InlineCluster is all that the endpoints of a cluster depend on which Envoy resolves itself.
+type InlineCluster struct {
+	Name      string
+	Service   *registry.Service
+	Rule      traffic.Rule
+	Port      uint32
+	Subset    string
+	SNI       bool
+	Endpoints frozen.List[*registry.Endpoint]
+	Policies  frozen.List[EndpointPolicies]
+}
+
+// Inline makes the assignment that is part of a cluster.
+func Inline(h *hooks.Hooks, c InlineCluster) *endpointv3.ClusterLoadAssignment {
+	k := assignmentKey{
+		service: c.Service, rule: c.Rule, port: c.Service.Port(c.Port).Name, number: c.Port, subset: c.Subset, policies: c.Policies, sni: c.SNI,
+	}
+	endpoints := k.localities(builder{h}, c.Endpoints.All, func(address string) bool { return address != "" })
+	return &endpointv3.ClusterLoadAssignment{ClusterName: c.Name, Endpoints: endpoints}
+}
+
+// localities groups the endpoints of the port by locality. accept reports whether the cluster can have an address. A
+// locality whose endpoints the client may not call stays, empty.
+func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoint], accept func(address string) bool) []*endpointv3.LocalityLbEndpoints {
+	policies := map[*registry.Endpoint]feature.Selection{}
+	for p := range k.policies.All {
+		policies[p.endpoint] = p.policies
+	}
+	labels, policy := k.rule.Labels(), k.rule.Policy(k.number)
+	groups, sums := map[priorityGroup]*groupEndpoints{}, map[int]weightSum{}
+	var order []priorityGroup
+	horizon := newSplitHorizon(k.paths)
+	for e := range endpoints {
+		if !kinds.Selects(labels, e.Labels) {
+			continue
+		}
+		gateways, crosses := horizon.path(e)
+		if crosses && len(gateways) == 0 || !crosses && !accept(e.Address) {
+			continue
+		}
+		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
+			continue
+		}
+		if e.Health == registry.Draining && !k.service.Unhealthy {
+			continue
+		}
+		secure := e.TLSMode != "" && b.Mode(policies[e], e.Port) != feature.Disable
+		if policy.TLS != nil {
+			secure = e.TLSMode != "" && policy.IsMutual()
+		}
+		at := priorityGroup{e.Locality, k.topology.distance(e, crosses)}
+		g := groups[at]
+		if g == nil {
+			g = &groupEndpoints{}
+			groups[at] = g
+			order = append(order, at)
+		}
+		switch {
+		case !secure && (k.sni || crosses): // gateways route by the server name of mTLS
+		case crosses && e.Health == registry.Healthy: // the gateway knows best about those that are not healthy
+			g.addGateways(gateways, horizon.weight(e))
+		case !crosses:
+			g.direct = append(g.direct, directEndpoint{e, horizon.weight(e), secure})
+		}
+	}
+	for at, g := range groups {
+		sums[at.distance] = sums[at.distance].with(g)
+	}
+	if k.topology.enabled {
+		order = slices.DeleteFunc(order, func(at priorityGroup) bool { return groups[at].empty() }) // an empty group has no priority
+	}
+	slices.SortFunc(order, compareGroups)
+	priority := priorities(order)
+	var out []*endpointv3.LocalityLbEndpoints
+	for _, at := range order {
+		l := &endpointv3.LocalityLbEndpoints{Locality: locality(at.Locality), Priority: priority[at.distance]}
+		groups[at].write(l, sums[at.distance])
+		out = append(out, l)
+	}
+	return out
+}
+
+// sendable reports whether EDS may carry an address: a name is not allowed.
+func sendable(address string) bool {
+	if address != "" && address[0] == 'u' { // unix://
+		return true
+	}
+	_, err := netip.ParseAddr(address)
+	return err == nil
+}
+
+// tlsMatch is the metadata key by which Envoy chooses among a cluster's transport sockets.
+const tlsMatch = "envoy.transport_socket_match"
+
+// TLSModeIstio returns the metadata of endpoints that take the mTLS of the mesh.
+func TLSModeIstio() *structpb.Struct {
+	return envoy.Fields(map[string]*structpb.Value{"tlsMode": envoy.Text("istio")})
+}
+
+func workloadMetadata(name string) *structpb.Struct {
+	return envoy.Fields(map[string]*structpb.Value{"workload": envoy.Text(name)})
+}
+
+// telemetryName returns the name of an endpoint's workload in telemetry.
+func telemetryName(e *registry.Endpoint) string {
+	return e.Workload + ";" + e.Namespace + ";" + e.CanonicalName + ";" + e.CanonicalRevision + ";" + e.Cluster
+}
+
+func locality(l registry.Locality) *corev3.Locality {
+	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.SubZone}
+}

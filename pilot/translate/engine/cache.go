@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+)
+
+// Cache holds the newest versions of each Set. The next version is made from the last one, by generating again what is
+// dirty. An entry is evicted when a part of its key is garbage collected, or when nobody has used it for maxUnused full
+// Snapshots: each edit of a Sidecar makes another scope. The zero value is empty; safe for concurrent use.
+type Cache struct {
+	history history
+
+	mu         sync.Mutex
+	entries    map[Key]*entry
+	generation uint64 // the number of full Snapshots so far: with each, every stream asks for everything again
+	lastFull   uint64 // the revision of the newest full Snapshot
+}
+
+// Key identifies a Set. It holds the parts of a cohort and the list of names weakly.
+type Key struct {
+	Type      string // URL of the type of resources
+	Part      any    // comparable; it distinguishes several Sets that are equal in all else
+	Scope     weak.Pointer[cohort.Scope]
+	Listeners weak.Pointer[cohort.Listeners]
+	Inbound   weak.Pointer[cohort.Inbound]
+	names     weak.Pointer[envoy.Names]
+}
+
+// entry holds the versions of one Set.
+type entry struct {
+	lastUsed uint64            // the cache's generation at its last use; guarded by Cache.mu
+	cleanups []runtime.Cleanup // evict the entry with a part of its key; guarded by Cache.mu
+
+	mu       sync.Mutex
+	versions []*Version // oldest first
+}
+
+// Version is a Set as it is in a span of revisions, both ends included.
+type Version struct {
+	Set     *envoy.Set
+	Content envoy.Content // of virtual hosts
+
+	from, to    uint64
+	byPartition frozen.Table[*envoy.Resource] // the same resources, those of a partition together
+	conflicts   map[any][]note                // by partition
+	failures
+}
+
+// Bounds of the cache.
+const (
+	maxVersions   = 2
+	maxUnused     = 64  // full Snapshots without use after which an entry is evicted, and between two checks
+	maxPartitions = 256 // to regenerate, plus one for each resource of the Set; beyond that all of it is generated
+)
+
+// Advance records what is dirty in the newest Snapshot. Where every stream will ask for everything again, unused entries
+// are evicted now and then.
+func (c *Cache) Advance(revision uint64, d *scope.Dirty) {
+	c.history.record(revision, d)
+	if !d.Compare {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastFull = revision
+	if c.generation++; c.generation%maxUnused == 0 {
+		maps.DeleteFunc(c.entries, func(_ Key, e *entry) bool {
+			unused := e.lastUsed+maxUnused < c.generation
+			if unused {
+				e.stopCleanups()
+			}
+			return unused
+		})
+	}
+}
+
+// Since returns what is dirty after one revision, up to another, and whether that is still known.
+func (c *Cache) Since(from, to uint64) (*scope.Dirty, bool) { return c.history.since(from, to) }
+
+// MayReassign reports whether a proxy in a namespace may belong to another cohort than it did at an earlier revision.
+func (c *Cache) MayReassign(from, to uint64, namespace string) bool {
+	return c.history.mayReassign(from, to, namespace)
+}
+
+// Len returns the number of Sets.
+func (c *Cache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.entries)
+}
+
+// get returns a Set as it is at a revision. generate makes a version from another one, or from nil where there is none.
+// The first caller generates and the others wait. A panic of the generator reaches every caller: a Set that could not
+// be made must not look empty.
+func (c *Cache) get(k Key, revision uint64, generate func(last *Version) *Version) *Version {
+	e := c.entry(k)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, v := range slices.Backward(e.versions) {
+		if v.from <= revision && revision <= v.to {
+			return v
+		}
+	}
+	var last *Version
+	if n := len(e.versions); n > 0 {
+		last = e.versions[n-1]
+	}
+	if last != nil && revision < last.from {
+		return generate(e.versions[0]) // for a stream that has fallen far behind
+	}
+	next := generate(last)
+	if next == last { // no change in between affected it
+		last.to = revision
+		return last
+	}
+	if e.versions = append(e.versions, next); len(e.versions) > maxVersions {
+		e.versions = slices.Delete(e.versions, 0, 1)
+	}
+	return next
+}
+
+// entry returns the entry of a key, an empty one where there is none, and marks it as used.
+func (c *Cache) entry(k Key) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[k]
+	if e == nil {
+		if e = (&entry{}); c.entries == nil {
+			c.entries = map[Key]*entry{}
+		}
+		c.entries[k] = e
+		evictWith(c, e, k, k.Scope.Value())
+		evictWith(c, e, k, k.Listeners.Value())
+		evictWith(c, e, k, k.Inbound.Value())
+		evictWith(c, e, k, k.names.Value())
+	}
+	e.lastUsed = c.generation
+	return e
+}
+
+// evictWith has an entry evicted when part, a part of its key, is garbage collected. A nil part does nothing.
+func evictWith[T any](c *Cache, e *entry, k Key, part *T) {
+	if part != nil {
+		e.cleanups = append(e.cleanups, runtime.AddCleanup(part, c.evict, k))
+	}
+}
+
+// evict removes the entry of a key.
+func (c *Cache) evict(k Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[k]; e != nil {
+		e.stopCleanups()
+		delete(c.entries, k)
+	}
+}
+
+// stopCleanups cancels the cleanups of an entry that is evicted.
+func (e *entry) stopCleanups() {
+	for _, cleanup := range e.cleanups {
+		cleanup.Stop()
+	}
+}
+
+// has reports whether there is an entry for a key.
+func (c *Cache) has(k Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[k] != nil
+}
+
+// between returns what is dirty between a version and a revision, earlier or later. It reports false where everything
+// may be.
+func (c *Cache) between(v *Version, revision uint64) (*scope.Dirty, bool) {
+	d, ok := c.history.since(min(v.to, revision), max(v.from, revision))
+	return d, ok && !d.All
+}

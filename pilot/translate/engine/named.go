@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"weak"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+)
+
+// Named generates the resources of a list of names at one Snapshot. Each name is a partition.
+type Named struct {
+	// Affected returns the names of a list that dirty rows affect. Repetitions do no harm.
+	Affected func(d *scope.Dirty, list *envoy.Names) []string
+	// Build returns the resource of a name, or nil where the Set has none.
+	Build func(name string) *envoy.Resource
+}
+
+// failures are the names whose builders failed. They are tried again with each Snapshot.
+type failures struct {
+	failed   map[string]error
+	reported atomic.Bool
+}
+
+// Err returns what failed, to its first caller only.
+func (f *failures) Err() error {
+	if len(f.failed) == 0 || f.reported.Swap(true) {
+		return nil
+	}
+	return errors.Join(slices.Collect(maps.Values(f.failed))...)
+}
+
+// GetNamed returns the Set of a list of names as it is at a revision. A name whose builder panics keeps its last good
+// resource, or is missing where there is none. A list that was edited from another one is made from the Set of that.
+func GetNamed(c *Cache, k Key, revision uint64, list *envoy.Names, g Named) *Version {
+	k.names = weak.Make(list)
+	return c.get(k, revision, func(last *Version) *Version {
+		if last == nil {
+			last, look := g.fromOrigin(c, k, revision, list)
+			return g.rebuild(last, revision, look)
+		}
+		look := list.Each()
+		if d, ok := c.between(last, revision); ok {
+			names := slices.AppendSeq(slices.Clip(g.Affected(d, list)), maps.Keys(last.failed))
+			if len(names) == 0 {
+				return last
+			}
+			look = slices.Values(names)
+		}
+		return g.rebuild(last, revision, look)
+	})
+}
+
+// fromOrigin returns what a first version is made from, and the names that have to be built: the version of the list
+// that the names were edited from, if it is cached, or else nothing and all names.
+func (g Named) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) (*Version, iter.Seq[string]) {
+	origin := list.Origin()
+	if k.names = weak.Make(origin); origin == nil || !c.has(k) {
+		return &Version{}, list.Each()
+	}
+	from := GetNamed(c, k, revision, origin, g)
+	var removed []*envoy.Resource
+	var look []string
+	frozen.Diff(origin.Table(), list.Table(), func(was, is string, had, has bool) {
+		if has {
+			look = append(look, is)
+		} else if r := from.Set.Get(was); r != nil {
+			removed = append(removed, r)
+		}
+	})
+	for name := range from.failed {
+		if list.Has(name) {
+			look = append(look, name)
+		}
+	}
+	return &Version{Set: from.Set.With(removed, nil)}, slices.Values(look)
+}
+
+// rebuild makes a version from another one by building some names again; no others may have changed.
+func (g Named) rebuild(last *Version, revision uint64, look iter.Seq[string]) *Version {
+	v := &Version{from: revision, to: revision}
+	var removed, added []*envoy.Resource
+	for name := range look {
+		had := last.Set.Get(name)
+		var has *envoy.Resource
+		if err := safe.Do("translate "+name, func() { has = g.Build(name) }); err != nil {
+			if v.failed == nil {
+				v.failed = map[string]error{}
+			}
+			v.failed[name] = err
+			continue
+		}
+		switch {
+		case has == had || equalContent(had, has):
+		case has == nil:
+			removed = append(removed, had)
+		default:
+			added = append(added, has)
+		}
+	}
+	v.Set = last.Set.With(removed, added)
+	return v
+}
+
+// equalContent reports whether a resource that is not memoised was built again with the same content.
+func equalContent(had, has *envoy.Resource) bool {
+	if had == nil || has == nil || had.Version != has.Version || (had.Head == nil) != (has.Head == nil) {
+		return false
+	}
+	if had.Head != nil {
+		return had.Head.Version == has.Head.Version && had.Hosts.Equal(has.Hosts)
+	}
+	return had.Body != nil && has.Body != nil
+}

@@ -1,0 +1,174 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Server is one server of one Gateway on one port of the workload.
+type Server struct {
+	*networkingv1alpha3.Server
+	Gateway *kinds.Object
+	Target  uint32   // the port that is bound
+	Hosts   []string // normalised: "host" for all namespaces, else "namespace/host"
+}
+
+// table is the servers of a gateway.
+type table struct {
+	all     []Server
+	byRoute map[string][]Server
+}
+
+// Tables caches a table for each set of Gateways and ports: every route configuration needs its servers. Safe for
+// concurrent use.
+type Tables struct {
+	mu   sync.Mutex
+	made map[tableKey]*table
+}
+
+type tableKey struct {
+	gateways frozen.List[*kinds.Object]
+	targets  frozen.List[cohort.Target]
+}
+
+// Servers returns the servers of a gateway. The caller must not change the slice.
+func (s *Tables) Servers(c cohort.Scope) []Server { return s.of(c).all }
+
+// ServersOf returns the servers that share a route configuration.
+func (s *Tables) ServersOf(c cohort.Scope, route string) []Server { return s.of(c).byRoute[route] }
+
+func (s *Tables) of(c cohort.Scope) *table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := tableKey{c.Gateways, c.Targets}
+	if s.made[k] == nil {
+		if s.made == nil {
+			s.made = map[tableKey]*table{}
+		}
+		t := &table{all: servers(c), byRoute: map[string][]Server{}}
+		for _, s := range t.all {
+			t.byRoute[s.Route()] = append(t.byRoute[s.Route()], s)
+		}
+		s.made[k] = t
+	}
+	return s.made[k]
+}
+
+// servers lists the servers of a gateway by the precedence of their Gateways. Servers with one bind key share its
+// listener and its routes. Of two servers with TLS settings that want one host at one bind key, the second is left out.
+func servers(c cohort.Scope) []Server {
+	var all []Server
+	type boundHost struct {
+		bind string
+		port uint32
+		host string
+	}
+	var seen map[boundHost]struct{}
+	byPort := targetsByPort(c)
+	for o := range c.Gateways.All {
+		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
+			hosts := serverHosts(s, o.Namespace)
+			port := s.GetPort().GetNumber()
+			targets := byPort[port]
+			if targets == nil {
+				targets = []uint32{port} // a port without a service is bound itself
+			}
+			for _, target := range targets {
+				if s.Tls != nil {
+					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := seen[boundHost{s.Bind, target, h}]; return ok }) {
+						continue
+					}
+					if seen == nil {
+						seen = map[boundHost]struct{}{}
+					}
+					for _, h := range hosts {
+						seen[boundHost{s.Bind, target, h}] = struct{}{}
+					}
+				}
+				all = append(all, Server{s, o, target, hosts})
+			}
+		}
+	}
+	return all
+}
+
+// serverHosts returns the hosts of a server of a Gateway in a namespace. A server for any host of any namespace has
+// just that one.
+func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
+	list := make([]string, 0, len(s.Hosts))
+	for _, h := range s.Hosts {
+		h = strings.ToLower(h)
+		switch ns, host, ok := strings.Cut(h, "/"); {
+		case ok && ns == "*" && host == "*":
+			return []string{"*"}
+		case ok && ns == "*":
+			h = host
+		case ok && ns == ".":
+			h = namespace + "/" + host
+		}
+		list = append(list, h)
+	}
+	return list
+}
+
+// targetsByPort returns the workload's ports behind each port of the gateway's services.
+func targetsByPort(c cohort.Scope) map[uint32][]uint32 {
+	all := map[uint32][]uint32{}
+	for t := range c.Targets.All {
+		if !slices.Contains(all[t.Port], t.TargetPort) {
+			all[t.Port] = append(all[t.Port], t.TargetPort)
+		}
+	}
+	return all
+}
+
+// Route returns the name of the route configuration of the server.
+func (s Server) Route() string { return names.GatewayRoute(s.Target, s.Bind) }
+
+// EachHost yields each host of the server, and the namespace whose VirtualServices may use it, "*" for any.
+func (s Server) EachHost(yield func(namespace, host string) bool) {
+	for _, h := range s.Hosts {
+		ns, host, ok := strings.Cut(h, "/")
+		if !ok {
+			ns, host = "*", h
+		}
+		if !yield(ns, host) {
+			return
+		}
+	}
+}
+
+// AutoPassthrough reports whether a server forwards mTLS unterminated to the cluster that its server name selects.
+func AutoPassthrough(s *networkingv1alpha3.Server) bool {
+	return s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH && !registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP).IsHTTP()
+}
+
+// HasAutoPassthrough reports whether a gateway has such a server: then it has SNI-DNAT clusters.
+func HasAutoPassthrough(c cohort.Scope) bool {
+	for o := range c.Gateways.All {
+		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, AutoPassthrough) {
+			return true
+		}
+	}
+	return false
+}
+
+// Covers reports whether the server has a host, whatever its namespace.
+func (s Server) Covers(host string) bool {
+	for _, h := range s.EachHost {
+		if names.Covers(h, host) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,187 @@
+package hooks
+
+import (
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+)
+
+// Hooks calls the hooks of some features.
+type Hooks struct {
+	features  []*feature.Feature
+	transport *feature.Feature // the one that secures connections, or nil
+
+	destination *feature.Destination // that of the feature which applies traffic policies, or nil
+	routes      *feature.Routes      // that of the feature which makes routes, or nil
+}
+
+// New returns the hooks of some features.
+func New(features []*feature.Feature) *Hooks {
+	h := &Hooks{features: features}
+	if i := slices.IndexFunc(features, func(f *feature.Feature) bool { return f.Transport != nil }); i >= 0 {
+		h.transport = features[i]
+	}
+	for _, f := range features {
+		if f.Destination != nil {
+			h.destination = f.Destination
+		}
+		if f.Routes != nil {
+			h.routes = f.Routes
+		}
+	}
+	return h
+}
+
+// RequestFilters returns the HTTP filters of a chain; their order is the order on the wire.
+func (h *Hooks) RequestFilters(c feature.Chain, s feature.Selections) []*hcmv3.HttpFilter {
+	var filters []*hcmv3.HttpFilter
+	for _, f := range h.features {
+		if f.HTTPFilters != nil {
+			c.Selection = s.Of(f)
+			filters = append(filters, f.HTTPFilters(c)...)
+		}
+	}
+	return append(filters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
+}
+
+// NetworkFilters returns the network filters of a chain that come before its last.
+func (h *Hooks) NetworkFilters(c feature.Chain, s feature.Selections) []*listenerv3.Filter {
+	var filters []*listenerv3.Filter
+	for _, f := range h.features {
+		if f.NetworkFilters != nil {
+			c.Selection = s.Of(f)
+			filters = append(filters, f.NetworkFilters(c)...)
+		}
+	}
+	return filters
+}
+
+// ChangeManager lets the features change the connection manager of a chain.
+func (h *Hooks) ChangeManager(c feature.Chain, s feature.Selections, m *hcmv3.HttpConnectionManager) {
+	for _, f := range h.features {
+		if f.ConnectionManager != nil {
+			c.Selection = s.Of(f)
+			f.ConnectionManager(c, m)
+		}
+	}
+}
+
+// ChangeCluster lets the features change a cluster for outgoing traffic.
+func (h *Hooks) ChangeCluster(in feature.Cluster, c *clusterv3.Cluster) {
+	for _, f := range h.features {
+		if f.Cluster != nil {
+			f.Cluster(in, c)
+		}
+	}
+}
+
+// Mode returns how a workload takes connections on a port, by the objects that the transport selects for it.
+func (h *Hooks) Mode(s feature.Selection, port uint32) feature.Mode {
+	if h.transport == nil {
+		return feature.Disable
+	}
+	return h.transport.Transport.Mode(s, port)
+}
+
+// Ports returns the ports with a mode of their own.
+func (h *Hooks) Ports(s feature.Selections) []uint32 {
+	if h.transport == nil {
+		return nil
+	}
+	return h.transport.Transport.Ports(h.TransportSelection(s))
+}
+
+// TransportSelection returns the objects that the transport selects.
+func (h *Hooks) TransportSelection(s feature.Selections) feature.Selection {
+	if h.transport == nil {
+		return feature.Selection{}
+	}
+	return s.Of(h.transport)
+}
+
+// Downstream returns the transport socket of a chain that takes secured connections.
+func (h *Hooks) Downstream(d feature.Downstream) *corev3.TransportSocket {
+	return h.transport.Transport.Downstream(d)
+}
+
+// Upstream returns the transport socket for secured connections to a service.
+func (h *Hooks) Upstream(u feature.Upstream) *corev3.TransportSocket {
+	if h.transport == nil {
+		return Plaintext
+	}
+	return h.transport.Transport.Upstream(u)
+}
+
+// ApplyPolicy applies load balancing, connection pool and outlier detection to a cluster.
+func (h *Hooks) ApplyPolicy(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+	if h.destination != nil {
+		h.destination.Policy(p, t, c, options)
+	}
+}
+
+// ApplyTLS secures the connections of a cluster by the settings of a policy.
+func (h *Hooks) ApplyTLS(s *networkingv1alpha3.ClientTLSSettings, t feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+	if h.destination != nil {
+		h.destination.TLS(s, t, c, options)
+	}
+}
+
+// HashPolicies returns the consistent hash by which requests to a port are spread over the endpoints.
+func (h *Hooks) HashPolicies(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
+	if h.destination == nil {
+		return nil
+	}
+	return h.destination.Hash(r, port)
+}
+
+// HasRoutes reports whether an object has any route.
+func (h *Hooks) HasRoutes(o feature.RouteOptions) bool { return h.routes != nil && h.routes.Any(o) }
+
+// HTTPRoutes returns the routes of several objects, by precedence.
+func (h *Hooks) HTTPRoutes(all []feature.RouteOptions) []*routev3.Route {
+	if h.routes == nil {
+		return nil
+	}
+	lists := make([][]*routev3.Route, len(all))
+	for i, o := range all {
+		lists[i] = h.routes.HTTP(o)
+	}
+	return h.routes.Join(lists...)
+}
+
+// HasPolicies reports whether there is any object by which connections are secured.
+func (h *Hooks) HasPolicies(r view.Reader) bool {
+	return h.transport != nil && slices.ContainsFunc(h.transport.Kinds, r.HasObjects)
+}
+
+// PolicySelector returns a function that selects the objects by which the connections to a workload of a namespace are
+// secured. It may be called only if HasPolicies.
+func (h *Hooks) PolicySelector(r view.Reader, namespace string) func(feature.Workload) feature.Selection {
+	return h.transport.Select(r, namespace)
+}
+
+// NoTLS reports whether no workload of a namespace takes secured connections, except those with policies of their own.
+func (h *Hooks) NoTLS(r view.Reader, namespace string) bool {
+	if h.transport == nil {
+		return true
+	}
+	return h.HasPolicies(r) && h.Mode(h.PolicySelector(r, namespace)(feature.Workload{}), 0) == feature.Disable
+}
+
+// Plaintext is the transport socket without TLS. It is never written to: a mesh has a thousand of them.
+var Plaintext = &corev3.TransportSocket{
+	Name: "envoy.transport_sockets.raw_buffer", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(&rawbufferv3.RawBuffer{})},
+}

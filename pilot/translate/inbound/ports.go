@@ -1,0 +1,123 @@
+package inbound
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Port is one port on which a sidecar takes calls for its workload: the target of services, or the port of a Sidecar's
+// ingress listener.
+type Port struct {
+	Target   uint32
+	Port     uint32 // the service's, or the ingress listener's
+	Host     string // the host of requests in traces
+	Protocol registry.Protocol
+	Services frozen.List[*registry.Service] // that have this target, oldest first
+	Rule     traffic.Rule                   // of the first service
+
+	Ingress   *kinds.Object // the Sidecar whose ingress it is, or nil
+	Bind      string        // for an ingress: the address in the name of its listener or chain
+	BindsPort bool          // it has a listener of its own
+	OwnTLS    bool          // for an ingress: it has TLS settings
+	Endpoint  string        // for an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
+}
+
+// Ports returns the ports of an inbound cohort by target. Where several services have one target, the protocol is the
+// oldest one's.
+func Ports(v *view.View, c cohort.Inbound) []Port {
+	var served []Port
+	byTarget := map[uint32]int{} // in served, by target
+	for t := range c.Targets.All {
+		if t.TargetPort == uint32(v.Mesh().GetProxyInboundListenPort()) {
+			continue
+		}
+		if i, ok := byTarget[t.TargetPort]; ok {
+			if served[i].Protocol != t.Service.Port(t.Port).Protocol {
+				v.Log.Add(struct{}{}, view.ConflictInbound, t.Service.Host+":"+strconv.FormatUint(uint64(t.Port), 10))
+			}
+			if !slices.Contains(slices.Collect(served[i].Services.All), t.Service) {
+				served[i].Services = frozen.ListOf(append(slices.Collect(served[i].Services.All), t.Service)...)
+			}
+			continue
+		}
+		byTarget[t.TargetPort] = len(served)
+		served = append(served, Port{
+			Target: t.TargetPort, Port: t.Port, Host: t.Service.Host, Protocol: t.Service.Port(t.Port).Protocol,
+			Services: frozen.ListOf(t.Service), Rule: traffic.ServiceRule(t.Rules),
+			Bind: envoy.Wildcard(c.IPv4), Endpoint: localEndpoint(v, c, t.TargetPort),
+		})
+	}
+	if c.Ingress != nil {
+		if spec := c.Ingress.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 {
+			return ingressPorts(c, spec, served)
+		}
+	}
+	if c.Interception == node.None {
+		return nil // nothing is captured, and there is no listener to bind
+	}
+	slices.SortFunc(served, func(a, b Port) int { return int(a.Target) - int(b.Target) })
+	return served
+}
+
+// localEndpoint returns the address of a workload's port on loopback, if the mesh calls workloads there. It is empty
+// for the original destination.
+func localEndpoint(v *view.View, c cohort.Inbound, port uint32) string {
+	if v.Mesh().InboundPassthrough() {
+		return ""
+	}
+	return net.JoinHostPort(envoy.Loopback(c.IPv4), strconv.FormatUint(uint64(port), 10))
+}
+
+// ingressPorts returns the ports of a Sidecar's ingress listeners, which replace those of the services.
+func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) []Port {
+	var ports []Port
+	for _, l := range spec.Ingress {
+		n := l.GetPort().GetNumber()
+		p := Port{
+			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: registry.ParseProtocolOr(l.GetPort().GetProtocol(), registry.TCP),
+			Ingress: c.Ingress, Bind: l.Bind, BindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
+			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), OwnTLS: l.Tls != nil,
+		}
+		if p.Bind == "" {
+			p.Bind = c.Address
+		}
+		if i := slices.IndexFunc(served, func(s Port) bool { return s.Target == n }); i >= 0 {
+			p.Services, p.Rule = served[i].Services, served[i].Rule
+		}
+		ports = append(ports, p)
+	}
+	return ports
+}
+
+// defaultEndpoint returns where an ingress listener sends to, if that is the workload's own: a unix socket, loopback,
+// or (for 0.0.0.0) the proxy's address.
+func defaultEndpoint(written string, c cohort.Inbound) string {
+	if strings.HasPrefix(written, "unix://") {
+		return written
+	}
+	host, port, err := net.SplitHostPort(written)
+	if err != nil {
+		return ""
+	}
+	switch host {
+	case "127.0.0.1", "::1": // in the proxy's address family
+		return net.JoinHostPort(envoy.Loopback(c.IPv4), port)
+	case "0.0.0.0", "::":
+		return net.JoinHostPort(c.Address, port)
+	}
+	return ""
+}

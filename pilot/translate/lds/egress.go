@@ -1,0 +1,368 @@
+package lds
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// BindKey is the address and port that an outbound listener binds. It determines the listener's name.
+type BindKey struct {
+	Bind string
+	Port uint32 // 0 of a socket
+}
+
+func bindKeyOf(bind string, port uint32) BindKey {
+	if isSocket(bind) {
+		return BindKey{Bind: bind}
+	}
+	return BindKey{bind, port}
+}
+
+func isSocket(bind string) bool { return strings.HasPrefix(bind, "unix://") }
+
+// listenerBuilder collects the service ports that share one bind key.
+type listenerBuilder struct {
+	BindKey
+	protocol  registry.Protocol // of the first service port; Unsupported once it is sniffed
+	route     string
+	chains    []tcpChain
+	matches   map[chainMatch]struct{} // what the chains match, once there are several
+	grpcWeb   bool                    // some service port speaks gRPC-Web
+	bindsPort bool
+	explicit  bool // a Sidecar's own listener
+	wildcard  bool
+}
+
+// outboundBuilder collects the listeners of one scope.
+type outboundBuilder struct {
+	listeners     *Listeners
+	view          *view.View
+	scope         *scope.Scope
+	cohort        cohort.Inputs
+	builders      map[BindKey]*listenerBuilder
+	reservedPorts map[uint32]bool // ports of a Sidecar's own listeners, which the catch-all leaves out
+
+	only      map[BindKey]struct{} // the bind keys that are built; nil for all
+	onlyPorts map[uint32]struct{}  // the ports of only
+	context   proxyContext
+	fallback  string // the cluster for traffic to no service
+}
+
+// restrictTo has only some bind keys built.
+func (l *outboundBuilder) restrictTo(keys []BindKey) {
+	l.only, l.onlyPorts = make(map[BindKey]struct{}, len(keys)), make(map[uint32]struct{}, len(keys))
+	for _, p := range keys {
+		l.only[p], l.onlyPorts[p.Port] = struct{}{}, struct{}{}
+	}
+}
+
+// egressBuilder returns the builder of one egress listener.
+func (l *outboundBuilder) egressBuilder(e *scope.Egress) egressBuilder {
+	spec := e.Listener
+	o := egressBuilder{outboundBuilder: l, egress: e, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
+	o.bindsPort = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
+	if o.bind == "" && o.bindsPort {
+		o.bind = envoy.Loopback(l.cohort.Scope.IPv4)
+	}
+	return o
+}
+
+// relevantServices returns the services that may affect the bind keys that are built.
+func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
+	number := o.egress.Listener.GetPort().GetNumber()
+	seen := map[scope.ListenerKey]struct{}{}
+	for p := range o.only {
+		at := scope.ListenerKey{Address: p.Bind, Port: p.Port}
+		switch {
+		case o.egress.HTTPProxy:
+			if p == bindKeyOf(cmp.Or(o.bind, envoy.Wildcard(o.cohort.Scope.IPv4)), number) {
+				return o.egress.Services
+			}
+			continue
+		case o.bind != "" && o.bind != p.Bind:
+			continue
+		case isSocket(p.Bind) && number == 0:
+			return o.egress.Services
+		case isSocket(p.Bind):
+			at = scope.ListenerKey{Port: number}
+		case o.bind != "" || p.Bind == envoy.Wildcard(o.cohort.Scope.IPv4):
+			at.Address = "" // services of any address are on it
+			at.Wildcard = o.bind == "" && !o.explicit
+		}
+		seen[at] = struct{}{}
+	}
+	return slices.Values(o.egress.ListeningOn(slices.Collect(maps.Keys(seen))))
+}
+
+// addEgress adds some services of one egress listener.
+func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Service]) {
+	spec, proxy := o.egress.Listener, o.egress.HTTPProxy
+	port := spec.GetPort().GetNumber()
+	if o.explicit && (!proxy || o.bind == "") { // the catch-all does not collide with an HTTP proxy that has a bind of its own
+		defer func() { l.reservedPorts[port] = true }()
+	}
+	for s := range services {
+		if s.Resolution == registry.Alias {
+			continue
+		}
+		for p := range o.ports(s) {
+			q := *p
+			if proxy {
+				q.Number = port
+			}
+			if o.explicit {
+				q.Protocol = registry.ParseProtocolOr(spec.Port.Protocol, p.Protocol)
+			} else if l.reservedPorts[p.Number] {
+				continue
+			}
+			if q.Protocol != registry.UDP {
+				o.addPort(s.Service, q)
+			}
+			if proxy { // they all lead to the same listener
+				return
+			}
+		}
+	}
+}
+
+// ports returns the imported ports of a service. Where few bind keys are built it returns only those that may belong to
+// them.
+func (o egressBuilder) ports(s scope.Service) iter.Seq[*registry.Port] {
+	if o.onlyPorts == nil || len(o.onlyPorts) >= len(s.Ports) || o.egress.HTTPProxy || isSocket(o.bind) { // the bind key has no port, or not the service's
+		return s.ImportedPorts
+	}
+	return func(yield func(*registry.Port) bool) {
+		for number := range o.onlyPorts {
+			for p := range s.ImportedPortsByNumber(number) {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// egressBuilder adds the services of one egress listener to the outbound listeners.
+type egressBuilder struct {
+	*outboundBuilder
+	egress    *scope.Egress
+	bind      string // empty: it depends on protocol and service
+	bindsPort bool
+	explicit  bool
+}
+
+// addPort adds one service port to each bind key that it needs.
+func (o egressBuilder) addPort(s *registry.Service, p registry.Port) {
+	at := s.VersionFor(o.cohort.Scope.Cluster)
+	if scope.ReachedPerEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
+		o.addHeadless(s, p)
+		return
+	}
+	if p.Protocol.IsHTTP() {
+		bind := o.bind
+		if bind == "" {
+			bind = envoy.Wildcard(o.cohort.Scope.IPv4)
+		}
+		o.addTo(bind, s, p, netip.Prefix{})
+		return
+	}
+	if o.bind != "" {
+		o.addTo(o.bind, s, p, netip.Prefix{})
+		return
+	}
+	addresses := at.Addresses
+	if len(addresses) == 0 && o.cohort.Scope.AutoAddress {
+		addresses = at.AutoAddress
+	}
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {
+			o.addTo(envoy.Wildcard(o.cohort.Scope.IPv4), s, p, prefix.Masked())
+		} else if ip, err := netip.ParseAddr(a); err == nil && o.family(ip) {
+			o.addTo(a, s, p, netip.Prefix{})
+		}
+	}
+	if len(addresses) == 0 {
+		o.addTo(envoy.Wildcard(o.cohort.Scope.IPv4), s, p, netip.Prefix{})
+	}
+}
+
+func (o egressBuilder) family(ip netip.Addr) bool {
+	if ip.Unmap().Is4() {
+		return o.cohort.Scope.IPv4
+	}
+	return o.cohort.Scope.IPv6
+}
+
+// addHeadless adds a listener for each endpoint address: nothing else shows which service a connection is for.
+func (o egressBuilder) addHeadless(s *registry.Service, p registry.Port) {
+	last := ""
+	for _, e := range o.view.Endpoints(s.Key()).ByPort(p.Name) {
+		if e.Address == last {
+			continue
+		}
+		last = e.Address
+		if ip, err := netip.ParseAddr(e.Address); err == nil && o.family(ip) {
+			o.addTo(e.Address, s, p, netip.Prefix{})
+		}
+	}
+}
+
+// addTo adds a service port to the listener of a bind key, by Istio's rules for ports that several services share.
+func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
+	onWildcard := bind == envoy.Wildcard(o.cohort.Scope.IPv4)
+	if m := o.view.Mesh(); onWildcard && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
+		return // the sidecar's own port
+	}
+	key := bindKeyOf(bind, p.Number)
+	if _, ok := o.only[key]; !ok && o.only != nil {
+		return
+	}
+	have := o.builders[key]
+	route := ""
+	switch {
+	case p.Protocol.IsHTTP() && isSocket(bind):
+		route = names.UnixRoute(bind)
+	case p.Protocol.IsHTTP(), p.Protocol.Sniffed() && onWildcard: // on the wildcard address the host header selects the service
+		route = names.Route(p.Number)
+	case p.Protocol.Sniffed():
+		route = names.SniffedRoute(s.Host, p.Number)
+	}
+	next := &listenerBuilder{
+		BindKey: key, protocol: p.Protocol, route: route, bindsPort: o.bindsPort, explicit: o.explicit,
+		wildcard: onWildcard && (o.bind == "" || !o.explicit) && p.Protocol != registry.HTTPProxy,
+	}
+	next.grpcWeb = p.Protocol == registry.GRPCWeb || have != nil && have.grpcWeb
+	if have != nil {
+		have.grpcWeb = next.grpcWeb
+	}
+	if !p.Protocol.IsHTTP() {
+		next.chains = []tcpChain{o.tcpChain(s, p, onWildcard, prefix)}
+	}
+	switch {
+	case have == nil:
+		o.builders[key] = next
+	case exclusive(p.Protocol) || exclusive(have.protocol):
+		o.resolveConflict(have, next)
+	case p.Protocol.IsHTTP():
+		if have.protocol.IsTCP() && onWildcard {
+			have.route, have.protocol = route, registry.Unsupported
+		}
+	case p.Protocol.Sniffed():
+		switch {
+		case have.protocol.IsHTTP() && onWildcard: // the port's routes have it already, and other traffic may be for other services
+		case have.protocol.IsHTTP():
+			o.builders[key] = next
+		case have.protocol.IsTCP():
+			have.route, have.protocol = route, registry.Unsupported
+			o.addChain(have, next.chains[0])
+		default:
+			o.addChain(have, next.chains[0])
+		}
+	default:
+		if have.protocol.IsHTTP() {
+			if !onWildcard {
+				recordConflict(o.view, key)
+				return
+			}
+			have.protocol = registry.Unsupported
+		}
+		o.addChain(have, next.chains[0])
+	}
+}
+
+// exclusive reports whether the filter of a protocol cannot share a port with others.
+func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
+
+// addChain adds a chain for those of its matches that no earlier chain has: Envoy refuses a listener in which two
+// chains match the same name.
+func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
+	if s.matches == nil {
+		s.matches = map[chainMatch]struct{}{}
+		for _, h := range s.chains {
+			s.addMatches(h)
+		}
+	}
+	wanted := c.matchNames()
+	free := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { _, ok := s.matches[chainMatch{c.prefix, name}]; return ok })
+	if len(free) < len(wanted) {
+		recordConflict(o.view, s.BindKey)
+	}
+	if len(free) == 0 {
+		return
+	}
+	if !c.servers.Empty() {
+		c.servers = frozen.ListOf(free...)
+	}
+	s.addMatches(c)
+	s.chains = append(s.chains, c)
+}
+
+func (s *listenerBuilder) addMatches(c tcpChain) {
+	for _, name := range c.matchNames() {
+		s.matches[chainMatch{c.prefix, name}] = struct{}{}
+	}
+}
+
+// chainMatch is one thing that a chain matches: a server name, or any if that is empty, in a range of addresses.
+type chainMatch struct {
+	prefix netip.Prefix
+	name   string
+}
+
+func (o egressBuilder) resolveConflict(have, next *listenerBuilder) {
+	if have.protocol == next.protocol && len(next.chains) > 0 {
+		o.addChain(have, next.chains[0])
+		return
+	}
+	recordConflict(o.view, have.BindKey)
+}
+
+// recordConflict records that a service cannot be reached at a bind key because another one has it.
+func recordConflict(v *view.View, key BindKey) {
+	v.Log.Add(key, view.ConflictOutbound, names.Listener(key.Bind, key.Port))
+}
+
+func (o egressBuilder) tcpChain(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) tcpChain {
+	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, protocol: p.Protocol}
+	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
+		c.servers = frozen.ListOf(o.serverNames(s)...)
+	}
+	c.maxDuration, _ = o.view.ServiceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
+	return c
+}
+
+// serverNames returns the names by which clients ask for a service in TLS, sorted: its host, and its aliases as a
+// search path lets them be written.
+func (o egressBuilder) serverNames(s *registry.Service) []string {
+	list := []string{s.Host}
+	for _, a := range o.scope.Aliases(s) {
+		list = append(list, names.Domains(names.Called{Host: a.Host, Domain: o.cohort.Scope.Domain})...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// matchNames returns the server names of a chain. A chain for any name has the empty one.
+func (c tcpChain) matchNames() []string {
+	if c.servers.Empty() {
+		return []string{""}
+	}
+	return slices.Collect(c.servers.All)
+}
+
+func (c tcpChain) matchesAll() bool { return c.servers.Empty() && !c.prefix.IsValid() }

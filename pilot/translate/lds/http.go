@@ -1,0 +1,123 @@
+package lds
+
+import (
+	"net/netip"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// proxyContext is what every listener of a proxy depends on.
+type proxyContext struct {
+	mesh           *mesh.Config
+	capabilities   node.Capabilities
+	tags           feature.Tags
+	selections     feature.Selections
+	http10         bool
+	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
+}
+
+func newProxyContext(v *view.View, c node.Capabilities, t feature.Tags, http10 bool, s feature.Selections) proxyContext {
+	return proxyContext{mesh: v.Mesh(), capabilities: c, tags: t, selections: s, http10: http10}
+}
+
+// chain returns what the hooks are given for a chain.
+func (c proxyContext) chain(d feature.Direction, http bool, p registry.Protocol) feature.Chain {
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.mesh, Capabilities: c.capabilities, Tags: c.tags}, Direction: d, HTTP: http, Protocol: p}
+}
+
+// httpFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come by RDS
+// under the name route.
+func (b builder) httpFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) []*listenerv3.Filter {
+	chain := c.chain(d, true, p)
+	return append(b.NetworkFilters(chain, c.selections), b.connectionManager(c, chain, statPrefix, route, inline))
+}
+
+// connectionManager makes the HTTP connection manager of a chain.
+func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPrefix, route string, inline *routev3.RouteConfiguration) *listenerv3.Filter {
+	d := chain.Direction
+	m := &hcmv3.HttpConnectionManager{
+		StatPrefix:                   statPrefix,
+		Proxy_100Continue:            true,
+		StreamIdleTimeout:            envoy.Duration(0),
+		NormalizePath:                envoy.Bool(true),
+		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
+		UseRemoteAddress:             envoy.Bool(d == feature.Gateway),
+		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
+		HttpFilters:                  b.RequestFilters(chain, c.selections),
+	}
+	c.normalizePath(m)
+	if inline != nil {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: inline}
+	} else {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: envoy.ADS(), RouteConfigName: route}}
+	}
+	switch d {
+	case feature.Inbound:
+		m.ServerName = serverName
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Dns: true, Uri: true}
+		if chain.Protocol.IsHTTP2() {
+			m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
+		}
+	case feature.Gateway:
+		m.ServerName = serverName
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+		m.InternalAddressConfig = c.internalAddresses()
+	}
+	if d == feature.Outbound && route == names.HTTPProxyRoute {
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
+	}
+	if c.http10 {
+		if m.HttpProtocolOptions == nil {
+			m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
+		}
+		m.HttpProtocolOptions.AcceptHttp_10 = true
+	}
+	b.ChangeManager(chain, c.selections, m)
+	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
+}
+
+// serverName is the server header in responses of inbound and gateway listeners.
+const serverName = "istio-envoy"
+
+func (c proxyContext) normalizePath(m *hcmv3.HttpConnectionManager) {
+	switch c.mesh.GetPathNormalization().GetNormalization() {
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_NONE:
+		m.NormalizePath = envoy.Bool(false)
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES:
+		m.MergeSlashes = true
+	case meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES:
+		m.MergeSlashes = true
+		m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
+}
+
+// internalAddresses returns the ranges inside the mesh, or nil where none are configured: then Envoy's default applies.
+func (c proxyContext) internalAddresses() *hcmv3.HttpConnectionManager_InternalAddressConfig {
+	var ranges []*corev3.CidrRange
+	for r := range c.internalRanges.All {
+		p := netip.MustParsePrefix(r)
+		ranges = append(ranges, &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))})
+	}
+	if ranges == nil {
+		return nil
+	}
+	return &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: ranges}
+}

@@ -1,0 +1,54 @@
+package lds
+
+import (
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+)
+
+// Listeners makes listeners. Safe for concurrent use.
+type Listeners struct {
+	cache *engine.Cache
+
+	outbound        *envoy.Table[outboundKey]
+	virtualOutbound *envoy.Table[virtualOutboundKey]
+	inbound         *envoy.Table[inboundKey]
+	gateways        *envoy.Table[gatewayKey]
+	omitted         envoy.NameInterner
+}
+
+// New returns Listeners with their resources in a memo and their Sets in a cache.
+func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Listeners {
+	b := builder{h}
+	return &Listeners{
+		cache:           c,
+		outbound:        envoy.NewTable(m, b.buildOutbound),
+		virtualOutbound: envoy.NewTable(m, b.buildVirtualOutbound),
+		inbound:         envoy.NewTable(m, b.buildInbound),
+		gateways:        envoy.NewTable(m, b.buildGateway),
+	}
+}
+
+// builder builds listeners. Its methods are pure functions of their keys.
+type builder struct{ *hooks.Hooks }
+
+// Get returns every listener of a cohort.
+func (m *Listeners) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, error) {
+	k, l := engine.Key{Type: envoy.ListenerType, Listeners: c.Listeners.Weak()}, c.Listeners.Value()
+	shared := cohort.Inputs{Scope: l.Scope, Outbound: l.Outbound}
+	if l.Scope.Type == node.Router {
+		all := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[struct{}] { return m.Gateway(v, shared) })
+		return envoy.Union{Outbound: all.Set}, nil
+	}
+	u := envoy.Union{Outbound: view.Set(m.cache, k, v, func(v *view.View) engine.Generator[BindKey] { return m.Outbound(v, shared) }).Set}
+	if !c.Inbound.None() {
+		u.Inbound = view.Set(m.cache, engine.Key{Type: envoy.ListenerType, Inbound: c.Inbound.Weak()}, v, func(v *view.View) engine.Generator[struct{}] {
+			return m.Inbound(v, c.Inbound.Value())
+		}).Set
+		u.Omit = m.ownHeadlessListeners(c, u.Outbound)
+	}
+	return u, nil
+}

@@ -1,0 +1,187 @@
+package lds
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// outboundKey is all that one listener for a sidecar's outgoing traffic depends on.
+type outboundKey struct {
+	proxyContext
+	bind      string
+	port      uint32
+	bindsPort bool              // else virtualOutbound hands it connections
+	route     string            // the route configuration where it takes HTTP, else empty
+	http      registry.Protocol // GRPCWeb where its filter is needed
+	matchHTTP bool              // the chain for HTTP matches what sniffing finds
+	chains    frozen.List[tcpChain]
+	dual      bool   // it binds the wildcard addresses of both families
+	fallback  string // the cluster of the default chain; empty without one
+}
+
+// tcpChain is a chain that forwards bytes.
+type tcpChain struct {
+	cluster     string
+	servers     frozen.List[string] // TLS server names; empty for any
+	prefix      netip.Prefix
+	protocol    registry.Protocol
+	maxDuration time.Duration
+}
+
+const transportSocketTimeout = 15 * time.Second
+
+// buildOutbound makes one listener for outgoing traffic.
+func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
+	l := &listenerv3.Listener{
+		Name:                             names.Listener(k.bind, k.port),
+		Address:                          envoy.Address(k.bind, k.port),
+		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
+		ContinueOnListenerFiltersTimeout: true,
+		ListenerFiltersTimeout:           envoy.Duration(0),
+		AdditionalAddresses:              additionalIPv6(k.dual, k.port),
+	}
+	if k.bindsPort {
+		l.MaxConnectionsToAcceptPerSocketEvent = envoy.UInt32(1)
+	} else {
+		l.BindToPort = envoy.Bool(false)
+	}
+	tls := false
+	for c := range k.chains.All {
+		chain := &listenerv3.FilterChain{
+			Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, c.cluster, c.protocol, c.maxDuration),
+			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+		}
+		if !c.matchesAll() {
+			chain.FilterChainMatch = &listenerv3.FilterChainMatch{}
+		}
+		if !c.servers.Empty() {
+			tls = true
+			chain.FilterChainMatch.ServerNames = slices.Collect(c.servers.All)
+		}
+		if c.prefix.IsValid() {
+			chain.FilterChainMatch.PrefixRanges = []*corev3.CidrRange{{AddressPrefix: c.prefix.Addr().String(), PrefixLen: envoy.UInt32(uint32(c.prefix.Bits()))}}
+		}
+		l.FilterChains = append(l.FilterChains, chain)
+	}
+	if k.route != "" {
+		chain := &listenerv3.FilterChain{
+			Filters:                       b.httpFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.http),
+			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+		}
+		if k.matchHTTP {
+			chain.FilterChainMatch = plainHTTP(k.http10)
+		}
+		l.FilterChains = append(l.FilterChains, chain)
+	}
+	if tls {
+		l.ListenerFilters = append(l.ListenerFilters, tlsInspector(nil))
+	}
+	if k.matchHTTP {
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+		l.ListenerFiltersTimeout = k.mesh.GetProtocolDetectionTimeout()
+	}
+	if k.fallback != "" {
+		l.DefaultFilterChain = &listenerv3.FilterChain{
+			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0),
+		}
+	} else if len(l.FilterChains) > 1 {
+		if i := slices.IndexFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch == nil }); i >= 0 {
+			l.DefaultFilterChain = l.FilterChains[i]
+			l.FilterChains = slices.Delete(l.FilterChains, i, i+1)
+		}
+	}
+	return envoy.NewResource(l.Name, l)
+}
+
+// plainHTTP matches unencrypted HTTP, as http_inspector detects it.
+func plainHTTP(http10 bool) *listenerv3.FilterChainMatch {
+	m := &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: []string{"http/1.1", "h2c"}}
+	if http10 {
+		m.ApplicationProtocols = []string{"http/1.0", "http/1.1", "h2c"}
+	}
+	return m
+}
+
+// Transport protocols as tls_inspector detects them.
+const (
+	rawBuffer = "raw_buffer"
+	tlsWire   = "tls"
+)
+
+func tlsInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{InitialReadBufferSize: envoy.UInt32(512)}, disabled)
+}
+
+func httpInspector(disabled *listenerv3.ListenerFilterChainMatchPredicate) *listenerv3.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{}, disabled)
+}
+
+// virtualOutboundKey is all that virtualOutbound depends on, the listener to which outgoing connections are redirected.
+type virtualOutboundKey struct {
+	proxyContext
+	bind        string
+	transparent bool
+	dual        bool
+	fallback    string
+}
+
+func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
+	port := uint32(k.mesh.GetProxyListenPort())
+	l := &listenerv3.Listener{
+		Name:                                 names.VirtualOutbound,
+		Address:                              envoy.Address(k.bind, port),
+		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
+		UseOriginalDst:                       envoy.Bool(true),
+		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
+		FilterChains: []*listenerv3.FilterChain{
+			{
+				Name:             names.VirtualOutboundBlackhole,
+				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(port)},
+				Filters:          b.tcpFilters(k.proxyContext, feature.Outbound, names.BlackHoleCluster, registry.Unsupported, 0),
+			},
+			{Name: names.VirtualOutboundCatchall, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0)},
+		},
+	}
+	l.AdditionalAddresses = additionalIPv6(k.dual, port)
+	if k.transparent {
+		l.Transparent = envoy.Bool(true)
+	}
+	return envoy.NewResource(l.Name, l)
+}
+
+// additionalIPv6 returns the second address of a listener that binds the wildcard addresses of both families.
+func additionalIPv6(dual bool, port uint32) []*listenerv3.AdditionalAddress {
+	if !dual {
+		return nil
+	}
+	return []*listenerv3.AdditionalAddress{{Address: envoy.Address("::", port)}}
+}
+
+// ownHeadlessListeners returns the names of the listeners of headless services for a pod's own address, which the pod
+// itself does not get.
+func (m *Listeners) ownHeadlessListeners(c cohort.Key, set *envoy.Set) *envoy.Names {
+	var own []string
+	if c.Address != "" && c.Listeners.Value().Outbound.Interception != node.None {
+		for t := range c.Inbound.Value().Targets.All {
+			if name := names.Listener(c.Address, t.Port); scope.ReachedPerEndpoint(t.Service) && set.Get(name) != nil {
+				own = append(own, name)
+			}
+		}
+	}
+	return m.omitted.Intern(own)
+}

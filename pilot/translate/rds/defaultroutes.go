@@ -1,0 +1,65 @@
+package rds
+
+import (
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// defaultRoute returns a route that sends every request for host:port to the cluster. hash and retry may be nil: none.
+func defaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction_HashPolicy, retry *routev3.RetryPolicy) *routev3.Route {
+	r := outboundRoute(names.DefaultRoute, cluster)
+	r.GetRoute().HashPolicy, r.GetRoute().RetryPolicy = hash, retry
+	r.Decorator = &routev3.Decorator{Operation: names.VirtualHost(host, port) + "/*"}
+	return r
+}
+
+// WorkloadRoute returns a route that sends every incoming request to the workload itself. host and port are the
+// service's, empty and 0 for the catch-all. gRPC requests are not retried.
+func WorkloadRoute(cluster, host string, port uint32, grpc bool) *routev3.Route {
+	r := forward(names.DefaultRoute, cluster)
+	r.GetRoute().Timeout = envoy.Duration(0)
+	r.GetRoute().MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: envoy.Duration(0), GrpcTimeoutHeaderMax: envoy.Duration(0)}
+	if !grpc {
+		r.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: envoy.UInt32(2)}
+	}
+	r.Decorator = &routev3.Decorator{Operation: names.VirtualHost(host, port) + "/*"}
+	return r
+}
+
+// allowAny returns the catch-all virtual host of a sidecar that may call hosts without a service. Requests go to their
+// original destination, or to the cluster of an egress proxy.
+func allowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
+	return everyHost(names.AllowAny, outboundRoute(names.AllowAny, cluster), attemptCount)
+}
+
+// blockAll returns the catch-all virtual host of a sidecar that may call services only.
+func blockAll(attemptCount bool) *routev3.VirtualHost {
+	return everyHost(names.BlockAll, &routev3.Route{
+		Name: names.BlockAll, Match: everyRequest(),
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 502}},
+	}, attemptCount)
+}
+
+func everyHost(name string, r *routev3.Route, attemptCount bool) *routev3.VirtualHost {
+	return &routev3.VirtualHost{Name: name, Domains: []string{"*"}, Routes: []*routev3.Route{r}, IncludeRequestAttemptCount: attemptCount}
+}
+
+// outboundRoute returns a route for outgoing requests without a timeout.
+func outboundRoute(name, cluster string) *routev3.Route {
+	r := forward(name, cluster)
+	r.GetRoute().Timeout = envoy.Duration(0)
+	r.GetRoute().MaxGrpcTimeout = r.GetRoute().Timeout //nolint:staticcheck // max_stream_duration would bound streams too
+	return r
+}
+
+func everyRequest() *routev3.RouteMatch {
+	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
+}
+
+func forward(name, cluster string) *routev3.Route {
+	return &routev3.Route{Name: name, Match: everyRequest(), Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
+	}}}
+}

@@ -1,0 +1,354 @@
+package rds
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// GatewayHosts generates the virtual hosts of a gateway's route configuration. Each host is a partition. Hosts
+// with the same routes are merged into the virtual host of the most specific one; the others have none.
+func (m *Routes) GatewayHosts(v *view.View, c cohort.Scope, name string) engine.Generator[string] {
+	b := sync.OnceValue(func() *gatewayRouteBuilder { return m.gatewayRouteBuilder(v, c, name) })
+	return engine.Generator[string]{
+		All:        func() []*envoy.Resource { return b().buildAll() },
+		Affected:   func(d *scope.Dirty) []string { return d.Hosts },
+		Closure:    func(hosts []string) []string { return b().closure(hosts) },
+		Partitions: engine.Each(func(host string) []*envoy.Resource { return b().virtualHosts(host) }),
+		Locate:     virtualHostLocator(name),
+		Content:    true,
+	}
+}
+
+// gatewayRouteBuilder builds one route configuration of a gateway.
+type gatewayRouteBuilder struct {
+	routeBuilder
+	servers    []gatewayServer   // that have this route configuration, by precedence
+	redirected map[string]uint32 // the server's port by host, for hosts that are redirected to https, with routes or without
+	routed     map[string]*routedHost
+	merged     map[mergeKey]*mergedHosts
+}
+
+// gatewayServer is a server with its hosts. Each host has the namespaces whose VirtualServices may use it; "*" is any.
+type gatewayServer struct {
+	gateway.Server
+	name    string // of the Gateway, "ns/name"
+	hosts   map[string][]string
+	partial []string // those patterns of hosts that scope.Patterns does not yield
+}
+
+// routedHost is what happens to requests for one host.
+type routedHost struct {
+	mergeKey
+	tls bool // plaintext requests are redirected to https
+}
+
+// mergeKey is equal for hosts that are merged into one virtual host.
+type mergeKey struct {
+	bindings frozen.List[binding]
+	port     uint32
+}
+
+// mergedHosts is hosts with the same merge key, the most specific first.
+type mergedHosts struct {
+	hosts []string
+	mixed bool // some of them, not all, are redirected to https: then they are not merged
+}
+
+// newMergedHosts sorts hosts with the same merge key.
+func (b *gatewayRouteBuilder) newMergedHosts(hosts []string) *mergedHosts {
+	slices.SortFunc(hosts, compareSpecificity)
+	return &mergedHosts{hosts, slices.ContainsFunc(hosts, func(h string) bool { return b.routedHost(h).tls != b.routedHost(hosts[0]).tls })}
+}
+
+// blackhole is the host in the name of blackholeHost's virtual host.
+const blackhole = "blackhole"
+
+func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Scope, name string) *gatewayRouteBuilder {
+	b := &gatewayRouteBuilder{
+		routeBuilder: routeBuilder{routes: m, view: v, cohort: c, scope: v.ScopeOf(c.Namespace, nil), route: name},
+		redirected:   map[string]uint32{}, routed: map[string]*routedHost{}, merged: map[mergeKey]*mergedHosts{},
+	}
+	for _, s := range v.Gateways.ServersOf(c, name) {
+		if !registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
+			continue
+		}
+		g := gatewayServer{Server: s, name: s.Gateway.Namespace + "/" + s.Gateway.Name, hosts: map[string][]string{}}
+		for ns, h := range s.EachHost {
+			g.hosts[h] = append(g.hosts[h], ns)
+			if scope.IsPartial(h) {
+				g.partial = append(g.partial, h)
+			}
+		}
+		if s.GetTls().GetHttpsRedirect() {
+			for _, h := range s.Hosts { // may have a namespace
+				if b.redirected[h] == 0 {
+					b.redirected[h] = s.Port.Number
+				}
+			}
+		}
+		b.servers = append(b.servers, g)
+	}
+	return b
+}
+
+// admits reports whether a VirtualService, one of Index.VirtualServicesOfGateway, may have a host on the server: one of
+// the two names it, and the other names or covers it.
+func (s *gatewayServer) admits(r view.Reader, vs *scope.VirtualService, host string) bool {
+	open := func(h string) bool {
+		spaces := s.hosts[h]
+		return slices.Contains(spaces, "*") || slices.Contains(spaces, vs.Namespace)
+	}
+	if open(host) { // vs names or covers it
+		return true
+	}
+	if !r.GatewayHasHost(s.name, host, vs) {
+		return false
+	}
+	for pattern := range scope.Patterns(host) {
+		if open(pattern) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.partial, func(h string) bool { return open(h) && names.Covers(h, host) })
+}
+
+// routedHost returns what happens to requests for a host, or nil without routes and redirect.
+func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
+	if r, ok := b.routed[host]; ok {
+		return r
+	}
+	var r routedHost
+	var virtual []binding
+	r.port, r.tls = b.redirected[host], b.redirected[host] != 0
+	for i := range b.servers {
+		s := &b.servers[i]
+		candidates := b.view.VirtualServicesOfGatewayHost
+		if len(s.hosts[host]) > 0 { // where the server names the host itself, patterns cover it
+			candidates = b.view.VirtualServicesOfGateway
+		}
+		for _, vs := range candidates(s.name, host, b.cohort.Namespace) {
+			if !s.admits(b.view, vs, host) {
+				continue
+			}
+			x := b.binding(s.name, vs)
+			if port := cmp.Or(r.port, s.Port.Number); b.routes.hooks.HasRoutes(b.virtualHostKey("", "", port).options(x)) {
+				virtual, r.port = append(virtual, x), port
+				r.tls = r.tls || s.GetTls().GetHttpsRedirect()
+			}
+		}
+	}
+	b.routed[host] = nil
+	if len(virtual) > 0 || r.tls {
+		r.bindings = frozen.ListOf(virtual...)
+		b.routed[host] = &r
+	}
+	return b.routed[host]
+}
+
+// mergedWith returns the hosts with a merge key.
+func (b *gatewayRouteBuilder) mergedWith(k mergeKey) *mergedHosts {
+	if m, ok := b.merged[k]; ok {
+		return m
+	}
+	var list []string
+	candidates := map[string]struct{}{}
+	var smallest *binding // each of the hosts is in all of them, so the smallest is enough
+	for x := range k.bindings.All {
+		if smallest == nil || len(virtualSpec(x.object).Hosts) < len(virtualSpec(smallest.object).Hosts) {
+			smallest = &x
+		}
+	}
+	if smallest != nil {
+		for h := range b.coveredHosts(slices.Values(virtualServiceHosts(*smallest, b.view.Domain()))) {
+			candidates[h] = struct{}{}
+		}
+	} else {
+		for h := range b.redirected {
+			candidates[h] = struct{}{}
+		}
+	}
+	for h := range candidates {
+		if r := b.routedHost(h); r != nil && r.mergeKey == k {
+			list = append(list, h)
+		}
+	}
+	b.merged[k] = b.newMergedHosts(list)
+	return b.merged[k]
+}
+
+func virtualServiceHosts(x binding, domain string) []string {
+	list := slices.Clone(virtualSpec(x.object).Hosts)
+	for i, h := range list {
+		list[i] = names.FQDN(h, x.object.Namespace, domain)
+	}
+	return list
+}
+
+// coveredHosts yields some hosts of VirtualServices, and the servers' hosts that they cover.
+func (b *gatewayRouteBuilder) coveredHosts(hosts iter.Seq[string]) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for h := range hosts {
+			if !yield(h) {
+				return
+			}
+			if !strings.HasPrefix(h, "*") {
+				continue
+			}
+			for i := range b.servers {
+				for own := range b.servers[i].hosts {
+					if names.Covers(h, own) && !yield(own) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// allHosts returns the hosts that may have a virtual host.
+func (b *gatewayRouteBuilder) allHosts() []string {
+	all := map[string]struct{}{blackhole: {}}
+	for h := range b.redirected {
+		all[h] = struct{}{}
+	}
+	for i := range b.servers {
+		for h := range b.servers[i].hosts {
+			all[h] = struct{}{}
+		}
+		for h := range b.view.HostsOfGateway(b.servers[i].name, b.cohort.Namespace) {
+			all[h] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (b *gatewayRouteBuilder) buildAll() []*envoy.Resource {
+	hosts := b.allHosts()
+	// Merging all hosts at once is cheaper than looking for the others of each.
+	byKey := map[mergeKey][]string{}
+	for _, h := range hosts {
+		if r := b.routedHost(h); r != nil {
+			byKey[r.mergeKey] = append(byKey[r.mergeKey], h)
+		}
+	}
+	for k, list := range byKey {
+		b.merged[k] = b.newMergedHosts(list)
+	}
+	var made []*envoy.Resource
+	for _, h := range hosts {
+		made = append(made, b.virtualHosts(h)...)
+	}
+	return made
+}
+
+// closure returns the hosts whose virtual hosts may change when the VirtualServices or services of some hosts change.
+// Hosts are merged because they have a VirtualService in common. If that one changed, its hosts are in the result; if
+// not, they still have it in common. Hosts without routes are merged without a VirtualService, and are added where one
+// of them changes.
+func (b *gatewayRouteBuilder) closure(hosts []string) []string {
+	all := map[string]struct{}{blackhole: {}}
+	add := func(hosts []string) {
+		for h := range b.coveredHosts(slices.Values(hosts)) {
+			all[h] = struct{}{}
+		}
+	}
+	add(hosts)
+	entrances := map[*scope.VirtualService]struct{}{}
+	for _, h := range hosts {
+		for vs := range b.view.GatewayVirtualServicesTo(h) {
+			if _, ok := entrances[vs]; !ok {
+				entrances[vs] = struct{}{}
+				add(vs.Hosts)
+			}
+		}
+	}
+	redirected, added := false, map[*kinds.Object]struct{}{}
+	for _, h := range slices.Collect(maps.Keys(all)) {
+		redirected = redirected || b.redirected[h] != 0
+		if r := b.routedHost(h); r != nil {
+			for x := range r.bindings.All {
+				if _, ok := added[x.object]; !ok {
+					added[x.object] = struct{}{}
+					add(virtualServiceHosts(x, b.view.Domain()))
+				}
+			}
+		}
+	}
+	if redirected { // a redirected host may have gained or lost its routes
+		for h := range b.redirected {
+			if b.routedHost(h).bindings.Empty() {
+				all[h] = struct{}{}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// virtualHosts makes the virtual host that a host gives its name to, if there is one.
+func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
+	r := b.routedHost(host)
+	if r == nil {
+		if host == blackhole && b.noHosts() {
+			n, _ := names.ParseRoute(b.route)
+			if len(b.servers) > 0 {
+				n.Port = b.servers[0].Port.Number
+			}
+			return []*envoy.Resource{b.blackholeHost(n.Port)}
+		}
+		return nil
+	}
+	m := b.mergedWith(r.mergeKey)
+	domains := m.hosts
+	if m.mixed {
+		domains = []string{host}
+	}
+	if domains[0] != host {
+		return nil
+	}
+	written := make([]string, len(domains))
+	for i, h := range domains {
+		written[i] = names.Domain(h)
+	}
+	k := b.virtualHostKey(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
+	k.gateway, k.tls, k.bindings = true, r.tls, r.bindings
+	k.destinations = b.destinations(k, nil)
+	return []*envoy.Resource{b.routes.virtualHost(k)}
+}
+
+// noHosts reports whether no host has a virtual host.
+func (b *gatewayRouteBuilder) noHosts() bool {
+	for i := range b.servers {
+		for h := range b.coveredHosts(b.view.HostsOfGateway(b.servers[i].name, b.cohort.Namespace)) {
+			if b.routedHost(h) != nil {
+				return false
+			}
+		}
+	}
+	return len(b.redirected) == 0
+}
+
+// compareSpecificity orders hosts: exact ones before patterns, longer before shorter ones, then by name.
+func compareSpecificity(a, b string) int {
+	if x, y := strings.HasPrefix(a, "*"), strings.HasPrefix(b, "*"); x != y {
+		if x {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+}

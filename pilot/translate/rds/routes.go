@@ -1,0 +1,219 @@
+package rds
+
+import (
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// headerKey is all that a RouteConfiguration depends on beside its virtual hosts. A divided one gets its virtual hosts
+// by VHDS.
+type headerKey struct {
+	name    string
+	divided bool
+}
+
+// routeKey is all that a whole RouteConfiguration depends on.
+type routeKey struct {
+	header, head *envoy.Resource
+	hosts        *envoy.Set
+	content      envoy.Content // of hosts
+}
+
+// virtualHostKey is all that one virtual host depends on.
+type virtualHostKey struct {
+	name           string
+	domains        string            // one per line
+	route          string            // the route configuration that it is part of
+	port           uint32            // of the listener, or of the gateway's server; 0 where it depends on neither
+	service        *registry.Service // gives the default route where no VirtualService has a route; nil without one
+	bindings       frozen.List[binding]
+	destinations   frozen.List[destination]
+	mesh           *mesh.Config
+	gateway        bool
+	proxyNamespace string // empty where no route depends on it
+	domain         string // the cluster's: cluster.local
+	fallback       string // of the catch-all: the cluster for what no other matches; BlackHoleCluster makes it block_all
+	tls            bool   // plaintext requests are redirected to https
+}
+
+// binding is a VirtualService as it applies to a proxy.
+type binding struct {
+	object          *kinds.Object
+	gateway         string // "mesh", or the Gateway that it is bound to
+	excludedMatches string // the matches that do not hold for the proxy, as scope.ExcludedMatches encodes them
+}
+
+// destination is a service that routes of a virtual host lead to, with the rule for its load balancing.
+type destination struct {
+	host    string
+	service *registry.Service // nil if there is none
+	rule    traffic.Rule
+}
+
+// route returns the route configuration of a listener as a cohort sees it.
+func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+	c, key := of.Value(), engine.Key{Type: envoy.VirtualHostType, Part: name, Scope: of.Weak()}
+	var s *engine.Version
+	if c.Type == node.Router {
+		s = view.Set(m.cache, key, v, func(v *view.View) engine.Generator[string] { return m.GatewayHosts(v, c, name) })
+	} else {
+		s = view.Set(m.cache, key, v, func(v *view.View) engine.Generator[string] {
+			g, _ := m.SidecarHosts(v, c, name)
+			return g
+		})
+	}
+	return m.routes.Get(routeKeyOf(c, name, s, m.headers.Get))
+}
+
+// Get returns the route configurations of a list of names.
+func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
+	s := engine.GetNamed(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.Named{
+		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
+			if d.Empty() {
+				return nil
+			}
+			return list.All()
+		},
+		Build: func(name string) *envoy.Resource { return m.routeOrNone(v, c.Scope, name) },
+	})
+	return envoy.Union{Outbound: s.Set}, s.Err()
+}
+
+// routeOrNone is route, except that a route configuration without a listener is not cached.
+func (m *Routes) routeOrNone(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+	c := of.Value()
+	if c.Type == node.Router {
+		if len(v.Gateways.ServersOf(c, name)) > 0 {
+			return m.route(v, of, name)
+		}
+		return buildRoute(routeKeyOf(c, name, m.GatewayHosts(v, c, name).Generate(), buildHeader))
+	}
+	b, ok := m.sidecarRouteBuilder(v, c, name)
+	switch {
+	case !ok && b != nil && divisible(name): // its listener may be draining
+		hosts := engine.Single(func() []*envoy.Resource { return []*envoy.Resource{b.blackholeHost(b.port)} }, engine.IfAll)
+		hosts.Content = true
+		return buildRoute(routeKeyOf(c, name, hosts.Generate(), buildHeader))
+	case !ok, b.sniffed != "" && b.candidate(b.sniffed) == nil, isSocketRoute(name) && b.egress.Listener.GetPort() == nil: // a socket that no listener is bound to
+		return buildHeader(headerKey{name: name})
+	}
+	return m.route(v, of, name)
+}
+
+// routeKeyOf returns the key of a route configuration with the virtual hosts of a version, which may be nil. header
+// makes the part before the virtual hosts.
+func routeKeyOf(c cohort.Scope, name string, s *engine.Version, header func(headerKey) *envoy.Resource) routeKey {
+	k := routeKey{header: header(headerKey{name: name})}
+	if s != nil {
+		k.hosts, k.content = s.Set, s.Content
+	}
+	if c.Capabilities.Has(node.VHDS) && divisible(name) {
+		k.head = header(headerKey{name, true})
+	}
+	return k
+}
+
+// divisible reports whether a route configuration can have more than one virtual host. Those of a single sniffed
+// service have one, and are always sent whole.
+func divisible(name string) bool {
+	n, ok := names.ParseRoute(name)
+	return !ok || n.Host == ""
+}
+
+func buildHeader(k headerKey) *envoy.Resource {
+	rc := &routev3.RouteConfiguration{
+		Name:                           k.name,
+		ValidateClusters:               envoy.Bool(false), // a route may come before its cluster
+		IgnorePortInHostMatching:       true,
+		MaxDirectResponseBodySizeBytes: envoy.UInt32(1 << 20),
+	}
+	if k.divided {
+		rc.Vhds = &routev3.Vhds{ConfigSource: envoy.ADS()}
+	}
+	r := envoy.NewResource(k.name, rc)
+	r.Divided = k.divided
+	return r
+}
+
+func buildRoute(k routeKey) *envoy.Resource {
+	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
+}
+
+// routeBuilder is what the builders of sidecars' and gateways' route configurations have in common.
+type routeBuilder struct {
+	routes *Routes
+	view   *view.View
+	cohort cohort.Scope
+	scope  *scope.Scope
+	route  string
+	port   uint32
+}
+
+func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
+	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh(), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain()}
+}
+
+// binding returns a VirtualService as it applies to the proxy.
+func (b *routeBuilder) binding(gateway string, vs *scope.VirtualService) binding {
+	x := binding{object: vs.Object, gateway: gateway}
+	for f := range b.cohort.ExcludedMatches.All {
+		if f.Object == vs.Object {
+			x.excludedMatches = f.Matches
+		}
+	}
+	return x
+}
+
+// destinations returns the services that the routes of a virtual host lead to.
+func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) frozen.List[destination] {
+	var list []destination
+	seen := map[string]struct{}{}
+	add := func(host string) {
+		if _, ok := seen[host]; ok {
+			return
+		}
+		seen[host] = struct{}{}
+		d := destination{host: host, service: b.scope.ResolveAlias(host)}
+		if d.service != nil {
+			d.rule = b.view.ServiceRule(b.cohort, d.service)
+		}
+		list = append(list, d)
+	}
+	if s != nil {
+		add(s.Host)
+	}
+	for x := range k.bindings.All {
+		for host := range scope.Destinations(virtualSpec(x.object)) {
+			add(names.FQDN(host, x.object.Namespace, b.view.Domain()))
+		}
+	}
+	return frozen.ListOf(list...)
+}
+
+// blackholeHost makes the only virtual host of a route configuration without others: of a port without routes, or one
+// that is about to close. An empty route configuration would be worse: Envoy 1.37 dies of one that had its virtual
+// hosts by VHDS, becomes empty, and is then sent again.
+func (b *routeBuilder) blackholeHost(port uint32) *envoy.Resource {
+	return b.routes.virtualHost(b.virtualHostKey(names.VirtualHost(blackhole, port), "*", port))
+}
+
+// catchAllHost makes the virtual host for what no other matches.
+func (b *routeBuilder) catchAllHost(fallback string) *envoy.Resource {
+	k := b.virtualHostKey(names.AllowAny, "*", 0)
+	if k.fallback = fallback; fallback == names.BlackHoleCluster {
+		k.name = names.BlockAll
+	}
+	return b.routes.virtualHost(k)
+}

@@ -1,0 +1,176 @@
+package rds
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+)
+
+func virtualSpec(o *kinds.Object) *networkingv1.VirtualService {
+	return o.Spec.(*networkingv1.VirtualService)
+}
+
+// buildVirtualHost makes one virtual host. Its resource has the name that VHDS uses: <route configuration>/<virtual
+// host>.
+func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
+	var host *routev3.VirtualHost
+	switch k.fallback {
+	case "":
+		r := k.builder(b.Hooks)
+		host = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"), IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
+		if len(host.Routes) == 0 && k.service != nil {
+			host.Routes = []*routev3.Route{defaultRoute(names.Cluster(names.Outbound, k.port, "", k.service.Host), k.service.Host, k.port,
+				r.hash(names.ClusterName{Host: k.service.Host, Port: k.port}), feature.Retries(k.mesh.GetDefaultHttpRetryPolicy()))}
+		}
+	case names.BlackHoleCluster:
+		host = blockAll(k.mesh.AttemptCount())
+	default:
+		host = allowAny(k.fallback, k.mesh.AttemptCount())
+	}
+	if k.isBlackhole() {
+		host.IncludeRequestAttemptCount = false
+	}
+	if k.tls {
+		host.RequireTls = routev3.VirtualHost_ALL
+	}
+	return envoy.NewHost(k.route, host)
+}
+
+// virtualHost returns a virtual host. All namespaces share it unless a VirtualService matches on the caller's
+// namespace.
+func (m *Routes) virtualHost(k virtualHostKey) *envoy.Resource {
+	perNamespace := false
+	for b := range k.bindings.All {
+		perNamespace = perNamespace || hasNamespaceMatch(virtualSpec(b.object))
+	}
+	if !perNamespace {
+		k.proxyNamespace = ""
+	}
+	return m.virtualHosts.Get(k)
+}
+
+// hasNamespaceMatch reports whether some match is for callers of a namespace.
+func hasNamespaceMatch(v *networkingv1.VirtualService) bool {
+	return slices.ContainsFunc(v.Http, func(r *networkingv1alpha3.HTTPRoute) bool {
+		return slices.ContainsFunc(r.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.SourceNamespace != "" })
+	})
+}
+
+// isBlackhole reports whether this is the virtual host of blackholeHost.
+func (k virtualHostKey) isBlackhole() bool {
+	return k.fallback == "" && k.service == nil && k.bindings.Empty() && !k.gateway
+}
+
+// hasRoutes reports whether any VirtualService of a virtual host has a route for it.
+func (m *Routes) hasRoutes(k virtualHostKey) bool {
+	for b := range k.bindings.All {
+		if m.hooks.HasRoutes(k.options(b)) {
+			return true
+		}
+	}
+	return false
+}
+
+// virtualHostBuilder is a virtualHostKey with its destinations by host, which each route needs.
+type virtualHostBuilder struct {
+	virtualHostKey
+	hooks  *hooks.Hooks
+	byHost map[string]destination
+}
+
+func (k virtualHostKey) builder(h *hooks.Hooks) virtualHostBuilder {
+	r := virtualHostBuilder{k, h, map[string]destination{}}
+	for d := range k.destinations.All {
+		r.add(d.host, d)
+		if d.service != nil {
+			r.add(d.service.Host, d)
+		}
+	}
+	return r
+}
+
+func (r virtualHostBuilder) add(host string, d destination) {
+	if _, ok := r.byHost[host]; !ok {
+		r.byHost[host] = d
+	}
+}
+
+// httpRoutes makes the routes of the VirtualServices of a virtual host.
+func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
+	var all []feature.RouteOptions
+	for b := range r.bindings.All {
+		o := r.options(b)
+		o.Cluster, o.Hash = r.cluster, r.hash
+		all = append(all, o)
+	}
+	return r.hooks.HTTPRoutes(all)
+}
+
+// options returns what the routes of a VirtualService depend on, without their destinations.
+func (k virtualHostKey) options(b binding) feature.RouteOptions {
+	return feature.RouteOptions{
+		Object:        b.object,
+		Port:          k.port,
+		Gateway:       b.gateway,
+		Namespace:     k.proxyNamespace,
+		Domain:        k.domain,
+		SourceMatches: b.matchFilter(),
+		Retries:       k.mesh.GetDefaultHttpRetryPolicy(),
+	}
+}
+
+// matchFilter returns a function that reports whether the source labels of a match hold for the proxy; nil where all
+// do.
+func (b binding) matchFilter() func(*networkingv1alpha3.HTTPMatchRequest) bool {
+	if b.excludedMatches == "" {
+		return nil
+	}
+	ordinals := map[string]struct{}{}
+	for o := range strings.FieldsSeq(b.excludedMatches) {
+		ordinals[o] = struct{}{}
+	}
+	excluded := map[any]bool{}
+	i := 0
+	for m := range scope.SourceLabels(virtualSpec(b.object)) {
+		_, excluded[m] = ordinals[strconv.Itoa(i)]
+		i++
+	}
+	return func(m *networkingv1alpha3.HTTPMatchRequest) bool { return !excluded[m] }
+}
+
+// cluster returns the cluster name of a destination. A destination without a port means the port that was called, on a
+// gateway the service's only port.
+func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
+	if host == "" {
+		return names.UnknownService
+	}
+	if d, ok := r.byHost[host]; ok && d.service != nil {
+		host = d.service.Host // differs where host is an alias
+		if port == 0 && r.gateway && len(d.service.Ports) == 1 {
+			port = d.service.Ports[0].Number
+		}
+	}
+	if port == 0 {
+		port = r.port
+	}
+	return names.Cluster(names.Outbound, port, subset, host)
+}
+
+// hash returns the hash policies of a destination whose DestinationRule wants a consistent hash.
+func (r virtualHostBuilder) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
+	if d, ok := r.byHost[c.Host]; ok {
+		return r.hooks.HashPolicies(d.rule, c.Port)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package view
+
+import (
+	"iter"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Reader is all that generators may look up, beside what a Scope shows. The methods are documented at scope.Index.
+type Reader interface {
+	feature.Reader
+	HasObjects(kind *kinds.Kind) bool
+
+	// When one of these changes, everything is dirty.
+	Mesh() *mesh.Config
+	Networks() *snapshot.Networks // nil where there is only one network
+	Domain() string               // cluster.local
+	Cluster() string              // the ID of the server's own cluster
+	HostClusters() int            // see limits.Limits
+
+	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
+
+	Endpoints(k registry.ServiceKey) *snapshot.Endpoints
+	EndpointSummary(k registry.ServiceKey) snapshot.EndpointSummary
+	Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object]
+	ClusterLocal(host string) bool
+
+	ServicesMatching(match func(*registry.Service) bool) iter.Seq[*registry.Service]
+	ServicesByPort(number uint32, match func(*registry.Service) bool) iter.Seq[*registry.Service]
+
+	HasHost(host string) bool
+	IsAlias(host string) bool
+	HostByLabel(label string) (host string, more bool)
+	HostsAtAddress(address string, visit func(host string))
+	Patterns(host string) iter.Seq[string]
+
+	CompareVirtualServices(namespace string, a, b *scope.VirtualService) int
+	VirtualServicesOfGateway(name, host, proxyNamespace string) []*scope.VirtualService
+	VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*scope.VirtualService
+	GatewayHasHost(gateway, host string, v *scope.VirtualService) bool
+	HostsOfGateway(name, proxyNamespace string) iter.Seq[string]
+	GatewayVirtualServicesTo(host string) iter.Seq[*scope.VirtualService]
+}
+
+// index is an Index as a Reader: its values are methods.
+type index struct{ *scope.Index }
+
+func (x index) Mesh() *mesh.Config           { return x.Index.Mesh }
+func (x index) Networks() *snapshot.Networks { return x.Index.Networks }
+func (x index) Domain() string               { return x.Index.Domain }
+func (x index) Cluster() string              { return x.Index.Cluster }
+func (x index) HostClusters() int            { return x.Index.HostClusters }
