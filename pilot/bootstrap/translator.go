@@ -61,7 +61,7 @@ func (t translator) Shared(c session.Cohort) session.Cohort {
 func (t translator) Get(s *snapshot.Snapshot, c session.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	proxies, ok := c.(cohort.Key)
 	if !ok {
-		return envoy.Union{Outbound: t.objects.Set(s, typeURL)}, nil
+		return envoy.Union{Shared: t.objects.Set(s, typeURL)}, nil
 	}
 	return t.Translator.Get(s, proxies, typeURL, names)
 }

@@ -281,7 +281,7 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 			found[i].Rules = found[i-1].Rules
 			continue
 		}
-		found[i].Rules = x.Rules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
+		found[i].Rules = x.DestinationRules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
 	}
 	return frozen.ListOf(found...)
 }
@@ -342,7 +342,7 @@ func selectedGateways(x *scope.Index, labels map[string]string) frozen.List[*kin
 // selectedRules returns the DestinationRules of a namespace whose workload selector matches.
 func selectedRules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
-	for o := range x.RulesWithSelector(namespace) {
+	for o := range x.DestinationRulesWithSelector(namespace) {
 		if kinds.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
 			found = append(found, o)
 		}

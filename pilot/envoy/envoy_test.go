@@ -57,7 +57,7 @@ func TestSet(t *testing.T) {
 
 func TestUnion(t *testing.T) {
 	a, b, own, other := cluster("a"), cluster("b"), cluster("own"), cluster("a")
-	u := envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{a, own}), Inbound: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: new(envoy.NameInterner).Intern([]string{"own"})}
+	u := envoy.Union{Shared: envoy.NewSet([]*envoy.Resource{a, own}), Own: envoy.NewSet([]*envoy.Resource{other, b, own}), Omit: new(envoy.NameInterner).Intern([]string{"own"})}
 	if got := all(u); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v", got)
 	}
@@ -266,7 +266,7 @@ type key struct{ n int }
 func TestMemo(t *testing.T) {
 	m := envoy.NewMemo(10)
 	built := 0
-	table := envoy.NewTable(m, func(k key) *envoy.Resource { built++; return cluster(fmt.Sprint(k.n)) })
+	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { built++; return cluster(fmt.Sprint(k.n)) })
 	a := table.Get(key{1})
 	if table.Get(key{1}) != a || table.Get(key{2}) == a || built != 2 {
 		t.Errorf("built %d times", built)
@@ -280,7 +280,7 @@ func TestMemo(t *testing.T) {
 func TestMemoIsBounded(t *testing.T) {
 	m := envoy.NewMemo(1 << 20)
 	built := map[int]int{}
-	table := envoy.NewTable(m, func(k key) *envoy.Resource {
+	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource {
 		built[k.n]++
 		return envoy.NewResource(fmt.Sprint(k.n), wrapperspb.Bytes(make([]byte, 100<<10)))
 	})
@@ -299,7 +299,7 @@ func TestMemoIsBounded(t *testing.T) {
 
 func TestMemoOff(t *testing.T) {
 	m := envoy.NewMemo(0)
-	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 	a, b := table.Get(key{1}), table.Get(key{1})
 	if a == b || a.Version != b.Version || table.Len() != 0 {
 		t.Error("a memo that is off remembers, or builds different bytes")
@@ -313,7 +313,7 @@ func TestMemoOff(t *testing.T) {
 // many others come.
 func TestMemoForgets(t *testing.T) {
 	m := envoy.NewMemo(3)
-	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 	held := table.Get(key{0})
 	for i := range 200 {
 		table.Get(key{i})
@@ -333,7 +333,7 @@ func TestMemoForgets(t *testing.T) {
 // TestMemoConcurrent: all who ask for one key at the same time get one pointer.
 func TestMemoConcurrent(t *testing.T) {
 	m := envoy.NewMemo(4)
-	table := envoy.NewTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 	var wg sync.WaitGroup
 	got := make([][]*envoy.Resource, 8)
 	for i := range got {
@@ -373,7 +373,7 @@ func TestAddress(t *testing.T) {
 func TestMemoCountsNames(t *testing.T) {
 	const idle, length = 1 << 20, 1 << 10
 	m := envoy.NewMemo(idle)
-	table := envoy.NewTable(m, func(k key) *envoy.Resource {
+	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource {
 		r := cluster(fmt.Sprintf("%0*d", length, k.n))
 		r.Body = nil
 		return r

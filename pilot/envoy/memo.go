@@ -51,8 +51,8 @@ func (m *Memo) Len() int {
 // Stats returns the hits and misses since the start.
 func (m *Memo) Stats() (hits, misses uint64) { return m.hits.Load(), m.misses.Load() }
 
-// Table is the part of a Memo that one builder fills. K is everything that the builder reads: never a Snapshot.
-type Table[K comparable] struct {
+// MemoTable is the part of a Memo that one builder fills. K is everything that the builder reads: never a Snapshot.
+type MemoTable[K comparable] struct {
 	memo  *Memo
 	build func(K) *Resource
 
@@ -60,13 +60,13 @@ type Table[K comparable] struct {
 	entries map[K]weak.Pointer[Resource]
 }
 
-// NewTable returns the table of one builder. build must be a pure function of its argument.
-func NewTable[K comparable](m *Memo, build func(K) *Resource) *Table[K] {
-	return &Table[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
+// NewMemoTable returns the table of one builder. build must be a pure function of its argument.
+func NewMemoTable[K comparable](m *Memo, build func(K) *Resource) *MemoTable[K] {
+	return &MemoTable[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
 }
 
 // Get returns the resource for k. It is built if nobody holds it.
-func (t *Table[K]) Get(k K) *Resource {
+func (t *MemoTable[K]) Get(k K) *Resource {
 	if t.memo.maxIdle == 0 {
 		t.memo.misses.Add(1)
 		return t.build(k)
@@ -91,7 +91,7 @@ func (t *Table[K]) Get(k K) *Resource {
 	return built
 }
 
-func (t *Table[K]) find(k K) *Resource {
+func (t *MemoTable[K]) find(k K) *Resource {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entries[k].Value()
@@ -100,7 +100,7 @@ func (t *Table[K]) find(k K) *Resource {
 // entry identifies an entry of a table. It holds the table weakly: the memo of the table holds resources, which would
 // keep themselves alive.
 type entry[K comparable] struct {
-	table   weak.Pointer[Table[K]]
+	table   weak.Pointer[MemoTable[K]]
 	key     K
 	pointer weak.Pointer[Resource]
 }
@@ -118,7 +118,7 @@ func evict[K comparable](e entry[K]) {
 }
 
 // Len returns the number of resources in the table.
-func (t *Table[K]) Len() int {
+func (t *MemoTable[K]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.entries)

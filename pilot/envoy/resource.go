@@ -63,23 +63,23 @@ const overhead = 512
 // cost returns about what the resource itself takes in memory, without what it is made of.
 func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
-// Union is what one proxy is sent of a type: the half that its outbound cohort shares and the half that its inbound
-// cohort shares, without the names that it alone must not have. Two Unions are the same configuration when both
-// Sets and Omit are the same pointers.
+// Union is what one proxy is sent of a type: Shared is the half that it has in common with other workloads, Own the half
+// that depends on its own workload or on where that runs. Two Unions are the same configuration when both Sets and Omit
+// are the same pointers.
 type Union struct {
-	Outbound, Inbound *Set
-	Omit              *Names // left out for this proxy alone: listeners of headless services for the pod itself
+	Shared, Own *Set
+	Omit        *Names // left out for this proxy alone: listeners of headless services for the pod itself
 }
 
-// All calls yield for each resource; a name that is in both halves comes once, from Outbound.
+// All calls yield for each resource; a name that is in both halves comes once, from Shared.
 func (u Union) All(yield func(*Resource) bool) {
-	for r := range u.Outbound.All {
+	for r := range u.Shared.All {
 		if !u.Omits(r.Name) && !yield(r) {
 			return
 		}
 	}
-	for r := range u.Inbound.All {
-		if !u.Omits(r.Name) && u.Outbound.Get(r.Name) == nil && !yield(r) {
+	for r := range u.Own.All {
+		if !u.Omits(r.Name) && u.Shared.Get(r.Name) == nil && !yield(r) {
 			return
 		}
 	}
@@ -90,10 +90,10 @@ func (u Union) Get(name string) *Resource {
 	if u.Omits(name) {
 		return nil
 	}
-	if r := u.Outbound.Get(name); r != nil {
+	if r := u.Shared.Get(name); r != nil {
 		return r
 	}
-	return u.Inbound.Get(name)
+	return u.Own.Get(name)
 }
 
 // Omits reports whether a name is left out.

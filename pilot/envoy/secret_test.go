@@ -33,7 +33,7 @@ func TestSecretIsPrintedRedacted(t *testing.T) {
 		t.Fatal("a secret is no secret, or has no content")
 	}
 	var shown []string
-	for _, v := range []any{r, *r, []*envoy.Resource{r}, []envoy.Resource{*r}, map[string]*envoy.Resource{"": r}, struct{ R *envoy.Resource }{r}, envoy.NewSet([]*envoy.Resource{r}), envoy.Union{Outbound: envoy.NewSet([]*envoy.Resource{r})}} {
+	for _, v := range []any{r, *r, []*envoy.Resource{r}, []envoy.Resource{*r}, map[string]*envoy.Resource{"": r}, struct{ R *envoy.Resource }{r}, envoy.NewSet([]*envoy.Resource{r}), envoy.Union{Shared: envoy.NewSet([]*envoy.Resource{r})}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o"} {
 			shown = append(shown, fmt.Sprintf(verb, v))
 		}
@@ -88,8 +88,8 @@ func TestSecretTypes(t *testing.T) {
 // TestMemoKeepsNoIdleSecret: as long as somebody holds a secret it is cached as any other resource, and no longer.
 func TestMemoKeepsNoIdleSecret(t *testing.T) {
 	m := envoy.NewMemo(1 << 20)
-	secrets := envoy.NewTable(m, secret)
-	routes := envoy.NewTable(m, func(name string) *envoy.Resource {
+	secrets := envoy.NewMemoTable(m, secret)
+	routes := envoy.NewMemoTable(m, func(name string) *envoy.Resource {
 		return envoy.NewResource(name, &routev3.RouteConfiguration{Name: name})
 	})
 	held := secrets.Get("a")

@@ -69,19 +69,19 @@ func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destination
 }
 
 // destinationRuleInvalidation returns what changed DestinationRules make dirty.
-func destinationRuleInvalidation() []Rule {
-	return []Rule{
-		{Name: "destination rules", start: func(c *closure) {
-			for r := range changedRows(c.last.destinationRules, c.index.destinationRules) {
-				c.eachCovered(r.host, c.addChanged)
+func destinationRuleInvalidation() []InvalidationRule {
+	return []InvalidationRule{
+		{Name: "destination rules", start: func(b *dirtyBuilder) {
+			for r := range changedRows(b.last.destinationRules, b.index.destinationRules) {
+				b.eachCovered(r.host, b.addChangedHost)
 			}
 		}},
 		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces' too.
-		{Name: "rules of services found by address", start: func(c *closure) {
-			for r := range changedRows(c.last.destinationRules, c.index.destinationRules) {
-				c.eachCovered(r.host, func(host string) {
-					for svc := range c.index.ServicesByHost(host) {
-						c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(svc)
+		{Name: "rules of services found by address", start: func(b *dirtyBuilder) {
+			for r := range changedRows(b.last.destinationRules, b.index.destinationRules) {
+				b.eachCovered(r.host, func(host string) {
+					for svc := range b.index.ServicesByHost(host) {
+						b.dirty.Reassign.All = b.dirty.Reassign.All || servedByAddress(svc)
 					}
 				})
 			}
@@ -89,16 +89,16 @@ func destinationRuleInvalidation() []Rule {
 	}
 }
 
-// RulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by precedence.
-func (x *Index) RulesWithSelector(ns string) iter.Seq[*kinds.Object] {
+// DestinationRulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by precedence.
+func (x *Index) DestinationRulesWithSelector(ns string) iter.Seq[*kinds.Object] {
 	return x.rulesWithSelector.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
 }
 
-// Rules returns the DestinationRules that apply when proxies of a namespace call a service. The first namespace with a
+// DestinationRules returns the DestinationRules that apply when proxies of a namespace call a service. The first namespace with a
 // rule for it wins: the client's, the service's, then the root namespace. Within it the most specific host wins.
 // Several rules for that host are merged by the reader, in this order. A rule with a workload selector applies if it is
 // in selected.
-func (x *Index) Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
+func (x *Index) DestinationRules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
 	k := rulesKey{client, s, selected}
 	if l, ok := x.rulesCache.get(k); ok {
 		return l

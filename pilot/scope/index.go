@@ -31,10 +31,10 @@ type Index struct {
 }
 
 // NewIndex returns the Index of a Snapshot. last is an earlier Index, or nil. If last is of the Snapshot before, the
-// cost is proportional to the changes. rules decide what is dirty; nil stands for Rules().
-func NewIndex(s *snapshot.Snapshot, last *Index, rules []Rule) *Index {
+// cost is proportional to the changes. rules decide what is dirty; nil stands for InvalidationRules().
+func NewIndex(s *snapshot.Snapshot, last *Index, rules []InvalidationRule) *Index {
 	if rules == nil {
-		rules = Rules()
+		rules = InvalidationRules()
 	}
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision {

@@ -11,49 +11,49 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Rule is one way in which a change makes resources, or the cohorts of proxies, dirty. Each hook may be nil.
-type Rule struct {
+// InvalidationRule is one way in which a change makes resources, or the cohorts of proxies, dirty. Each hook may be nil.
+type InvalidationRule struct {
 	Name string
 
-	start  func(c *closure)              // runs first: adds what the change names itself
-	follow func(c *closure, host string) // adds what depends on a host whose services, endpoints, rules or routes changed
-	routes func(c *closure)              // runs last: what it adds makes no listener dirty
+	start  func(b *dirtyBuilder)              // runs first: adds what the change names itself
+	follow func(b *dirtyBuilder, host string) // adds what depends on a host whose services, endpoints, rules or routes changed
+	routes func(b *dirtyBuilder)              // runs last: what it adds makes no listener dirty
 }
 
-// Rules returns the rules of invalidation, all that there are. Those about tables stand beside them. What a change makes
+// InvalidationRules returns all rules of invalidation. Those about tables stand beside them. What a change makes
 // dirty is decided here alone.
-func Rules() []Rule {
+func InvalidationRules() []InvalidationRule {
 	return slices.Concat(meshInvalidation(), serviceInvalidation(), destinationRuleInvalidation(), virtualServiceInvalidation())
 }
 
 // meshInvalidation returns what the mesh configuration, workloads and objects that select workloads make dirty.
-func meshInvalidation() []Rule {
-	return []Rule{
-		{Name: "mesh", start: func(c *closure) {
-			c.dirty.All = c.dirty.All || c.diff.Global
-			c.dirty.Reassign.All = c.dirty.Reassign.All || c.diff.Global
+func meshInvalidation() []InvalidationRule {
+	return []InvalidationRule{
+		{Name: "mesh", start: func(b *dirtyBuilder) {
+			b.dirty.All = b.dirty.All || b.diff.Global
+			b.dirty.Reassign.All = b.dirty.Reassign.All || b.diff.Global
 		}},
-		{Name: "workloads", start: func(c *closure) {
-			c.dirty.Reassign.All = c.dirty.Reassign.All || len(c.diff.Workloads) > 0
+		{Name: "workloads", start: func(b *dirtyBuilder) {
+			b.dirty.Reassign.All = b.dirty.Reassign.All || len(b.diff.Workloads) > 0
 		}},
-		{Name: "policies of whom proxies call", start: func(c *closure) {
-			for o := range c.configs {
-				c.dirty.All = c.dirty.All || !structural(o.Kind) && c.index.Reach(o.Kind) == snapshot.Everywhere
+		{Name: "policies of whom proxies call", start: func(b *dirtyBuilder) {
+			for o := range b.changedObjects {
+				b.dirty.All = b.dirty.All || !structural(o.Kind) && b.index.Reach(o.Kind) == snapshot.Everywhere
 			}
 		}},
-		{Name: "selecting objects", start: func(c *closure) {
-			for o := range c.configs {
-				c.reassign(o)
+		{Name: "selecting objects", start: func(b *dirtyBuilder) {
+			for o := range b.changedObjects {
+				b.reassign(o)
 			}
 		}},
 	}
 }
 
-// closure collects what a change makes dirty. It follows aliases, routes, patterns and shared addresses.
-type closure struct {
+// dirtyBuilder collects what a change makes dirty. It follows aliases, routes, patterns and shared addresses.
+type dirtyBuilder struct {
 	index, last *Index
 	diff        *snapshot.Diff
-	rules       []Rule
+	rules       []InvalidationRule
 	dirty       Dirty
 
 	hosts    map[string]struct{}
@@ -69,72 +69,72 @@ type followed struct {
 }
 
 // findDirty returns what differs from last and what depends on it, by some rules.
-func (x *Index) findDirty(last *Index, rules []Rule) Dirty {
-	c := &closure{
+func (x *Index) findDirty(last *Index, rules []InvalidationRule) Dirty {
+	b := &dirtyBuilder{
 		index: x, last: last, diff: &x.Diff, rules: rules,
 		hosts: map[string]struct{}{}, changed: map[string]struct{}{}, followed: map[followed]struct{}{},
 	}
 	for _, r := range rules {
 		if r.start != nil {
-			r.start(c)
+			r.start(b)
 		}
 	}
-	c.run()
-	c.addListeners()
+	b.addDependents()
+	b.addListeners()
 	for _, r := range rules {
 		if r.routes != nil {
-			r.routes(c)
+			r.routes(b)
 		}
 	}
-	clear(c.followed)
-	c.run()
-	c.dirty.Hosts = slices.Sorted(maps.Keys(c.hosts))
-	c.dirty.Compare = c.diff.Full || slices.ContainsFunc(c.diff.OldEndpoints, c.beyondAssignments)
-	if c.dirty.Reassign.All {
-		c.dirty.Reassign.Namespaces = nil
+	clear(b.followed)
+	b.addDependents()
+	b.dirty.Hosts = slices.Sorted(maps.Keys(b.hosts))
+	b.dirty.Compare = b.diff.Full || slices.ContainsFunc(b.diff.OldEndpoints, b.beyondAssignments)
+	if b.dirty.Reassign.All {
+		b.dirty.Reassign.Namespaces = nil
 	}
-	return c.dirty
+	return b.dirty
 }
 
-// run adds what depends on changed hosts until there is no more.
-func (c *closure) run() {
-	for len(c.queue) > 0 {
-		host := c.queue[len(c.queue)-1]
-		c.queue = c.queue[:len(c.queue)-1]
-		for _, r := range c.rules {
+// addDependents adds what depends on changed hosts until there is no more.
+func (b *dirtyBuilder) addDependents() {
+	for len(b.queue) > 0 {
+		host := b.queue[len(b.queue)-1]
+		b.queue = b.queue[:len(b.queue)-1]
+		for _, r := range b.rules {
 			if r.follow != nil {
-				r.follow(c, host)
+				r.follow(b, host)
 			}
 		}
 	}
 }
 
 // addListeners adds the listeners of the services of dirty hosts, before and after the change.
-func (c *closure) addListeners() {
+func (b *dirtyBuilder) addListeners() {
 	oldServices := map[string][]*registry.Service{} // by host
-	for _, sc := range c.diff.Services {
+	for _, sc := range b.diff.Services {
 		if sc.Old != nil {
 			oldServices[sc.Old.Host] = append(oldServices[sc.Old.Host], sc.Old)
 		}
 	}
 	oldEndpoints := map[registry.ServiceKey]*snapshot.Endpoints{}
-	for _, b := range c.diff.OldEndpoints {
-		oldEndpoints[b.ServiceKey] = b.Endpoints
+	for _, old := range b.diff.OldEndpoints {
+		oldEndpoints[old.ServiceKey] = old.Endpoints
 	}
-	d, x := &c.dirty, c.index
-	for h := range c.hosts {
+	d, x := &b.dirty, b.index
+	for h := range b.hosts {
 		for svc := range x.ServicesByHost(h) {
 			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()])
 		}
 		for _, svc := range oldServices[h] {
-			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()], c.last.Endpoints(svc.Key()))
+			d.Listeners = appendListeners(d.Listeners, svc, x.Endpoints(svc.Key()), oldEndpoints[svc.Key()], b.last.Endpoints(svc.Key()))
 		}
 	}
 }
 
-// services calls yield for each changed service, as it was and as it is.
-func (c *closure) services(yield func(*registry.Service) bool) {
-	for _, sc := range c.diff.Services {
+// changedServices calls yield for each changed service, as it was and as it is.
+func (b *dirtyBuilder) changedServices(yield func(*registry.Service) bool) {
+	for _, sc := range b.diff.Services {
 		for _, svc := range []*registry.Service{sc.Old, sc.New} {
 			if svc != nil && !yield(svc) {
 				return
@@ -143,9 +143,9 @@ func (c *closure) services(yield func(*registry.Service) bool) {
 	}
 }
 
-// configs calls yield for each changed object, as it was and as it is.
-func (c *closure) configs(yield func(*kinds.Object) bool) {
-	for _, cc := range c.diff.Configs {
+// changedObjects calls yield for each changed object, as it was and as it is.
+func (b *dirtyBuilder) changedObjects(yield func(*kinds.Object) bool) {
+	for _, cc := range b.diff.Configs {
 		for _, o := range []*kinds.Object{cc.Old, cc.New} {
 			if o != nil && !yield(o) {
 				return
@@ -155,50 +155,50 @@ func (c *closure) configs(yield func(*kinds.Object) bool) {
 }
 
 // reassign has the cohorts resolved anew that an object may be selected for.
-func (c *closure) reassign(o *kinds.Object) {
+func (b *dirtyBuilder) reassign(o *kinds.Object) {
 	switch {
 	case o.Kind == kinds.VirtualService: // by source labels alone
-	case o.Kind == kinds.Gateway, o.Namespace == c.index.RootNamespace(): // selected from every namespace
-		c.dirty.Reassign.All = true
+	case o.Kind == kinds.Gateway, o.Namespace == b.index.RootNamespace(): // selected from every namespace
+		b.dirty.Reassign.All = true
 	default:
-		c.dirty.Reassign.add(o.Namespace)
+		b.dirty.Reassign.add(o.Namespace)
 	}
 }
 
-func (c *closure) add(host string) { c.hosts[host] = struct{}{} }
+func (b *dirtyBuilder) addHost(host string) { b.hosts[host] = struct{}{} }
 
-// addChanged adds a host whose services, endpoints, rules or routes changed.
-func (c *closure) addChanged(host string) {
-	if _, ok := c.changed[host]; !ok {
-		c.changed[host] = struct{}{}
-		c.add(host)
-		c.queue = append(c.queue, host)
+// addChangedHost adds a host whose services, endpoints, rules or routes changed.
+func (b *dirtyBuilder) addChangedHost(host string) {
+	if _, ok := b.changed[host]; !ok {
+		b.changed[host] = struct{}{}
+		b.addHost(host)
+		b.queue = append(b.queue, host)
 	}
 }
 
-// first reports whether a rule comes to a VirtualService for the first time.
-func (c *closure) first(rule string, v *VirtualService) bool {
+// firstTime reports whether a rule comes to a VirtualService for the first time.
+func (b *dirtyBuilder) firstTime(rule string, v *VirtualService) bool {
 	f := followed{rule, v}
-	_, ok := c.followed[f]
-	c.followed[f] = struct{}{}
+	_, ok := b.followed[f]
+	b.followed[f] = struct{}{}
 	return !ok
 }
 
 // addAtAddress adds the hosts that share an address. Which of them is called by the address depends on all of them.
-func (c *closure) addAtAddress(address string) {
-	if c.index.HasHost(address) { // a host that is an address
-		c.add(address)
+func (b *dirtyBuilder) addAtAddress(address string) {
+	if b.index.HasHost(address) { // a host that is an address
+		b.addHost(address)
 	}
-	for l := range c.index.locations.Where(withAddress(address)) {
-		c.add(l.service.Host)
+	for l := range b.index.locations.Where(withAddress(address)) {
+		b.addHost(l.service.Host)
 	}
 }
 
 // eachCovered calls add for a host and, if it is a pattern, for each service's host that it covers.
-func (c *closure) eachCovered(host string, add func(string)) {
+func (b *dirtyBuilder) eachCovered(host string, add func(string)) {
 	add(host)
 	if strings.HasPrefix(host, "*") {
-		for svc := range c.index.EachService {
+		for svc := range b.index.EachService {
 			if names.Covers(host, svc.Host) {
 				add(svc.Host)
 			}

@@ -227,7 +227,7 @@ func TestRulePrecedence(t *testing.T) {
 				}
 			}
 			var got []string
-			for o := range w.index().Rules(c.client, s, frozen.ListOf(selected...)).All {
+			for o := range w.index().DestinationRules(c.client, s, frozen.ListOf(selected...)).All {
 				got = append(got, o.Name)
 			}
 			if strings.Join(got, " ") != c.want {

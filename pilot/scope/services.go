@@ -157,80 +157,80 @@ func (t *serviceTables) setService(e *frozen.Edit, s *registry.Service, eps *sna
 }
 
 // serviceInvalidation returns what changed services and endpoints make dirty, and what depends on a host by services.
-func serviceInvalidation() []Rule {
-	return []Rule{
-		{Name: "services", start: func(c *closure) {
-			for svc := range c.services {
-				c.addChanged(svc.Host)
+func serviceInvalidation() []InvalidationRule {
+	return []InvalidationRule{
+		{Name: "services", start: func(b *dirtyBuilder) {
+			for svc := range b.changedServices {
+				b.addChangedHost(svc.Host)
 			}
 		}},
-		{Name: "endpoints", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				c.dirty.Endpoints = append(c.dirty.Endpoints, b.Host)
+		{Name: "endpoints", start: func(b *dirtyBuilder) {
+			for _, old := range b.diff.OldEndpoints {
+				b.dirty.Endpoints = append(b.dirty.Endpoints, old.Host)
 			}
 		}},
-		{Name: "endpoint summaries", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				if b.EndpointSummary != c.index.EndpointSummary(b.ServiceKey) {
-					c.addChanged(b.Host)
+		{Name: "endpoint summaries", start: func(b *dirtyBuilder) {
+			for _, old := range b.diff.OldEndpoints {
+				if old.EndpointSummary != b.index.EndpointSummary(old.ServiceKey) {
+					b.addChangedHost(old.Host)
 				}
 			}
 		}},
-		{Name: "embedded endpoints", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				if c.index.embedsEndpoints(b.ServiceKey) {
-					c.addChanged(b.Host)
+		{Name: "embedded endpoints", start: func(b *dirtyBuilder) {
+			for _, old := range b.diff.OldEndpoints {
+				if b.index.embedsEndpoints(old.ServiceKey) {
+					b.addChangedHost(old.Host)
 				}
 			}
 		}},
-		{Name: "shared addresses", start: func(c *closure) {
-			for l := range changedRows(c.last.locations, c.index.locations) {
+		{Name: "shared addresses", start: func(b *dirtyBuilder) {
+			for l := range changedRows(b.last.locations, b.index.locations) {
 				if hasAddress(l.service, l.address) {
-					c.addAtAddress(l.address)
+					b.addAtAddress(l.address)
 				}
 			}
-		}, follow: func(c *closure, host string) {
-			for svc := range c.index.ServicesByHost(host) {
+		}, follow: func(b *dirtyBuilder, host string) {
+			for svc := range b.index.ServicesByHost(host) {
 				for in := range variants(svc) {
 					for _, list := range [][]string{in.Addresses, in.AutoAddress} {
 						for _, a := range list {
-							c.addAtAddress(a)
+							b.addAtAddress(a)
 						}
 					}
 				}
 			}
 		}},
-		{Name: "aliases", follow: func(c *closure, host string) {
-			for a := range c.index.aliases.Where(withTarget(host)) {
-				c.addChanged(a.service.Host)
+		{Name: "aliases", follow: func(b *dirtyBuilder, host string) {
+			for a := range b.index.aliases.Where(withTarget(host)) {
+				b.addChangedHost(a.service.Host)
 			}
 		}},
 		// The virtual hosts of a service include the names of its aliases.
-		{Name: "alias targets", start: func(c *closure) {
-			for a := range changedRows(c.last.aliases, c.index.aliases) {
-				c.addChanged(a.target)
+		{Name: "alias targets", start: func(b *dirtyBuilder) {
+			for a := range changedRows(b.last.aliases, b.index.aliases) {
+				b.addChangedHost(a.target)
 			}
-		}, follow: func(c *closure, host string) {
-			for svc := range c.index.ServicesByHost(host) {
+		}, follow: func(b *dirtyBuilder, host string) {
+			for svc := range b.index.ServicesByHost(host) {
 				if svc.Resolution == registry.Alias {
-					c.addChanged(svc.ExternalName)
+					b.addChangedHost(svc.ExternalName)
 				}
 			}
 		}},
-		{Name: "locality", start: func(c *closure) {
-			c.dirty.Reassign.All = c.dirty.Reassign.All || c.last.localityCounts() != c.index.localityCounts()
+		{Name: "locality", start: func(b *dirtyBuilder) {
+			b.dirty.Reassign.All = b.dirty.Reassign.All || b.last.localityCounts() != b.index.localityCounts()
 		}},
-		{Name: "workloads found by address", start: func(c *closure) {
-			for _, b := range c.diff.OldEndpoints {
-				c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(c.index.Service(b.ServiceKey))
+		{Name: "workloads found by address", start: func(b *dirtyBuilder) {
+			for _, old := range b.diff.OldEndpoints {
+				b.dirty.Reassign.All = b.dirty.Reassign.All || servedByAddress(b.index.Service(old.ServiceKey))
 			}
-			for svc := range c.services {
-				c.dirty.Reassign.All = c.dirty.Reassign.All || servedByAddress(svc)
+			for svc := range b.changedServices {
+				b.dirty.Reassign.All = b.dirty.Reassign.All || servedByAddress(svc)
 			}
 		}},
-		{Name: "workloads that serve", start: func(c *closure) { // by a selector, in the service's own namespace
-			for svc := range c.services {
-				c.dirty.Reassign.add(svc.Namespace)
+		{Name: "workloads that serve", start: func(b *dirtyBuilder) { // by a selector, in the service's own namespace
+			for svc := range b.changedServices {
+				b.dirty.Reassign.add(svc.Namespace)
 			}
 		}},
 	}
@@ -354,12 +354,12 @@ func (x *Index) importAffectsOthers(host string) bool {
 
 // beyondAssignments reports whether a change of a service's endpoints may change more than assignments: identities are in
 // clusters, the endpoints of services by DNS too, and those of headless ones have clusters and listeners.
-func (c *closure) beyondAssignments(old snapshot.ServiceEndpoints) bool {
-	is := c.index.Endpoints(old.ServiceKey)
+func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
+	is := b.index.Endpoints(old.ServiceKey)
 	if old.Identities != is.Identities {
 		return true
 	}
-	for in := range variants(c.index.Service(old.ServiceKey)) {
+	for in := range variants(b.index.Service(old.ServiceKey)) {
 		switch {
 		case in.Headless && (old.TLS != is.TLS || !sameListeners(old.List, is.List)), !in.Headless && in.Resolution != registry.ClientSide:
 			return true

@@ -227,55 +227,55 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 }
 
 // virtualServiceInvalidation returns what changed VirtualServices make dirty, and what depends on a host by them.
-func virtualServiceInvalidation() []Rule {
-	return []Rule{
-		{Name: "imports by routes", start: func(c *closure) { // a Sidecar imports the services that VirtualServices route to
-			for l := range changedRows(c.last.meshDestinations, c.index.meshDestinations) {
-				if c.index.importAffectsOthers(l.name) {
-					c.addChanged(l.name)
+func virtualServiceInvalidation() []InvalidationRule {
+	return []InvalidationRule{
+		{Name: "imports by routes", start: func(b *dirtyBuilder) { // a Sidecar imports the services that VirtualServices route to
+			for l := range changedRows(b.last.meshDestinations, b.index.meshDestinations) {
+				if b.index.importAffectsOthers(l.name) {
+					b.addChangedHost(l.name)
 				}
 			}
 		}},
-		{Name: "routes to a host", follow: func(c *closure, host string) {
-			for l := range c.index.meshDestinations.Where(withName(host)) {
-				if c.first("destination", l.VirtualService) {
+		{Name: "routes to a host", follow: func(b *dirtyBuilder, host string) {
+			for l := range b.index.meshDestinations.Where(withName(host)) {
+				if b.firstTime("destination", l.VirtualService) {
 					for _, h := range l.Hosts {
-						c.eachCovered(h, c.add)
+						b.eachCovered(h, b.addHost)
 					}
 				}
 			}
 		}},
 		// The virtual hosts of a VirtualService that have no service depend on the services that it routes.
-		{Name: "hosts without a service", follow: func(c *closure, host string) {
-			for pattern := range c.index.Patterns(host) {
-				for l := range c.index.meshHosts.Where(withName(pattern)) {
-					if c.first("host", l.VirtualService) {
+		{Name: "hosts without a service", follow: func(b *dirtyBuilder, host string) {
+			for pattern := range b.index.Patterns(host) {
+				for l := range b.index.meshHosts.Where(withName(pattern)) {
+					if b.firstTime("host", l.VirtualService) {
 						for _, h := range l.Hosts {
-							c.add(h)
+							b.addHost(h)
 						}
 					}
 				}
 			}
 		}},
 		// The hosts of a VirtualService count as changed, because its routes also belong to their aliases.
-		{Name: "routes", routes: func(c *closure) {
-			for l := range changedRows(c.last.meshHosts, c.index.meshHosts) {
-				c.eachCovered(l.name, c.addChanged)
+		{Name: "routes", routes: func(b *dirtyBuilder) {
+			for l := range changedRows(b.last.meshHosts, b.index.meshHosts) {
+				b.eachCovered(l.name, b.addChangedHost)
 			}
 		}},
-		{Name: "route destinations", routes: func(c *closure) {
-			for l := range changedRows(c.last.meshDestinations, c.index.meshDestinations) {
-				c.add(l.name)
+		{Name: "route destinations", routes: func(b *dirtyBuilder) {
+			for l := range changedRows(b.last.meshDestinations, b.index.meshDestinations) {
+				b.addHost(l.name)
 			}
 		}},
-		{Name: "gateway routes", routes: func(c *closure) {
-			for g := range changedRows(c.last.gatewayHosts, c.index.gatewayHosts) {
-				c.add(g.host)
+		{Name: "gateway routes", routes: func(b *dirtyBuilder) {
+			for g := range changedRows(b.last.gatewayHosts, b.index.gatewayHosts) {
+				b.addHost(g.host)
 			}
 		}},
-		{Name: "source labels", start: func(c *closure) {
-			for range changedRows(c.last.withSourceLabels, c.index.withSourceLabels) {
-				c.dirty.Reassign.All = true
+		{Name: "source labels", start: func(b *dirtyBuilder) {
+			for range changedRows(b.last.withSourceLabels, b.index.withSourceLabels) {
+				b.dirty.Reassign.All = true
 			}
 		}},
 	}

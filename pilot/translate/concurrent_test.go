@@ -118,7 +118,7 @@ func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Name
 		return nil
 	}
 	var list []string
-	for r := range clusters.Outbound.All {
+	for r := range clusters.Shared.All {
 		list = append(list, r.Name)
 	}
 	return list

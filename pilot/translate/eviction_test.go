@@ -36,7 +36,7 @@ func checkEviction(t *testing.T, edit string) {
 	var table envoy.NameInterner
 	var list []string
 	c := tr.ResolveCohort(s, testProxies()["web"])
-	for r := range tr.Wildcard(s, c, envoy.ClusterType).Outbound.All {
+	for r := range tr.Wildcard(s, c, envoy.ClusterType).Shared.All {
 		list = append(list, r.Name)
 	}
 	names, routes := table.Intern(list), table.Intern([]string{"80"})
@@ -71,7 +71,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	var table envoy.NameInterner
 	clusters, routes := table.Intern([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Intern([]string{"80"})
 	stays := tr.ResolveCohort(s, testProxies()["web"])
-	set := tr.Wildcard(s, stays, envoy.ClusterType).Outbound
+	set := tr.Wildcard(s, stays, envoy.ClusterType).Shared
 	var last cohort.Scope
 	for i := range 3000 {
 		p := *testProxies()["web"]
@@ -96,7 +96,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	if n := tr.CachedSets(); n > most {
 		t.Errorf("%d Sets and subscriptions are cached for one stream and the last 256", n)
 	}
-	if tr.Wildcard(s, stays, envoy.ClusterType).Outbound != set {
+	if tr.Wildcard(s, stays, envoy.ClusterType).Shared != set {
 		t.Error("what somebody has was made again")
 	}
 	runtime.KeepAlive(clusters)

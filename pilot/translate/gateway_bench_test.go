@@ -57,7 +57,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				_, hosts := got.Outbound.Divided()
+				_, hosts := got.Shared.Divided()
 				envoy.Differ(last, hosts, func(_, _ *envoy.Resource) { changed++ })
 				last = hosts
 				return changed

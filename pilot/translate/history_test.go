@@ -105,7 +105,7 @@ func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot
 			out[short+r.Name] = r
 		}
 		if typeURL == envoy.RouteType {
-			checkDivided(t, u.Outbound)
+			checkDivided(t, u.Shared)
 		}
 	}
 	return out
@@ -358,7 +358,7 @@ func TestHistories(t *testing.T) {
 				}
 				c := on.ResolveCohort(s, proxy)
 				cds, lds := on.Wildcard(s, c, envoy.ClusterType), on.Wildcard(s, c, envoy.ListenerType)
-				now := [4]*envoy.Set{cds.Outbound, cds.Inbound, lds.Outbound, lds.Inbound}
+				now := [4]*envoy.Set{cds.Shared, cds.Own, lds.Shared, lds.Own}
 				if i > 0 && !affectedByDelta(on, s, proxy) {
 					shown := map[string]bool{}
 					for _, k := range s.Diff.Endpoints {

@@ -60,7 +60,7 @@ func TestMemoKeysHoldNoSnapshot(t *testing.T) {
 		provider := reflect.TypeOf(p).Elem()
 		for i := range provider.NumField() {
 			f := provider.Field(i)
-			if !strings.HasPrefix(f.Type.String(), "*envoy.Table[") {
+			if !strings.HasPrefix(f.Type.String(), "*envoy.MemoTable[") {
 				continue
 			}
 			tables++

@@ -34,7 +34,7 @@ type Partition struct {
 type Next struct{ *state }
 
 // Next returns a Snapshot with what some rules say of the changes since the Snapshot before it.
-func (t *Translator) Next(from, s *snapshot.Snapshot, rules []scope.Rule) Next {
+func (t *Translator) Next(from, s *snapshot.Snapshot, rules []scope.InvalidationRule) Next {
 	x := scope.NewIndex(s, t.state(from).index, rules)
 	return Next{&state{x, view.New(x)}}
 }

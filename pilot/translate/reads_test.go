@@ -112,7 +112,7 @@ func compareServiceKeys(a, b registry.ServiceKey) int {
 
 // missingDirty returns, for each of several lists of rules, which partition reads a row that a step changes, and is not
 // dirty by those rules: it would stay as it was. It returns an empty string for a list that misses nothing.
-func missingDirty(steps []selectingStep, t tb, lists ...[]scope.Rule) []string {
+func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule) []string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	on := translate.New(translate.Options{Idle: 1 << 20, Features: catalog.Features()})
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Kinds(catalog.Features())})
@@ -180,7 +180,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.Rule) []string {
 func TestWhatIsReadMakesDirty(t *testing.T) {
 	gen := selectingWorlds()
 	rapid.Check(t, func(t *rapid.T) {
-		if d := missingDirty(gen.Draw(t, "steps"), t, scope.Rules())[0]; d != "" {
+		if d := missingDirty(gen.Draw(t, "steps"), t, scope.InvalidationRules())[0]; d != "" {
 			t.Fatal(d)
 		}
 	})
@@ -220,9 +220,9 @@ func importedAlias() []selectingStep {
 // TestEachRuleIsNeeded shows that TestWhatIsReadMakesDirty notices when a rule of invalidation is left out. Each world
 // serves for all rules that nobody has noticed yet.
 func TestEachRuleIsNeeded(t *testing.T) {
-	left := map[string][]scope.Rule{} // all rules but one, by its name
-	for i, r := range scope.Rules() {
-		left[r.Name] = slices.Delete(scope.Rules(), i, i+1)
+	left := map[string][]scope.InvalidationRule{} // all rules but one, by its name
+	for i, r := range scope.InvalidationRules() {
+		left[r.Name] = slices.Delete(scope.InvalidationRules(), i, i+1)
 	}
 	gen := selectingWorlds()
 	for seed := -1; seed < 1000 && len(left) > 0; seed++ {
@@ -231,7 +231,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			steps = gen.Example(seed)
 		}
 		names := slices.Sorted(maps.Keys(left))
-		var lists [][]scope.Rule
+		var lists [][]scope.InvalidationRule
 		for _, name := range names {
 			lists = append(lists, left[name])
 		}

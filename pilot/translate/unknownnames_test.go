@@ -27,8 +27,8 @@ func TestUnknownNames(t *testing.T) {
 		}
 		names := table.Intern(list)
 		u, err := tr.Get(s, c, typeURL, names)
-		if err != nil || u.Outbound.Len() != names.Len() {
-			t.Fatalf("%s: %d resources, %v", form, u.Outbound.Len(), err)
+		if err != nil || u.Shared.Len() != names.Len() {
+			t.Fatalf("%s: %d resources, %v", form, u.Shared.Len(), err)
 		}
 		s = w.apply(objects(t, "sidecar.yaml", fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Sidecar\n"+
 			"metadata: {name: s, namespace: %s}\n"+

@@ -24,8 +24,8 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 			}
 			names := table.Intern(list)
 			u, err := tr.Get(s, c, envoy.RouteType, names)
-			if err != nil || u.Outbound.Len() != names.Len() {
-				t.Fatalf("%s %s: %d resources, %v", who, form, u.Outbound.Len(), err)
+			if err != nil || u.Shared.Len() != names.Len() {
+				t.Fatalf("%s %s: %d resources, %v", who, form, u.Shared.Len(), err)
 			}
 			for r := range u.All {
 				if r.Size() > 2000 {

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Rules are the DestinationRules of one host in force for one client, as scope.Index.Rules orders them. Several are
+// Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them. Several are
 // merged into one: each setting is the first rule's that has it.
 type Rules = frozen.List[*kinds.Object]
 

@@ -13,9 +13,9 @@ type Clusters struct {
 	hooks *hooks.Hooks
 	cache *engine.Cache
 
-	clusters *envoy.Table[clusterKey]
-	inbounds *envoy.Table[inboundClusterKey]
-	fixed    *envoy.Table[fixedClusterKey]
+	clusters *envoy.MemoTable[clusterKey]
+	inbounds *envoy.MemoTable[inboundClusterKey]
+	fixed    *envoy.MemoTable[fixedClusterKey]
 }
 
 // New returns Clusters with their resources in a memo and their Sets in a cache.
@@ -23,9 +23,9 @@ func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Clusters {
 	b := builder{h}
 	return &Clusters{
 		hooks: h, cache: c,
-		clusters: envoy.NewTable(m, b.buildCluster),
-		inbounds: envoy.NewTable(m, b.buildInboundCluster),
-		fixed:    envoy.NewTable(m, b.buildFixedCluster),
+		clusters: envoy.NewMemoTable(m, b.buildCluster),
+		inbounds: envoy.NewMemoTable(m, b.buildInboundCluster),
+		fixed:    envoy.NewMemoTable(m, b.buildFixedCluster),
 	}
 }
 
@@ -38,10 +38,10 @@ func (m *Clusters) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union,
 		return m.Outbound(v, c.Scope.Value())
 	})
 	if c.Inbound.None() {
-		return envoy.Union{Outbound: out.Set}, nil
+		return envoy.Union{Shared: out.Set}, nil
 	}
 	in := view.Set(m.cache, engine.Key{Type: envoy.ClusterType, Inbound: c.Inbound.Weak()}, v, func(v *view.View) engine.Generator[struct{}] {
 		return m.Inbound(v, c.Inbound.Value())
 	})
-	return envoy.Union{Outbound: out.Set, Inbound: in.Set}, nil
+	return envoy.Union{Shared: out.Set, Own: in.Set}, nil
 }

@@ -31,13 +31,13 @@ type Assignments struct {
 	builder
 	hooks       *hooks.Hooks
 	cache       *engine.Cache
-	assignments *envoy.Table[assignmentKey]
+	assignments *envoy.MemoTable[assignmentKey]
 }
 
 // New returns Assignments with their resources in a memo and their Sets in a cache.
 func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Assignments {
 	b := builder{h}
-	return &Assignments{builder: b, hooks: h, cache: c, assignments: envoy.NewTable(m, b.buildAssignment)}
+	return &Assignments{builder: b, hooks: h, cache: c, assignments: envoy.NewMemoTable(m, b.buildAssignment)}
 }
 
 // builder builds assignments. Its methods are pure functions of their keys.
@@ -101,7 +101,7 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	return k
 }
 
-// Get returns the assignments of a list of names. Those that depend on where the proxy runs are in Union.Inbound, the half
+// Get returns the assignments of a list of names. Those that depend on where the proxy runs are in Union.Own, the half
 // that is not shared.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	get := func(k engine.Key, located bool) *engine.Version {
@@ -125,11 +125,11 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 	}
 	k := engine.Key{Type: envoy.EndpointType, Scope: c.Scope.Weak()}
 	shared := get(k, false)
-	u, err := envoy.Union{Outbound: shared.Set}, shared.Err()
+	u, err := envoy.Union{Shared: shared.Set}, shared.Err()
 	if shared.Set.Len() < list.Len() {
 		k.Part = place{c.Node, c.Location}
 		own := get(k, true)
-		u.Inbound, err = own.Set, errors.Join(err, own.Err())
+		u.Own, err = own.Set, errors.Join(err, own.Err())
 	}
 	return u, err
 }

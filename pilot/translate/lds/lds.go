@@ -13,10 +13,10 @@ import (
 type Listeners struct {
 	cache *engine.Cache
 
-	outbound        *envoy.Table[outboundKey]
-	virtualOutbound *envoy.Table[virtualOutboundKey]
-	inbound         *envoy.Table[inboundKey]
-	gateways        *envoy.Table[gatewayKey]
+	outbound        *envoy.MemoTable[outboundKey]
+	virtualOutbound *envoy.MemoTable[virtualOutboundKey]
+	inbound         *envoy.MemoTable[inboundKey]
+	gateways        *envoy.MemoTable[gatewayKey]
 	omitted         envoy.NameInterner
 }
 
@@ -25,10 +25,10 @@ func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Listeners {
 	b := builder{h}
 	return &Listeners{
 		cache:           c,
-		outbound:        envoy.NewTable(m, b.buildOutbound),
-		virtualOutbound: envoy.NewTable(m, b.buildVirtualOutbound),
-		inbound:         envoy.NewTable(m, b.buildInbound),
-		gateways:        envoy.NewTable(m, b.buildGateway),
+		outbound:        envoy.NewMemoTable(m, b.buildOutbound),
+		virtualOutbound: envoy.NewMemoTable(m, b.buildVirtualOutbound),
+		inbound:         envoy.NewMemoTable(m, b.buildInbound),
+		gateways:        envoy.NewMemoTable(m, b.buildGateway),
 	}
 }
 
@@ -41,14 +41,14 @@ func (m *Listeners) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union
 	shared := cohort.Inputs{Scope: l.Scope, Outbound: l.Outbound}
 	if l.Scope.Type == node.Router {
 		all := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[struct{}] { return m.Gateway(v, shared) })
-		return envoy.Union{Outbound: all.Set}, nil
+		return envoy.Union{Shared: all.Set}, nil
 	}
-	u := envoy.Union{Outbound: view.Set(m.cache, k, v, func(v *view.View) engine.Generator[BindKey] { return m.Outbound(v, shared) }).Set}
+	u := envoy.Union{Shared: view.Set(m.cache, k, v, func(v *view.View) engine.Generator[BindKey] { return m.Outbound(v, shared) }).Set}
 	if !c.Inbound.None() {
-		u.Inbound = view.Set(m.cache, engine.Key{Type: envoy.ListenerType, Inbound: c.Inbound.Weak()}, v, func(v *view.View) engine.Generator[struct{}] {
+		u.Own = view.Set(m.cache, engine.Key{Type: envoy.ListenerType, Inbound: c.Inbound.Weak()}, v, func(v *view.View) engine.Generator[struct{}] {
 			return m.Inbound(v, c.Inbound.Value())
 		}).Set
-		u.Omit = m.ownHeadlessListeners(c, u.Outbound)
+		u.Omit = m.ownHeadlessListeners(c, u.Shared)
 	}
 	return u, nil
 }

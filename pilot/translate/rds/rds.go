@@ -11,18 +11,18 @@ type Routes struct {
 	hooks *hooks.Hooks
 	cache *engine.Cache
 
-	headers      *envoy.Table[headerKey]
-	virtualHosts *envoy.Table[virtualHostKey]
-	routes       *envoy.Table[routeKey]
+	headers      *envoy.MemoTable[headerKey]
+	virtualHosts *envoy.MemoTable[virtualHostKey]
+	routes       *envoy.MemoTable[routeKey]
 }
 
 // New returns Routes with their resources in a memo and their Sets in a cache.
 func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Routes {
 	return &Routes{
 		hooks: h, cache: c,
-		headers:      envoy.NewTable(m, buildHeader),
-		virtualHosts: envoy.NewTable(m, builder{h}.buildVirtualHost),
-		routes:       envoy.NewTable(m, buildRoute),
+		headers:      envoy.NewMemoTable(m, buildHeader),
+		virtualHosts: envoy.NewMemoTable(m, builder{h}.buildVirtualHost),
+		routes:       envoy.NewMemoTable(m, buildRoute),
 	}
 }
 

@@ -88,7 +88,7 @@ func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union
 		},
 		Build: func(name string) *envoy.Resource { return m.routeOrNone(v, c.Scope, name) },
 	})
-	return envoy.Union{Outbound: s.Set}, s.Err()
+	return envoy.Union{Shared: s.Set}, s.Err()
 }
 
 // routeOrNone is route, except that a route configuration without a listener is not cached.

@@ -28,7 +28,7 @@ type Reader interface {
 
 	Endpoints(k registry.ServiceKey) *snapshot.Endpoints
 	EndpointSummary(k registry.ServiceKey) snapshot.EndpointSummary
-	Rules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object]
+	DestinationRules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object]
 	ClusterLocal(host string) bool
 
 	ServicesMatching(match func(*registry.Service) bool) iter.Seq[*registry.Service]

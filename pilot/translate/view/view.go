@@ -41,7 +41,7 @@ func Set[P comparable](c *engine.Cache, k engine.Key, v *View, newGenerator func
 // MergedRules returns the DestinationRules in force for a cohort's calls to a service. Subsets beyond the limit for a
 // service with that many ports are left out.
 func (v *View) MergedRules(c cohort.Scope, s *registry.Service) *traffic.Merged {
-	return v.merged.of(v.Rules(c.Namespace, s, c.Rules)).Limit(limits.Subsets(v.HostClusters(), len(s.Ports)))
+	return v.merged.of(v.DestinationRules(c.Namespace, s, c.Rules)).Limit(limits.Subsets(v.HostClusters(), len(s.Ports)))
 }
 
 // ServiceRule returns the rule of the service itself, without a subset.

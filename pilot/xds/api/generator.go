@@ -18,7 +18,7 @@ import (
 
 // Generator returns the objects of a kind as resources.
 type Generator struct {
-	resources *envoy.Table[*kinds.Object]
+	resources *envoy.MemoTable[*kinds.Object]
 	relay     bool
 
 	mu   sync.Mutex
@@ -36,7 +36,7 @@ const idle = 64
 
 // New makes a Generator. With relay it also returns the objects that came from other control planes.
 func New(relay bool) *Generator {
-	return &Generator{resources: envoy.NewTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
+	return &Generator{resources: envoy.NewMemoTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
 }
 
 // Set returns the objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds

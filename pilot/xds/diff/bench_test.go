@@ -19,7 +19,7 @@ func BenchmarkDiff(b *testing.B) {
 			b.Run(fmt.Sprintf("to=%s/services=%d", what, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if diff := d.Between(envoy.Union{Outbound: from}, envoy.Union{Outbound: to}, false); len(diff.Changed) != 1 {
+					if diff := d.Between(envoy.Union{Shared: from}, envoy.Union{Shared: to}, false); len(diff.Changed) != 1 {
 						b.Fatalf("%d resources differ", len(diff.Changed))
 					}
 				}

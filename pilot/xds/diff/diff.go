@@ -43,14 +43,14 @@ func (d *Cache) Between(from, to envoy.Union, keep bool) Diff {
 	if from == to {
 		return Diff{}
 	}
-	out := d.sets(from.Outbound, to.Outbound, keep)
-	if from.Inbound == nil && to.Inbound == nil && from.Omit == to.Omit && to.Omit == nil {
+	out := d.sets(from.Shared, to.Shared, keep)
+	if from.Own == nil && to.Own == nil && from.Omit == to.Omit && to.Omit == nil {
 		return out
 	}
-	in := d.sets(from.Inbound, to.Inbound, keep)
+	in := d.sets(from.Own, to.Own, keep)
 	var diff Diff
 	var candidates []string // names that both halves, or one and an omission, have a say in
-	other := func(name string) bool { return from.Inbound.Get(name) != nil || to.Inbound.Get(name) != nil }
+	other := func(name string) bool { return from.Own.Get(name) != nil || to.Own.Get(name) != nil }
 	for _, r := range out.Changed {
 		if other(r.Name) {
 			candidates = append(candidates, r.Name)

@@ -31,7 +31,7 @@ func TestDifferenceEqualsNameByNameComparison(t *testing.T) {
 		}
 		var table envoy.NameInterner
 		union := func(label string) envoy.Union {
-			u := envoy.Union{Outbound: set(label + " outbound"), Inbound: set(label + " inbound")}
+			u := envoy.Union{Shared: set(label + " outbound"), Own: set(label + " inbound")}
 			for i := range names {
 				if rapid.IntRange(0, 5).Draw(t, label+" omits") == 0 {
 					u.Omit = table.Intern([]string{fmt.Sprint("n", i)})
@@ -41,7 +41,7 @@ func TestDifferenceEqualsNameByNameComparison(t *testing.T) {
 		}
 		from, to := union("from"), union("to")
 		if rapid.Bool().Draw(t, "one half stays") {
-			to.Outbound = from.Outbound
+			to.Shared = from.Shared
 		}
 		var d Cache
 		for range 2 { // the second time from what is kept
@@ -80,16 +80,16 @@ func TestVersionCache(t *testing.T) {
 		clusters envoy.Union
 		shared   bool
 	}{
-		{list, envoy.Union{Outbound: one}, true},
-		{list, envoy.Union{Outbound: one, Inbound: envoy.NewSet([]*envoy.Resource{xdstest.Resource("other", "1")})}, true},
-		{list, envoy.Union{Outbound: one, Inbound: two}, false},
-		{list, envoy.Union{Outbound: one, Omit: new(envoy.NameInterner).Intern([]string{"n1"})}, false},
-		{list, envoy.Union{Outbound: two}, true},
+		{list, envoy.Union{Shared: one}, true},
+		{list, envoy.Union{Shared: one, Own: envoy.NewSet([]*envoy.Resource{xdstest.Resource("other", "1")})}, true},
+		{list, envoy.Union{Shared: one, Own: two}, false},
+		{list, envoy.Union{Shared: one, Omit: new(envoy.NameInterner).Intern([]string{"n1"})}, false},
+		{list, envoy.Union{Shared: two}, true},
 		{list, envoy.Union{}, true},
-		{slices.Clone(list), envoy.Union{Outbound: one}, false},
-		{list[:2], envoy.Union{Outbound: one}, false},
-		{nil, envoy.Union{Outbound: one}, false},
-		{list, envoy.Union{Outbound: one}, true},
+		{slices.Clone(list), envoy.Union{Shared: one}, false},
+		{list[:2], envoy.Union{Shared: one}, false},
+		{nil, envoy.Union{Shared: one}, false},
+		{list, envoy.Union{Shared: one}, true},
 	} {
 		got, again := by.WithClusters(x.list, x.clusters), by.WithClusters(x.list, x.clusters)
 		if want := WithClusters(x.list, x.clusters); !slices.Equal(got, want) || by.Hash(x.list) != Hash(x.list) {

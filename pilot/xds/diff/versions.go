@@ -43,12 +43,12 @@ func (t *Versions) Hash(list []*envoy.Resource) string {
 
 // WithClusters is the function WithClusters, computed once for the list that t was made for. Nobody changes the result.
 func (t *Versions) WithClusters(list []*envoy.Resource, clusters envoy.Union) []string {
-	if !t.of(list) || !OnlyOutbound(clusters, func(name string) bool { return Holds(list, name) }) {
+	if !t.of(list) || !OnlyShared(clusters, func(name string) bool { return Holds(list, name) }) {
 		return WithClusters(list, clusters)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := weak.Make(clusters.Outbound); t.versions == nil || t.clusters != k {
+	if k := weak.Make(clusters.Shared); t.versions == nil || t.clusters != k {
 		t.clusters, t.versions = k, WithClusters(list, clusters)
 	}
 	return t.versions
@@ -89,9 +89,9 @@ func ClusterSuffix(clusters envoy.Union, name string) string {
 	return "." + c.Version[:min(8, len(c.Version))]
 }
 
-// OnlyOutbound reports whether some names can be looked up in the outbound half alone.
-func OnlyOutbound(u envoy.Union, some func(name string) bool) bool {
-	for r := range u.Inbound.All {
+// OnlyShared reports whether some names can be looked up in the shared half alone.
+func OnlyShared(u envoy.Union, some func(name string) bool) bool {
+	for r := range u.Own.All {
 		if some(r.Name) {
 			return false
 		}

@@ -87,5 +87,5 @@ func (f forgetful) Get(_ *snapshot.Snapshot, _ Cohort, _ string, names *envoy.Na
 	for _, name := range names.All() {
 		list = append(list, xdstest.Resource(name, "none"))
 	}
-	return envoy.Union{Outbound: envoy.NewSet(list)}, nil
+	return envoy.Union{Shared: envoy.NewSet(list)}, nil
 }

@@ -28,12 +28,12 @@ func (s *Session) divide(w *watch, whole envoy.Union) envoy.Union {
 		s.compareHosts() // and find that there is nothing more to say of them
 		return whole
 	}
-	heads, hosts := whole.Outbound.Divided()
+	heads, hosts := whole.Shared.Divided()
 	if v := s.find(envoy.VirtualHostType); v != nil {
 		v.compare = v.compare || !v.idle() && (hosts != w.hosts || v.initial)
 	}
 	w.hosts = hosts
-	return envoy.Union{Outbound: heads, Inbound: whole.Inbound, Omit: whole.Omit}
+	return envoy.Union{Shared: heads, Own: whole.Own, Omit: whole.Omit}
 }
 
 // hasWhole reports whether the client resumed with a route configuration that contains its virtual hosts.
@@ -153,11 +153,11 @@ func (s *Session) compareHosts() {
 func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]struct{}) map[string]struct{} {
 	withoutHosts := s.withoutHosts
 	s.withoutHosts = nil
-	if held.Outbound.Len()+held.Inbound.Len() == 0 {
+	if held.Shared.Len()+held.Own.Len() == 0 {
 		return resend // all are new
 	}
 	for route := range withoutHosts {
-		for r := range target.Outbound.Below(route) {
+		for r := range target.Shared.Below(route) {
 			if resend == nil {
 				resend = map[string]struct{}{}
 			}

@@ -26,20 +26,20 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	if c := s.find(envoy.ClusterType); c != nil && w.kind.URL == envoy.EndpointType {
 		clusters = c.held
 	}
-	if w.held.Outbound = wire.SetOf(w.relevant(clusters, v.Own)); v.Shared != nil && w.names != nil {
-		w.held.Inbound = w.held.Outbound
-		if diff.OnlyOutbound(clusters, w.names.Has) {
-			w.held.Outbound, w.shared = v.Shared.View(w.names, clusters.Outbound, func(all []*envoy.Resource) *envoy.Set {
-				return wire.SetOf(w.relevant(envoy.Union{Outbound: clusters.Outbound}, all))
+	if w.held.Shared = wire.SetOf(w.relevant(clusters, v.Own)); v.Shared != nil && w.names != nil {
+		w.held.Own = w.held.Shared
+		if diff.OnlyShared(clusters, w.names.Has) {
+			w.held.Shared, w.shared = v.Shared.View(w.names, clusters.Shared, func(all []*envoy.Resource) *envoy.Set {
+				return wire.SetOf(w.relevant(envoy.Union{Shared: clusters.Shared}, all))
 			}), v.Shared
 		} else {
-			w.held.Outbound = wire.SetOf(w.relevant(clusters, v.Shared.List))
+			w.held.Shared = wire.SetOf(w.relevant(clusters, v.Shared.List))
 		}
 	}
 	// those whose clusters have changed since do not count
 	if w.kind.URL == envoy.EndpointType && len(s.changedClusters) > 0 {
 		w.shared = nil
-		for _, half := range []**envoy.Set{&w.held.Outbound, &w.held.Inbound} {
+		for _, half := range []**envoy.Set{&w.held.Shared, &w.held.Own} {
 			var gone []*envoy.Resource
 			for name := range s.changedClusters {
 				if r := (*half).Get(name); r != nil {

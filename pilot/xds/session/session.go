@@ -358,7 +358,7 @@ func (s *Session) target(w *watch) (envoy.Union, bool) {
 		if routes == nil {
 			return envoy.Union{}, false
 		}
-		u.Outbound = routes.hosts
+		u.Shared = routes.hosts
 	} else if all, ok := s.get(w.kind, nil); ok {
 		u = all
 	} else {

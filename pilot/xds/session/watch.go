@@ -25,7 +25,7 @@ type watch struct {
 	held  envoy.Union  // what the client has, unless it diverged
 	// initial: held is what a resuming client named, resources without bodies.
 	initial  bool
-	shared   *wire.SharedVersions       // held.Outbound comes of it; nil: held is this client's own
+	shared   *wire.SharedVersions       // held.Shared was made from it; nil: held is this client's own
 	diverged map[string]*envoy.Resource // by name: what the client has instead of what is in held
 	// of route configurations, delta: the virtual hosts of those held that come by themselves
 	hosts *envoy.Set
@@ -143,7 +143,7 @@ func subset(u envoy.Union, names *envoy.Names) envoy.Union {
 	if list == nil {
 		return envoy.Union{}
 	}
-	return envoy.Union{Outbound: envoy.NewSet(list)}
+	return envoy.Union{Shared: envoy.NewSet(list)}
 }
 
 // acknowledge removes the response of that nonce and those before it from sent, and returns the response.
@@ -192,7 +192,7 @@ func (w *watch) bisect(list []*envoy.Resource) {
 	for _, p := range w.bisection {
 		n += len(p)
 	}
-	if n > 2*(w.names.Len()+w.held.Outbound.Len()+w.held.Inbound.Len()+1) {
+	if n > 2*(w.names.Len()+w.held.Shared.Len()+w.held.Own.Len()+1) {
 		anew := make(map[string]struct{}, len(list))
 		for _, r := range list {
 			anew[r.Name] = struct{}{}

@@ -26,9 +26,9 @@ func (v InitialVersions) Empty() bool { return v.Shared == nil && len(v.Own) == 
 // Union returns all of them. No name is in both halves.
 func (v InitialVersions) Union() envoy.Union {
 	if v.Shared == nil {
-		return envoy.Union{Outbound: SetOf(v.Own)}
+		return envoy.Union{Shared: SetOf(v.Own)}
 	}
-	return envoy.Union{Outbound: v.Shared.set, Inbound: SetOf(v.Own)}
+	return envoy.Union{Shared: v.Shared.set, Own: SetOf(v.Own)}
 }
 
 // HasGenerations reports whether a version carries a generation.

@@ -96,7 +96,7 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 				out = append(out, w.resources[t][name])
 			}
 		}
-		w.unions[t] = envoy.Union{Outbound: envoy.NewSet(out), Inbound: envoy.NewSet(in)}
+		w.unions[t] = envoy.Union{Shared: envoy.NewSet(out), Own: envoy.NewSet(in)}
 	}
 	f.worlds[rev] = w
 	return s
@@ -215,7 +215,7 @@ func (f *Translator) same(s *snapshot.Snapshot, typeURL string, set *envoy.Set) 
 	if f.sets[key] == nil || s.Revision%7 == 0 {
 		f.sets[key] = set
 	}
-	return envoy.Union{Outbound: f.sets[key]}
+	return envoy.Union{Shared: f.sets[key]}
 }
 
 // LongType returns the URL of a short name. One that is not in the table makes up a type.
