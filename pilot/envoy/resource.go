@@ -63,9 +63,9 @@ const overhead = 512
 // cost returns about what the resource itself takes in memory, without what it is made of.
 func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
-// Union is what one proxy is sent of a type: Shared is the half that it has in common with other workloads, Own the half
-// that depends on its own workload or on where that runs. Two Unions are the same configuration when both Sets and Omit
-// are the same pointers.
+// Union is what one proxy is sent of a type: Shared is the half that it has in common with other workloads, Own the
+// half that depends on its own workload or on where that runs. Two Unions are the same configuration when both Sets and
+// Omit are the same pointers.
 type Union struct {
 	Shared, Own *Set
 	Omit        *Names // left out for this proxy alone: listeners of headless services for the pod itself

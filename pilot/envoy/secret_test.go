@@ -68,7 +68,8 @@ func TestSecretIsPrintedRedacted(t *testing.T) {
 	}
 }
 
-// TestSecretTypes: what a peer may receive is decided by name, so nothing of such a type comes without having been named.
+// TestSecretTypes: what a peer may receive is decided by name, so nothing of such a type comes without having been
+// named.
 func TestSecretTypes(t *testing.T) {
 	urls := []string{
 		envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.SecretType,

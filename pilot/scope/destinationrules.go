@@ -76,7 +76,8 @@ func destinationRuleInvalidation() []InvalidationRule {
 				b.eachCovered(r.host, b.addChangedHost)
 			}
 		}},
-		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces' too.
+		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces'
+		// too.
 		{Name: "rules of services found by address", start: func(b *dirtyBuilder) {
 			for r := range changedRows(b.last.destinationRules, b.index.destinationRules) {
 				b.eachCovered(r.host, func(host string) {
@@ -89,15 +90,16 @@ func destinationRuleInvalidation() []InvalidationRule {
 	}
 }
 
-// DestinationRulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by precedence.
+// DestinationRulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by
+// precedence.
 func (x *Index) DestinationRulesWithSelector(ns string) iter.Seq[*kinds.Object] {
 	return x.rulesWithSelector.Where(func(o *kinds.Object) int { return strings.Compare(o.Namespace, ns) })
 }
 
-// DestinationRules returns the DestinationRules that apply when proxies of a namespace call a service. The first namespace with a
-// rule for it wins: the client's, the service's, then the root namespace. Within it the most specific host wins.
-// Several rules for that host are merged by the reader, in this order. A rule with a workload selector applies if it is
-// in selected.
+// DestinationRules returns the DestinationRules that apply when proxies of a namespace call a service. The first
+// namespace with a rule for it wins: the client's, the service's, then the root namespace. Within it the most specific
+// host wins. Several rules for that host are merged by the reader, in this order. A rule with a workload selector
+// applies if it is in selected.
 func (x *Index) DestinationRules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object] {
 	k := rulesKey{client, s, selected}
 	if l, ok := x.rulesCache.get(k); ok {

@@ -11,7 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// InvalidationRule is one way in which a change makes resources, or the cohorts of proxies, dirty. Each hook may be nil.
+// InvalidationRule is one way in which a change makes resources, or the cohorts of proxies, dirty. Each hook may be
+// nil.
 type InvalidationRule struct {
 	Name string
 

@@ -352,8 +352,8 @@ func (x *Index) importAffectsOthers(host string) bool {
 	return ok
 }
 
-// beyondAssignments reports whether a change of a service's endpoints may change more than assignments: identities are in
-// clusters, the endpoints of services by DNS too, and those of headless ones have clusters and listeners.
+// beyondAssignments reports whether a change of a service's endpoints may change more than assignments: identities are
+// in clusters, the endpoints of services by DNS too, and those of headless ones have clusters and listeners.
 func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	is := b.index.Endpoints(old.ServiceKey)
 	if old.Identities != is.Identities {

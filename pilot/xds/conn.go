@@ -291,7 +291,7 @@ func (c *conn) greet() (*wire.Request, error) {
 			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(),
 		})
 		snap, err := s.add(c)
-		c.session.Work(snap)
+		c.session.SetSnapshot(snap)
 		return r, err
 	case <-timer.C:
 		return nil, status.Error(codes.DeadlineExceeded, "no request came")
@@ -391,12 +391,12 @@ func (c *conn) expire(log *slog.Logger) {
 		case warm:
 			c.markWaiting(log)
 		case resumed:
-			c.session.Quiet()
+			c.session.EndResuming()
 		case credential:
 			c.end(status.Error(codes.Unauthenticated, "the proof of the caller's identity has expired"))
 		case departed:
 			c.session.Depart()
-			c.offer(session.Everything(c.server.newest(), time.Now()))
+			c.offer(session.NewFullPush(c.server.newest(), time.Now()))
 		}
 	}
 }

@@ -124,6 +124,6 @@ func (c *conn) takesKnown() bool {
 	if p == nil {
 		return false
 	}
-	c.session.Work(p.Snapshot)
+	c.session.SetSnapshot(p.Snapshot)
 	return c.server.known(p.Snapshot, c.proxy)
 }

@@ -25,8 +25,8 @@
 // refuse the stream, and Options.Known makes it wait a little for news of its workload. Neither holds up other streams,
 // and the session knows of neither.
 //
-// Secrets are for peers that proved who they are. What a peer may not have is taken from its requests before the session
-// sees them, as secrets.go says.
+// Secrets are for peers that proved who they are. What a peer may not have is taken from its requests before the
+// session sees them, as secrets.go says.
 //
 // A client whose node has GENERATOR=api is sent objects of configuration instead of a proxy's: every type is answered,
 // as a whole, and only peers that Options names are served.

@@ -9,9 +9,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// subscriberGroup is the streams with one session.Key. Whether a snapshot has anything for them is checked once; if not,
-// they sleep. What is a proxy's own, its inbound half and its cohort, changes only if Translator.NeedsReassign reports
-// so: then the stream is notified by itself.
+// subscriberGroup is the streams with one session.Key. Whether a snapshot has anything for them is checked once; if
+// not, they sleep. What is a proxy's own, its inbound half and its cohort, changes only if Translator.NeedsReassign
+// reports so: then the stream is notified by itself.
 type subscriberGroup struct {
 	server  *Server
 	key     session.Key
@@ -128,7 +128,7 @@ func (c *conn) joinGroup() {
 	s.leaveGroup(c)
 	// its old group may not have checked that yet, and the new one may have
 	if s.latest.Revision > c.session.Revision() {
-		c.offer(session.Everything(s.latest, time.Now()))
+		c.offer(session.NewFullPush(s.latest, time.Now()))
 	}
 	if s.conns[c.id] != c || !ok {
 		return

@@ -11,8 +11,8 @@ import (
 )
 
 // allowSecrets takes the names from a request for secrets that the client may not receive: they are answered as little
-// as names that nobody knows. It reports whether anything is left for the session. So no session ever subscribes to what
-// its peer may not have.
+// as names that nobody knows. It reports whether anything is left for the session. So no session ever subscribes to
+// what its peer may not have.
 func (c *conn) allowSecrets(r *wire.Request, log *slog.Logger) bool {
 	var allowed []string
 	var why error

@@ -22,8 +22,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
-// secretNames are names by which clients ask for secrets, with the namespace that each is in: "own" is the client's, and
-// what is in none is nobody's.
+// secretNames are names by which clients ask for secrets, with the namespace that each is in: "own" is the client's,
+// and what is in none is nobody's.
 var secretNames = map[string]string{
 	"kubernetes://s0":           "own",
 	"kubernetes://a/s0":         "a",
@@ -183,8 +183,8 @@ func TestSecretsGoToTheirNamespace(t *testing.T) {
 				}
 			}
 		}
-		// Requests are taken in their order, so those for secrets were when the assignment comes; and secrets come before
-		// the name table of a snapshot.
+		// Requests are taken in their order, so those for secrets were when the assignment comes; and secrets come
+		// before the name table of a snapshot.
 		barriers++
 		barrier := fmt.Sprintf("barrier%d.", barriers)
 		for _, c := range clients {
@@ -259,8 +259,8 @@ func TestPlaintextPeersGetNoSecret(t *testing.T) {
 	}
 }
 
-// TestManyDeniedSecretsCostOneLine: a request of ten thousand names that the peer may not have costs one line of the log,
-// of bounded length, and is kept nowhere.
+// TestManyDeniedSecretsCostOneLine: a request of ten thousand names that the peer may not have costs one line of the
+// log, of bounded length, and is kept nowhere.
 func TestManyDeniedSecretsCostOneLine(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1")

@@ -50,11 +50,11 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 		if p == nil && c.session.Snapshot() == nil { // it has slept through what has nothing for it
 			newest := c.server.newest()
 			if p = c.takePush(); p == nil && newest.Revision == c.session.Revision() {
-				c.session.Work(newest)
+				c.session.SetSnapshot(newest)
 			} else if p == nil {
 				// whether it has something for it may not be known yet: what is asked for must not be of another world
 				// than the rest
-				p = session.Everything(newest, time.Now())
+				p = session.NewFullPush(newest, time.Now())
 			}
 		}
 		if p != nil {
@@ -84,7 +84,7 @@ func (c *conn) endPass() {
 		c.server.metrics.convergence.Observe(time.Since(c.pass.received).Seconds())
 	}
 	c.pass = pass{}
-	c.session.Rest()
+	c.session.ReleaseSnapshot()
 }
 
 // room is how many unacknowledged bytes a stream takes without blocking: gRPC queues 64 KiB.

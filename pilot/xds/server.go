@@ -43,8 +43,8 @@ type Options struct {
 	// NoVirtualHosts sends every proxy its route configurations whole, also those that take virtual hosts by
 	// themselves.
 	NoVirtualHosts bool
-	// Authenticate returns who is at the other end of a stream. Its error is a gRPC status. Nil: the peer's address is all
-	// that is known.
+	// Authenticate returns who is at the other end of a stream. Its error is a gRPC status. Nil: the peer's address is
+	// all that is known.
 	Authenticate func(context.Context) (identity.Peer, error)
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
 
@@ -180,7 +180,7 @@ func (s *Server) concerns(p *session.Push, c *conn, since uint64) (yes bool) {
 	if !p.Full {
 		return p.Concerns(c.proxy)
 	}
-	err := safe.Do("translate join", func() { yes = s.translator.NeedsReassign(p.Snapshot, c.proxy, c.cohort, since) })
+	err := safe.Do("translate cohort", func() { yes = s.translator.NeedsReassign(p.Snapshot, c.proxy, c.cohort, since) })
 	return yes || err != nil
 }
 
@@ -189,7 +189,7 @@ func (s *Server) Push() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil {
-		p := session.Everything(s.latest, time.Now())
+		p := session.NewFullPush(s.latest, time.Now())
 		p.Triggers = map[string]int{"debug": 1}
 		s.wake(p, func(*conn) bool { return true })
 	}

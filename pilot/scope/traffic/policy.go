@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them. Several are
-// merged into one: each setting is the first rule's that has it.
+// Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them.
+// Several are merged into one: each setting is the first rule's that has it.
 type Rules = frozen.List[*kinds.Object]
 
 // Policy is the traffic policy of one cluster. A nil part is the mesh's default.

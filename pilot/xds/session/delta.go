@@ -5,29 +5,29 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// incremental takes a request of a delta stream.
+// takeDelta takes a request of a delta stream.
 //
 // Requests add to and take from the subscription whatever nonce they carry; the nonce only says which response is
 // acknowledged or rejected. The first request for a type may name the versions that the client has from an earlier
 // stream.
-func (s *Session) incremental(w *watch, r *wire.Request, v *Verdict, first bool) error {
-	if d, ok := s.answered(w, r, v); ok {
+func (s *Session) takeDelta(w *watch, r *wire.Request, v *Verdict, first bool) error {
+	if d, ok := s.takeAnswer(w, r, v); ok {
 		s.compareEndpointsOf(w, d)
 	}
 	if first {
-		return s.begin(w, r)
+		return s.subscribeFirst(w, r)
 	}
-	return s.alter(w, r.Names, r.Unsubscribed)
+	return s.changeSubscription(w, r.Names, r.Unsubscribed)
 }
 
-// begin takes the first request for a type on the stream.
-func (s *Session) begin(w *watch, r *wire.Request) error {
-	// of a type that nobody knows there is nothing to remove
+// subscribeFirst takes the first request for a type on the stream.
+func (s *Session) subscribeFirst(w *watch, r *wire.Request) error {
+	// An unknown type has no resources that could be removed.
 	resumes := !r.Versions.Empty() && (s.profile.Whole || w.kind.Known())
 	w.explicit = r.Names.Star
 	s.resumed = s.resumed || resumes
 	w.wildcard = w.explicit || r.Names.Empty() && (w.complete || !w.kind.Named)
-	if err := s.want(w, r.Names.Names); err != nil {
+	if err := s.setNames(w, r.Names.Names); err != nil {
 		return err
 	}
 	if resumes {
@@ -51,14 +51,14 @@ func (s *Session) begin(w *watch, r *wire.Request) error {
 		s.changedClusters = nil
 	}
 	w.compare = !w.idle()
-	w.answer = w.compare && w.complete
+	w.mustAnswer = w.compare && w.complete
 	return nil
 }
 
-// alter adds to and takes from a subscription.
-func (s *Session) alter(w *watch, add, remove wire.Names) error {
+// changeSubscription adds to and takes from a subscription.
+func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 	whole, before, leaving := w.whole(), w.names, len(w.pendingRemoval)
-	if err := s.want(w, s.interner.Edited(w.names, remove.Names, add.Names)); err != nil {
+	if err := s.setNames(w, s.interner.Edited(w.names, remove.Names, add.Names)); err != nil {
 		return err
 	}
 	if remove.Star {
@@ -73,22 +73,23 @@ func (s *Session) alter(w *watch, add, remove wire.Names) error {
 			delete(w.resend, name)
 			delete(w.diverged, name)
 			delete(w.pendingRemoval, name)
-			// A client may ask for ever other names.
+			// A client may ask for new names forever: what is kept of old ones has to go.
 			delete(w.rejected, name)
 			w.compare = w.compare || w.hosts != nil // its virtual hosts go with it
 		}
 	}
 	if add.Star && !w.wildcard {
-		w.wildcard, w.compare, w.answer = true, true, w.complete
+		w.wildcard, w.compare, w.mustAnswer = true, true, w.complete
 	}
 	w.explicit = w.explicit || add.Star
 	for _, name := range add.Names.All() {
 		w.markResend(name)
-		// A client that takes back a name, which it had let go of, also takes what comes of it meanwhile.
+		// The client may have unsubscribed from the name and subscribed again. Then it also takes a response that was
+		// sent in between.
 		if w.whole() || w.kind.Total {
 			continue
 		}
-		if r := w.underWay(name); r != nil {
+		if r := w.lastUnacknowledged(name); r != nil {
 			w.diverge(name, r)
 		}
 	}

@@ -4,12 +4,13 @@
 // a Session is used by one goroutine at a time and tested by transcripts and random histories. What a type is comes
 // from envoy.Type, what a client is from Profile, and what it should have from a Translator.
 //
-//   - watch.go: one type on one stream: what was sent, diverged, is to be resent or removed, was rejected and is
-//     bisected.
+//   - watch.go: one type on one stream: what was sent, what diverged, what is to be resent or removed, what was
+//     rejected.
 //   - delta.go and sotw.go: requests of the two protocols. response.go: responses, in the order of types.
 //   - initial.go: what a client that resumes has. hosts.go: virtual hosts that go by themselves.
-//   - session.go: the stream as a whole. status.go: what it tells of itself. translator.go: where resources come from.
-//   - key.go: what streams have in common that are sent the same. push.go: why a stream compares what it has.
+//   - session.go: the stream as a whole. status.go: what introspection shows of it. translator.go: where resources come
+//     from.
+//   - key.go: the key of a subscriber group. push.go: why a stream compares what it has.
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad:
 // they are bisected until the bad one is alone.

@@ -60,7 +60,7 @@ func FuzzDiscoveryRequest(f *testing.F) {
 					drain()
 				}
 				s.Adopt(NewPush(fake.Publish(i == 1, "cds a", "cds b=2", "eds a=2", "rds r=2"), time.Unix(0, 0)))
-				s.Quiet()
+				s.EndResuming()
 				drain()
 				n := 0
 				for _, w := range s.watches {

@@ -292,7 +292,7 @@ func (c *modelClient) offer() {
 // serve makes the server send one response.
 func (c *modelClient) serve() bool {
 	if len(c.out) == 0 { // the client is quiet
-		c.session.Quiet()
+		c.session.EndResuming()
 	}
 	r := c.session.Next()
 	if r == nil && c.waiting != nil {

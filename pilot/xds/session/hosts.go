@@ -14,18 +14,18 @@ import (
 // configuration, and all virtual hosts of a route configuration that it unsubscribes from. So a virtual host follows
 // its route configuration on the stream, each time that the latter is sent.
 
-// divide returns route configurations as this client takes them, and marks the virtual hosts for comparison if they
-// changed.
+// splitHosts returns route configurations as this client takes them: without their virtual hosts, which are marked for
+// comparison if they changed.
 //
 // A client that resumes with whole route configurations, from a server that sent those, is sent whole ones again: to
 // take virtual hosts out of a route configuration and to send them by themselves cannot be one step, and requests in
 // between would find none.
 //
 // So is a client that keeps too many tombstones: a whole route configuration frees it of them, in one step.
-func (s *Session) divide(w *watch, whole envoy.Union) envoy.Union {
+func (s *Session) splitHosts(w *watch, whole envoy.Union) envoy.Union {
 	if w.initial && s.hasWhole(w.held, whole) || s.tombstones > s.limits.Tombstones {
 		s.divided, w.hosts = false, nil
-		s.compareHosts() // and find that there is nothing more to say of them
+		s.compareHosts() // which finds none to send
 		return whole
 	}
 	heads, hosts := whole.Shared.Divided()
@@ -90,7 +90,7 @@ func (s *Session) initialHosts(v wire.InitialVersions) wire.InitialVersions {
 		route, _ := routeOf(r.Name)
 		own, n := wire.SplitGeneration(r.Version)
 		if n != s.generations[route] {
-			own = "" // which no resource has
+			own = "" // no resource has this version
 		}
 		made = append(made, &envoy.Resource{Name: r.Name, Version: own})
 	}
@@ -120,19 +120,19 @@ func routeOf(host string) (route string, ok bool) {
 	return host[:max(i, 0)], i >= 0
 }
 
-// sentHead records that a route configuration is sent without its virtual hosts: they follow, even if the client had
-// them before.
-func (s *Session) sentHead(route string) {
+// markHeadSent records that a route configuration is sent without its virtual hosts: they follow, even if the client
+// had them before.
+func (s *Session) markHeadSent(route string) {
 	s.nextGeneration(route)
 	s.resendHosts(route)
 }
 
 // resendHosts marks the virtual hosts of a route configuration to be sent, whatever the client has.
 func (s *Session) resendHosts(route string) {
-	if s.withoutHosts == nil {
-		s.withoutHosts = map[string]struct{}{}
+	if s.routesWithoutHosts == nil {
+		s.routesWithoutHosts = map[string]struct{}{}
 	}
-	s.withoutHosts[route] = struct{}{}
+	s.routesWithoutHosts[route] = struct{}{}
 	s.compareHosts()
 }
 
@@ -151,8 +151,8 @@ func (s *Session) compareHosts() {
 
 // hostsToResend adds to resend the virtual hosts of the route configurations that were sent.
 func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]struct{}) map[string]struct{} {
-	withoutHosts := s.withoutHosts
-	s.withoutHosts = nil
+	withoutHosts := s.routesWithoutHosts
+	s.routesWithoutHosts = nil
 	if held.Shared.Len()+held.Own.Len() == 0 {
 		return resend // all are new
 	}
@@ -167,10 +167,10 @@ func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]stru
 	return resend
 }
 
-// entomb returns tombstones for virtual hosts that are to be removed, if the client has their route configuration and
-// no tombstone yet. They go out together with the additions, for a domain may move from a removed virtual host to an
-// added one.
-func (s *Session) entomb(gone map[string]*envoy.Resource) []*envoy.Resource {
+// newTombstones returns tombstones for virtual hosts that are to be removed, if the client has their route
+// configuration and no tombstone yet. They go out together with the additions, for a domain may move from a removed
+// virtual host to an added one.
+func (s *Session) newTombstones(gone map[string]*envoy.Resource) []*envoy.Resource {
 	routes := s.find(envoy.RouteType)
 	var list []*envoy.Resource
 	for _, name := range slices.Sorted(maps.Keys(gone)) {

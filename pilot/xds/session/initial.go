@@ -26,17 +26,17 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	if c := s.find(envoy.ClusterType); c != nil && w.kind.URL == envoy.EndpointType {
 		clusters = c.held
 	}
-	if w.held.Shared = wire.SetOf(w.relevant(clusters, v.Own)); v.Shared != nil && w.names != nil {
+	if w.held.Shared = wire.SetOf(w.versionsOf(clusters, v.Own)); v.Shared != nil && w.names != nil {
 		w.held.Own = w.held.Shared
 		if diff.OnlyShared(clusters, w.names.Has) {
 			w.held.Shared, w.shared = v.Shared.View(w.names, clusters.Shared, func(all []*envoy.Resource) *envoy.Set {
-				return wire.SetOf(w.relevant(envoy.Union{Shared: clusters.Shared}, all))
+				return wire.SetOf(w.versionsOf(envoy.Union{Shared: clusters.Shared}, all))
 			}), v.Shared
 		} else {
-			w.held.Shared = wire.SetOf(w.relevant(clusters, v.Shared.List))
+			w.held.Shared = wire.SetOf(w.versionsOf(clusters, v.Shared.List))
 		}
 	}
-	// those whose clusters have changed since do not count
+	// Assignments whose clusters have changed since do not count.
 	if w.kind.URL == envoy.EndpointType && len(s.changedClusters) > 0 {
 		w.shared = nil
 		for _, half := range []**envoy.Set{&w.held.Shared, &w.held.Own} {
@@ -64,9 +64,9 @@ func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
 	return s.differences.Between(w.held, target, false)
 }
 
-// relevant returns the resources that the client subscribes to by name, by the versions without what this server added.
-// An assignment that was sent with another version of its cluster does not count.
-func (w *watch) relevant(clusters envoy.Union, list []*envoy.Resource) []*envoy.Resource {
+// versionsOf returns the resources of list that the client subscribes to by name. Their versions are without the suffix
+// that this server adds for the cluster. An assignment that was sent with another version of its cluster is left out.
+func (w *watch) versionsOf(clusters envoy.Union, list []*envoy.Resource) []*envoy.Resource {
 	var kept []*envoy.Resource
 	for _, r := range list {
 		if !w.names.Has(r.Name) {

@@ -21,7 +21,7 @@ type Key struct {
 // Key returns the key of the stream's group. It returns false if the stream is to check each push itself.
 func (s *Session) Key() (Key, bool) {
 	var k Key
-	if !s.profile.Grouped || s.joinFailed {
+	if !s.profile.Grouped || s.cohortFailed {
 		return k, false
 	}
 	if s.sharedOf != s.cohort {

@@ -11,13 +11,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Push is why a stream has to compare what it has with a snapshot. Several that wait become one, for the newest
-// snapshot. Never changed once made: one push waits at many streams.
+// Push says that a stream has to compare what it has with a snapshot, and why. Pushes that wait are merged into one,
+// for the newest snapshot. A Push never changes once made, because many streams share it.
 type Push struct {
 	Snapshot  *snapshot.Snapshot
 	First     uint64 // revision of the earliest snapshot that it is for
 	Full      bool
-	Objects   bool // objects changed that are no proxy's
+	Objects   bool // objects changed that change nothing for proxies
 	Workloads []registry.WorkloadKey
 	Addresses []snapshot.ClusterAddress
 	Triggers  map[string]int
@@ -34,8 +34,8 @@ func NewPush(s *snapshot.Snapshot, now time.Time) *Push {
 	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
 }
 
-// Everything has a stream compare all that it has with a snapshot.
-func Everything(s *snapshot.Snapshot, now time.Time) *Push {
+// NewFullPush makes a push for which a stream compares all that it has.
+func NewFullPush(s *snapshot.Snapshot, now time.Time) *Push {
 	return &Push{Snapshot: s, First: s.Revision, Full: true, Queued: now}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// byName brings a client from what it has of a type that it asks for by name to what it should have.
-func (s *Session) byName(w *watch) *wire.Response {
+// respondByName brings a client from what it has of a type that it asks for by name to what it should have.
+func (s *Session) respondByName(w *watch) *wire.Response {
 	resend, diverged, before := w.resend, w.diverged, w.held
-	w.compare, w.resend, w.answer = false, nil, false
+	w.compare, w.resend, w.mustAnswer = false, nil, false
 	target, ok := s.get(w.kind, w.names)
 	if !ok {
 		for name := range resend {
@@ -22,15 +22,15 @@ func (s *Session) byName(w *watch) *wire.Response {
 		return nil
 	}
 	if w.kind.Divisible && s.divided {
-		target = s.divide(w, target)
+		target = s.splitHosts(w, target)
 	}
 	change := s.diff(w, target, true)
 	w.held, w.initial, w.diverged = target, false, nil
 	out := change.Changed
-	if len(change.Removed)+len(resend)+len(diverged) > 0 || w.kind.URL == envoy.EndpointType && s.leavingAny() {
-		out = s.visit(w, before, change, resend, diverged)
+	if len(change.Removed)+len(resend)+len(diverged) > 0 || w.kind.URL == envoy.EndpointType && s.removesClusters() {
+		out = s.compareNames(w, before, change, resend, diverged)
 	}
-	if out = s.acceptable(w, out); len(out) == 0 {
+	if out = s.withoutRejected(w, out); len(out) == 0 {
 		return nil
 	}
 	return s.deliverNamed(w, out, change.Versions)
@@ -41,7 +41,7 @@ func (s *Session) deliverNamed(w *watch, list []*envoy.Resource, by *diff.Versio
 	for _, r := range list {
 		delete(w.pendingRemoval, r.Name)
 		if r.Divided {
-			s.sentHead(r.Name)
+			s.markHeadSent(r.Name)
 		}
 	}
 	return s.deliver(w, list, nil, by)
@@ -58,7 +58,7 @@ func (s *Session) sendBisected(w *watch) *wire.Response {
 		case len(list) == 0:
 		case w.whole():
 			if w.kind.URL == envoy.ClusterType {
-				s.rewarm(list)
+				s.resendAssignments(list)
 			}
 			return s.deliver(w, list, nil, nil)
 		default:
@@ -68,9 +68,9 @@ func (s *Session) sendBisected(w *watch) *wire.Response {
 	return nil
 }
 
-// visit compares names one by one: those that differ between what the stream was sent and what it should have, those
-// that diverged, and those to be resent.
-func (s *Session) visit(w *watch, before envoy.Union, change diff.Diff, resend map[string]struct{}, diverged map[string]*envoy.Resource) []*envoy.Resource {
+// compareNames compares names one by one: those that differ between what the stream was sent and what it should have,
+// those that diverged, and those to be resent.
+func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, resend map[string]struct{}, diverged map[string]*envoy.Resource) []*envoy.Resource {
 	var names []string
 	for _, list := range [][]*envoy.Resource{change.Changed, change.Removed} {
 		for _, r := range list {
@@ -94,11 +94,11 @@ func (s *Session) visit(w *watch, before envoy.Union, change diff.Diff, resend m
 		}
 		has := w.held.Get(name)
 		switch {
-		case w.kind.URL == envoy.EndpointType && s.leaving(name):
-			// its cluster still takes traffic: removals brings it back
+		case w.kind.URL == envoy.EndpointType && s.removesCluster(name):
+			// its cluster still takes traffic until respondRemovals, which has the name compared again
 			w.diverge(name, had)
 		case has == nil && w.kind.Total:
-			// it could not be translated
+			// the translation failed
 			w.diverge(name, had)
 		case has == nil:
 			if last != nil && s.delta {
@@ -111,8 +111,8 @@ func (s *Session) visit(w *watch, before envoy.Union, change diff.Diff, resend m
 	return out
 }
 
-// acceptable leaves out the versions that the client rejected.
-func (s *Session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource {
+// withoutRejected leaves out the versions that the client rejected.
+func (s *Session) withoutRejected(w *watch, list []*envoy.Resource) []*envoy.Resource {
 	if len(w.rejected) == 0 {
 		return list
 	}
@@ -125,14 +125,14 @@ func (s *Session) acceptable(w *watch, list []*envoy.Resource) []*envoy.Resource
 	})
 }
 
-// leavingAny reports whether clusters are to be removed at the end of this pass.
-func (s *Session) leavingAny() bool {
+// removesClusters reports whether clusters are to be removed at the end of this pass.
+func (s *Session) removesClusters() bool {
 	w := s.find(envoy.ClusterType)
 	return w != nil && len(w.pendingRemoval) > 0
 }
 
-// leaving reports whether a cluster is to be removed at the end of this pass: until then its endpoints stay.
-func (s *Session) leaving(cluster string) bool {
+// removesCluster reports whether a cluster is to be removed at the end of this pass: until then its endpoints stay.
+func (s *Session) removesCluster(cluster string) bool {
 	w := s.find(envoy.ClusterType)
 	if w == nil {
 		return false
@@ -141,9 +141,9 @@ func (s *Session) leaving(cluster string) bool {
 	return ok
 }
 
-// rewarm resends the assignments of changed clusters: Envoy warms a changed cluster until its assignment arrives, even
-// when it had it before.
-func (s *Session) rewarm(clusters []*envoy.Resource) {
+// resendAssignments resends the assignments of changed clusters: Envoy warms a changed cluster until its assignment
+// arrives, even when it had it before.
+func (s *Session) resendAssignments(clusters []*envoy.Resource) {
 	w := s.find(envoy.EndpointType)
 	if w != nil && w.whole() {
 		return
@@ -161,11 +161,12 @@ func (s *Session) rewarm(clusters []*envoy.Resource) {
 	}
 }
 
-// wholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the pass.
-func (s *Session) wholeDelta(w *watch) *wire.Response {
-	resend, answer, before := w.resend, w.answer, w.held
-	w.compare, w.answer, w.resend = false, false, nil
-	target, ok := s.target(w)
+// respondWholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the
+// pass.
+func (s *Session) respondWholeDelta(w *watch) *wire.Response {
+	resend, answer, before := w.resend, w.mustAnswer, w.held
+	w.compare, w.mustAnswer, w.resend = false, false, nil
+	target, ok := s.targetOf(w)
 	if !ok {
 		return nil
 	}
@@ -189,28 +190,28 @@ func (s *Session) wholeDelta(w *watch) *wire.Response {
 	}
 	w.held, w.initial = target, false
 	if w.kind.Part {
-		for _, r := range s.entomb(w.pendingRemoval) {
+		for _, r := range s.newTombstones(w.pendingRemoval) {
 			w.markRemoval(r.Name, r)
 			out = append(out, r)
 		}
 	}
-	out = s.acceptable(w, out)
-	if len(out) == 0 && (!answer || s.removable(w)) {
-		return nil // the removals are the answer
+	out = s.withoutRejected(w, out)
+	if len(out) == 0 && (!answer || s.mayRemove(w)) {
+		return nil // the response with the removals is the answer
 	}
 	if w.kind.URL == envoy.ClusterType {
-		s.rewarm(out)
-		s.ahead(before, out)
+		s.resendAssignments(out)
+		s.addUnrequested(before, out)
 	}
 	return s.deliver(w, out, nil, change.Versions)
 }
 
-// ahead records the clusters that are new to the client. Their assignments follow at once, before it asks for them:
-// routes that name a cluster come next on the stream, and Envoy answers 503 to requests for a cluster without
+// addUnrequested records the clusters that are new to the client. Their assignments follow at once, before it asks for
+// them: routes that name a cluster come next on the stream, and Envoy answers 503 to requests for a cluster without
 // assignment.
-func (s *Session) ahead(before envoy.Union, clusters []*envoy.Resource) {
-	if eds := s.find(envoy.EndpointType); eds == nil || eds.whole() || !s.routes() {
-		return // it starts: what it asks for comes in Envoy's order
+func (s *Session) addUnrequested(before envoy.Union, clusters []*envoy.Resource) {
+	if eds := s.find(envoy.EndpointType); eds == nil || eds.whole() || !s.takesRoutes() {
+		return // the client has not asked for routes yet: it asks for assignments first
 	}
 	for _, c := range clusters {
 		if before.Get(c.Name) == nil {
@@ -219,11 +220,12 @@ func (s *Session) ahead(before envoy.Union, clusters []*envoy.Resource) {
 	}
 }
 
-// early sends the assignments of new clusters that have endpoints. They are sent again when the client asks for them.
-func (s *Session) early(w *watch) *wire.Response {
+// sendUnrequested sends the assignments of new clusters that have endpoints. They are sent again when the client asks
+// for them.
+func (s *Session) sendUnrequested(w *watch) *wire.Response {
 	names := s.interner.Of(s.unrequested)
 	s.unrequested = nil
-	u, _ := s.get(w.kind, names) // of what fails there is none
+	u, _ := s.get(w.kind, names) // a name that failed is missing
 	var out []*envoy.Resource
 	for _, name := range names.All() {
 		if r := u.Get(name); r != nil && !r.NamesOnly() && !w.names.Has(name) {
@@ -236,12 +238,12 @@ func (s *Session) early(w *watch) *wire.Response {
 	return s.deliver(w, out, nil, nil)
 }
 
-// wholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may still name
-// them; removals drops them.
-func (s *Session) wholeState(w *watch) *wire.Response {
-	answer := w.answer
-	w.compare, w.answer, w.resend = false, false, nil
-	target, ok := s.target(w)
+// respondWholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may
+// still name them; respondRemovals leaves them out.
+func (s *Session) respondWholeState(w *watch) *wire.Response {
+	answer := w.mustAnswer
+	w.compare, w.mustAnswer, w.resend = false, false, nil
+	target, ok := s.targetOf(w)
 	if !ok {
 		return nil
 	}
@@ -251,7 +253,7 @@ func (s *Session) wholeState(w *watch) *wire.Response {
 	if len(change.Changed) == 0 && len(change.Removed) == 0 && !answer {
 		return nil
 	}
-	if w.kind.URL == envoy.ClusterType && s.routes() {
+	if w.kind.URL == envoy.ClusterType && s.takesRoutes() {
 		for _, r := range change.Removed {
 			w.markRemoval(r.Name, r)
 		}
@@ -259,22 +261,22 @@ func (s *Session) wholeState(w *watch) *wire.Response {
 			delete(w.pendingRemoval, r.Name)
 		}
 		if len(change.Changed) == 0 && !answer {
-			return nil // removals says it all
+			return nil // the response of respondRemovals has all of it
 		}
 	}
 	if !w.complete && len(change.Changed) == 0 {
-		return nil // absence says nothing for such a type
+		return nil // for such a type absence does not mean removal
 	}
 	r := s.deliverState(w)
 	if r != nil && w.kind.URL == envoy.ClusterType {
-		s.rewarm(change.Changed)
-		s.ahead(before, change.Changed)
+		s.resendAssignments(change.Changed)
+		s.addUnrequested(before, change.Changed)
 	}
 	return r
 }
 
-// routes reports whether the client takes listeners or routes, which name clusters.
-func (s *Session) routes() bool {
+// takesRoutes reports whether the client takes listeners or routes, which name clusters.
+func (s *Session) takesRoutes() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
 		return w.kind.NamesClusters && !w.idle()
 	})
@@ -289,16 +291,16 @@ func (s *Session) deliverState(w *watch) *wire.Response {
 	for _, name := range slices.Sorted(maps.Keys(w.pendingRemoval)) {
 		all = append(all, w.pendingRemoval[name])
 	}
-	if w.refused != "" && diff.Hash(all) == w.refused {
+	if w.rejectedState != "" && diff.Hash(all) == w.rejectedState {
 		s.observer.Suppressed(w.kind.URL)
 		return nil
 	}
-	w.refused = ""
+	w.rejectedState = ""
 	return s.deliver(w, all, nil, nil)
 }
 
-// removals ends the pass for one type.
-func (s *Session) removals(w *watch) *wire.Response {
+// respondRemovals ends the pass for one type.
+func (s *Session) respondRemovals(w *watch) *wire.Response {
 	gone := slices.Sorted(maps.Keys(w.pendingRemoval))
 	w.pendingRemoval = nil
 	if s.delta {
@@ -326,7 +328,7 @@ func (s *Session) compareStayingEndpoints(w *watch, leaving int) {
 	}
 }
 
-// deliver makes a response. by, if it was made for this list, has the versions of the resources already.
+// deliver makes a response. by has the versions of the resources, if it was made for this list.
 func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
 	s.nonces++
 	r := &wire.Response{
@@ -353,7 +355,7 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	}
 	size := r.Size()
 	if !s.delta && w.whole() {
-		for _, d := range w.sent { // to acknowledge the newest is to have read those before
+		for _, d := range w.sent { // a client that acknowledges the newest has read those before
 			size += d.size
 		}
 		w.sent = w.sent[:0]
@@ -361,7 +363,7 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size})
 	if len(w.sent) > maxDeliveries {
 		s.compareEndpointsOf(w, w.sent[0])
-		w.sent[1].size += w.sent[0].size // which is no more read for being forgotten
+		w.sent[1].size += w.sent[0].size // the client may not have read it yet
 		w.sent = slices.Delete(w.sent, 0, 1)
 	}
 	w.status.Sent, w.status.Version = r.Nonce, r.Version

@@ -12,8 +12,8 @@ import (
 )
 
 // TestSecretGoesWhileItsNameIsTakenBack: a client lets go of a name and takes it back, while a response with the secret
-// is on its way. It takes that one, so it has to learn that the secret has gone since, in whatever order the server hears
-// of all that.
+// is on its way. It takes that one, so it has to learn that the secret has gone since, in whatever order the server
+// hears of all that.
 func TestSecretGoesWhileItsNameIsTakenBack(t *testing.T) {
 	for _, early := range []bool{false, true} { // the secret goes before the name is taken back
 		f := xdstest.NewTranslator()

@@ -39,17 +39,18 @@ type Session struct {
 	prefix      string // of nonces
 
 	proxy            *node.Proxy
-	snapshot         *snapshot.Snapshot // nil while the stream is at rest: it may sleep through newer ones
+	snapshot         *snapshot.Snapshot // nil between passes: the stream may sleep through newer ones
 	revision         uint64             // of the last one that everything was compared with
 	cohort           Cohort
 	shared, sharedOf Cohort // what Translator.Shared returned, and for which cohort
-	// departing: the workload has gone from the snapshot. Until Depart the proxy keeps the inbound half of known, its
-	// cohort before: callers send it requests until they learn that it is no endpoint any more.
+	// departing: the workload has gone from the snapshot. Until Depart the proxy keeps the inbound half of lastKnown,
+	// its cohort before: callers send it requests until they learn that it is no endpoint any more.
 	departing bool
-	known     Cohort // nil: the workload was never known, or has departed for good
+	lastKnown Cohort // nil: the workload was never known, or has departed for good
 
-	// joining the newest snapshot failed: the one before stands, and the next is joined whatever changed
-	joinFailed bool
+	// cohortFailed: the cohort could not be resolved at the newest snapshot. The cohort before stands, and is resolved
+	// again at the next snapshot, whatever changed.
+	cohortFailed bool
 
 	// changedClusters are the clusters that a resuming client was sent before it asked for endpoints: the assignments
 	// that it names are out of date, though a cluster may have changed back meanwhile. nil unless it resumes.
@@ -58,13 +59,13 @@ type Session struct {
 	unrequested []string // new clusters, whose assignments are to follow
 
 	// resuming: the client named clusters of an earlier stream, and what it asks for may still refer to them. None is
-	// removed before Quiet.
+	// removed before EndResuming.
 	resuming bool
 	resumed  bool // the client named versions of an earlier stream
 
 	// withoutHosts are the route configurations that the client was sent without their virtual hosts: it has none of
 	// those.
-	withoutHosts map[string]struct{}
+	routesWithoutHosts map[string]struct{}
 	// generations are how often the client was sent a route configuration before the last time; hasGenerations: one is
 	// not zero.
 	generations     map[string]uint32
@@ -78,10 +79,10 @@ type Session struct {
 	names   int // subscribed to, of all types
 }
 
-// Profile is in what kinds of clients differ, as far as their sessions do.
+// Profile is how the sessions of one kind of clients differ from those of others.
 type Profile struct {
-	// Whole: every type is answered, as a whole, also one that nobody knows; and what objects the mesh has concerns the
-	// client, not only what a proxy makes of them.
+	// Whole: every type is answered as a whole, also an unknown one, and a change of any object concerns the client,
+	// even one that changes nothing for proxies.
 	Whole   bool
 	Divided bool // it takes virtual hosts by themselves
 	Grouped bool // it shares what it is sent with others
@@ -98,7 +99,8 @@ type Config struct {
 	Profile     Profile
 	Proxy       *node.Proxy
 	Prefix      string // of nonces
-	// the first of a route configuration that the client may have had before; no two streams share it
+	// Generation is the first one of a route configuration that the client may have had before. No two streams share
+	// it.
 	Generation uint32
 }
 
@@ -120,22 +122,22 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	w := s.find(r.TypeURL)
 	first := w == nil
 	if first {
-		w = s.open(r.TypeURL)
+		w = s.addWatch(r.TypeURL)
 	}
 	if r.Detail != nil {
 		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
 	}
 	var err error
 	if s.delta {
-		err = s.incremental(w, r, &v, first)
+		err = s.takeDelta(w, r, &v, first)
 	} else {
-		err = s.stateOfTheWorld(w, r, &v, first)
+		err = s.takeStateOfTheWorld(w, r, &v, first)
 	}
 	return v, err
 }
 
-// answered takes what a request with a nonce says of a response. It returns false if the response is not outstanding.
-func (s *Session) answered(w *watch, r *wire.Request, v *Verdict) (delivery, bool) {
+// takeAnswer takes what a request with a nonce says of a response. It returns false if the response is not outstanding.
+func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, bool) {
 	d, ok := w.acknowledge(r.Nonce)
 	switch {
 	case !ok:
@@ -147,15 +149,15 @@ func (s *Session) answered(w *watch, r *wire.Request, v *Verdict) (delivery, boo
 	return d, ok
 }
 
-// Snapshot returns the snapshot that the session works on, or nil while the stream is at rest: it may sleep through
-// newer ones.
+// Snapshot returns the snapshot that the session works on, or nil between passes: the stream may sleep through newer
+// ones.
 func (s *Session) Snapshot() *snapshot.Snapshot { return s.snapshot }
 
-// Work has the session work on a snapshot that has nothing new for the stream.
-func (s *Session) Work(snap *snapshot.Snapshot) { s.snapshot = snap }
+// SetSnapshot has the session work on a snapshot that has nothing new for the stream.
+func (s *Session) SetSnapshot(snap *snapshot.Snapshot) { s.snapshot = snap }
 
-// Rest ends the work on a snapshot.
-func (s *Session) Rest() { s.snapshot = nil }
+// ReleaseSnapshot ends the work on a snapshot.
+func (s *Session) ReleaseSnapshot() { s.snapshot = nil }
 
 // Revision returns that of the last snapshot that everything was compared with.
 func (s *Session) Revision() uint64 { return s.revision }
@@ -163,7 +165,7 @@ func (s *Session) Revision() uint64 { return s.revision }
 // Cohort returns the proxy's, or nil before Start.
 func (s *Session) Cohort() Cohort { return s.cohort }
 
-// Resuming reports whether the client resumes with clusters. None of them is removed before Quiet.
+// Resuming reports whether the client resumes with clusters. None of them is removed before EndResuming.
 func (s *Session) Resuming() bool { return s.resuming }
 
 // Resumed reports whether the client named versions of an earlier stream.
@@ -186,7 +188,7 @@ const (
 	Subscribed VerdictKind = iota // nothing: it only subscribes
 	Acked
 	Rejected
-	Expired // it answers a response that was followed by another: ignored
+	Expired // it answers a response that another one followed: ignored
 )
 
 // Verdict is the outcome of one request.
@@ -207,7 +209,7 @@ func (s *Session) find(typeURL string) *watch {
 	return nil
 }
 
-func (s *Session) open(typeURL string) *watch {
+func (s *Session) addWatch(typeURL string) *watch {
 	w := &watch{kind: envoy.TypeOf(typeURL)}
 	w.complete = w.kind.Complete || s.profile.Whole
 	s.watches = append(s.watches, w)
@@ -225,15 +227,15 @@ func (s *Session) check(r *wire.Request) error {
 	if len(s.watches) >= maxTypes && s.find(r.TypeURL) == nil {
 		return fmt.Errorf("more than %d types on one stream", maxTypes)
 	}
-	// there is no whole of it: that would be nothing, and hide what the client names beside it
+	// Such a type is not sent as a whole: the wildcard would select nothing, and hide the names beside it.
 	if envoy.TypeOf(r.TypeURL).Named && !s.profile.Whole {
 		r.Names.Star, r.Unsubscribed.Star = false, false
 	}
 	return r.Fault
 }
 
-// want sets the names that the client wants of a type.
-func (s *Session) want(w *watch, names *envoy.Names) error {
+// setNames sets the names that the client wants of a type.
+func (s *Session) setNames(w *watch, names *envoy.Names) error {
 	total := s.names - w.names.Len() + names.Len()
 	if total > s.limits.NamesPerStream {
 		return fmt.Errorf("more than %d resource names on one stream", s.limits.NamesPerStream)
@@ -242,39 +244,39 @@ func (s *Session) want(w *watch, names *envoy.Names) error {
 	return nil
 }
 
-// Start joins the session to the first snapshot. false: it cannot be served.
+// Start begins with the first snapshot. It returns false if the client cannot be served.
 func (s *Session) Start(snap *snapshot.Snapshot) bool {
-	s.take(snap)
-	return s.join(snap)
+	s.compareWith(snap)
+	return s.resolveCohort(snap)
 }
 
 // Adopt takes a newer snapshot. Call it only after Next has returned nil: then a pass belongs to one snapshot.
 func (s *Session) Adopt(p *Push) {
-	if p.Full || s.joinFailed || p.Objects && s.profile.Whole || p.Concerns(s.proxy) {
-		if s.joinFailed = !s.rejoin(p); s.joinFailed {
-			if s.snapshot == nil { // what is asked for has to come from somewhere
-				s.take(p.Snapshot)
+	if p.Full || s.cohortFailed || p.Objects && s.profile.Whole || p.Concerns(s.proxy) {
+		if s.cohortFailed = !s.resolveCohortAgain(p); s.cohortFailed {
+			if s.snapshot == nil { // requests are answered from some snapshot
+				s.compareWith(p.Snapshot)
 			}
 			return
 		}
-		s.take(p.Snapshot)
+		s.compareWith(p.Snapshot)
 		for _, w := range s.watches {
 			w.compare = w.compare || !w.idle()
 		}
 		return
 	}
-	s.take(p.Snapshot)
+	s.compareWith(p.Snapshot)
 	for _, w := range s.watches {
 		w.compare = w.compare || w.kind.Live && !w.idle()
 	}
 }
 
-func (s *Session) take(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
+func (s *Session) compareWith(snap *snapshot.Snapshot) { s.snapshot, s.revision = snap, snap.Revision }
 
 // Pending reports whether Next may return a response.
 func (s *Session) Pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
-		return w.pending() || s.removable(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
+		return w.pending() || s.mayRemove(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
 	})
 }
 
@@ -289,7 +291,7 @@ func (s *Session) Unacknowledged() int {
 	return n
 }
 
-func (s *Session) removable(w *watch) bool {
+func (s *Session) mayRemove(w *watch) bool {
 	switch {
 	case len(w.pendingRemoval) == 0:
 		return false
@@ -301,57 +303,57 @@ func (s *Session) removable(w *watch) bool {
 	return true
 }
 
-// Quiet ends resuming: the client has asked for all that it had on its earlier stream.
-func (s *Session) Quiet() { s.resuming = false }
+// EndResuming is called when the client has asked for all that it had on its earlier stream.
+func (s *Session) EndResuming() { s.resuming = false }
 
 // Next returns the next response of the pass, which counts as sent, or nil when the client has everything.
 func (s *Session) Next() *wire.Response {
 	for _, w := range s.watches {
 		for w.pending() {
-			if r := s.additions(w); r != nil {
+			if r := s.respondAdditions(w); r != nil {
 				return r
 			}
 		}
 		if w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0 {
-			if r := s.early(w); r != nil {
+			if r := s.sendUnrequested(w); r != nil {
 				return r
 			}
 		}
 	}
 	for i := range envoy.Removals {
 		for _, w := range s.watches {
-			if w.kind.Removal == i && s.removable(w) {
-				return s.removals(w)
+			if w.kind.Removal == i && s.mayRemove(w) {
+				return s.respondRemovals(w)
 			}
 		}
 	}
 	return nil
 }
 
-func (s *Session) additions(w *watch) *wire.Response {
+func (s *Session) respondAdditions(w *watch) *wire.Response {
 	switch {
 	case w.kind.Part && !s.divided && !s.profile.Whole:
 		// Envoy would fall back from a whole route configuration to VHDS
-		w.compare, w.answer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
+		w.compare, w.mustAnswer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
 	case w.idle():
-		w.compare, w.answer, w.resend, w.bisection = false, false, nil, nil
+		w.compare, w.mustAnswer, w.resend, w.bisection = false, false, nil, nil
 		if w.hosts != nil {
 			s.dropHosts(w)
 		}
 		return nil
 	case w.whole() && !s.delta:
-		return s.wholeState(w)
-	case !w.compare && !w.answer && len(w.resend) == 0 && len(w.bisection) > 0:
+		return s.respondWholeState(w)
+	case !w.compare && !w.mustAnswer && len(w.resend) == 0 && len(w.bisection) > 0:
 		return s.sendBisected(w)
 	case !w.whole():
-		return s.byName(w)
+		return s.respondByName(w)
 	}
-	return s.wholeDelta(w)
+	return s.respondWholeDelta(w)
 }
 
-// target returns what the client should have of a type that is sent as a whole. false: what it has stands.
-func (s *Session) target(w *watch) (envoy.Union, bool) {
+// targetOf returns what the client should have of a type that is sent as a whole. false: what it has stands.
+func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 	var u envoy.Union
 	if w.kind.Part && !s.profile.Whole {
 		routes := s.find(envoy.RouteType)
@@ -382,25 +384,25 @@ func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) 
 	return u, err == nil
 }
 
-// rejoin is join, unless nothing that came since can have changed the proxy's cohort.
-func (s *Session) rejoin(p *Push) bool {
-	moves := true
-	if !s.joinFailed && !p.Concerns(s.proxy) {
-		// join reports what is wrong
-		_ = safe.Do("translate join", func() { moves = s.translator.NeedsReassign(p.Snapshot, s.proxy, s.cohort, s.revision) })
+// resolveCohortAgain calls resolveCohort if changes since the last time may have changed the proxy's cohort.
+func (s *Session) resolveCohortAgain(p *Push) bool {
+	reassign := true
+	if !s.cohortFailed && !p.Concerns(s.proxy) {
+		// resolveCohort reports what is wrong
+		_ = safe.Do("translate cohort", func() { reassign = s.translator.NeedsReassign(p.Snapshot, s.proxy, s.cohort, s.revision) })
 	}
-	return !moves || s.join(p.Snapshot)
+	return !reassign || s.resolveCohort(p.Snapshot)
 }
 
-func (s *Session) join(snap *snapshot.Snapshot) bool {
-	err := safe.Do("translate join", func() {
+func (s *Session) resolveCohort(snap *snapshot.Snapshot) bool {
+	err := safe.Do("translate cohort", func() {
 		s.cohort = s.translator.ResolveCohort(snap, s.proxy)
 		s.departing = false
-		if s.known != nil {
-			s.cohort, s.departing = s.translator.Departed(s.cohort, s.known)
+		if s.lastKnown != nil {
+			s.cohort, s.departing = s.translator.Departed(s.cohort, s.lastKnown)
 		}
 		if !s.departing {
-			s.known = s.cohort
+			s.lastKnown = s.cohort
 		}
 	})
 	if err != nil {
@@ -410,4 +412,4 @@ func (s *Session) join(snap *snapshot.Snapshot) bool {
 }
 
 // Depart takes the inbound half of a workload that has gone from the proxy, with the next push.
-func (s *Session) Depart() { s.departing, s.known = false, nil }
+func (s *Session) Depart() { s.departing, s.lastKnown = false, nil }

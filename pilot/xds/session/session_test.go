@@ -124,7 +124,7 @@ func (x *transcript) run(line string) {
 			fmt.Fprintln(x.out, "idle")
 		}
 	case "rest":
-		x.session.Quiet()
+		x.session.EndResuming()
 		x.drain()
 	case "has":
 		if w := x.session.find(xdstest.LongType(rest)); w != nil {

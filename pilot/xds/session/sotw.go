@@ -5,33 +5,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// stateOfTheWorld takes a request of a state-of-the-world stream.
+// takeStateOfTheWorld takes a request of a state-of-the-world stream.
 //
 // What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
 // a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
 // response that was overtaken and is not answered. That holds for rejections too: what a rejecting request asks for
 // anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
-func (s *Session) stateOfTheWorld(w *watch, r *wire.Request, v *Verdict, first bool) error {
+func (s *Session) takeStateOfTheWorld(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	s.resumed = s.resumed || first && r.Resumes
 	sent := w.status.Sent
 	current := r.Nonce != "" && r.Nonce == sent
 	if current || v.Kind == Rejected {
-		s.answered(w, r, v)
+		s.takeAnswer(w, r, v)
 	}
 	if r.Nonce != "" && !current && sent != "" {
 		if v.Kind != Rejected {
 			v.Kind = Expired
 		}
-		s.release(w, r.Names.Names)
+		s.dropUnlisted(w, r.Names.Names)
 		return nil
 	}
-	return s.replace(w, r.Names, first, first || !current && v.Kind != Rejected)
+	return s.replaceSubscription(w, r.Names, first, first || !current && v.Kind != Rejected)
 }
 
-// release drops the names that a request without an answer does not list any more: a client that unsubscribes from a
-// name and subscribes again before it sees the newest response has lost the resource, and no later request would show
+// dropUnlisted drops the names that a request without an answer does not list any more: a client that unsubscribes from
+// a name and subscribes again before it sees the newest response has lost the resource, and no later request would show
 // it.
-func (s *Session) release(w *watch, asked *envoy.Names) {
+func (s *Session) dropUnlisted(w *watch, asked *envoy.Names) {
 	if w.whole() || w.names == asked {
 		return
 	}
@@ -40,9 +40,9 @@ func (s *Session) release(w *watch, asked *envoy.Names) {
 	w.forgetUnnamed()
 }
 
-// replace sets what the client wants of a type. With anew, all of it is to be sent, else only what was not asked for
-// before.
-func (s *Session) replace(w *watch, names wire.Names, first, anew bool) error {
+// replaceSubscription sets what the client wants of a type. With anew, all of it is to be sent, else only what was not
+// asked for before.
+func (s *Session) replaceSubscription(w *watch, names wire.Names, first, anew bool) error {
 	was := w.wildcard
 	switch {
 	case !names.Empty():
@@ -53,7 +53,7 @@ func (s *Session) replace(w *watch, names wire.Names, first, anew bool) error {
 		w.wildcard, w.explicit = false, false
 	}
 	before, leaving := w.names, len(w.pendingRemoval)
-	if err := s.want(w, names.Names); err != nil {
+	if err := s.setNames(w, names.Names); err != nil {
 		return err
 	}
 	var added []string
@@ -70,7 +70,7 @@ func (s *Session) replace(w *watch, names wire.Names, first, anew bool) error {
 	case w.whole():
 		w.keepNamed()
 		if anew || len(added) > 0 || was != w.wildcard {
-			w.compare, w.answer = true, w.complete
+			w.compare, w.mustAnswer = true, w.complete
 		}
 	default:
 		w.forgetUnnamed()

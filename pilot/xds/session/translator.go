@@ -13,7 +13,7 @@ type Cohort = any
 // too, the others by at most one more than Options.Translations. They may panic, which costs one stream one type until
 // the next snapshot.
 type Translator interface {
-	// ResolveCohort returns from what a proxy's configuration is made at snapshot s. Called when a stream starts, and
+	// ResolveCohort returns the cohort of a proxy at snapshot s. Called when a stream starts, and
 	// after each snapshot in which more than endpoints changed, unless NeedsReassign reports false.
 	ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) Cohort
 
@@ -25,17 +25,18 @@ type Translator interface {
 	// at an earlier revision.
 	NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last Cohort, since uint64) bool
 
-	// Departed returns now with the inbound half of last, if the proxy's workload was known when its cohort was last
-	// and is not known now. Else it returns now and false.
+	// Departed returns a proxy's cohort while its workload departs. now is the cohort at the newest snapshot, last an
+	// earlier one of the same proxy. If the workload was known then and is unknown now, Departed returns now with the
+	// inbound half of last, and true. Else it returns now and false.
 	Departed(now, last Cohort) (Cohort, bool)
 
-	// Shared returns what a cohort has in common with others, as a cohort for which Get returns only what they share.
-	// nil: it shares nothing.
+	// Shared returns the part of a cohort that proxies of other cohorts may have too. For it, Get returns what these
+	// proxies are sent alike. nil: there is no such part.
 	Shared(c Cohort) Cohort
 
-	// Get returns the resources of a type: those of the names, or all of them without any. A type that is not there as
-	// a whole has none. Of a Total type no name is missing. The assignment of a cluster has the cluster's name. Equal
-	// configuration should be equal pointers: then nothing is compared. The error lists the names that could not be
-	// translated; those that are missing for it stay what they were.
+	// Get returns the resources of a type that have one of some names, or all of them if names is nil. A type that is
+	// not sent as a whole has no resources then. A Total type has a resource for every name. The assignment of a
+	// cluster has the cluster's name. Equal configuration should be equal pointers: then nothing is compared. The error
+	// lists the names that could not be translated. The client keeps what it has of those.
 	Get(s *snapshot.Snapshot, c Cohort, typeURL string, names *envoy.Names) (envoy.Union, error)
 }

@@ -13,8 +13,8 @@ import (
 // watch is one type on one stream: what the client subscribes to, what it was sent, and what is still to be compared.
 //
 // It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by wildcard):
-// absence means removal. By name (all else): what is not there is no concern of the client's. Both compare Sets, which
-// the streams of a cohort share: held is the last one, and only what diverges is kept for this client alone.
+// a resource that is absent is removed from the client. By name (all else): absence has no meaning. Both compare Sets,
+// which the streams of a cohort share: held is the last one, and only what diverges is kept for this client alone.
 type watch struct {
 	kind     *envoy.Type
 	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
@@ -27,19 +27,19 @@ type watch struct {
 	initial  bool
 	shared   *wire.SharedVersions       // held.Shared was made from it; nil: held is this client's own
 	diverged map[string]*envoy.Resource // by name: what the client has instead of what is in held
-	// of route configurations, delta: the virtual hosts of those held that come by themselves
+	// hosts, of route configurations on a delta stream: the virtual hosts of held that are sent by themselves
 	hosts *envoy.Set
 
-	// What is to be looked at before the stream is idle.
+	// What is to be compared or sent before the stream is idle.
 	compare        bool                       // everything
 	resend         map[string]struct{}        // names to send again even if unchanged; of a whole type, to remove where there is no resource
-	answer         bool                       // as a whole: a response is due even when there is nothing new
+	mustAnswer     bool                       // as a whole: a response is due even when there is nothing new
 	pendingRemoval map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
 	bisection      [][]*envoy.Resource        // parts to be sent one after the other: the client rejected them together
 
-	sent     []delivery          // not acknowledged yet, oldest first
-	rejected map[string][]string // versions that the client rejected by themselves
-	refused  string              // state of the world, as a whole: the last response's version when it was rejected
+	sent          []delivery          // not acknowledged yet, oldest first
+	rejected      map[string][]string // versions that the client rejected by themselves
+	rejectedState string              // state of the world, as a whole: the last response's version when it was rejected
 
 	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
 }
@@ -83,14 +83,14 @@ func (w *watch) idle() bool { return !w.wildcard && w.names == nil }
 
 // pending reports whether something is to be compared or sent, not counting removals.
 func (w *watch) pending() bool {
-	return w.compare || w.answer || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
+	return w.compare || w.mustAnswer || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
 }
 
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
 	w.held, w.initial, w.shared, w.diverged, w.pendingRemoval, w.resend, w.bisection = envoy.Union{}, false, nil, nil, nil, nil, nil
 	w.compare = !w.idle()
-	w.answer = w.compare && w.complete
+	w.mustAnswer = w.compare && w.complete
 }
 
 // markResend marks a name to be sent or, as a whole, removed if absent.
@@ -160,8 +160,8 @@ func (w *watch) acknowledge(nonce string) (delivery, bool) {
 	return d, true
 }
 
-// underWay returns the newest resource of that name that was sent and not acknowledged yet, or nil.
-func (w *watch) underWay(name string) *envoy.Resource {
+// lastUnacknowledged returns the newest resource of that name that was sent and not acknowledged yet, or nil.
+func (w *watch) lastUnacknowledged(name string) *envoy.Resource {
 	for _, d := range slices.Backward(w.sent) {
 		for _, r := range d.resources {
 			if r.Name == name {
@@ -177,7 +177,7 @@ func (w *watch) underWay(name string) *envoy.Resource {
 func (s *Session) rejectDelivery(w *watch, d delivery) {
 	switch {
 	case w.whole() && !s.delta:
-		w.refused = d.version
+		w.rejectedState = d.version
 	case len(d.resources) > 1:
 		w.bisect(d.resources)
 	case len(d.resources) == 1:
