@@ -1,7 +1,10 @@
 package catalog
 
 import (
+	"slices"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
@@ -26,6 +29,18 @@ func Features() []*feature.Feature {
 		destinationrule.New(),
 		telemetry.New(),
 		mongo.New(),
+	}
+}
+
+// Wants returns a function that returns the facts that features need with an object.
+func Wants(features []*feature.Feature) func(*kinds.Object) []facts.Want {
+	return func(o *kinds.Object) (list []facts.Want) {
+		for _, f := range features {
+			if f.Facts != nil && slices.Contains(f.Kinds, o.Kind) {
+				list = append(list, f.Facts(o)...)
+			}
+		}
+		return list
 	}
 }
 

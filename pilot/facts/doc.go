@@ -1,15 +1,26 @@
 // Package facts is how answers of I/O reach the way from changes to snapshots, which itself does none.
 //
 // A consumer names the facts that it needs. A Provider asks for them beside that way, in goroutines of its own, and
-// hands each answer on as a change, frozen like an object. The Table keeps the answers that are in force, so what is
-// made of changes stays a function of the changes.
+// hands each answer on as a change, frozen like an object. So what is made of changes stays a function of the changes.
 //
-// A fact that is not there says so: Get returns false. Its consumer must then do what is safe without the fact, which
-// for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is old.
+// There are two kinds of consumers:
 //
-// The one Provider today is dns, which resolves names of hosts; ingest turns its answers into networks. Keys of token
-// issuers (JWKS), and the Secrets and ConfigMaps that a listener names, will be a Provider each, with a kind of their own
-// for the changes. What is still missing for them is a table of facts in the Snapshot, which features can look up.
+//   - Features, and all else that translates. The facts that they read are a table of the Snapshot. A feature declares
+//     by Feature.Facts which facts an object of it needs. The rest follows: ingest has the Provider ask for them, the
+//     Builder keeps the answers that some object needs, the Diff and Dirty list those that changed, the proxies of the
+//     namespaces whose objects need one are assigned again, and the Selection of a hook has them. What cannot be had is
+//     a finding at the field that the feature names.
+//   - What comes before the Snapshot keeps the answers in a Table of its own: names of gateways, which ingest turns into
+//     networks.
+//
+// A fact that is missing says so: Value and Get return false. Its consumer must then do what is safe without the fact,
+// which for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is old.
+//
+// # A new kind of facts
+//
+// It needs a kinds.Kind of its own, beside kinds.HostAddresses, that is not in kinds.All: no source has one. It needs a
+// Provider, a folder below this one, which a server runs and names in ingest.Parts.Facts. A name is all that a Provider
+// is asked by, so it holds everything that the answer depends on. A value that holds a secret must print itself redacted.
 //
 // A Table belongs to the goroutine that commits. It runs no goroutine.
 package facts

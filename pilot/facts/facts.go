@@ -8,15 +8,29 @@ import (
 )
 
 // Provider asks for the facts of one kind. Its methods may be called from any goroutine.
-type Provider[T any] interface {
-	// Want replaces the names of the facts that are needed. It does not wait.
+type Provider interface {
+	// Want replaces the names of the facts that are needed. It does not wait. A name that is wanted anew, after it was
+	// not, is answered anew.
 	Want(names []string)
 
-	// Wait returns what is known of the names that are wanted, once each was asked for, or after that time.
-	Wait(longest time.Duration) map[string]T
+	// Wait returns, as changes, the answers to the names that are wanted, once each was asked for, or after that time.
+	Wait(longest time.Duration) []kinds.Change
 
-	// Failing returns the names whose last question failed, and why.
-	Failing() map[string]string
+	// Failing returns the names whose last question failed.
+	Failing() map[string]Failure
+}
+
+// Failure is why a fact cannot be had at present.
+type Failure struct {
+	Why   string
+	Since time.Time // of the first question that failed
+}
+
+// Want is a fact that an object needs.
+type Want struct {
+	Key     kinds.Key // of the fact: its kind and its name
+	Field   string    // of the object that says so, for findings
+	Without string    // what applies while the fact is missing, for findings
 }
 
 // Change returns the change by which a Provider hands on an answer. The value is frozen. Without one the fact is gone.
@@ -28,16 +42,29 @@ func Change[T any](kind *kinds.Kind, name string, value *T) kinds.Change {
 	return kinds.Change{Key: key, Object: &kinds.Object{Key: key, Spec: value}}
 }
 
-// Table is the facts of one kind that are in force.
+// Value returns the value of a fact and reports whether it is there. Without it the consumer must do what is safe.
+func Value[T any](fact *kinds.Object) (value T, ok bool) {
+	if fact == nil {
+		return value, false
+	}
+	v, ok := fact.Spec.(*T)
+	if !ok {
+		return value, false
+	}
+	return *v, true
+}
+
+// Table is the facts of one kind that are in force, for a consumer before the Snapshot. Those that translations read are
+// in the Snapshot.
 type Table[T any] struct {
 	kind     *kinds.Kind
-	provider Provider[T]
+	provider Provider
 	wanted   []string
 	known    map[string]T
 }
 
 // NewTable makes an empty Table of the facts whose changes have that kind. Without a Provider no fact is ever there.
-func NewTable[T any](kind *kinds.Kind, p Provider[T]) *Table[T] {
+func NewTable[T any](kind *kinds.Kind, p Provider) *Table[T] {
 	return &Table[T]{kind: kind, provider: p, known: map[string]T{}}
 }
 
@@ -57,9 +84,7 @@ func (t *Table[T]) Want(names []string, patience time.Duration) {
 	if patience <= 0 || len(names) == 0 {
 		return
 	}
-	for n, value := range t.provider.Wait(patience) {
-		t.known[n] = value
-	}
+	t.Apply(t.provider.Wait(patience))
 }
 
 func (t *Table[T]) wants(name string) bool {
@@ -69,20 +94,32 @@ func (t *Table[T]) wants(name string) bool {
 
 // Apply takes the answers out of a batch and returns the other changes.
 func (t *Table[T]) Apply(batch []kinds.Change) []kinds.Change {
-	answer := func(c kinds.Change) bool { return c.Kind == t.kind }
-	if !slices.ContainsFunc(batch, answer) {
-		return batch
-	}
-	for _, c := range batch {
+	answers, others := Split(batch, func(k *kinds.Kind) bool { return k == t.kind })
+	for _, c := range answers {
 		switch {
-		case !answer(c) || !t.wants(c.Name):
+		case !t.wants(c.Name):
 		case c.Object == nil:
 			delete(t.known, c.Name)
 		default:
-			t.known[c.Name] = *c.Object.Spec.(*T)
+			t.known[c.Name], _ = Value[T](c.Object)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(batch), answer)
+	return others
+}
+
+// Split returns the answers in a batch, which are changes of kinds of facts, and the other changes.
+func Split(batch []kinds.Change, isFact func(*kinds.Kind) bool) (answers, others []kinds.Change) {
+	if !slices.ContainsFunc(batch, func(c kinds.Change) bool { return isFact(c.Kind) }) {
+		return nil, batch
+	}
+	for _, c := range batch {
+		if isFact(c.Kind) {
+			answers = append(answers, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return answers, others
 }
 
 // Get returns a fact and reports whether it is there. Without it the consumer must do what is safe.
@@ -91,8 +128,8 @@ func (t *Table[T]) Get(name string) (T, bool) {
 	return value, ok
 }
 
-// Failing returns the names whose last question failed, and why. It may be called from any goroutine.
-func (t *Table[T]) Failing() map[string]string {
+// Failing returns the names whose last question failed. It may be called from any goroutine.
+func (t *Table[T]) Failing() map[string]Failure {
 	if t.provider == nil {
 		return nil
 	}

@@ -16,23 +16,26 @@ var secretKind = &kinds.Kind{Name: "SecretFact"}
 type fake struct {
 	wanted []string
 	waits  []time.Duration
-	first  map[string]string
+	first  []kinds.Change
 }
 
 func (f *fake) Want(names []string) { f.wanted = names }
 
-func (f *fake) Wait(longest time.Duration) map[string]string {
+func (f *fake) Wait(longest time.Duration) []kinds.Change {
 	f.waits = append(f.waits, longest)
 	return f.first
 }
 
-func (f *fake) Failing() map[string]string { return map[string]string{"a": "forbidden"} }
+func (f *fake) Failing() map[string]facts.Failure {
+	return map[string]facts.Failure{"a": {Why: "forbidden"}}
+}
 
 // A fact is there from its answer on, for as long as it is wanted and has not been taken back. Anything else is
 // missing.
 func TestTable(t *testing.T) {
-	p := &fake{first: map[string]string{"a": "1"}}
-	table := facts.NewTable(secretKind, p)
+	text := func(s string) *string { return &s }
+	p := &fake{first: []kinds.Change{facts.Change(secretKind, "a", text("1"))}}
+	table := facts.NewTable[string](secretKind, p)
 	has := func(name, want string) {
 		t.Helper()
 		if got, ok := table.Get(name); got != want || ok != (want != "") {
@@ -40,7 +43,6 @@ func TestTable(t *testing.T) {
 		}
 	}
 	apply := func(changes ...kinds.Change) []kinds.Change { return table.Apply(changes) }
-	text := func(s string) *string { return &s }
 
 	has("a", "")
 	table.Want([]string{"a", "b"}, time.Minute)
@@ -67,7 +69,7 @@ func TestTable(t *testing.T) {
 	if len(p.waits) != 1 {
 		t.Errorf("waited %v", p.waits)
 	}
-	if table.Failing()["a"] != "forbidden" {
+	if table.Failing()["a"].Why != "forbidden" {
 		t.Errorf("failing %v", table.Failing())
 	}
 }

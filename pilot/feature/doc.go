@@ -28,8 +28,10 @@
 // of ignored kinds; RequestAuthentication leaves the feature authz, which denies what it selects. Nothing else names the
 // feature: what is watched, keys of cohorts, invalidation and findings follow from what it declares.
 //
-// What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts): it has to become a part of the
-// Snapshot first, and of the feature's selection, so that keys follow from it. No feature has that need yet.
+// What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that an
+// object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns nil. It
+// gets facts in no other way: then the keys of what it builds hold them, and a new answer reaches the proxies that it
+// concerns. A Select that depends on a fact asks the Reader.
 //
 // Two tests of pilot/translate want more of a new kind: TestEveryKindIsGenerated wants it in the generated worlds and in
 // testdata/pool.yaml, TestNoFieldIsIgnored wants objects in testdata/fields in which each field has an effect. A kind

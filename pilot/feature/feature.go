@@ -4,6 +4,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
 // Feature is one feature. It has no state, and its functions are pure.
@@ -15,6 +16,10 @@ type Feature struct {
 	Half Half
 	// Select returns a function that selects objects for a workload of a namespace; nil where nothing is selected.
 	Select func(r Reader, namespace string) func(Workload) Selection
+
+	// Facts returns the facts that an object of Kinds needs, always the same for the same object; nil where none does.
+	// Those of selected objects are in the Selection, unless they are missing.
+	Facts func(*kinds.Object) []facts.Want
 
 	// Unsupported returns a finding for each field of an object of Kinds that has no effect, or not the intended one.
 	// UnsupportedMesh does so for a mesh configuration. The catalog sets the object of each finding.

@@ -18,6 +18,8 @@ type Reader interface {
 	Objects(kind *kinds.Kind, namespace string) []*kinds.Object
 	// RootNamespace returns the namespace of objects that apply to all namespaces.
 	RootNamespace() string
+	// Fact returns a fact that some object needs, or nil while it is missing.
+	Fact(k kinds.Key) *kinds.Object
 }
 
 // Workload is a workload for which objects are selected.
@@ -31,13 +33,43 @@ type Workload struct {
 // Selection is the objects of one feature that apply to a workload. It is comparable.
 type Selection struct {
 	Objects frozen.List[*kinds.Object] // by precedence
+	Facts   frozen.List[*kinds.Object] // those that the objects need and that are there
 }
 
 // Of returns the Selection of some objects.
-func Of(objects ...*kinds.Object) Selection { return Selection{frozen.ListOf(objects...)} }
+func Of(objects ...*kinds.Object) Selection {
+	return Selection{Objects: frozen.ListOf(objects...)}
+}
 
 // Empty reports whether no object applies.
 func (s Selection) Empty() bool { return s.Objects.Empty() }
+
+// Fact returns a fact that one of the objects needs, or nil while it is missing. facts.Value returns its value.
+func (s Selection) Fact(k kinds.Key) *kinds.Object {
+	for f := range s.Facts.All {
+		if f.Key == k {
+			return f
+		}
+	}
+	return nil
+}
+
+// withFacts returns a Selection of a feature with the facts that its objects need.
+func (s Selection) withFacts(f *Feature, r Reader) Selection {
+	if f.Facts == nil {
+		return s
+	}
+	var list []*kinds.Object
+	for o := range s.Objects.All {
+		for _, w := range f.Facts(o) {
+			if fact := r.Fact(w.Key); fact != nil && !slices.Contains(list, fact) {
+				list = append(list, fact)
+			}
+		}
+	}
+	s.Facts = frozen.ListOf(list...)
+	return s
+}
 
 // Policies returns a function that selects objects of some kinds for a workload of a namespace: those of the root
 // namespace, then those of its own, to which it is a match.
@@ -139,7 +171,7 @@ func Select(features []*Feature, r Reader, namespace string, w Workload) func(Ha
 			continue
 		}
 		if s := f.Select(r, namespace)(w); !s.Empty() {
-			list, halves = append(list, named{f.Name, s}), append(halves, f.Half)
+			list, halves = append(list, named{f.Name, s.withFacts(f, r)}), append(halves, f.Half)
 		}
 	}
 	return func(half Half) Selections {

@@ -44,6 +44,9 @@ func NewAnalyst(w *World) *Analyst {
 // Notice takes the changes of a commit, and returns at once.
 func (a *Analyst) Notice(batch []kinds.Change) {
 	for _, c := range batch {
+		if a.world.isFact(c.Kind) {
+			continue
+		}
 		switch c.Kind {
 		case kinds.Node, kinds.Secret:
 			continue

@@ -154,7 +154,7 @@ func (w *World) unresolved() []diag.Diagnostic {
 		if why, ok := failing[n.host]; ok {
 			d := diag.Diagnostic{
 				Severity: diag.Warning, Code: "GatewayUnresolved", Object: n.object, Field: n.field,
-				Message: fmt.Sprintf("the name %s of a gateway cannot be resolved: %s; only addresses that it had before stay in use", n.host, why),
+				Message: fmt.Sprintf("the name %s of a gateway cannot be resolved: %s; only addresses that it had before stay in use", n.host, why.Why),
 				Fix:     "see that the DNS which this server asks has the name; it is tried again",
 			}
 			out = append(out, d.At(n.position))

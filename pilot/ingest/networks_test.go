@@ -23,17 +23,20 @@ type book struct {
 	known   map[string][]string
 	wanted  []string
 	waits   int
-	failing map[string]string
+	failing map[string]facts.Failure
 }
 
 func (b *book) Want(hosts []string) { b.wanted = hosts }
 
-func (b *book) Wait(time.Duration) map[string][]string {
+func (b *book) Wait(time.Duration) (list []kinds.Change) {
 	b.waits++
-	return maps.Clone(b.known)
+	for host, addresses := range b.known {
+		list = append(list, facts.Change(kinds.HostAddresses, host, &addresses))
+	}
+	return list
 }
 
-func (b *book) Failing() map[string]string { return maps.Clone(b.failing) }
+func (b *book) Failing() map[string]facts.Failure { return maps.Clone(b.failing) }
 
 func gatewayService(name string, labels map[string]string, at ...corev1.LoadBalancerIngress) *kinds.Object {
 	svc := &corev1.Service{
@@ -125,7 +128,7 @@ func TestNetworksFollow(t *testing.T) {
 func TestNamesOfGateways(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1", "192.0.2.2"}}}
 	s := newTestWorld(t, Options{ClusterID: "c1"})
-	s.hosts = facts.NewTable(kinds.HostAddresses, b)
+	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
 	label := map[string]string{registry.LabelNetwork: "away"}
 	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"}))
 	s.enters(`away at 192.0.2.1:15443 of "c1"`, `away at 192.0.2.2:15443 of "c1"`)
@@ -153,7 +156,7 @@ func TestNamesOfGateways(t *testing.T) {
 func TestNamesThatComeLater(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1"}}}
 	s := newTestWorld(t, Options{ClusterID: "c1"})
-	s.hosts = facts.NewTable(kinds.HostAddresses, b)
+	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
 	s.apply(serviceIn("a"))
 	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}))
 	s.enters()
@@ -169,7 +172,7 @@ func TestNamesThatComeLater(t *testing.T) {
 func TestGatewayFindings(t *testing.T) {
 	b := &book{}
 	s := newTestWorld(t, Options{ClusterID: "c1"})
-	s.hosts = facts.NewTable(kinds.HostAddresses, b)
+	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
 	found := func(want ...string) {
 		t.Helper()
 		var got []string
@@ -197,7 +200,7 @@ func TestGatewayFindings(t *testing.T) {
 
 	s.apply(gatewayService("gw", away, name))
 	found() // nobody knows yet
-	b.failing = map[string]string{"gw.example.com": "no such host", "nobody.example.com": "no such host"}
+	b.failing = map[string]facts.Failure{"gw.example.com": {Why: "no such host"}, "nobody.example.com": {Why: "no such host"}}
 	found("GatewayUnresolved " + gw + "status.loadBalancer")
 	b.failing = nil
 	found()
@@ -226,7 +229,7 @@ func TestGatewayFindings(t *testing.T) {
 	s.Commit([]kinds.Change{{Key: gatewayService("named", nil).Key}, {Key: elsewhere.Key, Object: elsewhere}}, time.Time{})
 	found("UnknownGateway MeshNetworks networks.home.gateways[0].registryServiceName")
 	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {far: {gateways: [{address: gw.example.com, port: 443}]}}"}))
-	b.failing = map[string]string{"gw.example.com": "no such host"}
+	b.failing = map[string]facts.Failure{"gw.example.com": {Why: "no such host"}}
 	found("GatewayUnresolved MeshNetworks networks.far.gateways[0].address")
 	s.apply(configMap("istio", nil))
 	found()

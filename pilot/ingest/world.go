@@ -23,11 +23,14 @@ import (
 // Parts are what a World is connected to.
 type Parts struct {
 	Event func(kind *kinds.Kind, event string) // called for every change; may be nil
-	Hosts facts.Provider[[]string]             // addresses of the gateways that are known by name; nil: there are none
+	Hosts facts.Provider                       // addresses of the gateways that are known by name; nil: there are none
 
 	// Unsupported and UnsupportedMesh return what of an object, or of the mesh configuration, has no effect.
 	Unsupported     func(*kinds.Object) []diag.Diagnostic
 	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
+
+	Facts map[*kinds.Kind]facts.Provider   // of the facts that translations read, by their kind
+	Wants func(*kinds.Object) []facts.Want // the facts that translations need with an object; nil: none
 
 	Stages []Stage // what derives objects from objects, in order
 
@@ -54,6 +57,7 @@ type World struct {
 
 	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
 	entrances map[kinds.Key]*kinds.Object
+	wanted    map[*kinds.Kind][]string // facts that translations need, sorted
 
 	mu          sync.Mutex // guards what other goroutines read
 	last        *snapshot.Snapshot
@@ -74,9 +78,10 @@ func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
-		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable(kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
+		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
+		wanted: map[*kinds.Kind][]string{},
 	}
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Kinds})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Kinds, Wants: p.Wants})
 	w.makeRegistries()
 	return w
 }
@@ -99,7 +104,7 @@ func (w *World) makeRegistries() {
 
 // Commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
 func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
-	batch = w.hosts.Apply(batch)
+	answers, batch := facts.Split(w.hosts.Apply(batch), w.isFact)
 	remesh := false
 	for _, c := range batch {
 		w.count(c)
@@ -140,6 +145,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 
 	w.builder.SetMesh(w.mesh)
 	w.builder.Apply(batch)
+	w.applyFacts(answers)
 	if rebuild {
 		w.builder.ApplyRegistry(w.registerAnew(batch))
 	} else {
@@ -330,7 +336,7 @@ func (w *World) Findings() []diag.Diagnostic {
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
 	})
-	return slices.Concat(found, w.unresolved(), objects)
+	return slices.Concat(found, w.unresolved(), w.failingFacts(), objects)
 }
 
 // Counts returns the registries' own counts.

@@ -44,7 +44,7 @@ type Inspection struct {
 // Read reads the configuration that o names, for translation with some features.
 func Read(ctx context.Context, o ingest.Options, features []*feature.Feature) (*Inspection, error) {
 	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{
-		Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features), Kinds: catalog.Kinds(features),
+		Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features), Kinds: catalog.Kinds(features), Wants: catalog.Wants(features),
 		Whole: o.ConfigDir != "" && o.Client == nil, Still: true,
 	})}
 	ctx, cancel := context.WithCancel(ctx)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -20,6 +21,7 @@ type Dirty struct {
 	// Listeners are those of the services of Hosts, before and after the change. A host where only VirtualServices
 	// changed has none here.
 	Listeners []ListenerKey
+	Facts     []kinds.Key // those that came, changed or went
 	Reassign  Reassign
 	// Compare: more than assignments and what is beside a workload may differ. Every stream compares all that it has.
 	Compare bool
@@ -71,6 +73,7 @@ func MergeDirty(list []*Dirty) *Dirty {
 		all.Hosts = append(all.Hosts, c.Hosts...)
 		all.Endpoints = append(all.Endpoints, c.Endpoints...)
 		all.Listeners = append(all.Listeners, c.Listeners...)
+		all.Facts = append(all.Facts, c.Facts...)
 		all.Reassign.All = all.Reassign.All || c.Reassign.All
 		all.Reassign.Namespaces = append(all.Reassign.Namespaces, c.Reassign.Namespaces...)
 	}
@@ -82,6 +85,10 @@ func MergeDirty(list []*Dirty) *Dirty {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(wildcardRank(a), wildcardRank(b)))
 	})
 	all.Listeners = slices.Compact(all.Listeners)
+	slices.SortFunc(all.Facts, func(a, b kinds.Key) int {
+		return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Name, b.Name))
+	})
+	all.Facts = slices.Compact(all.Facts)
 	return all
 }
 

@@ -44,7 +44,15 @@ func meshInvalidation() []InvalidationRule {
 		}},
 		{Name: "selecting objects", start: func(b *dirtyBuilder) {
 			for o := range b.changedObjects {
-				b.reassign(o)
+				b.reassign(o.Key)
+			}
+		}},
+		{Name: "facts", start: func(b *dirtyBuilder) {
+			for _, f := range b.diff.Facts {
+				b.dirty.Facts = append(b.dirty.Facts, f.Key())
+				for w := range b.index.WantsOf(f.Key()) {
+					b.reassign(w.Object)
+				}
 			}
 		}},
 	}
@@ -155,8 +163,8 @@ func (b *dirtyBuilder) changedObjects(yield func(*kinds.Object) bool) {
 	}
 }
 
-// reassign has the cohorts resolved anew that an object may be selected for.
-func (b *dirtyBuilder) reassign(o *kinds.Object) {
+// reassign has the cohorts resolved anew that an object may be selected for, which changed, or a fact that it needs did.
+func (b *dirtyBuilder) reassign(o kinds.Key) {
 	switch {
 	case o.Kind == kinds.VirtualService: // by source labels alone
 	case o.Kind == kinds.Gateway, o.Namespace == b.index.RootNamespace(): // selected from every namespace

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -31,6 +32,10 @@ type Builder struct {
 	oldServices  map[registry.ServiceKey]*registry.Service
 	oldEndpoints map[registry.ServiceKey]*Endpoints
 	oldObjects   map[kinds.Key]*kinds.Object
+	oldFacts     map[kinds.Key]*kinds.Object
+
+	wants    func(*kinds.Object) []facts.Want
+	unwanted []kinds.Key // facts that an object ceased to need since the last commit
 }
 
 // Options of a Builder.
@@ -42,6 +47,8 @@ type Options struct {
 	// Kinds holds the kinds whose objects translations read, and whom a change of an object concerns. Nil: every kind
 	// is read, and concerns everybody.
 	Kinds map[*kinds.Kind]Reach
+	// Wants returns the facts that translations need with an object, always the same for the same object. Nil: none.
+	Wants func(*kinds.Object) []facts.Want
 }
 
 // Reach is whom a change of an object concerns.
@@ -57,7 +64,7 @@ const (
 
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{mesh: o.Mesh, last: &Snapshot{
+	b := &Builder{mesh: o.Mesh, wants: o.Wants, last: &Snapshot{
 		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
 		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
@@ -71,6 +78,7 @@ func (b *Builder) reset() {
 	b.diff = Diff{Triggers: map[string]int{}}
 	b.newAddresses = map[ClusterAddress]bool{}
 	b.oldServices, b.oldEndpoints, b.oldObjects = map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey]*Endpoints{}, map[kinds.Key]*kinds.Object{}
+	b.oldFacts, b.unwanted = map[kinds.Key]*kinds.Object{}, nil
 }
 
 // SetMesh replaces the mesh configuration.
@@ -102,6 +110,7 @@ func (b *Builder) Apply(changes []kinds.Change) {
 			b.oldObjects[c.Key] = was
 		}
 		b.current.replaceObject(b.edit, c.Kind, was, c.Object)
+		b.replaceWants(was, c.Object)
 		if !b.last.sameTranslation(c.Kind, was, c.Object) {
 			b.markFull("config", c.Key.String())
 		} else {
@@ -271,6 +280,7 @@ func (b *Builder) addCause(cause string) {
 // Commit freezes everything that was applied since the last commit and returns the Snapshot. received is the time of
 // the first change in it. Where nothing changed it returns the last Snapshot again.
 func (b *Builder) Commit(received time.Time) *Snapshot {
+	b.forgetFacts()
 	if !b.changed() {
 		return b.last
 	}
@@ -293,6 +303,7 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 			s.Diff.Configs = append(s.Diff.Configs, ConfigChange{was, is})
 		}
 	}
+	s.Diff.Facts = b.factChanges()
 	for k, was := range b.oldEndpoints {
 		s.Diff.OldEndpoints = append(s.Diff.OldEndpoints, ServiceEndpoints{k, was})
 	}

@@ -29,6 +29,9 @@ type Diff struct {
 	// Global: the mesh configuration or the networks changed.
 	Global bool
 
+	// Facts are the facts that came, changed or went, sorted.
+	Facts []ConfigChange
+
 	// Services, Configs and OldEndpoints are the details: the services that changed, the objects that changed in
 	// something a translation reads, and the old endpoints of each of Endpoints. None is sorted.
 	Services     []ServiceChange

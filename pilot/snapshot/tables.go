@@ -17,6 +17,8 @@ type tables struct {
 	workloads frozen.Table[*registry.Workload]
 	addresses frozen.Table[workloadAddress] // by ClusterAddress, then workload
 	objects   map[*kinds.Kind]objects
+	facts     frozen.Table[*kinds.Object] // by kind and name
+	wants     frozen.Table[Want]          // by fact, then object
 
 	summaries *frozen.Table[ServiceEndpoints] // endpoints, in a watched Snapshot for look-ups of summaries; else nil
 }
@@ -41,7 +43,7 @@ type objects struct {
 func newTables() tables {
 	return tables{
 		services: frozen.NewTable(ByServicePrecedence), hosts: frozen.NewTable(byHost), endpoints: frozen.NewTable(byService), workloads: frozen.NewTable(byWorkload),
-		addresses: frozen.NewTable(byAddress), objects: map[*kinds.Kind]objects{},
+		addresses: frozen.NewTable(byAddress), objects: map[*kinds.Kind]objects{}, facts: newFacts(), wants: newWants(),
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *Snapshot) Watched(later *Snapshot, found Found) *Snapshot {
 	c.addresses = Watch("addresses", s.addresses, later.addresses, found, func(was, is workloadAddress) bool {
 		return sameProxyConfig(was.Workload, is.Workload)
 	})
+	c.facts = Watch("facts", s.facts, later.facts, found, nil)
 	c.objects = maps.Clone(s.objects)
 	for _, k := range kinds.All() {
 		if s.Reach(k) == Unread {

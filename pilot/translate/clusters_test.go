@@ -73,7 +73,7 @@ func TestTwoClusters(t *testing.T) {
 	tr, people := newTranslator(0), twoClusterProxies()
 	var got []string
 	for _, name := range []string{"own", "remote", "afar", "nowhere", "liar", "sub", "far"} {
-		got = append(got, facts(t, "plain "+name+" ", sent(t, tr, s, people[name]))...)
+		got = append(got, factLines(t, "plain "+name+" ", sent(t, tr, s, people[name]))...)
 	}
 	local, found := mesh.ParseOver(mesh.Default(), "mesh", []byte(clusterLocal))
 	if local == nil || len(found) > 0 {
@@ -82,7 +82,7 @@ func TestTwoClusters(t *testing.T) {
 	w.builder.SetMesh(local)
 	s = w.apply()
 	for _, name := range []string{"own", "remote", "nowhere"} {
-		got = append(got, facts(t, "local "+name+" ", sent(t, tr, s, people[name]))...)
+		got = append(got, factLines(t, "local "+name+" ", sent(t, tr, s, people[name]))...)
 	}
 	want := strings.Split(strings.TrimSpace(string(read(t, "testdata/clusters/facts.txt"))), "\n")
 	if d := cmp.Diff(want, got); d != "" {
@@ -141,8 +141,8 @@ func TestClusterComesAndGoes(t *testing.T) {
 
 var exact = regexp.MustCompile(`"exact": *"([^"]+)"`)
 
-// facts returns what matters of a proxy's configuration in a mesh of several clusters, one fact per line.
-func facts(t *testing.T, head string, c configByType) []string {
+// factLines returns what matters of a proxy's configuration in a mesh of several clusters, one fact per line.
+func factLines(t *testing.T, head string, c configByType) []string {
 	t.Helper()
 	var out []string
 	add := func(format string, args ...any) { out = append(out, head+fmt.Sprintf(format, args...)) }

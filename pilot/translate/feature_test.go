@@ -1,6 +1,7 @@
 package translate_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,15 +14,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// tapKind is a kind that nothing but the feature in this file knows. Its spec is any message with a selector.
+// tapKind is a kind that nothing but the feature in this file knows. Its spec is any message with a selector. tapFact is
+// the kind of facts that it needs, each a text.
 var tapKind = &kinds.Kind{Name: "Tap", Group: "test", Versions: []string{"v1"}, Plural: "taps", Istio: true}
 
-// tap is all that it takes to add a policy: an HTTP filter for the workloads that a Tap selects.
+var tapFact = &kinds.Kind{Name: "TapFact"}
+
+// tap is all that it takes to add a policy: an HTTP filter for the workloads that a Tap selects. The filter names
+// the fact that the Tap needs, or says that it is missing.
 func tap() *feature.Feature {
 	return &feature.Feature{
 		Name:  "tap",
@@ -30,10 +36,17 @@ func tap() *feature.Feature {
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			return feature.Policies(r, namespace, feature.Matches, tapKind)
 		},
+		Facts: func(o *kinds.Object) []facts.Want {
+			return []facts.Want{{Key: kinds.Key{Kind: tapFact, Name: o.Annotations["id"]}, Field: "metadata.annotations"}}
+		},
 		Hooks: feature.Hooks{HTTPFilters: func(c feature.Chain) []*hcmv3.HttpFilter {
 			var list []*hcmv3.HttpFilter
 			for o := range c.Selection.Objects.All {
-				list = append(list, envoy.HTTPFilter("test.tap."+o.Annotations["id"], envoy.Empty("type.googleapis.com/test.Tap")))
+				text, ok := facts.Value[string](c.Selection.Fact(kinds.Key{Kind: tapFact, Name: o.Annotations["id"]}))
+				if !ok {
+					text = "missing"
+				}
+				list = append(list, envoy.HTTPFilter("test.tap."+o.Annotations["id"]+"+"+text, envoy.Empty("type.googleapis.com/test.Tap")))
 			}
 			return list
 		}},
@@ -49,8 +62,11 @@ func tapObject(namespace, app, id string) kinds.Change {
 	return kinds.Change{Key: o.Key, Object: o}
 }
 
+func tapAnswer(name, text string) kinds.Change { return facts.Change(tapFact, name, &text) }
+
 // TestFeatureIsOneLine: a feature that is added to the list adds its filter to the workloads that it selects, and
-// changes nothing else. An edit of one of its objects reaches the proxies of the object's namespace alone.
+// changes nothing else. An edit of one of its objects reaches the proxies of the object's namespace alone. So does a fact
+// that the object needs.
 func TestFeatureIsOneLine(t *testing.T) {
 	const services = `
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}
@@ -73,7 +89,7 @@ func TestFeatureIsOneLine(t *testing.T) {
 	}
 	features := append(catalog.Features(), tap())
 	w := newWorld(t, mesh.Default())
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Kinds: catalog.Kinds(features)})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Kinds: catalog.Kinds(features), Wants: catalog.Wants(features)})
 	tr, plain := translate.New(translate.Options{Features: features, Idle: 1 << 20}), newTranslator(0)
 
 	before := w.apply(objects(t, "services.yaml", []byte(services))...)
@@ -90,7 +106,7 @@ func TestFeatureIsOneLine(t *testing.T) {
 		for typ, resources := range got {
 			for n, r := range resources {
 				if _, filter, ok := strings.Cut(string(r.Bytes()), "test.tap."); ok {
-					found = append(found, typ+" "+n+" "+filter[:1])
+					found = append(found, typ+" "+n+" "+regexp.MustCompile(`^[\w+]*`).FindString(filter))
 				} else if other := without[typ][n]; other == nil || other.Version != r.Version {
 					t.Errorf("%s: %s %s differs, though nothing is added to it", name, typ, n)
 				}
@@ -104,17 +120,23 @@ func TestFeatureIsOneLine(t *testing.T) {
 		taps   map[string]string // by proxy
 		reach  []string          // the proxies whose cohort may differ
 	}{
-		{tapObject("a", "web", "1"), map[string]string{"a/web": "lds virtualInbound 1"}, []string{"a/api", "a/gateway", "a/web"}},
-		{tapObject("a", "web", "2"), map[string]string{"a/web": "lds virtualInbound 2"}, []string{"a/api", "a/gateway", "a/web"}},
-		{tapObject("a", "api", "2"), map[string]string{"a/api": "lds virtualInbound 2"}, []string{"a/api", "a/gateway", "a/web"}},
-		{tapObject("istio-system", "web", "3"), map[string]string{"a/api": "lds virtualInbound 2", "a/web": "lds virtualInbound 3", "b/web": "lds virtualInbound 3"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
+		{tapObject("a", "web", "1"), map[string]string{"a/web": "lds virtualInbound 1+missing"}, []string{"a/api", "a/gateway", "a/web"}},
+		{tapObject("a", "web", "2"), map[string]string{"a/web": "lds virtualInbound 2+missing"}, []string{"a/api", "a/gateway", "a/web"}},
+		{tapAnswer("2", "x"), map[string]string{"a/web": "lds virtualInbound 2+x"}, []string{"a/api", "a/gateway", "a/web"}},
+		{tapAnswer("2", "x"), map[string]string{"a/web": "lds virtualInbound 2+x"}, nil},
+		{tapAnswer("3", "x"), map[string]string{"a/web": "lds virtualInbound 2+x"}, nil}, // nobody needs it
+		{tapAnswer("2", "y"), map[string]string{"a/web": "lds virtualInbound 2+y"}, []string{"a/api", "a/gateway", "a/web"}},
+		{tapObject("a", "api", "2"), map[string]string{"a/api": "lds virtualInbound 2+y"}, []string{"a/api", "a/gateway", "a/web"}},
+		{tapObject("istio-system", "web", "3"), map[string]string{"a/api": "lds virtualInbound 2+y", "a/web": "lds virtualInbound 3+missing", "b/web": "lds virtualInbound 3+missing"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
+		{tapAnswer("3", "z"), map[string]string{"a/api": "lds virtualInbound 2+y", "a/web": "lds virtualInbound 3+z", "b/web": "lds virtualInbound 3+z"}, []string{"a/api", "a/gateway", "a/web", "b/web"}},
+		{facts.Change[string](tapFact, "2", nil), map[string]string{"a/api": "lds virtualInbound 2+missing", "a/web": "lds virtualInbound 3+z", "b/web": "lds virtualInbound 3+z"}, []string{"a/api", "a/gateway", "a/web"}},
 	} {
 		after := w.apply(step.change)
 		tr.Prepare(after)
 		var reached []string
 		for name := range proxies {
 			p := proxy(t, []byte(proxies[name]))
-			if tr.NeedsReassign(after, p, tr.ResolveCohort(before, p), before.Revision) && !tr.ResolveCohort(before, p).UnknownWorkload {
+			if after != before && tr.NeedsReassign(after, p, tr.ResolveCohort(before, p), before.Revision) && !tr.ResolveCohort(before, p).UnknownWorkload {
 				reached = append(reached, name)
 			}
 			was, is := look(before, name), look(after, name)
@@ -127,7 +149,7 @@ func TestFeatureIsOneLine(t *testing.T) {
 		}
 		slices.Sort(reached)
 		if !slices.Equal(reached, step.reach) {
-			t.Errorf("%s %s reaches %v, want %v", step.change.Key, step.change.Object.Annotations, reached, step.reach)
+			t.Errorf("%s reaches %v, want %v", step.change.Key, reached, step.reach)
 		}
 		before = after
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -27,6 +28,7 @@ import (
 // selectingStep is a generated step with what selects workloads, and with the workloads.
 type selectingStep struct {
 	generatedStep
+	facts     []kinds.Change
 	workloads map[registry.WorkloadKey]*registry.Workload
 }
 
@@ -44,6 +46,8 @@ var selectingObjects = []struct {
 	}},
 	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "istio-system", Name: "web"}, []any{&securityv1.AuthorizationPolicy{Selector: webSelector}}},
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
+	{kinds.Key{Kind: tapKind, Namespace: "a", Name: "web"}, []any{&securityv1.PeerAuthentication{}}},
+	{kinds.Key{Kind: tapKind, Namespace: "istio-system", Name: "web"}, []any{&securityv1.PeerAuthentication{Selector: webSelector}}},
 	{kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "web"}, []any{
 		&networkingv1.Sidecar{WorkloadSelector: &networkingv1alpha3.WorkloadSelector{Labels: map[string]string{"app": "web"}}},
 	}},
@@ -58,7 +62,7 @@ func selectingWorlds() *rapid.Generator[[]selectingStep] {
 	return rapid.Custom(func(t *rapid.T) []selectingStep {
 		var steps []selectingStep
 		for i, g := range worlds.Draw(t, "steps") {
-			s := selectingStep{g, map[registry.WorkloadKey]*registry.Workload{}}
+			s := selectingStep{generatedStep: g, workloads: map[registry.WorkloadKey]*registry.Workload{}}
 			if n := rapid.IntRange(0, 3).Draw(t, "selecting"); i == 0 || n == 0 {
 				for range max(n, 1) {
 					o := one(t, selectingObjects)
@@ -66,7 +70,13 @@ func selectingWorlds() *rapid.Generator[[]selectingStep] {
 					if !chance(t, 3) {
 						s.objects[o.key] = &kinds.Object{Key: o.key, Created: time.Unix(2, 0), Spec: one(t, o.specs)}
 					}
+					if o.key.Kind == tapKind && s.objects[o.key] != nil {
+						s.objects[o.key].Annotations = map[string]string{"id": one(t, []string{"1", "2"})}
+					}
 				}
+			}
+			if chance(t, 3) {
+				s.facts = []kinds.Change{one(t, []kinds.Change{tapAnswer("1", "x"), tapAnswer("1", "y"), tapAnswer("2", "x"), facts.Change[string](tapFact, "1", nil)})}
 			}
 			for _, name := range slices.Sorted(maps.Keys(proxies)) {
 				if i > 0 && !chance(t, 12) {
@@ -114,8 +124,9 @@ func compareServiceKeys(a, b registry.ServiceKey) int {
 // dirty by those rules: it would stay as it was. It returns an empty string for a list that misses nothing.
 func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule) []string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
-	on := translate.New(translate.Options{Idle: 1 << 20, Features: catalog.Features()})
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Kinds(catalog.Features())})
+	features := append(catalog.Features(), tap())
+	on := translate.New(translate.Options{Idle: 1 << 20, Features: features})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Kinds(features), Wants: catalog.Wants(features)})
 	refs := &references{seen: map[string][]string{}}
 	hosts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(generatedHosts, generatedVirtualServiceHosts))))
 	missing := make([]string, len(lists))
@@ -128,6 +139,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 			changes = append(changes, kinds.Change{Key: k, Object: o})
 		}
 		b.Apply(changes)
+		b.ApplyFacts(step.facts)
 		from, s := last, b.Commit(time.Time{})
 		if s == from {
 			continue

@@ -25,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
@@ -78,8 +79,10 @@ func objects(t tb, name string, yaml []byte) []kinds.Change {
 }
 
 func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
+	answers, changes := facts.Split(changes, func(k *kinds.Kind) bool { return k == tapFact })
 	w.builder.ApplyRegistry(w.registry.Apply(changes))
 	w.builder.Apply(changes)
+	w.builder.ApplyFacts(answers)
 	w.builder.SetNetworks(w.registry.Gateways(), nil)
 	return w.builder.Commit(time.Time{})
 }

@@ -48,11 +48,12 @@ type name struct {
 	tried     chan struct{} // closed once it was asked for
 	asking    bool
 	due       time.Time
-	failures  int    // since it was last resolved
-	wrong     string // the last of them
+	failures  int       // since it was last resolved
+	wrong     string    // the last of them
+	since     time.Time // the first of them
 }
 
-var _ facts.Provider[[]string] = (*Resolver)(nil)
+var _ facts.Provider = (*Resolver)(nil)
 
 // New makes a Resolver that wants nothing.
 func New(o Options) *Resolver {
@@ -89,7 +90,7 @@ func (r *Resolver) look() {
 
 // Wait returns what is known of the names that are wanted, once each was asked for, or after so long, or when Run has
 // ended.
-func (r *Resolver) Wait(longest time.Duration) map[string][]string {
+func (r *Resolver) Wait(longest time.Duration) []kinds.Change {
 	r.mu.Lock()
 	all := slices.Collect(maps.Values(r.names))
 	r.mu.Unlock()
@@ -106,21 +107,23 @@ func (r *Resolver) Wait(longest time.Duration) map[string][]string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[string][]string{}
+	var out []kinds.Change
 	for h, n := range r.names {
-		out[h] = n.addresses
+		if addresses := n.addresses; len(addresses) > 0 {
+			out = append(out, facts.Change(kinds.HostAddresses, h, &addresses))
+		}
 	}
 	return out
 }
 
-// Failing returns the names that could not be resolved when they were last asked for, and why.
-func (r *Resolver) Failing() map[string]string {
+// Failing returns the names that could not be resolved when they were last asked for.
+func (r *Resolver) Failing() map[string]facts.Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[string]string{}
+	out := map[string]facts.Failure{}
 	for h, n := range r.names {
 		if n.failures > 0 {
-			out[h] = n.wrong
+			out[h] = facts.Failure{Why: n.wrong, Since: n.since}
 		}
 	}
 	return out
@@ -235,6 +238,7 @@ func (r *Resolver) answer(n *name, addresses []string, err error) (changed bool)
 			n.wrong = err.Error()
 		}
 		if n.failures == 0 {
+			n.since = time.Now()
 			r.o.Logger.Warn("the name of a gateway between networks cannot be resolved: it keeps its last addresses", "name", n.host, "addresses", len(n.addresses), "err", n.wrong)
 		}
 		n.due = time.Now().Add(min(r.o.Every<<min(n.failures, 16), r.o.Longest))

@@ -122,6 +122,8 @@ type objects []*kinds.Object
 
 func (r objects) RootNamespace() string { return "istio-system" }
 
+func (r objects) Fact(kinds.Key) *kinds.Object { return nil }
+
 func (r objects) Objects(kind *kinds.Kind, namespace string) (list []*kinds.Object) {
 	for _, o := range r {
 		if o.Kind == kind && o.Namespace == namespace {

@@ -1,0 +1,75 @@
+package ingest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// factPatience bounds how long the first snapshot waits for facts, so that a server that starts does not deny what was
+// allowed before. Later ones do not wait: answers come as changes.
+const factPatience = 6 * time.Second
+
+// isFact reports whether objects of a kind are facts that translations read.
+func (w *World) isFact(k *kinds.Kind) bool { return w.parts.Facts[k] != nil }
+
+// applyFacts applies answers, and has the providers ask for what objects need.
+func (w *World) applyFacts(answers []kinds.Change) {
+	w.builder.ApplyFacts(answers)
+	latest := time.Now().Add(factPatience)
+	var asked []*kinds.Kind
+	for kind, p := range w.parts.Facts {
+		if names := w.builder.Wanted(kind); !slices.Equal(names, w.wanted[kind]) {
+			w.wanted[kind] = names
+			p.Want(names)
+			asked = append(asked, kind)
+		}
+	}
+	if w.last != nil {
+		return
+	}
+	for _, kind := range asked {
+		w.builder.ApplyFacts(w.parts.Facts[kind].Wait(time.Until(latest)))
+	}
+}
+
+// failingFacts returns the findings about facts that cannot be had at present, one for each field that needs one.
+func (w *World) failingFacts() (list []diag.Diagnostic) {
+	last := w.Snapshot()
+	if last == nil {
+		return nil
+	}
+	for kind, p := range w.parts.Facts {
+		failing := p.Failing()
+		if len(failing) == 0 {
+			continue
+		}
+		for want := range last.Wants {
+			f, fails := failing[want.Key.Name]
+			if want.Key.Kind != kind || !fails {
+				continue
+			}
+			applies := "the last answer stays in force"
+			if last.Fact(want.Key) == nil {
+				applies = want.Without
+			}
+			d := diag.Diagnostic{
+				Severity: diag.Warning, Code: "FactFailing", Object: want.Object.String(), Field: want.Field,
+				Message: fmt.Sprintf("%s cannot be had since %s: %s; %s", kind.Name, f.Since.UTC().Format(time.RFC3339), f.Why, applies),
+				Fix:     "see that this server can have it; it is tried again",
+			}
+			if o := w.Object(want.Object); o != nil {
+				d = d.At(o.Position)
+			}
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
+	})
+	return w.located(list)
+}

@@ -1,0 +1,137 @@
+package snapshot
+
+import (
+	"cmp"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+)
+
+// Want is a fact that an object needs.
+type Want struct {
+	facts.Want
+	Object kinds.Key
+}
+
+// Fact returns a fact, or nil while it is missing. Then its consumer must do what is safe: for security, deny.
+func (t tables) Fact(k kinds.Key) *kinds.Object {
+	f, _ := t.facts.First(func(o *kinds.Object) int { return compareFacts(o.Key, k) })
+	return f
+}
+
+// Wants calls yield for each fact that an object needs, by fact.
+func (s *Snapshot) Wants(yield func(Want) bool) { s.wants.All(yield) }
+
+// WantsOf returns who needs a fact.
+func (s *Snapshot) WantsOf(fact kinds.Key) iter.Seq[Want] { return s.wants.Where(ofFact(fact)) }
+
+func (t tables) wanted(fact kinds.Key) bool {
+	_, ok := t.wants.First(ofFact(fact))
+	return ok
+}
+
+// Wanted returns the names of the facts of a kind that objects need, sorted, as of the last Apply.
+func (b *Builder) Wanted(kind *kinds.Kind) []string {
+	var names []string
+	for w := range b.current.wants.Where(func(w Want) int { return cmp.Compare(w.Key.Kind.Name, kind.Name) }) {
+		if w.Key.Kind == kind && (len(names) == 0 || names[len(names)-1] != w.Key.Name) {
+			names = append(names, w.Key.Name)
+		}
+	}
+	return names
+}
+
+// ApplyFacts applies answers. One that no object needs is ignored, and a fact is forgotten when no object needs it any
+// more. A fact whose value is the same keeps its old pointer.
+func (b *Builder) ApplyFacts(answers []kinds.Change) {
+	for _, c := range answers {
+		was := b.current.Fact(c.Key)
+		if !b.current.wanted(c.Key) || was == c.Object || was != nil && c.Object != nil && reflect.DeepEqual(was.Spec, c.Object.Spec) {
+			continue
+		}
+		b.replaceFact(c.Key, was, c.Object)
+	}
+}
+
+func (b *Builder) replaceFact(k kinds.Key, was, is *kinds.Object) {
+	if _, touched := b.oldFacts[k]; !touched {
+		b.oldFacts[k] = was
+	}
+	if is == nil {
+		b.current.facts.Delete(b.edit, was)
+	} else {
+		b.current.facts.Put(b.edit, is)
+	}
+	b.markFull("config", k.String())
+}
+
+// replaceWants replaces what an object needs. Either may be nil.
+func (b *Builder) replaceWants(was, is *kinds.Object) {
+	if b.wants == nil {
+		return
+	}
+	if was != nil {
+		for _, w := range b.wants(was) {
+			b.current.wants.Delete(b.edit, Want{w, was.Key})
+			b.unwanted = append(b.unwanted, w.Key)
+		}
+	}
+	if is != nil {
+		for _, w := range b.wants(is) {
+			b.current.wants.Put(b.edit, Want{w, is.Key})
+		}
+	}
+}
+
+// forgetFacts forgets the facts that no object needs any more.
+func (b *Builder) forgetFacts() {
+	for _, k := range b.unwanted {
+		if was := b.current.Fact(k); was != nil && !b.current.wanted(k) {
+			b.replaceFact(k, was, nil)
+		}
+	}
+}
+
+// factChanges returns the facts that differ from the last commit, sorted.
+func (b *Builder) factChanges() []ConfigChange {
+	var list []ConfigChange
+	for k, was := range b.oldFacts {
+		if is := b.current.Fact(k); is != was {
+			list = append(list, ConfigChange{was, is})
+		}
+	}
+	slices.SortFunc(list, func(a, b ConfigChange) int { return compareFacts(a.Key(), b.Key()) })
+	return list
+}
+
+// Key returns the key of the object.
+func (c ConfigChange) Key() kinds.Key {
+	if c.New == nil {
+		return c.Old.Key
+	}
+	return c.New.Key
+}
+
+func newFacts() frozen.Table[*kinds.Object] {
+	return frozen.NewTable(func(a, b *kinds.Object) int { return compareFacts(a.Key, b.Key) })
+}
+
+func newWants() frozen.Table[Want] {
+	return frozen.NewTable(func(a, b Want) int {
+		return cmp.Or(compareFacts(a.Key, b.Key), strings.Compare(a.Object.Kind.Name, b.Object.Kind.Name), strings.Compare(a.Object.Namespace, b.Object.Namespace),
+			strings.Compare(a.Object.Name, b.Object.Name), strings.Compare(a.Field, b.Field))
+	})
+}
+
+func ofFact(k kinds.Key) func(Want) int {
+	return func(w Want) int { return compareFacts(w.Key, k) }
+}
+
+func compareFacts(a, b kinds.Key) int {
+	return cmp.Or(strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,83 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
+
+// TestFacts: a fact is in the Snapshot from its answer on, for as long as an object needs it. A Diff lists it when it
+// comes, changes and goes.
+func TestFacts(t *testing.T) {
+	textKind := &kinds.Kind{Name: "Text"}
+	key := func(name string) kinds.Key { return kinds.Key{Kind: textKind, Name: name} }
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Wants: func(o *kinds.Object) (list []facts.Want) {
+		for i, r := range o.Spec.(*securityv1.RequestAuthentication).JwtRules {
+			list = append(list, facts.Want{Key: key(r.JwksUri), Field: fmt.Sprintf("spec.jwtRules[%d]", i)})
+		}
+		return list
+	}})
+	policy := func(name string, needs ...string) kinds.Change {
+		spec := &securityv1.RequestAuthentication{}
+		for _, n := range needs {
+			spec.JwtRules = append(spec.JwtRules, &securityv1.JWTRule{JwksUri: n})
+		}
+		k := kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: name}
+		return kinds.Change{Key: k, Object: &kinds.Object{Key: k, Spec: spec}}
+	}
+	gone := func(name string) kinds.Change { return kinds.Change{Key: policy(name).Key} }
+	answer := func(name, value string) kinds.Change { return facts.Change(textKind, name, &value) }
+	for i, step := range []struct {
+		objects, answers []kinds.Change
+		wanted           []string
+		facts            map[string]string // all of them
+		diff             []string          // those that changed
+	}{
+		{objects: []kinds.Change{policy("p", "x", "y")}, wanted: []string{"x", "y"}},
+		{answers: []kinds.Change{answer("x", "1"), answer("z", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "1"}, diff: []string{"x"}},
+		{answers: []kinds.Change{answer("x", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "1"}},
+		{answers: []kinds.Change{answer("x", "2"), answer("y", "1")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "2", "y": "1"}, diff: []string{"x", "y"}},
+		{objects: []kinds.Change{policy("q", "x", "x")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "2", "y": "1"}},
+		{objects: []kinds.Change{policy("p", "y")}, wanted: []string{"x", "y"}, facts: map[string]string{"x": "2", "y": "1"}},
+		{objects: []kinds.Change{gone("p"), policy("q", "y")}, wanted: []string{"y"}, facts: map[string]string{"y": "1"}, diff: []string{"x"}},
+		{answers: []kinds.Change{facts.Change[string](textKind, "y", nil), facts.Change[string](textKind, "x", nil)}, wanted: []string{"y"}, diff: []string{"y"}},
+		{objects: []kinds.Change{gone("q")}},
+	} {
+		before := b.Commit(time.Time{})
+		b.Apply(step.objects)
+		if got := b.Wanted(textKind); !slices.Equal(got, step.wanted) {
+			t.Errorf("step %d: %v are wanted, not %v", i, got, step.wanted)
+		}
+		b.ApplyFacts(step.answers)
+		s := b.Commit(time.Time{})
+		if (s == before) != (step.objects == nil && step.diff == nil) {
+			t.Errorf("step %d: a new Snapshot: %v", i, s != before)
+		}
+		var diff []string
+		if s != before {
+			for _, c := range s.Diff.Facts {
+				diff = append(diff, c.Key().Name)
+			}
+		}
+		if !slices.Equal(diff, step.diff) {
+			t.Errorf("step %d: the diff lists %v, not %v", i, diff, step.diff)
+		}
+		for _, name := range []string{"x", "y", "z"} {
+			value, ok := facts.Value[string](s.Fact(key(name)))
+			if want, has := step.facts[name]; value != want || ok != has {
+				t.Errorf("step %d: %s is %q, %v", i, name, value, ok)
+			}
+			if is, was := s.Fact(key(name)), before.Fact(key(name)); is != was && is != nil && was != nil && is.Spec == was.Spec {
+				t.Errorf("step %d: %s has the same value and another pointer", i, name)
+			}
+		}
+	}
+}
