@@ -34,8 +34,7 @@ type Half int
 
 // Halves.
 const (
-	ScopeHalf     Half = 1 << iota // clusters, endpoints and routes
-	ListenersHalf                  // a sidecar's listeners for outgoing traffic, and the listeners of a router
+	ListenersHalf Half = 1 << iota // a sidecar's listeners for outgoing traffic, and the listeners of a router
 	InboundHalf                    // what takes calls for the workload: a sidecar's inbound half, or a router's listeners
 )
 
