@@ -65,10 +65,7 @@ type Server struct {
 // newWorld makes the world of a server. event is called for each change, and names resolves names of gateways; both may
 // be nil.
 func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider) *ingest.World {
-	features := catalog.Features()
-	return ingest.New(o.Options, ingest.Parts{
-		Event: event, Hosts: names, Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features), Kinds: catalog.Kinds(features), Wants: catalog.Wants(features), Whole: o.Client == nil,
-	})
+	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Catalog: catalog.Features()})
 }
 
 // New builds a server and starts nothing.

@@ -18,9 +18,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
+// List is features in the order of what they add to resources. Its methods join what each of them declares.
+type List []*feature.Feature
+
 // Features returns all features in order.
-func Features() []*feature.Feature {
-	return []*feature.Feature{
+func Features() List {
+	return List{
 		peermetadata.New(),
 		authz.New(),
 		grpc.New(),
@@ -32,25 +35,23 @@ func Features() []*feature.Feature {
 	}
 }
 
-// Wants returns a function that returns the facts that features need with an object.
-func Wants(features []*feature.Feature) func(*kinds.Object) []facts.Want {
-	return func(o *kinds.Object) (list []facts.Want) {
-		for _, f := range features {
-			if f.Facts != nil && slices.Contains(f.Kinds, o.Kind) {
-				list = append(list, f.Facts(o)...)
-			}
+// Wants returns the facts that features need with an object.
+func (l List) Wants(o *kinds.Object) (list []facts.Want) {
+	for _, f := range l {
+		if f.Facts != nil && slices.Contains(f.Kinds, o.Kind) {
+			list = append(list, f.Facts(o)...)
 		}
-		return list
 	}
+	return list
 }
 
 // Kinds returns the kinds that scopes and features read, and whom a change of an object concerns.
-func Kinds(features []*feature.Feature) map[*kinds.Kind]snapshot.Reach {
+func (l List) Kinds() map[*kinds.Kind]snapshot.Reach {
 	reach := map[*kinds.Kind]snapshot.Reach{}
 	for _, k := range scope.Kinds() {
 		reach[k] = snapshot.Scoped
 	}
-	for _, f := range features {
+	for _, f := range l {
 		for _, k := range f.Kinds {
 			switch {
 			case f.SelectsEverywhere():

@@ -16,7 +16,7 @@ func TestEveryKindHasOneReader(t *testing.T) {
 	before := []*kinds.Kind{
 		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ServiceEntry,
 	}
-	read := Kinds(Features())
+	read := Features().Kinds()
 	for _, k := range kinds.All() {
 		_, translated := read[k]
 		readers := 0
@@ -41,7 +41,7 @@ func TestUnsupported(t *testing.T) {
 	says := func(field string) []diag.Diagnostic {
 		return []diag.Diagnostic{feature.NotImplemented(field, "nothing", "")}
 	}
-	features := []*feature.Feature{
+	features := List{
 		{Name: "a", Kinds: []*kinds.Kind{kinds.Gateway}, Unsupported: func(*kinds.Object) []diag.Diagnostic { return says("a") }},
 		{Name: "b", Kinds: []*kinds.Kind{kinds.Gateway}},
 		{Name: "c", Kinds: []*kinds.Kind{kinds.Gateway, kinds.Sidecar}, Unsupported: func(*kinds.Object) []diag.Diagnostic { return says("c") }},
@@ -61,7 +61,7 @@ func TestUnsupported(t *testing.T) {
 	}
 	for kind, want := range map[*kinds.Kind][]string{kinds.Gateway: {"a", "c"}, kinds.Sidecar: {"c"}, kinds.EnvoyFilter: {""}, kinds.Service: nil} {
 		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: "n", Name: "x"}, Spec: kind.New()}
-		check(o.String(), Unsupported(features)(o), want...)
+		check(o.String(), features.Unsupported(o), want...)
 	}
-	check("MeshConfig", UnsupportedMesh(features)(mesh.Default()), "d")
+	check("MeshConfig", features.UnsupportedMesh(mesh.Default()), "d")
 }

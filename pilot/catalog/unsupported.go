@@ -18,34 +18,30 @@ func ignoredKinds() []*kinds.Kind {
 	}
 }
 
-// Unsupported returns a function that returns a finding for each field of an object that has no effect, or not the
-// intended one: what translate and the features that read the kind declare.
-func Unsupported(features []*feature.Feature) func(*kinds.Object) []diag.Diagnostic {
-	return func(o *kinds.Object) []diag.Diagnostic {
-		if slices.Contains(ignoredKinds(), o.Kind) {
-			return of(o.String(), []diag.Diagnostic{feature.NotImplemented("", "nothing reads an object of this kind", "")})
-		}
-		list := translate.Unsupported(o)
-		for _, f := range features {
-			if f.Unsupported != nil && slices.Contains(f.Kinds, o.Kind) {
-				list = append(list, f.Unsupported(o)...)
-			}
-		}
-		return of(o.String(), list)
+// Unsupported returns a finding for each field of an object that has no effect, or not the intended one: what translate
+// and the features that read the kind declare.
+func (l List) Unsupported(o *kinds.Object) []diag.Diagnostic {
+	if slices.Contains(ignoredKinds(), o.Kind) {
+		return of(o.String(), []diag.Diagnostic{feature.NotImplemented("", "nothing reads an object of this kind", "")})
 	}
+	list := translate.Unsupported(o)
+	for _, f := range l {
+		if f.Unsupported != nil && slices.Contains(f.Kinds, o.Kind) {
+			list = append(list, f.Unsupported(o)...)
+		}
+	}
+	return of(o.String(), list)
 }
 
-// UnsupportedMesh returns a function that returns a finding for each field of a mesh configuration that has no effect.
-func UnsupportedMesh(features []*feature.Feature) func(*mesh.Config) []diag.Diagnostic {
-	return func(c *mesh.Config) []diag.Diagnostic {
-		list := translate.UnsupportedMesh(c)
-		for _, f := range features {
-			if f.UnsupportedMesh != nil {
-				list = append(list, f.UnsupportedMesh(c)...)
-			}
+// UnsupportedMesh returns a finding for each field of a mesh configuration that has no effect.
+func (l List) UnsupportedMesh(c *mesh.Config) []diag.Diagnostic {
+	list := translate.UnsupportedMesh(c)
+	for _, f := range l {
+		if f.UnsupportedMesh != nil {
+			list = append(list, f.UnsupportedMesh(c)...)
 		}
-		return of("MeshConfig", list)
 	}
+	return of("MeshConfig", list)
 }
 
 // of sets the object that findings are about.

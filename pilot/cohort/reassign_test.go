@@ -35,7 +35,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 	proxies[3].Type = node.Router
 	checked, interner := 0, cohort.NewInterner()
 	rapid.Check(t, func(t *rapid.T) {
-		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Kinds: catalog.Kinds(catalog.Features())})
+		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Kinds: catalog.Features().Kinds()})
 		var last *scope.Index
 		for range rapid.IntRange(2, 12).Draw(t, "steps") {
 			for range rapid.IntRange(1, 2).Draw(t, "changes") {

@@ -51,7 +51,7 @@ func (a *Analyst) Notice(batch []kinds.Change) {
 		case kinds.Node, kinds.Secret:
 			continue
 		case kinds.EndpointSlice: // in a cluster they change all the time, and hardly matter
-			if !a.world.parts.Whole {
+			if !a.world.o.whole() {
 				continue
 			}
 		}
@@ -115,7 +115,7 @@ func (w *World) references() []diag.Diagnostic {
 		return nil
 	}
 	return analysis.Run(objects, analysis.Options{
-		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.parts.Whole, Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
+		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
 		Pod: podOf, Slice: sliceOf,
 	})
 }

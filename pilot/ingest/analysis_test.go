@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
@@ -13,7 +15,7 @@ import (
 // each.
 func TestAnalysisIsCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestWorld(t, Options{})
+		s := newTestWorld(t, Options{Client: &rest.Config{}}) // of a cluster
 		s.apply(serviceIn("a"))
 		a := NewAnalyst(s.World)
 		ctx, cancel := context.WithCancel(t.Context())

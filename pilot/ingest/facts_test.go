@@ -9,9 +9,8 @@ import (
 
 	securityv1 "istio.io/api/security/v1"
 
-	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
@@ -31,22 +30,24 @@ func (p *oracle) Wait(time.Duration) []kinds.Change { p.waits++; return p.first 
 
 func (p *oracle) Failing() map[string]facts.Failure { return p.failing }
 
+// wanting is a Catalog in which each RequestAuthentication needs a fact.
+type wanting struct{ supported }
+
+func (wanting) Wants(o *kinds.Object) (list []facts.Want) {
+	if o.Kind == kinds.RequestAuthentication {
+		uri := o.Spec.(*securityv1.RequestAuthentication).JwtRules[0].JwksUri
+		list = append(list, facts.Want{Key: kinds.Key{Kind: textKind, Name: uri}, Field: "spec.jwtRules[0].jwksUri", Without: "no token passes"})
+	}
+	return list
+}
+
 // TestFactsFollowObjects: a provider is asked for what objects that count need, its answers are in Snapshots, those that
 // come soon in the first, and what cannot be had is a finding that says what applies.
 func TestFactsFollowObjects(t *testing.T) {
 	answer := func(name, value string) kinds.Change { return facts.Change(textKind, name, &value) }
 	p := &oracle{first: []kinds.Change{answer("x", "1")}}
 	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{
-		Unsupported:     func(*kinds.Object) []diag.Diagnostic { return nil },
-		UnsupportedMesh: func(*mesh.Config) []diag.Diagnostic { return nil },
-		Facts:           map[*kinds.Kind]facts.Provider{textKind: p},
-		Wants: func(o *kinds.Object) (list []facts.Want) {
-			if o.Kind == kinds.RequestAuthentication {
-				uri := o.Spec.(*securityv1.RequestAuthentication).JwtRules[0].JwksUri
-				list = append(list, facts.Want{Key: kinds.Key{Kind: textKind, Name: uri}, Field: "spec.jwtRules[0].jwksUri", Without: "no token passes"})
-			}
-			return list
-		},
+		Facts: map[*kinds.Kind]facts.Provider{textKind: p}, Catalog: wanting{supported{catalog.Features()}},
 	})
 	policy := func(uri string, labels map[string]string) kinds.Change {
 		k := kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}

@@ -154,7 +154,7 @@ func (w *World) applyMesh() (rebuild bool) {
 		w.logger.Info("mesh configuration in force", "from", from)
 	}
 
-	w.found("unsupported", w.placed(located(w.parts.UnsupportedMesh(c), texts), texts, "mesh"))
+	w.found("unsupported", w.placed(located(w.parts.Catalog.UnsupportedMesh(c), texts), texts, "mesh"))
 
 	n, found, from := (*mesh.Networks)(nil), []diag.Diagnostic(nil), "none"
 	texts = layers(w.o, object, "meshNetworks")

@@ -49,5 +49,8 @@ type Options struct {
 	Limits limits.Limits
 }
 
+// whole reports whether the sources hold the whole mesh: no cluster adds to it, and no file is left out.
+func (o Options) whole() bool { return o.Client == nil && o.Texts == nil }
+
 // Instance returns the name of this replica.
 func (o Options) Instance() string { return cmp.Or(o.PodName, o.Process+NotAPod) }

@@ -60,9 +60,13 @@ func rules() Stage {
 
 func newDeriving() *World {
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}
-	supported := func(*kinds.Object) []diag.Diagnostic { return nil }
-	return New(o, Parts{Unsupported: supported, UnsupportedMesh: catalog.UnsupportedMesh(catalog.Features()), Stages: []Stage{routes(), rules()}})
+	return New(o, Parts{Catalog: supported{catalog.Features()}, Stages: []Stage{routes(), rules()}})
 }
+
+// supported is a Catalog in which every field of an object has an effect.
+type supported struct{ catalog.List }
+
+func (supported) Unsupported(*kinds.Object) []diag.Diagnostic { return nil }
 
 func httpRoute(name string, hosts ...gatewayv1.Hostname) *kinds.Object {
 	key := kinds.Key{Kind: kinds.HTTPRoute, Namespace: "a", Name: name}

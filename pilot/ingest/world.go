@@ -25,19 +25,21 @@ type Parts struct {
 	Event func(kind *kinds.Kind, event string) // called for every change; may be nil
 	Hosts facts.Provider                       // addresses of the gateways that are known by name; nil: there are none
 
-	// Unsupported and UnsupportedMesh return what of an object, or of the mesh configuration, has no effect.
-	Unsupported     func(*kinds.Object) []diag.Diagnostic
-	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
+	Facts   map[*kinds.Kind]facts.Provider // of the facts that translations read, by their kind
+	Stages  []Stage                        // what derives objects from objects, in order
+	Catalog Catalog
+	Still   bool // no object changes by itself: the configuration is read once
+}
 
-	Facts map[*kinds.Kind]facts.Provider   // of the facts that translations read, by their kind
-	Wants func(*kinds.Object) []facts.Want // the facts that translations need with an object; nil: none
-
-	Stages []Stage // what derives objects from objects, in order
-
-	Kinds map[*kinds.Kind]snapshot.Reach // see snapshot.Options
-
-	Whole bool // the sources hold the whole mesh: no cluster adds to it
-	Still bool // no object changes by itself: the configuration is read once
+// Catalog is what translations declare about the objects that they read: see package catalog.
+type Catalog interface {
+	// Kinds returns the kinds that they read: see snapshot.Options.
+	Kinds() map[*kinds.Kind]snapshot.Reach
+	// Wants returns the facts that they need with an object.
+	Wants(*kinds.Object) []facts.Want
+	// Unsupported and UnsupportedMesh return what of an object, or of a mesh configuration, has no effect.
+	Unsupported(*kinds.Object) []diag.Diagnostic
+	UnsupportedMesh(*mesh.Config) []diag.Diagnostic
 }
 
 // World turns changes into snapshots: through the filter, the registries and the mesh configuration into the Builder.
@@ -81,7 +83,7 @@ func New(o Options, p Parts) *World {
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]string{},
 	}
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Kinds, Wants: p.Wants})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	w.makeRegistries()
 	return w
 }
@@ -121,7 +123,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 			continue
 		}
 		w.objects[c.Key] = c.Object
-		list := w.parts.Unsupported(c.Object)
+		list := w.parts.Catalog.Unsupported(c.Object)
 		for i := range list {
 			list[i] = list[i].At(c.Object.Position)
 		}

@@ -32,8 +32,7 @@ type testWorld struct {
 
 func newTestWorld(t *testing.T, o Options) testWorld {
 	o.Logger, o.Namespace, o.Domain = slog.New(slog.DiscardHandler), "istio-system", "cluster.local"
-	features := catalog.Features()
-	return testWorld{t, New(o, Parts{Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features)})}
+	return testWorld{t, New(o, Parts{Catalog: catalog.Features()})}
 }
 
 func (s testWorld) apply(objects ...*kinds.Object) {

@@ -21,7 +21,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -42,11 +41,8 @@ type Inspection struct {
 }
 
 // Read reads the configuration that o names, for translation with some features.
-func Read(ctx context.Context, o ingest.Options, features []*feature.Feature) (*Inspection, error) {
-	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{
-		Unsupported: catalog.Unsupported(features), UnsupportedMesh: catalog.UnsupportedMesh(features), Kinds: catalog.Kinds(features), Wants: catalog.Wants(features),
-		Whole: o.ConfigDir != "" && o.Client == nil, Still: true,
-	})}
+func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
+	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{Catalog: features, Still: true})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var sources *ingest.Sources

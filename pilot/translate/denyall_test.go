@@ -84,7 +84,7 @@ func TestUntranslatedPoliciesDenyAll(t *testing.T) {
 			}
 		}
 		o := objects(t, "p.yaml", []byte(c.policy))[0].Object
-		if d := catalog.Unsupported(catalog.Features())(o); len(d) != 1 || !strings.Contains(d[0].Message, c.finding) {
+		if d := catalog.Features().Unsupported(o); len(d) != 1 || !strings.Contains(d[0].Message, c.finding) {
 			t.Errorf("%s: %v, want one finding with %q", c.policy, d, c.finding)
 		}
 	}

@@ -134,7 +134,7 @@ func (f *fieldTest) effective(o *kinds.Object, path fieldPath) bool {
 	key := fmt.Sprintf("%p ", o) + path[:len(path)-1].String()
 	for v := range values(path[len(path)-1]) {
 		changed := with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { setField(m, fd, v) })
-		if isNamed(path.String(), catalog.Unsupported(catalog.Features())(changed)) {
+		if isNamed(path.String(), catalog.Features().Unsupported(changed)) {
 			return true
 		}
 		if f.bare[key] == nil {

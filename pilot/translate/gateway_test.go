@@ -103,7 +103,7 @@ func TestAutoPassthrough(t *testing.T) {
 			t.Errorf("no %s of what is handed on", kind)
 		}
 	}
-	if d := catalog.Unsupported(catalog.Features())(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); d != nil {
+	if d := catalog.Features().Unsupported(objects(t, "world.yaml", []byte(passthroughWorld))[4].Object); d != nil {
 		t.Error(fmt.Sprint("a finding: ", d))
 	}
 }

@@ -54,7 +54,7 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 			t.Errorf("%s is listed, and no such field exists", field)
 		}
 	}
-	if found := catalog.UnsupportedMesh(catalog.Features())(mesh.Default()); len(found) > 0 {
+	if found := catalog.Features().UnsupportedMesh(mesh.Default()); len(found) > 0 {
 		t.Errorf("findings about the default configuration: %v", found)
 	}
 }
@@ -102,7 +102,7 @@ func (f *meshFieldTest) actElsewhere(listed map[string][]fieldPath) {
 				setField(path.parent(c.ProtoReflect()), fd, all[i%len(all)])
 			}
 		}
-		if catalog.UnsupportedMesh(catalog.Features())(c) == nil && maps.Equal(before, f.config(c)) {
+		if catalog.Features().UnsupportedMesh(c) == nil && maps.Equal(before, f.config(c)) {
 			continue
 		}
 		f.t.Error("fields that are listed as acting elsewhere change bytes, or a finding names them")
@@ -126,7 +126,7 @@ func (f *meshFieldTest) effective(c *mesh.Config, path fieldPath) bool {
 	var before map[string]string
 	for v := range values(path[len(path)-1]) {
 		changed := with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { setField(m, fd, v) })
-		if isNamed(path.String(), catalog.UnsupportedMesh(catalog.Features())(changed)) {
+		if isNamed(path.String(), catalog.Features().UnsupportedMesh(changed)) {
 			return true
 		}
 		if before == nil {

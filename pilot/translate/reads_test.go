@@ -126,7 +126,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	features := append(catalog.Features(), tap())
 	on := translate.New(translate.Options{Idle: 1 << 20, Features: features})
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Kinds(features), Wants: catalog.Wants(features)})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: features.Kinds(), Wants: features.Wants})
 	refs := &references{seen: map[string][]string{}}
 	hosts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(generatedHosts, generatedVirtualServiceHosts))))
 	missing := make([]string, len(lists))
@@ -271,7 +271,7 @@ func TestEveryKindIsGenerated(t *testing.T) {
 	for k, list := range readPool(t).versions {
 		versions[k.Kind] = max(versions[k.Kind], len(list))
 	}
-	for k := range catalog.Kinds(catalog.Features()) {
+	for k := range catalog.Features().Kinds() {
 		if !generated[k] {
 			t.Errorf("no generated world has a %s", k.Name)
 		}

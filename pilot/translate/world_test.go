@@ -59,7 +59,7 @@ func newWorld(t tb, m *mesh.Config) *world {
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Kinds(catalog.Features())})}
+	return &world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Features().Kinds()})}
 }
 
 func objects(t tb, name string, yaml []byte) []kinds.Change {
