@@ -70,6 +70,8 @@ type Chain struct {
 type Cluster struct {
 	Mesh         *mesh.Config
 	Capabilities node.Capabilities
+	HTTP2        bool // requests go out as HTTP/2
+	Downstream   bool // requests go out in the version of HTTP that they came in
 }
 
 // Transport secures the connections between the proxies of the mesh. At most one feature has it. Its Selection is made

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -98,13 +99,74 @@ var ports = []struct {
 func TestModes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
+	m := start(ctx, t, meshYAML)
+	w, issuer := m.world, m.issuer
+	stranger, err := sds.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A client of the mesh comes last: when the others are let in as they should be, the server has the mode in force.
+	callers := []struct {
+		name, pod string
+		call      func(ctx context.Context, from world.Location, service, pod int, http bool) error
+		in        map[string]bool // whether it is served, by mode
+	}{
+		{"plaintext", "plain", func(ctx context.Context, from world.Location, _, pod int, http bool) error {
+			return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(pod)), http, nil)
+		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
+		{"this mesh's certificate", "plain", tlsCall(t, issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
+		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
+		{"mesh", "client", func(ctx context.Context, from world.Location, service, _ int, http bool) error {
+			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(service)), http, nil)
+		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
+	}
+	for _, is := range []string{"PERMISSIVE", "STRICT", "DISABLE", "STRICT"} {
+		write(t, filepath.Join(m.dir, "mode.yaml"), fmt.Sprintf(mode, is))
+		for _, c := range callers {
+			for _, p := range ports {
+				suite.Eventually(t, fmt.Sprintf("%s, %s, %s: served %v", is, c.name, p.name, c.in[is]), func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					return (c.call(ctx, w.Pod(c.pod).Location, p.service, p.pod, p.http) == nil) == c.in[is]
+				})
+			}
+		}
+	}
+	handshakes, err := w.Pod("client").Proxy.Stats(t.Context(), `^cluster\.outbound.*ssl\.handshake$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range ports {
+		if n := handshakes[fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)]; n == 0 {
+			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
+		}
+	}
+	// In mode STRICT, which is the last, only a client of the mesh reaches the port; it is known for one that speaks HTTP.
+	if n := requests(t, w); n == 0 {
+		t.Error("the server did not take a call of the mesh to the port whose protocol is detected for HTTP")
+	}
+	if err := w.Healthy(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
+type mesh struct {
+	dir    string
+	issuer sds.Issuer
+	world  *world.World
+}
+
+// start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready.
+func start(ctx context.Context, t *testing.T, objects string) mesh {
+	t.Helper()
 	work := t.TempDir()
 	suite.LogTails(t, work)
 	dir, state := filepath.Join(work, "mesh"), filepath.Join(work, "state")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "mesh.yaml"), meshYAML)
+	write(t, filepath.Join(dir, "mesh.yaml"), objects)
 	write(t, filepath.Join(dir, "mode.yaml"), fmt.Sprintf(mode, "PERMISSIVE"))
 	pilot, err := controlplane.Start(ctx, controlplane.Options{
 		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: state,
@@ -122,10 +184,6 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(certificates.Stop)
-	stranger, err := sds.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
 	directory, err := world.Read(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -147,45 +205,28 @@ func TestModes(t *testing.T) {
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// A client of the mesh comes last: when the others are let in as they should be, the server has the mode in force.
-	callers := []struct {
-		name, pod string
-		call      func(ctx context.Context, from world.Location, service, pod int, http bool) error
-		in        map[string]bool // whether it is served, by mode
-	}{
-		{"plaintext", "plain", func(ctx context.Context, from world.Location, _, pod int, http bool) error {
-			return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(pod)), http, nil)
-		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
-		{"this mesh's certificate", "plain", tlsCall(t, issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
-		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
-		{"mesh", "client", func(ctx context.Context, from world.Location, service, _ int, http bool) error {
-			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(service)), http, nil)
-		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
+	return mesh{dir: dir, issuer: issuer, world: w}
+}
+
+// requests returns how many requests of the mesh's client the server's Envoy took for HTTP, on the port whose protocol
+// it detects.
+func requests(t *testing.T, w *world.World) int {
+	const stat = "http.inbound_0.0.0.0_8081;.downstream_rq_total"
+	before := stats(t, w, "echo", stat)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	if err := call(ctx, w.Pod("client").Location, "10.96.0.10:100", true, nil); err != nil {
+		t.Fatal(err)
 	}
-	for _, m := range []string{"PERMISSIVE", "STRICT", "DISABLE", "STRICT"} {
-		write(t, filepath.Join(dir, "mode.yaml"), fmt.Sprintf(mode, m))
-		for _, c := range callers {
-			for _, p := range ports {
-				suite.Eventually(t, fmt.Sprintf("%s, %s, %s: served %v", m, c.name, p.name, c.in[m]), func() bool {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					return (c.call(ctx, w.Pod(c.pod).Location, p.service, p.pod, p.http) == nil) == c.in[m]
-				})
-			}
-		}
-	}
-	handshakes, err := w.Pod("client").Proxy.Stats(t.Context(), `^cluster\.outbound.*ssl\.handshake$`)
+	return stats(t, w, "echo", stat) - before
+}
+
+func stats(t *testing.T, w *world.World, pod, name string) int {
+	all, err := w.Pod(pod).Proxy.Stats(t.Context(), "^"+regexp.QuoteMeta(name)+"$")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range ports {
-		if n := handshakes[fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)]; n == 0 {
-			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
-		}
-	}
-	if err := w.Healthy(ctx); err != nil {
-		t.Error(err)
-	}
+	return all[name]
 }
 
 // call returns nil if an echo server answers.
@@ -214,7 +255,6 @@ func call(ctx context.Context, from world.Location, address string, isHTTP bool,
 	if err != nil {
 		return err
 	}
-	req.Host = "echo.a"
 	if err := req.Write(conn); err != nil {
 		return err
 	}

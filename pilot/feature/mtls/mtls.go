@@ -3,13 +3,9 @@ package mtls
 import (
 	"slices"
 
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	alpnv2alpha1 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -22,7 +18,8 @@ func New() *feature.Feature {
 		Select:          selectPolicies,
 		UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{
-			HTTPFilters: httpFilters,
+			HTTPFilters: announce,
+			Cluster:     announced,
 			Transport:   &feature.Transport{Mode: mode, Ports: ports, Downstream: downstream, Upstream: upstream},
 		},
 	}
@@ -30,19 +27,6 @@ func New() *feature.Feature {
 
 func spec(o *kinds.Object) *securityv1.PeerAuthentication {
 	return o.Spec.(*securityv1.PeerAuthentication)
-}
-
-// httpFilters returns the filter that has mTLS connections announce their protocol, so that the other side need not
-// detect it.
-func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
-	if c.Direction == feature.Inbound || !c.Capabilities.Has(node.ALPNFilter) {
-		return nil
-	}
-	return []*hcmv3.HttpFilter{envoy.HTTPFilter("istio.alpn", envoy.Any(&alpnv2alpha1.FilterConfig{AlpnOverride: []*alpnv2alpha1.FilterConfig_AlpnOverride{
-		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP10, AlpnOverride: []string{"istio-http/1.0", "istio", "http/1.0"}},
-		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP11, AlpnOverride: []string{"istio-http/1.1", "istio", "http/1.1"}},
-		{UpstreamProtocol: alpnv2alpha1.FilterConfig_HTTP2, AlpnOverride: []string{"istio-h2", "istio", "h2"}},
-	}}))}
 }
 
 // mode returns the mode of a workload's port. Policies go from the mesh's to the workload's. A policy that leaves the

@@ -165,7 +165,9 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	}
 	k.setTLS(b, c, options, policy, http2)
 	setHTTPOptions(c, options)
-	b.ChangeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, c)
+	b.ChangeCluster(feature.Cluster{
+		Mesh: k.mesh, Capabilities: k.capabilities, HTTP2: http2, Downstream: options.GetUseDownstreamProtocolConfig() != nil,
+	}, c)
 	return envoy.NewResource(c.Name, c)
 }
 
