@@ -154,6 +154,16 @@ func GatewayRoute(targetPort uint32, bind string) string {
 	return "http." + number(targetPort) + "." + bind
 }
 
+// SecureGatewayRoute names the routes of one server of a Gateway that terminates TLS, by the server's port and the name
+// of that port: https.443.web.gateway.istio-system. bind is empty for the wildcard.
+func SecureGatewayRoute(port uint32, portName, gateway, namespace, bind string) string {
+	name := "https." + number(port) + "." + portName + "." + gateway + "." + namespace
+	if bind != "" {
+		name += "." + bind
+	}
+	return name
+}
+
 // ParseRoute takes the name of a route configuration apart; false if it is none with a port.
 func ParseRoute(name string) (RouteName, bool) {
 	if port, ok := parseNumber(name); ok {

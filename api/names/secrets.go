@@ -2,21 +2,77 @@ package names
 
 import "strings"
 
-// SecretNamespace returns the namespace of the Secret that a resource of SDS is made of, by the resource's name:
-// kubernetes://<name> is in the proxy's own namespace, kubernetes://<namespace>/<name> and
-// kubernetes-gateway://<namespace>/<name> are in the one that they name. It reports false if the name is none of these.
-func SecretNamespace(resource, own string) (string, bool) {
+// caSuffix ends the names of resources of SDS that hold the CA certificates of a Secret, not its own certificate.
+const caSuffix = "-cacert"
+
+// Schemes of the names of resources of SDS.
+const (
+	schemeSecret    = "kubernetes://"
+	schemeGateway   = "kubernetes-gateway://"
+	schemeConfigMap = "configmap://"
+	schemeBuiltin   = "builtin://"
+)
+
+// Secret is what the name of a resource of SDS says that the control plane serves.
+type Secret struct {
+	Namespace, Name string
+	ConfigMap       bool // it is made of a ConfigMap, not of a Secret
+	CA              bool // the CA certificates, not a certificate with its key
+}
+
+// ParseSecret takes the name of a resource of SDS apart. kubernetes://<name> is in the proxy's own namespace;
+// kubernetes://<namespace>/<name>, kubernetes-gateway://<namespace>/<name> and configmap://<namespace>/<name> are in the
+// one that they name. Each may end in -cacert. It reports false if the name is none of these.
+func ParseSecret(resource, own string) (Secret, bool) {
 	scheme, rest, ok := strings.Cut(resource, "://")
 	namespace, name, named := strings.Cut(rest, "/")
+	s := Secret{Namespace: namespace, Name: name}
 	switch {
 	case !ok:
-		return "", false
-	case scheme == "kubernetes" && !named:
-		namespace, name = own, rest
-	case scheme != "kubernetes" && scheme != "kubernetes-gateway":
-		return "", false
+		return Secret{}, false
+	case scheme+"://" == schemeSecret && !named:
+		s.Namespace, s.Name = own, rest
+	case scheme+"://" == schemeConfigMap:
+		s.ConfigMap = true
+	case scheme+"://" != schemeSecret && scheme+"://" != schemeGateway:
+		return Secret{}, false
 	}
-	return namespace, isObjectName(namespace) && isObjectName(name)
+	s.Name, s.CA = strings.CutSuffix(s.Name, caSuffix)
+	s.CA = s.CA || s.ConfigMap
+	if !isObjectName(s.Namespace) || !isObjectName(s.Name) {
+		return Secret{}, false
+	}
+	return s, true
+}
+
+// SecretNamespace returns the namespace of what a resource of SDS is made of. It reports false if ParseSecret does.
+func SecretNamespace(resource, own string) (string, bool) {
+	s, ok := ParseSecret(resource, own)
+	return s.Namespace, ok
+}
+
+// Credential returns the name of the resource that has the certificate which a Gateway or a DestinationRule names, and
+// reports whether the control plane serves it. It does not serve the proxy's own, which the agent beside it has.
+func Credential(credentialName string) (resource string, served bool) {
+	switch {
+	case strings.HasPrefix(credentialName, schemeBuiltin):
+		return "default", false
+	case strings.Contains(credentialName, "://"):
+		return credentialName, true
+	}
+	return schemeSecret + credentialName, true
+}
+
+// CACredential is Credential for the CA certificates.
+func CACredential(credentialName string) (resource string, served bool) {
+	if strings.HasPrefix(credentialName, schemeBuiltin) {
+		return "ROOTCA", false
+	}
+	resource, served = Credential(credentialName)
+	if !strings.HasSuffix(resource, caSuffix) {
+		resource += caSuffix
+	}
+	return resource, served
 }
 
 // isObjectName reports whether Kubernetes takes a text for the name of an object: no other can be a part of a path.

@@ -1,6 +1,9 @@
 package validation
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"slices"
 	"strings"
 )
@@ -120,11 +123,14 @@ func serverTLS(t fieldRef) {
 	for _, c := range t.at("cipherSuites").items() {
 		seen.add(c, "cipher suite")
 	}
-	for _, f := range []string{"verifyCertificateSpki", "verifyCertificateHash"} {
-		for _, h := range t.at(f).items() {
-			if h.empty() {
-				h.bad("remove it", "an empty hash")
-			}
+	for _, h := range t.at("verifyCertificateSpki").items() {
+		if b, err := base64.StdEncoding.DecodeString(h.text()); err != nil || len(b) != sha256.Size {
+			h.bad("write the SHA-256 of the public key in base64, of 44 characters", "%q is no hash of a public key", h.text())
+		}
+	}
+	for _, h := range t.at("verifyCertificateHash").items() {
+		if b, err := hex.DecodeString(strings.ReplaceAll(h.text(), ":", "")); err != nil || len(b) != sha256.Size {
+			h.bad("write the SHA-256 of the certificate in hexadecimal, of 64 digits", "%q is no hash of a certificate", h.text())
 		}
 	}
 }

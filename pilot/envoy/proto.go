@@ -85,6 +85,34 @@ func AgentSecret(name string) *tlsv3.SdsSecretConfig {
 	}}
 }
 
+// FileSecret names a secret that the agent beside the proxy serves from files of the proxy's own.
+func FileSecret(name string) *tlsv3.SdsSecretConfig {
+	s := AgentSecret(name)
+	s.SdsConfig.InitialFetchTimeout = nil
+	return s
+}
+
+// ServedSecret names a secret that the control plane serves over the stream by which the resource came. It must not hold
+// up other resources, so it may come late.
+func ServedSecret(name string) *tlsv3.SdsSecretConfig {
+	s := &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ADS()}
+	s.SdsConfig.InitialFetchTimeout = nil
+	return s
+}
+
+// Credential names the certificate that a Gateway or a DestinationRule names.
+func Credential(name string) *tlsv3.SdsSecretConfig { return credential(names.Credential(name)) }
+
+// CACredential names the CA certificates that a Gateway or a DestinationRule names.
+func CACredential(name string) *tlsv3.SdsSecretConfig { return credential(names.CACredential(name)) }
+
+func credential(resource string, served bool) *tlsv3.SdsSecretConfig {
+	if served {
+		return ServedSecret(resource)
+	}
+	return AgentSecret(resource)
+}
+
 // TypedStruct is the configuration of an extension whose message this program does not link.
 func TypedStruct(typeURL string, value map[string]any) *anypb.Any {
 	s, err := structpb.NewStruct(value)

@@ -130,9 +130,9 @@ type PolicyTarget struct {
 
 // PolicyTLS is what TLS settings are completed with.
 type PolicyTLS struct {
-	Router bool                    // credentialName is read on gateways alone
-	Mutual *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
-	HTTP2  bool
+	Credentials bool                    // the proxy reads credentialName
+	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
+	HTTP2       bool
 }
 
 // Routes makes the routes of objects that are bound to hosts. At most one feature has it.
@@ -143,6 +143,22 @@ type Routes struct {
 	Any func(RouteOptions) bool
 	// Join returns one list for the routes of several objects, by precedence.
 	Join func(lists ...[]*routev3.Route) []*routev3.Route
+	// TLS returns the routes of an object for TLS connections that are not terminated, TCP those for other connections.
+	// They read the same options as Any.
+	TLS, TCP func(RouteOptions) []ConnectionRoute
+}
+
+// ConnectionRoute is where connections lead to that carry no HTTP, or are not terminated.
+type ConnectionRoute struct {
+	Servers      []string // TLS server names, sorted; empty: any
+	Destinations []ConnectionDestination
+}
+
+// ConnectionDestination is a service that connections lead to. Port is 0 where the route has none. A lone destination
+// needs no weight.
+type ConnectionDestination struct {
+	Host, Subset string
+	Port, Weight uint32
 }
 
 // RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any reads neither

@@ -31,7 +31,6 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	// What is read elsewhere, or by people alone.
 	elsewhere := map[string]string{
 		"Gateway servers.name":      "a label",
-		"Gateway servers.port.name": "a label; routes of HTTPS servers, which are not supported, will be named by it",
 		"Sidecar egress.port.name":  "a label",
 		"Sidecar ingress.port.name": "a label",
 	}

@@ -240,6 +240,17 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 			}
 			spec.Http = append(spec.Http, h)
 		}
+		if o.Name != "part" && chance(t, 3) {
+			to := func() []*networkingv1alpha3.RouteDestination {
+				var list []*networkingv1alpha3.RouteDestination
+				for _, h := range append(some(t, generatedHosts, 1), one(t, generatedHosts)) {
+					list = append(list, &networkingv1alpha3.RouteDestination{Destination: &networkingv1alpha3.Destination{Host: h}, Weight: 50})
+				}
+				return list
+			}
+			spec.Tls = []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: some(t, generatedVirtualServiceHosts, 2)}}, Route: to()}}
+			spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: to()}}
+		}
 		o.Spec = spec
 	case kinds.DestinationRule:
 		spec := &networkingv1.DestinationRule{Host: one(t, slices.Concat(generatedVirtualServiceHosts, generatedHosts)), ExportTo: one(t, generatedExports)}
@@ -294,6 +305,12 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 			if chance(t, 6) {
 				server.Port = &networkingv1alpha3.Port{Number: 15443, Protocol: "TLS", Name: "tls"}
 				server.Tls = &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH}
+			}
+			if chance(t, 3) {
+				server.Port = &networkingv1alpha3.Port{Number: one(t, []uint32{443, 9000}), Protocol: one(t, []string{"HTTPS", "TLS", "TCP"}), Name: one(t, []string{"tls", "other"})}
+				if server.Tls = nil; server.Port.Protocol != "TCP" {
+					server.Tls = &networkingv1alpha3.ServerTLSSettings{Mode: one(t, []networkingv1alpha3.ServerTLSSettings_TLSmode{0, 1, 2, 4}), CredentialName: one(t, []string{"one", "two"})}
+				}
 			}
 			spec.Servers = append(spec.Servers, server)
 		}

@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -11,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Unsupported returns a finding for each field of an object that translation itself reads, not a feature, and does not
@@ -22,7 +24,7 @@ func Unsupported(o *kinds.Object) []diag.Diagnostic {
 	case *networkingv1.Sidecar:
 		return feature.Unsupported("spec", spec, lacks)
 	case *networkingv1.Gateway:
-		return append(feature.Unsupported("spec", spec, lacks), closedServers(spec)...)
+		return append(feature.Unsupported("spec", spec, lacks), unusableServers(spec)...)
 	case *networkingv1.ServiceEntry:
 		if spec.Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
 			return []diag.Diagnostic{feature.NotImplemented("spec.resolution", "host names are not resolved for each request: the service has no endpoints", "use resolution DNS")}
@@ -42,19 +44,58 @@ func lacks(field string) (message, fix string) {
 	return message, fix
 }
 
-// closedServers returns a finding if servers of a Gateway stay closed.
-func closedServers(g *networkingv1.Gateway) []diag.Diagnostic {
-	var closed []string
-	for _, s := range g.Servers {
-		if p := registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP); !p.IsHTTP() && !gateway.AutoPassthrough(s) {
-			closed = append(closed, s.GetPort().GetName())
+// unusableServers returns findings about servers of a Gateway that stay closed, or open otherwise than they say.
+func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
+	var found []diag.Diagnostic
+	add := func(server int, field, message, fix string) {
+		found = append(found, feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"]."+field, message, fix))
+	}
+	for i, s := range g.Servers {
+		use := gateway.UseOf(s)
+		t := s.GetTls()
+		switch {
+		case use == gateway.Closed && s.GetTls() == nil && s.GetPort().GetProtocol() != "":
+			add(i, "port.protocol", "the port stays closed", "use TCP, or TLS with settings")
+		case use == gateway.Closed:
+			add(i, "port.protocol", "the port stays closed", "use another protocol")
+		}
+		for j, h := range s.Hosts {
+			if _, host, ok := strings.Cut(h, "/"); ok {
+				h = host
+			}
+			if use.TLS() && use != gateway.AutoPassthrough && scope.IsPartial(h) {
+				add(i, "hosts["+strconv.Itoa(j)+"]", "it is no TLS server name that proxies match: its star ends within a label", "write *. and the rest")
+			}
+		}
+		if !use.TerminatesTLS() {
+			continue
+		}
+		for j, c := range t.GetCipherSuites() {
+			if !gateway.HasCipher(c) {
+				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, and it is left out", "name a cipher suite of TLS 1.2 as OpenSSL does")
+			}
+		}
+		switch t.GetMode() {
+		case networkingv1alpha3.ServerTLSSettings_SIMPLE:
+			if len(t.GetSubjectAltNames())+len(t.GetVerifyCertificateHash())+len(t.GetVerifyCertificateSpki()) > 0 ||
+				t.GetCaCertificates() != "" || t.GetCaCrl() != "" || t.GetCaCertCredentialName() != "" || t.GetInsecureSkipVerify().GetValue() {
+				add(i, "tls", "clients show no certificate, so that nothing of one is verified", "use mode MUTUAL")
+			}
+		case networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+			if t.GetMinProtocolVersion() != 0 || t.GetMaxProtocolVersion() != 0 || len(t.GetCipherSuites()) > 0 {
+				add(i, "tls", "the mesh's own TLS has the versions and cipher suites of Envoy", "remove them")
+			}
+			if t.GetInsecureSkipVerify().GetValue() {
+				add(i, "tls.insecureSkipVerify", "the mesh's own TLS verifies every certificate", "remove it")
+			}
+		}
+		for _, name := range slices.Concat(t.GetCredentialNames(), []string{t.GetCredentialName(), t.GetCaCertCredentialName()}) {
+			if strings.HasPrefix(name, "sds://") {
+				add(i, "tls", "no certificates come from an SDS server of the proxy's own", "name a Secret")
+			}
 		}
 	}
-	if closed == nil {
-		return nil
-	}
-	message := "these ports are neither plain HTTP nor of mode AUTO_PASSTHROUGH, and stay closed: " + strings.Join(closed, ", ")
-	return []diag.Diagnostic{feature.NotImplemented("spec.servers", message, "open other ports, or remove them")}
+	return found
 }
 
 // UnsupportedMesh returns a finding for each field of a mesh configuration that translation itself does not support.

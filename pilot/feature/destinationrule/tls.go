@@ -1,6 +1,8 @@
 package destinationrule
 
 import (
+	"cmp"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -32,17 +34,12 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	for _, n := range t.SubjectAltNames {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}})
 	}
-	certificate, root := "file-cert:"+t.ClientCertificate+"~"+t.PrivateKey, "file-root:"+t.CaCertificates
-	if t.CaCertificates == "" {
-		root = "file-root:system"
-	}
-	source := fileSecret
-	if t.CredentialName != "" && o.Router {
-		certificate, root = "kubernetes://"+t.CredentialName, "kubernetes://"+t.CredentialName+"-cacert"
-		source = credential
+	certificate, root := envoy.FileSecret("file-cert:"+t.ClientCertificate+"~"+t.PrivateKey), envoy.FileSecret("file-root:"+cmp.Or(t.CaCertificates, "system"))
+	if t.CredentialName != "" && o.Credentials {
+		certificate, root = envoy.Credential(t.CredentialName), envoy.CACredential(t.CredentialName)
 	}
 	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
-		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{source(certificate)}
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{certificate}
 	}
 	if t.GetInsecureSkipVerify().GetValue() {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}
@@ -50,7 +47,7 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			// The untyped field: what the real istiod sends, and what every supported Envoy takes.
 			DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchSubjectAltNames: sans, Crl: crl(t)}, //nolint:staticcheck
-			ValidationContextSdsSecretConfig: source(root),
+			ValidationContextSdsSecretConfig: root,
 		}}
 	}
 	if t.Sni == "" && len(t.SubjectAltNames) == 0 { // ask for, and expect, whom the request is meant for
@@ -80,19 +77,4 @@ func explicitHTTP1() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
 	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
 	}}
-}
-
-// fileSecret is served by the agent from files of the proxy's own.
-func fileSecret(name string) *tlsv3.SdsSecretConfig {
-	s := envoy.AgentSecret(name)
-	s.SdsConfig.InitialFetchTimeout = nil
-	return s
-}
-
-// credential is served by the control plane over the stream that the cluster came by. It must not hold back others, so
-// it may come late.
-func credential(name string) *tlsv3.SdsSecretConfig {
-	s := &tlsv3.SdsSecretConfig{Name: name, SdsConfig: envoy.ADS()}
-	s.SdsConfig.InitialFetchTimeout = nil
-	return s
 }

@@ -1,4 +1,5 @@
-// Package virtualservice is the feature of VirtualServices: it translates their HTTP routes to Envoy routes.
+// Package virtualservice is the feature of VirtualServices: it translates their HTTP routes to Envoy routes, and finds
+// where their TLS and TCP routes lead to.
 //
 // It does not know which services exist, which VirtualService applies to a host, or what a DestinationRule contains.
 // Translate passes that in feature.RouteOptions. Results may share messages with the VirtualService, so neither may be
@@ -8,6 +9,7 @@
 //   - routes.go: one route, and the order and number of them.
 //   - match.go: what a request must look like.
 //   - action.go: what is done with it: destinations, mirrors, redirects.
+//   - connection.go: routes of connections that carry no HTTP, or are not terminated.
 //   - filter.go: the fault and CORS filters of a route, and headers.
 //   - unsupported.go: the fields that have no effect.
 package virtualservice

@@ -1,6 +1,8 @@
 package virtualservice
 
 import (
+	"slices"
+
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -9,14 +11,25 @@ import (
 )
 
 func unsupported(o *kinds.Object) []diag.Diagnostic {
-	return feature.Unsupported("spec", o.Spec.(*networkingv1.VirtualService), lacks)
+	v := o.Spec.(*networkingv1.VirtualService)
+	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, "mesh")
+	return feature.Unsupported("spec", v, func(field string) (message, fix string) {
+		if field == "VirtualService.tls" || field == "VirtualService.tcp" {
+			if !sidecars {
+				return "", ""
+			}
+			return "sidecars leave connections that are not HTTP to the service whose address they were made to", "route HTTP alone, or bind it to Gateways alone"
+		}
+		return lacks(field)
+	})
 }
 
 // lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
 func lacks(field string) (message, fix string) {
 	switch field {
-	case "VirtualService.tls", "VirtualService.tcp":
-		message, fix = "connections that are not HTTP go to the service whose address they were made to", "route HTTP alone"
+	case "L4MatchAttributes.destinationSubnets", "L4MatchAttributes.sourceSubnet", "L4MatchAttributes.sourceLabels",
+		"TLSMatchAttributes.destinationSubnets", "TLSMatchAttributes.sourceLabels":
+		message, fix = "gateways match connections by port and server name alone", "remove it"
 	case "Delay.exponentialDelay":
 		message, fix = "requests are delayed by fixedDelay alone", "use fixedDelay"
 	case "Abort.http2Error":

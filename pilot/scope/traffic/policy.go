@@ -125,6 +125,11 @@ func ServiceRule(rules Rules) Rule {
 	return r
 }
 
+// Selects reports whether the rule is for selected workloads alone.
+func (r Rule) Selects() bool {
+	return r.Object != nil && len(spec(r.Object).GetWorkloadSelector().GetMatchLabels()) > 0
+}
+
 // Labels returns the labels that the cluster's endpoints must have.
 func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
 

@@ -261,7 +261,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 			ids = k.withTrustDomainAliases(t.SubjectAltNames)
 		}
 		b.ApplyTLS(t, feature.PolicyTLS{
-			Router: k.router, HTTP2: http2, Mutual: b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)}),
+			Credentials: k.router || k.rule.Selects(), HTTP2: http2, Mutual: b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)}),
 		}, c, options)
 		return
 	}

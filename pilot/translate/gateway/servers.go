@@ -12,7 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Server is one server of one Gateway on one port of the workload.
@@ -57,7 +56,9 @@ func (s *Tables) of(c cohort.Scope) *table {
 		}
 		t := &table{all: servers(c), byRoute: map[string][]Server{}}
 		for _, s := range t.all {
-			t.byRoute[s.Route()] = append(t.byRoute[s.Route()], s)
+			if route := s.Route(); s.Use().HTTP() && !slices.ContainsFunc(t.byRoute[route], s.same) {
+				t.byRoute[route] = append(t.byRoute[route], s)
+			}
 		}
 		s.made[k] = t
 	}
@@ -132,8 +133,16 @@ func targetsByPort(c cohort.Scope) map[uint32][]uint32 {
 	return all
 }
 
-// Route returns the name of the route configuration of the server.
-func (s Server) Route() string { return names.GatewayRoute(s.Target, s.Bind) }
+// same reports whether o is the same server, perhaps on another port of the workload.
+func (s Server) same(o Server) bool { return s.Server == o.Server && s.Use() == SecureHTTP }
+
+// Route returns the name of the route configuration of a server that takes HTTP. One that terminates TLS has its own.
+func (s Server) Route() string {
+	if s.Use() == SecureHTTP {
+		return names.SecureGatewayRoute(s.GetPort().GetNumber(), s.GetPort().GetName(), s.Gateway.Name, s.Gateway.Namespace, s.Bind)
+	}
+	return names.GatewayRoute(s.Target, s.Bind)
+}
 
 // EachHost yields each host of the server, and the namespace whose VirtualServices may use it, "*" for any.
 func (s Server) EachHost(yield func(namespace, host string) bool) {
@@ -148,15 +157,10 @@ func (s Server) EachHost(yield func(namespace, host string) bool) {
 	}
 }
 
-// AutoPassthrough reports whether a server forwards mTLS unterminated to the cluster that its server name selects.
-func AutoPassthrough(s *networkingv1alpha3.Server) bool {
-	return s.GetTls().GetMode() == networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH && !registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP).IsHTTP()
-}
-
 // HasAutoPassthrough reports whether a gateway has such a server: then it has SNI-DNAT clusters.
 func HasAutoPassthrough(c cohort.Scope) bool {
 	for o := range c.Gateways.All {
-		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, AutoPassthrough) {
+		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, func(s *networkingv1alpha3.Server) bool { return UseOf(s) == AutoPassthrough }) {
 			return true
 		}
 	}

@@ -162,6 +162,17 @@ func (h *Hooks) HTTPRoutes(all []feature.RouteOptions) []*routev3.Route {
 	return h.routes.Join(lists...)
 }
 
+// ConnectionRoutes returns the routes of an object for connections: for TLS that is not terminated, or else TCP.
+func (h *Hooks) ConnectionRoutes(o feature.RouteOptions, tls bool) []feature.ConnectionRoute {
+	switch {
+	case h.routes == nil:
+		return nil
+	case tls:
+		return h.routes.TLS(o)
+	}
+	return h.routes.TCP(o)
+}
+
 // HasPolicies reports whether there is any object by which connections are secured.
 func (h *Hooks) HasPolicies(r view.Reader) bool {
 	return h.transport != nil && slices.ContainsFunc(h.transport.Kinds, r.HasObjects)

@@ -1,14 +1,20 @@
 package lds
 
 import (
+	"slices"
+	"strings"
+	"time"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -18,20 +24,41 @@ import (
 // gatewayKey is all that a gateway's listener depends on.
 type gatewayKey struct {
 	proxyContext
-	bind  string
-	port  uint32
-	route string              // the route configuration of the HTTP chain; empty without one
-	http  registry.Protocol   // the first HTTP server's
-	sni   frozen.List[string] // SNI-DNAT clusters, each selected by its name as the server name
-	dual  bool
+	bind   string
+	port   uint32
+	chains frozen.List[gatewayChain]
+	dual   bool
+}
+
+// gatewayChain is what a gateway does with some of the connections to a port: all that have one of its server names.
+type gatewayChain struct {
+	use      gateway.Use
+	servers  frozen.List[string] // TLS server names; empty: any. Of AutoPassthrough each is a chain of its own
+	tls      *networkingv1alpha3.ServerTLSSettings
+	route    string            // the route configuration of a chain for HTTP
+	protocol registry.Protocol // of a chain for HTTP
+	to       tcpDestination    // of a chain for connections
+}
+
+// tcpDestination is where connections are forwarded to: one cluster, or several by weight.
+type tcpDestination struct {
+	statPrefix  string
+	clusters    frozen.List[weightedCluster]
+	maxDuration time.Duration
+}
+
+type weightedCluster struct {
+	name   string
+	weight uint32
 }
 
 // gatewayListenerBuilder collects the servers that share a bind key.
 type gatewayListenerBuilder struct {
 	gatewayKey
-	sni       []string
-	seen      map[string]struct{} // in sni
-	plaintext bool                // the first server takes HTTP: TLS cannot share the bind key
+	view   *view.View
+	first  gateway.Use
+	chains []gatewayChain
+	taken  map[string]struct{} // the server names of the chains
 }
 
 // Gateway generates the listeners of a gateway, as one partition: none while no Gateway selects it.
@@ -41,7 +68,11 @@ func (m *Listeners) Gateway(v *view.View, c cohort.Inputs) engine.Generator[stru
 
 func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Resource {
 	builders, order := map[BindKey]*gatewayListenerBuilder{}, []*gatewayListenerBuilder{}
-	open := func(s gateway.Server, plain bool) *gatewayListenerBuilder {
+	for _, s := range v.Gateways.Servers(c.Scope) {
+		use := s.Use()
+		if use == gateway.Closed || c.Outbound.Unprivileged && s.Target < 1024 {
+			continue // Envoy could not bind the port, and would reject the listener
+		}
 		bind, dual := s.Bind, false
 		if bind == "" {
 			bind, dual = envoy.Wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
@@ -50,42 +81,142 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections), bind: bind, port: s.Target, dual: dual}
 			k.internalRanges = internalRanges(v)
-			builders[key] = &gatewayListenerBuilder{gatewayKey: k, seen: map[string]struct{}{}, plaintext: plain}
+			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{}}
 			order = append(order, builders[key])
 		}
-		return builders[key]
-	}
-	for _, s := range v.Gateways.Servers(c.Scope) {
-		if c.Outbound.Unprivileged && s.Target < 1024 {
-			continue // Envoy could not bind it, and would reject the listener
-		}
-		switch p := registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP); {
-		case p.IsHTTP():
-			if o := open(s, true); o.route == "" {
-				o.route, o.http = s.Route(), p
-			}
-		case gateway.AutoPassthrough(s.Server):
-			o := open(s, false)
-			if o.plaintext {
-				recordConflict(v, BindKey{o.bind, o.port})
-				continue
-			}
-			for _, name := range sniClusters(v, c.Scope, s) {
-				if _, ok := o.seen[name]; !ok {
-					o.seen[name] = struct{}{}
-					o.sni = append(o.sni, name)
-				}
-			}
-		}
+		m.addServer(builders[key], c.Scope, s)
 	}
 	var out []*envoy.Resource
 	for _, o := range order {
-		if k := o.gatewayKey; k.route != "" || len(o.sni) > 0 { // Envoy refuses a listener without chains
-			k.sni = frozen.ListOf(o.sni...)
+		if len(o.chains) > 0 { // Envoy refuses a listener without chains
+			k := o.gatewayKey
+			k.chains = frozen.ListOf(o.chains...)
 			out = append(out, m.gateways.Get(k))
 		}
 	}
 	return out
+}
+
+// addServer adds the chains of a server. Where the first server of a bind key takes plaintext, no other protocol can
+// share it.
+func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Scope, s gateway.Server) {
+	use := s.Use()
+	if !o.first.TLS() && use != o.first {
+		recordConflict(o.view, BindKey{o.bind, o.port})
+		return
+	}
+	chain := gatewayChain{use: use}
+	switch use {
+	case gateway.PlainHTTP:
+		if slices.ContainsFunc(o.chains, func(c gatewayChain) bool { return c.use == use }) {
+			return // all servers that take HTTP share one
+		}
+		chain.route, chain.protocol = s.Route(), registry.ParseProtocol(s.GetPort().GetProtocol())
+		o.add(chain, nil)
+	case gateway.SecureHTTP:
+		chain.route, chain.protocol, chain.tls = s.Route(), registry.HTTP, s.GetTls()
+		o.add(chain, s.ServerNames())
+	case gateway.PlainTCP, gateway.SecureTCP:
+		if use == gateway.SecureTCP {
+			chain.tls = s.GetTls()
+		}
+		if routes := m.connections(o.view, c, s, false); len(routes) > 0 {
+			chain.to = routes[0].to
+			o.add(chain, s.ServerNames())
+		}
+	case gateway.Passthrough:
+		for _, r := range m.connections(o.view, c, s, true) {
+			chain.to = r.to
+			o.add(chain, r.servers)
+		}
+	case gateway.AutoPassthrough:
+		o.add(chain, sniClusters(o.view, c, s))
+	}
+}
+
+// add adds a chain for those of its server names that no chain before it has: of two chains with one name Envoy would
+// reject the listener, and it knows no pattern that ends within a label.
+func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) {
+	if c.use == gateway.PlainHTTP || c.use == gateway.PlainTCP || slices.Contains(servers, "*") {
+		servers = []string{anyName}
+	}
+	var free []string
+	for _, name := range servers {
+		if c.use == gateway.AutoPassthrough { // its chains match the protocols of the mesh as well
+			name = meshName + name
+		}
+		_, taken := o.taken[name]
+		switch {
+		case scope.IsPartial(name):
+		case !taken:
+			o.taken[name] = struct{}{}
+			free = append(free, strings.TrimPrefix(name, meshName))
+		case c.use != gateway.AutoPassthrough:
+			recordConflict(o.view, BindKey{o.bind, o.port})
+		}
+	}
+	if len(free) == 0 {
+		return
+	}
+	if free[0] != anyName {
+		c.servers = frozen.ListOf(free...)
+	}
+	o.chains = append(o.chains, c)
+}
+
+// What stands for server names in gatewayListenerBuilder.taken.
+const (
+	anyName  = ""
+	meshName = "mesh/" // begins those of AutoPassthrough
+)
+
+// connectionRoute is where the connections with some server names lead to.
+type connectionRoute struct {
+	servers []string
+	to      tcpDestination
+}
+
+// connections returns where VirtualServices lead the connections to a server: by the first that has a route, or for TLS
+// that is not terminated by all of them.
+func (m *Listeners) connections(v *view.View, c cohort.Scope, s gateway.Server, tls bool) []connectionRoute {
+	var out []connectionRoute
+	for _, vs := range s.VirtualServices(v, c) {
+		options := feature.RouteOptions{Object: vs.Object, Port: s.GetPort().GetNumber(), Gateway: s.Name(), Namespace: c.Namespace, Domain: v.Domain()}
+		for _, r := range m.hooks.ConnectionRoutes(options, tls) {
+			if len(r.Destinations) > 0 {
+				out = append(out, connectionRoute{r.Servers, destination(v, c, vs.Object.Name+"."+vs.Object.Namespace, s.GetPort().GetNumber(), r.Destinations)})
+			}
+		}
+	}
+	return out
+}
+
+// destination returns where a route leads to. A destination without a port means the only port of the service, or else
+// the one that was called.
+func destination(v *view.View, c cohort.Scope, name string, port uint32, list []feature.ConnectionDestination) tcpDestination {
+	to := tcpDestination{statPrefix: name}
+	var clusters []weightedCluster
+	for _, d := range list {
+		host, number := d.Host, d.Port
+		s := v.ScopeOf(c.Namespace, nil).ResolveAlias(host)
+		if s != nil {
+			if host = s.Host; number == 0 && len(s.Ports) == 1 {
+				number = s.Ports[0].Number
+			}
+		}
+		if number == 0 {
+			number = port
+		}
+		if s != nil && len(list) == 1 {
+			to.maxDuration, _ = v.ServiceRule(c, s).Policy(number).MaxConnectionDuration()
+		}
+		clusters = append(clusters, weightedCluster{names.Cluster(names.Outbound, number, d.Subset, host), d.Weight})
+	}
+	if len(clusters) == 1 {
+		to.statPrefix = clusters[0].name
+	}
+	to.clusters = frozen.ListOf(clusters...)
+	return to
 }
 
 // sniClusters returns the names of the SNI-DNAT clusters of a server: of each service that its hosts cover, in any
@@ -125,22 +256,42 @@ func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 		TrafficDirection:                     corev3.TrafficDirection_OUTBOUND,
 		MaxConnectionsToAcceptPerSocketEvent: envoy.UInt32(1),
 	}
-	// Policies are enforced at the destination: all that is visible here is the server name.
-	for cluster := range k.sni.All {
-		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
-			FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
-			Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, registry.Unsupported, 0),
-			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
-		})
+	tls := false
+	for c := range k.chains.All {
+		tls = tls || c.use.TLS()
+		l.FilterChains = append(l.FilterChains, b.gatewayChains(k, c, "outbound_"+name+";")...)
 	}
-	if !k.sni.Empty() {
+	if tls {
 		l.ListenerFilters = []*listenerv3.ListenerFilter{tlsInspector(nil)}
 	}
-	if k.route != "" {
-		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
-			Filters:                       b.httpFilters(k.proxyContext, feature.Gateway, "outbound_"+name+";", k.route, nil, k.http),
-			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
-		})
-	}
 	return envoy.NewResource(name, l)
+}
+
+// gatewayChains makes the filter chains of a gatewayChain. Policies are enforced at the destination of connections that
+// are not terminated: all that is visible here is the server name.
+func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) []*listenerv3.FilterChain {
+	if c.use == gateway.AutoPassthrough {
+		var out []*listenerv3.FilterChain
+		for cluster := range c.servers.All {
+			out = append(out, &listenerv3.FilterChain{
+				FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
+				Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, registry.Unsupported, 0),
+				TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
+			})
+		}
+		return out
+	}
+	chain := &listenerv3.FilterChain{TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
+	if !c.servers.Empty() {
+		chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: slices.Collect(c.servers.All)}
+	}
+	if c.use.HTTP() {
+		chain.Filters = b.httpFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
+	} else {
+		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Outbound, c.to)
+	}
+	if c.use.TerminatesTLS() {
+		chain.TransportSocket = serverTLS(c.tls, !c.use.HTTP(), k.capabilities)
+	}
+	return []*listenerv3.FilterChain{chain}
 }

@@ -11,6 +11,7 @@ import (
 
 // Listeners makes listeners. Safe for concurrent use.
 type Listeners struct {
+	hooks *hooks.Hooks
 	cache *engine.Cache
 
 	outbound        *envoy.MemoTable[outboundKey]
@@ -24,6 +25,7 @@ type Listeners struct {
 func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Listeners {
 	b := builder{h}
 	return &Listeners{
+		hooks:           h,
 		cache:           c,
 		outbound:        envoy.NewMemoTable(m, b.buildOutbound),
 		virtualOutbound: envoy.NewMemoTable(m, b.buildVirtualOutbound),

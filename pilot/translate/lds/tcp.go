@@ -16,6 +16,28 @@ func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster string,
 	chain := c.chain(d, false, p)
 	chain.Cluster = cluster
 	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
+	return b.tcpProxy(c, chain, proxy, maxDuration)
+}
+
+// weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
+func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination) []*listenerv3.Filter {
+	chain := c.chain(d, false, registry.TCP)
+	proxy := &tcpv3.TcpProxy{StatPrefix: to.statPrefix}
+	weighted := &tcpv3.TcpProxy_WeightedCluster{}
+	for w := range to.clusters.All {
+		weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: w.name, Weight: w.weight})
+	}
+	if len(weighted.Clusters) == 1 {
+		chain.Cluster = weighted.Clusters[0].Name
+		proxy.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: chain.Cluster}
+	} else {
+		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
+	}
+	return b.tcpProxy(c, chain, proxy, to.maxDuration)
+}
+
+// tcpProxy makes the network filters of a chain that ends in a TCP proxy.
+func (b builder) tcpProxy(c proxyContext, chain feature.Chain, proxy *tcpv3.TcpProxy, maxDuration time.Duration) []*listenerv3.Filter {
 	if maxDuration > 0 {
 		proxy.MaxDownstreamConnectionDuration = envoy.Duration(maxDuration)
 	}

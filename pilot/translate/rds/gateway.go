@@ -17,7 +17,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // GatewayHosts generates the virtual hosts of a gateway's route configuration. Each host is a partition. Hosts
@@ -84,10 +83,7 @@ func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Scope, name string) 
 		redirected:   map[string]uint32{}, routed: map[string]*routedHost{}, merged: map[mergeKey]*mergedHosts{},
 	}
 	for _, s := range v.Gateways.ServersOf(c, name) {
-		if !registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP).IsHTTP() {
-			continue
-		}
-		g := gatewayServer{Server: s, name: s.Gateway.Namespace + "/" + s.Gateway.Name, hosts: map[string][]string{}}
+		g := gatewayServer{Server: s, name: s.Name(), hosts: map[string][]string{}}
 		for ns, h := range s.EachHost {
 			g.hosts[h] = append(g.hosts[h], ns)
 			if scope.IsPartial(h) {

@@ -1,0 +1,109 @@
+package lds
+
+import (
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
+)
+
+// serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not HTTP.
+func serverTLS(t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Capabilities) *corev3.TransportSocket {
+	mode := t.GetMode()
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: []string{"h2", "http/1.1"}}
+	mesh := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
+	if mesh && tcp && proxy.Has(node.NetworkMetadataExchange) {
+		common.AlpnProtocols = append([]string{names.PeerExchange}, common.AlpnProtocols...)
+	}
+	common.TlsCertificateSdsSecretConfigs = serverCertificates(t)
+	if mesh || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+			DefaultValidationContext:         clientValidation(t),
+			ValidationContextSdsSecretConfig: clientRoots(t),
+		}}
+	}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+		TypedConfig: envoy.Any(&tlsv3.DownstreamTlsContext{
+			CommonTlsContext:         common,
+			RequireClientCertificate: envoy.Bool(mesh || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL),
+		}),
+	}}
+}
+
+// serverCertificates names the certificates of a server: those of its credentials, of its files, or else the proxy's own.
+func serverCertificates(t *networkingv1alpha3.ServerTLSSettings) []*tlsv3.SdsSecretConfig {
+	var list []*tlsv3.SdsSecretConfig
+	switch {
+	case t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+		return []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")}
+	case len(t.GetCredentialNames()) > 0:
+		for _, name := range t.GetCredentialNames() {
+			list = append(list, envoy.Credential(name))
+		}
+	case t.GetCredentialName() != "":
+		list = append(list, envoy.Credential(t.GetCredentialName()))
+	case len(t.GetTlsCertificates()) > 0:
+		for _, c := range t.GetTlsCertificates() {
+			list = append(list, envoy.FileSecret("file-cert:"+c.GetServerCertificate()+"~"+c.GetPrivateKey()))
+		}
+	default:
+		list = append(list, envoy.FileSecret("file-cert:"+t.GetServerCertificate()+"~"+t.GetPrivateKey()))
+	}
+	return list
+}
+
+// clientRoots names the CA certificates by which a server verifies the certificates of clients.
+func clientRoots(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.SdsSecretConfig {
+	switch {
+	case t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+		return envoy.AgentSecret("ROOTCA")
+	case t.GetCaCertCredentialName() != "":
+		return envoy.CACredential(t.GetCaCertCredentialName())
+	case len(t.GetCredentialNames()) > 0:
+		return envoy.CACredential(t.GetCredentialNames()[0])
+	case t.GetCredentialName() != "":
+		return envoy.CACredential(t.GetCredentialName())
+	case t.GetCaCertificates() == "" && len(t.GetTlsCertificates()) > 0:
+		return envoy.FileSecret("file-root:" + t.GetTlsCertificates()[0].GetCaCertificates())
+	}
+	return envoy.FileSecret("file-root:" + t.GetCaCertificates())
+}
+
+// clientValidation returns what a client's certificate has to be, beside issued by one of the CAs.
+func clientValidation(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.CertificateValidationContext {
+	c := &tlsv3.CertificateValidationContext{}
+	for _, n := range t.GetSubjectAltNames() {
+		// The untyped field: what the real istiod sends, and what every supported Envoy takes.
+		c.MatchSubjectAltNames = append(c.MatchSubjectAltNames, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}}) //nolint:staticcheck
+	}
+	c.VerifyCertificateSpki, c.VerifyCertificateHash = t.GetVerifyCertificateSpki(), t.GetVerifyCertificateHash()
+	if t.GetInsecureSkipVerify().GetValue() && t.GetMode() != networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
+		c.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED
+	}
+	if t.GetCaCrl() != "" {
+		c.Crl = &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: t.GetCaCrl()}}
+	}
+	return c
+}
+
+// tlsParameters returns the protocol versions and cipher suites of a server, nil for Envoy's own.
+func tlsParameters(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.TlsParameters {
+	if t.GetMinProtocolVersion() == 0 && t.GetMaxProtocolVersion() == 0 && len(t.GetCipherSuites()) == 0 || t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
+		return nil
+	}
+	return &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsVersion(t.GetMinProtocolVersion()), TlsMaximumProtocolVersion: tlsVersion(t.GetMaxProtocolVersion()),
+		CipherSuites: slices.DeleteFunc(slices.Clone(t.GetCipherSuites()), func(c string) bool { return !gateway.HasCipher(c) }),
+	}
+}
+
+func tlsVersion(v networkingv1alpha3.ServerTLSSettings_TLSProtocol) tlsv3.TlsParameters_TlsProtocol {
+	return tlsv3.TlsParameters_TlsProtocol(v) // the two have the same numbers
+}
