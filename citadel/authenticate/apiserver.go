@@ -86,25 +86,26 @@ func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool),
 	return a, nil
 }
 
-// Issuer returns the issuer of the cluster's tokens.
+// Issuer returns the issuer of the cluster's tokens. It is asked for again now and then, and the last one holds while
+// the API server does not answer.
 func (a *APIServer) Issuer(ctx context.Context) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.issuer != "" || a.now().Sub(a.tried) < refreshAfter {
+	again := refreshAfter
+	if a.issuer != "" {
+		again = refreshAlways
+	}
+	if a.now().Sub(a.tried) < again {
 		return a.issuer, a.issuer != ""
 	}
 	a.tried = a.now()
-	text, err := a.get(ctx, discoveryPath)
-	if err != nil {
-		return "", false
-	}
+	text, err := a.get(context.WithoutCancel(ctx), discoveryPath)
 	var d struct {
 		Issuer string `json:"issuer"`
 	}
-	if json.Unmarshal(text, &d) != nil {
-		return "", false
+	if err == nil && json.Unmarshal(text, &d) == nil && d.Issuer != "" {
+		a.issuer = d.Issuer
 	}
-	a.issuer = d.Issuer
 	return a.issuer, a.issuer != ""
 }
 

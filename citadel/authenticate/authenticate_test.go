@@ -12,11 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -116,7 +118,16 @@ func newCluster(i *issuer) *cluster {
 func kubernetes(c authenticate.Cluster) *authenticate.Kubernetes {
 	return authenticate.NewKubernetes(authenticate.KubernetesOptions{
 		TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Now: func() time.Time { return start },
-		Cluster: func(id string) (authenticate.Cluster, bool) { return c, id == "" },
+		Cluster: func(name string) (string, authenticate.Cluster, error) {
+			switch name {
+			case "", "one":
+				return "one", c, nil
+			case "late":
+				return "", nil, fmt.Errorf("%w: cluster late is not read yet", authenticate.ErrUnavailable)
+			}
+			return "", nil, errors.New("no such cluster")
+		},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -124,15 +135,81 @@ func kubernetes(c authenticate.Cluster) *authenticate.Kubernetes {
 func TestGoodToken(t *testing.T) {
 	i := newIssuer(t, "k1")
 	c := newCluster(i)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	defer close(answer)
+	c.review = func(string) (authenticate.Review, error) {
+		close(asked)
+		<-answer
+		return authenticate.Review{}, errors.New("away")
+	}
 	p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.ID != web || p.Proof != identity.Token || p.Bound != (identity.Bound{Pod: "web-0", PodUID: "2", Node: "n1"}) || !p.Expires.Equal(start.Add(time.Hour)) {
+	if p.ID != web || p.Proof != identity.Token || p.Bound != (identity.Bound{Cluster: "one", Pod: "web-0", PodUID: "2", Node: "n1"}) || !p.Expires.Equal(start.Add(time.Hour)) {
 		t.Errorf("%+v", p)
 	}
-	if c.reviews.Load() > 0 {
-		t.Error("the API server was asked")
+	<-asked // behind the caller's back, and nobody waits for the answer
+}
+
+// TestRevoked refuses a token that was verified here once the API server has said that it does not accept it.
+func TestRevoked(t *testing.T) {
+	i := newIssuer(t, "k1")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(i)
+		began := time.Now()
+		accepts := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
+		now := accepts
+		c.review = func(string) (authenticate.Review, error) { return now, nil }
+		k := authenticate.NewKubernetes(authenticate.KubernetesOptions{
+			TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Logger: slog.New(slog.DiscardHandler),
+			Cluster: func(string) (string, authenticate.Cluster, error) { return "one", c, nil },
+			Now:     func() time.Time { return start.Add(time.Since(began)) },
+		})
+		text := i.token(t, nil)
+		ask := func() error {
+			_, err := k.Authenticate(t.Context(), authenticate.Request{Token: text})
+			synctest.Wait()
+			return err
+		}
+		for range 3 {
+			if err := ask(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := c.reviews.Load(); n != 1 {
+			t.Errorf("%d reviews", n)
+		}
+		now = authenticate.Review{}
+		time.Sleep(5 * time.Minute)
+		if err := ask(); err != nil { // and has the API server asked
+			t.Error(err)
+		}
+		for range 3 {
+			if err := ask(); err == nil || errors.Is(err, authenticate.ErrUnavailable) {
+				t.Errorf("it is revoked: %v", err)
+			}
+		}
+	})
+}
+
+// TestClusters takes the word of a caller for whose token it shows, where there is such a cluster.
+func TestClusters(t *testing.T) {
+	i := newIssuer(t, "k1")
+	c := newCluster(i)
+	c.review = func(string) (authenticate.Review, error) { return authenticate.Review{}, errors.New("away") }
+	for name, want := range map[string]string{"": "one", "one": "one", "late": "unavailable", "two": "refused"} {
+		p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil), Cluster: name})
+		got := p.Bound.Cluster
+		switch {
+		case errors.Is(err, authenticate.ErrUnavailable):
+			got = "unavailable"
+		case err != nil:
+			got = "refused"
+		}
+		if got != want {
+			t.Errorf("%q: %s, %v", name, got, err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@
 //   - certificate.go: client certificates of the mesh.
 //   - token.go: what all tokens have in common: bounds, accepted algorithms, claims.
 //   - kubernetes.go: tokens of service accounts.
+//   - cache.go: what was found out about tokens, for a while.
 //   - apiserver.go: what an API server knows of its tokens.
 //   - keys.go: an issuer's keys, fetched when they are needed.
 //   - oidc.go: tokens of other providers, by JWT_RULE.

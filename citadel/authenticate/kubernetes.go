@@ -5,15 +5,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/hashicorp/golang-lru/v2/expirable"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // Cluster is what a Kubernetes cluster knows of its tokens.
@@ -43,20 +44,28 @@ type Review struct {
 // KubernetesOptions are the options of a Kubernetes.
 type KubernetesOptions struct {
 	TrustDomain func() string
-	Audiences   []string                        // a token must have one: TOKEN_AUDIENCES
-	Cluster     func(id string) (Cluster, bool) // by the name that callers give; empty for the server's own
-	Now         func() time.Time
+	Audiences   []string // a token must have one: TOKEN_AUDIENCES
+	// Cluster returns a cluster and its ID by the name that a caller gives; an empty name is the server's own. An error
+	// that is ErrUnavailable means that the cluster is known, and cannot be asked yet.
+	Cluster func(name string) (id string, c Cluster, err error)
+	Now     func() time.Time
+	Logger  *slog.Logger
 }
 
 // Kubernetes authenticates callers by tokens of service accounts. It verifies a token with the keys of its cluster, and
 // compares the pod that the token is bound to with the pod that exists. Where it cannot know one of these it asks the
-// API server. It is safe for concurrent use.
+// API server. It also asks, behind the caller's back and now and then, whether a token that it verified was revoked. It
+// is safe for concurrent use.
 type Kubernetes struct {
 	o         KubernetesOptions
 	reviewing *semaphore.Weighted
-	accepted  *expirable.LRU[reviewKey, identity.Peer]
-	refused   *expirable.LRU[reviewKey, error]
+	accepted  cache[identity.Peer]
+	refused   cache[error]
 	failures  *rate.Limiter // of reviews of tokens that anybody could have made
+
+	rechecking *semaphore.Weighted
+	rechecked  cache[struct{}] // verified tokens that the API server accepts, or is being asked about
+	revoked    cache[error]    // verified tokens that it does not accept
 }
 
 // reviewKey is the cluster and the SHA-256 of a token that was reviewed.
@@ -71,8 +80,13 @@ const (
 	failuresPerSecond = 5
 	reviewTimeout     = 5 * time.Second
 	reviewsKept       = 10_000
-	acceptedFor       = time.Minute // a revoked token is refused after that
+	acceptedFor       = time.Minute      // a revoked token is refused after that
+	acceptedUnseen    = 10 * time.Second // the same of one whose pod is not there: it comes soon, or it is gone
 	refusedFor        = 10 * time.Second
+
+	rechecksAtOnce = 4 // a verified token beyond them is looked at when it comes again
+	recheckAfter   = 5 * time.Minute
+	revokedFor     = 25 * time.Hour // no token is valid longer by default
 )
 
 // NewKubernetes returns a Kubernetes.
@@ -80,9 +94,13 @@ func NewKubernetes(o KubernetesOptions) *Kubernetes {
 	return &Kubernetes{
 		o:         o,
 		reviewing: semaphore.NewWeighted(reviewsAtOnce),
-		accepted:  expirable.NewLRU[reviewKey, identity.Peer](reviewsKept, nil, acceptedFor),
-		refused:   expirable.NewLRU[reviewKey, error](reviewsKept, nil, refusedFor),
+		accepted:  newCache[identity.Peer](acceptedFor, o.Now),
+		refused:   newCache[error](refusedFor, o.Now),
 		failures:  rate.NewLimiter(failuresPerSecond, reviewsAtOnce),
+
+		rechecking: semaphore.NewWeighted(rechecksAtOnce),
+		rechecked:  newCache[struct{}](recheckAfter, o.Now),
+		revoked:    newCache[error](revokedFor, o.Now),
 	}
 }
 
@@ -96,9 +114,9 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	c, ok := k.o.Cluster(r.Cluster)
-	if !ok {
-		return identity.Peer{}, fmt.Errorf("cluster %.200q is not known", r.Cluster)
+	id, c, err := k.o.Cluster(r.Cluster)
+	if err != nil {
+		return identity.Peer{}, err
 	}
 	if issuer, ok := c.Issuer(ctx); ok && issuer != t.claims.Issuer {
 		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q is not the cluster's", t.claims.Issuer)
@@ -107,7 +125,7 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 		ID:    identity.ID{TrustDomain: k.o.TrustDomain(), Namespace: namespace, ServiceAccount: name},
 		Proof: identity.Token,
 		Bound: identity.Bound{
-			Cluster: r.Cluster, Pod: t.claims.Kubernetes.Pod.Name, PodUID: t.claims.Kubernetes.Pod.UID, Node: t.claims.Kubernetes.Node.Name,
+			Cluster: id, Pod: t.claims.Kubernetes.Pod.Name, PodUID: t.claims.Kubernetes.Pod.UID, Node: t.claims.Kubernetes.Node.Name,
 		},
 		Expires: t.claims.Expiry.Time(),
 	}
@@ -115,26 +133,63 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	if known && (key == nil || !t.verify(key)) {
 		return identity.Peer{}, errors.New("the token's signature is wrong")
 	}
-	if known && p.Bound.Pod != "" {
-		if pod, ok := c.Pod(namespace, p.Bound.Pod); ok && pod != (Pod{}) {
-			if pod.UID != p.Bound.PodUID || pod.ServiceAccount != name {
-				return identity.Peer{}, errors.New("the token's pod is gone")
-			}
-			p.Bound.Node = pod.Node
-			return p, nil
-		}
+	if !known || p.Bound.Pod == "" {
+		return k.review(ctx, c, p, r.Token, known, acceptedFor)
 	}
-	return k.review(ctx, c, p, r.Token, known)
+	pod, ok := c.Pod(namespace, p.Bound.Pod)
+	switch {
+	case !ok:
+		return k.review(ctx, c, p, r.Token, known, acceptedFor)
+	case pod == Pod{}:
+		return k.review(ctx, c, p, r.Token, known, acceptedUnseen)
+	case pod.UID != p.Bound.PodUID || pod.ServiceAccount != name:
+		return identity.Peer{}, errors.New("the token's pod is gone")
+	}
+	p.Bound.Node = pod.Node
+	rechecked := keyOfReview(p, r.Token)
+	if err, ok := k.revoked.get(rechecked); ok {
+		return identity.Peer{}, err
+	}
+	k.recheck(ctx, c, p, r.Token, rechecked)
+	return p, nil
+}
+
+func keyOfReview(p identity.Peer, text string) reviewKey {
+	return reviewKey{p.Bound.Cluster, sha256.Sum256([]byte(text))}
+}
+
+// recheck has the API server asked about a token that was verified here, unless it was of late. It waits for nothing: a
+// token whose account or key was revoked is refused the next time.
+func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, text string, key reviewKey) {
+	if _, recent := k.rechecked.get(key); recent || !k.rechecking.TryAcquire(1) {
+		return
+	}
+	k.rechecked.add(key, struct{}{})
+	ctx = context.WithoutCancel(ctx) // it goes on when the caller leaves
+	safe.Go(k.o.Logger, "token review", func() {
+		defer k.rechecking.Release(1)
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
+		v, err := c.Review(ctx, text, k.o.Audiences)
+		if err != nil {
+			k.rechecked.remove(key)
+			return
+		}
+		if err := k.judge(v, &p); err != nil {
+			k.revoked.add(key, err)
+			k.o.Logger.Warn("a token is refused from now on, for the API server does not accept it", "account", p.ID.String(), "pod", p.Bound.Pod, "err", err)
+		}
+	})
 }
 
 // review asks the API server about a token that cannot be judged here: its signature could not be verified, or it is
-// bound to no pod, or to one that is not known yet.
-func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, verified bool) (identity.Peer, error) {
-	key := reviewKey{p.Bound.Cluster, sha256.Sum256([]byte(text))}
-	if had, ok := k.accepted.Get(key); ok {
+// bound to no pod, or to one that is not known yet. An acceptance is kept for a while.
+func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, verified bool, keep time.Duration) (identity.Peer, error) {
+	key := keyOfReview(p, text)
+	if had, ok := k.accepted.get(key); ok {
 		return had, nil
 	}
-	if err, ok := k.refused.Get(key); ok {
+	if err, ok := k.refused.get(key); ok {
 		return identity.Peer{}, err
 	}
 	if !verified && k.failures.Tokens() < 1 {
@@ -152,10 +207,10 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	}
 	if err := k.judge(v, &p); err != nil {
 		k.failures.Allow()
-		k.refused.Add(key, err)
+		k.refused.add(key, err)
 		return identity.Peer{}, err
 	}
-	k.accepted.Add(key, p)
+	k.accepted.addFor(key, p, keep)
 	return p, nil
 }
 

@@ -32,7 +32,7 @@ type Options struct {
 	// CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL.
 	Interval time.Duration
 
-	Names []string // of the server, in its own certificate
+	Names func() []string // of the server, in its own certificate
 
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -53,6 +53,7 @@ type Authority struct {
 const (
 	lookAtFolder = time.Second
 	lookAtStore  = time.Minute
+	loadAgain    = time.Second
 )
 
 // New returns an Authority that has loaded nothing.
@@ -61,8 +62,8 @@ func New(o Options) (*Authority, error) {
 	return a, a.register(o.Registerer)
 }
 
-// Load loads the CA for the first time. After an error the server should not start: it would issue nothing, or what
-// nobody trusts.
+// Load loads the CA for the first time. It waits for a store that is away. After an error the server should not start:
+// it would issue nothing, or what nobody trusts.
 func (a *Authority) Load(ctx context.Context) error {
 	p, err := store.ReadPlugged(a.o.Folder, a.o.Now())
 	if err != nil {
@@ -75,7 +76,19 @@ func (a *Authority) Load(ctx context.Context) error {
 	if a.o.Store == nil {
 		return errors.New("there is no CA, and nowhere to keep one of the server's own")
 	}
-	return a.step(ctx, a.o.Now())
+	for {
+		err := a.step(ctx, a.o.Now())
+		if !errors.Is(err, store.ErrAway) {
+			a.report(nil)
+			return err
+		}
+		a.report(err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(loadAgain):
+		}
+	}
 }
 
 // Run follows the CA until ctx ends.
@@ -112,7 +125,10 @@ func (a *Authority) report(err error) {
 	}
 	d := &diag.Diagnostic{
 		Severity: diag.Error, Code: "CertificateAuthority", Message: "the CA that was loaded last goes on: " + err.Error(),
-		Fix: "mend the CA's files: they are read again by themselves",
+		Fix: "mend where the CA is kept: it is read again by itself",
+	}
+	if a.o.CA.Bundle() == nil {
+		d.Message = "there is no CA yet, and nothing is served: " + err.Error()
 	}
 	if had := a.finding.Swap(d); had == nil || had.Message != d.Message {
 		a.o.Logger.Error("the certificate authority could not be loaded", "err", err)
@@ -137,6 +153,9 @@ func (a *Authority) step(ctx context.Context, now time.Time) error {
 	b, err := s.Bundle(now)
 	if err != nil {
 		return err
+	}
+	if last := a.o.CA.Bundle(); last != nil && !a.o.MultiRoot && !slices.ContainsFunc(b.Roots, func(r *x509.Certificate) bool { return slices.ContainsFunc(last.Roots, r.Equal) }) {
+		return errors.New("the CA was replaced by one that shares no root with it, so that workloads do not trust it: put the old one back, or restart every server and workload")
 	}
 	return a.use(b)
 }

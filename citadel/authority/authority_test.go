@@ -33,7 +33,7 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 		CA:       ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour}),
 		Rotation: rotation.Options{Organization: "cluster.local", Lifetime: 10 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour},
 		Lead:     func() bool { return true }, Interval: time.Hour,
-		Names: []string{name}, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Names: func() []string { return []string{name} }, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 	change(&o)
 	a, err := authority.New(o)
@@ -203,6 +203,77 @@ func TestNotLeader(t *testing.T) {
 		synctest.Wait()
 		if n := len(c.Bundle().Roots); n != 2 {
 			t.Errorf("%d roots", n)
+		}
+	})
+}
+
+// TestReplaced keeps its CA when the stored one is replaced by one that shares no root with it.
+func TestReplaced(t *testing.T) {
+	dir, another := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "another")
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAuthority(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, a)
+		first := c.Bundle().Certificate
+		if _, err := store.Step(t.Context(), store.Folder{Path: another}, rotation.Options{Lifetime: 24 * time.Hour, GracePercent: 20}, time.Now(), true); err != nil {
+			t.Fatal(err)
+		}
+		files, _, err := store.Folder{Path: another}.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, version, err := store.Folder{Path: dir}.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (store.Folder{Path: dir}).Save(t.Context(), files, version); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !c.Bundle().Certificate.Equal(first) || len(a.Findings()) != 1 || !strings.Contains(a.Findings()[0].Message, "shares no root") {
+			t.Errorf("%v", a.Findings())
+		}
+	})
+}
+
+// away is a Store whose API server does not answer at first.
+type away struct {
+	store.Store
+	until time.Time
+}
+
+func (s away) Load(ctx context.Context) (map[string][]byte, string, error) {
+	if time.Now().Before(s.until) {
+		return nil, "", store.ErrAway
+	}
+	return s.Store.Load(ctx)
+}
+
+// TestLoadWaits for a store that is away, and says so.
+func TestLoadWaits(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		a, c := newAuthority(t, func(o *authority.Options) {
+			o.Store = away{store.Folder{Path: dir}, began.Add(time.Minute)}
+		})
+		loaded := make(chan error)
+		go func() { loaded <- a.Load(t.Context()) }()
+		time.Sleep(30 * time.Second)
+		if len(a.Findings()) != 1 || c.Bundle() != nil {
+			t.Errorf("%v", a.Findings())
+		}
+		if err := <-loaded; err != nil || len(a.Findings()) != 0 || c.Bundle() == nil {
+			t.Errorf("%v, %v", err, a.Findings())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		a, _ = newAuthority(t, func(o *authority.Options) { o.Store = away{store.Folder{Path: dir}, began.Add(time.Hour)} })
+		if err := a.Load(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
@@ -14,6 +15,7 @@ import (
 type serving struct {
 	certificate tls.Certificate
 	callers     *x509.CertPool
+	names       []string
 	renewal     time.Time
 }
 
@@ -26,11 +28,12 @@ func (a *Authority) issueOwn(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	own, err := a.o.CA.IssueServer(a.o.Names, key.Public(), servingTTL)
+	names := a.o.Names()
+	own, err := a.o.CA.IssueServer(names, key.Public(), servingTTL)
 	if err != nil {
 		return err
 	}
-	s := &serving{certificate: tls.Certificate{PrivateKey: key}, callers: x509.NewCertPool(), renewal: rotation.Renewal(now, own.NotAfter, 0)}
+	s := &serving{certificate: tls.Certificate{PrivateKey: key}, callers: x509.NewCertPool(), names: names, renewal: rotation.Renewal(now, own.NotAfter, 0)}
 	for _, text := range own.Chain[:len(own.Chain)-1] {
 		list, err := pki.ParseCertificates(text)
 		if err != nil {
@@ -47,9 +50,9 @@ func (a *Authority) issueOwn(now time.Time) error {
 	return nil
 }
 
-// renew gives the server a new certificate in time.
+// renew gives the server a new certificate in time, and when its names change.
 func (a *Authority) renew(now time.Time) error {
-	if s := a.serving.Load(); s != nil && now.Before(s.renewal) {
+	if s := a.serving.Load(); s != nil && now.Before(s.renewal) && slices.Equal(s.names, a.o.Names()) {
 		return nil
 	}
 	return a.issueOwn(now)

@@ -3,6 +3,7 @@
 //   - state.go: a rotation.State as named files, for whatever holds it.
 //   - folder.go: a folder that holds it, where there is no Kubernetes.
 //   - secret.go: a Kubernetes Secret that holds it.
+//   - kept.go: writes a State again that was deleted while a server runs.
 //   - plugged.go: the folder of a CA that is plugged in, which is only read.
 //
 // A State is written whole or not at all, and never over one that somebody else has written in between: of two servers

@@ -25,9 +25,12 @@ func layouts() []map[string]string {
 	}
 }
 
-// ReadPlugged returns the CA in a folder; nil if there is none. A CA of which a part is missing or does not belong is an
-// error.
+// ReadPlugged returns the CA in a folder; nil if there is none, or if a server has generated it: then a Secret holds it.
+// A CA of which a part is missing or does not belong is an error.
 func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
+	if _, err := os.Stat(filepath.Join(dir, generatedFile)); err == nil {
+		return nil, nil
+	}
 	for _, layout := range layouts() {
 		part, missing := map[string][]byte{}, []string{}
 		for name, file := range layout {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +16,21 @@ import (
 // Secret is a Kubernetes Secret that holds a State.
 type Secret struct {
 	Client dynamic.Interface
-	// Namespace and Name of the Secret; the name is istio-ca-secret, or cacerts.
+	// Namespace and Name of the Secret; the name is SelfSigned, or Cacerts.
 	Namespace, Name string
+	// Earlier is the name of a Secret whose State counts in its place, if there is one; empty for none.
+	Earlier string
 }
+
+// Names of Secrets that hold a State. Cacerts is also the one that an operator plugs in; what a server has generated is
+// marked in it.
+const (
+	SelfSigned = "istio-ca-secret"
+	Cacerts    = "cacerts"
+)
+
+// generatedFile marks a CA in a Secret Cacerts that a server has made, and so rotates, and not an operator.
+const generatedFile = "istio-generated"
 
 // secretType is what istiod gives the Secret.
 const secretType = "istio.io/ca-root"
@@ -26,56 +39,80 @@ func (s Secret) client() dynamic.ResourceInterface {
 	return s.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(s.Namespace)
 }
 
-// Load returns the Secret's data.
+// Load returns the Secret's data. Their version is the Secret's name and resourceVersion.
 func (s Secret) Load(ctx context.Context) (map[string][]byte, string, error) {
-	o, err := s.client().Get(ctx, s.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, "", nil
-	case err != nil:
-		return nil, "", err
+	for _, name := range []string{s.Earlier, s.Name} {
+		if name == "" {
+			continue
+		}
+		o, err := s.client().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("%w: secret %s/%s: %w", ErrAway, s.Namespace, name, err)
+		}
+		files, err := s.files(o)
+		if err == nil && name == Cacerts && files[generatedFile] == nil {
+			err = fmt.Errorf("secret %s/%s is an operator's own CA: mount it where ROOT_CA_DIR says, or unset USE_CACERTS_FOR_SELF_SIGNED_CA", s.Namespace, name)
+		}
+		return files, name + "/" + o.GetResourceVersion(), err
 	}
+	return nil, "", nil
+}
+
+func (s Secret) files(o *unstructured.Unstructured) (map[string][]byte, error) {
 	data, _, err := unstructured.NestedStringMap(o.Object, "data")
 	if err != nil {
-		return nil, "", fmt.Errorf("secret %s/%s: %w", s.Namespace, s.Name, err)
+		return nil, fmt.Errorf("secret %s/%s: %w", s.Namespace, o.GetName(), err)
 	}
 	files := map[string][]byte{}
 	for name, text := range data {
 		if files[name], err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, "", fmt.Errorf("secret %s/%s: %s: no base64", s.Namespace, s.Name, name)
+			return nil, fmt.Errorf("secret %s/%s: %s: no base64", s.Namespace, o.GetName(), name)
 		}
 	}
-	return files, o.GetResourceVersion(), nil
+	return files, nil
 }
 
 // Save writes the Secret's data over those of a version.
 func (s Secret) Save(ctx context.Context, files map[string][]byte, version string) error {
+	name, resource, had := strings.Cut(version, "/")
+	if !had {
+		name = s.Name
+	}
 	data := map[string]any{}
-	for name, text := range files {
-		data[name] = base64.StdEncoding.EncodeToString(text)
+	for file, text := range files {
+		data[file] = base64.StdEncoding.EncodeToString(text)
 	}
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": secretType}}
-	o.SetName(s.Name)
-	write := s.client().Create
-	if version != "" {
-		had, err := s.client().Get(ctx, s.Name, metav1.GetOptions{}) // labels and annotations stay
-		switch {
-		case apierrors.IsNotFound(err):
-			return ErrConflict
-		case err != nil:
-			return err
-		case had.GetResourceVersion() != version:
-			return ErrConflict
-		}
-		o = had
-		write = func(ctx context.Context, o *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
-			return s.client().Update(ctx, o, metav1.UpdateOptions{})
-		}
+	if name == Cacerts {
+		data[generatedFile] = ""
 	}
-	o.Object["data"] = data
-	_, err := write(ctx, o, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || version != "" && apierrors.IsNotFound(err) {
+	if !had {
+		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": secretType, "data": data}}
+		o.SetName(name)
+		_, err := s.client().Create(ctx, o, metav1.CreateOptions{})
+		return conflict(err, had)
+	}
+	o, err := s.client().Get(ctx, name, metav1.GetOptions{}) // labels and annotations stay
+	switch {
+	case err != nil:
+		return conflict(err, had)
+	case o.GetResourceVersion() != resource:
 		return ErrConflict
 	}
-	return err
+	o.Object["data"] = data
+	_, err = s.client().Update(ctx, o, metav1.UpdateOptions{})
+	return conflict(err, had)
+}
+
+// conflict returns ErrConflict for the error of a write that another one came before, and ErrAway for any other.
+func conflict(err error, had bool) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), had && apierrors.IsNotFound(err):
+		return ErrConflict
+	}
+	return fmt.Errorf("%w: %w", ErrAway, err)
 }

@@ -24,8 +24,11 @@ const (
 	sinceFile           = "rotation-since"
 )
 
-// ErrConflict means that somebody else has written a State in between.
-var ErrConflict = errors.New("the CA was changed by another server")
+// Errors of a Store.
+var (
+	ErrConflict = errors.New("the CA was changed by another server")       // somebody else has written a State in between
+	ErrAway     = errors.New("the API server does not let the CA be kept") // asking again later may help
+)
 
 // Store holds the State of a self-signed CA.
 type Store interface {

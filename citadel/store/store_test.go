@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
@@ -230,5 +231,99 @@ func TestPlugged(t *testing.T) {
 				t.Errorf("%v, %v", p, err)
 			}
 		})
+	}
+}
+
+// TestDeleted writes a CA again that was deleted while a server runs, if that server leads, and makes no new one.
+func TestDeleted(t *testing.T) {
+	client := newClient()
+	secret := store.Secret{Client: client, Namespace: "istio-system", Name: store.Cacerts, Earlier: store.SelfSigned}
+	lead := false
+	st := &store.Kept{Store: secret, Lead: func() bool { return lead }, Now: func() time.Time { return start }}
+	first, err := store.Step(t.Context(), st, options, start, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("istio-system")
+	remove := func() {
+		if err := secrets.Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove()
+	if s, err := store.Step(t.Context(), st, options, start, false); err == nil {
+		t.Errorf("a server that does not lead has %v", s.Signing.Certificate.SerialNumber)
+	}
+	lead = true
+	for range 2 {
+		s, err := store.Step(t.Context(), st, options, start, false)
+		if err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
+			t.Errorf("%v", err)
+		}
+	}
+	files, version, err := secret.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["ca-key.pem"] = []byte("x")
+	if err := secret.Save(t.Context(), files, version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Step(t.Context(), st, options, start, false); err == nil {
+		t.Error("a broken CA is used")
+	}
+	remove()
+	if s, err := store.Step(t.Context(), st, options, start, false); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
+		t.Errorf("after it was broken and deleted: %v", err)
+	}
+}
+
+// TestCacerts takes the CA of the Secret istio-ca-secret where there is one, and never one that an operator has put into
+// cacerts.
+func TestCacerts(t *testing.T) {
+	client := newClient()
+	self := store.Secret{Client: client, Namespace: "istio-system", Name: store.SelfSigned}
+	both := store.Secret{Client: client, Namespace: "istio-system", Name: store.Cacerts, Earlier: store.SelfSigned}
+	first, err := store.Step(t.Context(), self, options, start, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := store.Step(t.Context(), both, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
+		t.Errorf("%v", err)
+	}
+	files, _, err := self.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	operators := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
+	generated := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
+	if err := generated.Save(t.Context(), files, ""); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := store.Step(t.Context(), generated, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
+		t.Errorf("of a server's making: %v", err)
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"ca-cert.pem": ""}}}
+	o.SetName(store.Cacerts)
+	if _, err := operators.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("istio-system").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Step(t.Context(), operators, options, start, true); err == nil || errors.Is(err, store.ErrAway) {
+		t.Errorf("an operator's own: %v", err)
+	}
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
+		t.Errorf("without the mark: %v, %v", p, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "istio-generated"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := store.ReadPlugged(dir, start); p != nil || err != nil {
+		t.Errorf("of a server's making, mounted: %v, %v", p, err)
 	}
 }

@@ -1,0 +1,43 @@
+package authenticate
+
+import (
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// cache holds what was found out about tokens, each for a while, and a bounded number of them. Safe for concurrent use.
+type cache[V any] struct {
+	list *lru.Cache[reviewKey, expiring[V]]
+	life time.Duration
+	now  func() time.Time
+}
+
+type expiring[V any] struct {
+	value V
+	until time.Time
+}
+
+func newCache[V any](life time.Duration, now func() time.Time) cache[V] {
+	list, err := lru.New[reviewKey, expiring[V]](reviewsKept)
+	if err != nil {
+		panic(err) // its size is a constant
+	}
+	return cache[V]{list, life, now}
+}
+
+func (c cache[V]) add(k reviewKey, v V) { c.addFor(k, v, c.life) }
+
+func (c cache[V]) addFor(k reviewKey, v V, life time.Duration) {
+	c.list.Add(k, expiring[V]{v, c.now().Add(life)})
+}
+
+func (c cache[V]) remove(k reviewKey) { c.list.Remove(k) }
+
+func (c cache[V]) get(k reviewKey) (v V, ok bool) {
+	e, ok := c.list.Get(k)
+	if !ok || !c.now().Before(e.until) {
+		return v, false
+	}
+	return e.value, true
+}
