@@ -150,6 +150,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 
 	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128", "addresses, as CIDRs, of those who may read the objects of configuration over xDS (MCP); empty for nobody")
 
+	flags.StringToStringVar(&o.ClusterAliases, "clusterAliases", nil, "names that proxies have for clusters, with the IDs of those: alias=id, with commas between")
+
 	flags.BoolVar(&o.Relay, "relayConfig", false, "serve over MCP also what came over MCP, for chains of control planes; not for those that read each other")
 
 	flags.StringVar(&o.PodName, "podName", e.text("POD_NAME", ""), "name of this server's pod")
@@ -185,7 +187,6 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	text("tlsCertFile", "")
 	text("tlsKeyFile", "")
 	text("clusterRegistriesNamespace", "istio-system")
-	text("clusterAliases", "")
 	text("cniNamespace", "")
 	text("ctrlz_port", "9876")
 	text("ctrlz_address", "localhost")

@@ -58,9 +58,9 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 const read = "get list watch"
 
 // What the server may do is what it does: it reads every kind there is, no Secret or ConfigMap of the cluster's at
-// large, and writes three things.
+// large, has tokens reviewed, and writes registered workloads, its CA and its Leases.
 func TestRules(t *testing.T) {
-	cluster := map[string]string{"customresourcedefinitions.apiextensions.k8s.io": read}
+	cluster := map[string]string{"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create"}
 	for _, k := range kinds.All() {
 		if k != kinds.Secret && k != kinds.ConfigMap {
 			cluster[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
@@ -73,29 +73,46 @@ func TestRules(t *testing.T) {
 		return all
 	}
 	writes := with(map[string]string{entries: "create delete get list patch watch", status: "patch"})
+	secrets := map[string]string{"secrets": "create get list watch", "secrets istio-ca-secret": "update"}
 	reads := func(mesh string) map[string]string {
-		return map[string]string{"configmaps " + mesh: read, "secrets": read}
-	}
-	leads := func(mesh, lease string) map[string]string {
-		all := reads(mesh)
-		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+lease] = "create get", "update"
+		all := maps.Clone(secrets)
+		all["configmaps "+mesh] = read
 		return all
 	}
+	const roots = "istio-namespace-controller-election"
+	leads := func(mesh, leases string) map[string]string {
+		all := reads(mesh)
+		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+leases] = "create get", "update"
+		return all
+	}
+	without := func(all map[string]string, names ...string) map[string]string {
+		all = maps.Clone(all)
+		for _, n := range names {
+			delete(all, n)
+		}
+		return all
+	}
+	cacerts := without(leads("istio", "istio-workloadentry-cleanup,"+roots), "secrets istio-ca-secret")
+	cacerts["secrets istio-ca-secret,cacerts"] = "update"
+	noCA := without(leads("istio", "istio-workloadentry-cleanup"), "secrets istio-ca-secret")
+	noCA["secrets"] = read
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
 	}{
-		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup")},
-		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary")},
-		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup")},
-		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup")},
-		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup")},
-		{"no registration", registration + "=false", "", cluster, reads("istio")},
-		{"no registration, in short", registration + "=0", "", cluster, reads("istio")},
+		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
+		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary,"+roots)},
+		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
+		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup,"+roots)},
+		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup,"+roots)},
+		{"no registration", registration + "=false", "", cluster, leads("istio", roots)},
+		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots)},
 		{"no election", election + "=false", "", writes, reads("istio")},
-		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup")},
+		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
+		{"no CA", "env.ENABLE_CA_SERVER=false", "", without(writes, "tokenreviews.authentication.k8s.io"), noCA},
+		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", c.set)
@@ -127,13 +144,13 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Another cluster's control plane reads what makes services, and nothing else.
+// Another cluster's control plane reads what makes services, has tokens reviewed, and does nothing else.
 func TestRulesOfRemoteReaders(t *testing.T) {
 	want := map[string]string{}
 	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry} {
 		want[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 	}
-	want["customresourcedefinitions.apiextensions.k8s.io"] = read
+	want["customresourcedefinitions.apiextensions.k8s.io"], want["tokenreviews.authentication.k8s.io"] = read, "create"
 	roles := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "base", chart(t, "base")), "ClusterRole")
 	if len(roles) != 1 {
 		t.Fatalf("%d cluster roles", len(roles))

@@ -15,6 +15,8 @@ type Options struct {
 	// RegisterAnyone lets peers register workloads that proved no ID: whoever reaches the port may then receive traffic
 	// meant for any group. Peers on this host may in any case.
 	RegisterAnyone bool
+	// ClusterAliases are names that proxies have for clusters, with the IDs of those.
+	ClusterAliases map[string]string
 }
 
 // Authorizer decides what peers may do. It is immutable.
@@ -35,6 +37,23 @@ func deny(format string, args ...any) error { return &Denied{fmt.Sprintf(format,
 func (a *Authorizer) Proxy(peer identity.Peer, namespace string) error {
 	if peer.Proved() && peer.ID.Namespace != namespace {
 		return deny("%s is not served as a proxy of namespace %s", peer, namespace)
+	}
+	return nil
+}
+
+// Workload returns an error unless a peer may be served as the proxy of a pod of a cluster. A peer whose proof is bound to
+// a pod is served as that pod alone, and one whose proof is of a cluster as a proxy of that cluster alone. An empty name
+// is that of no cluster in particular.
+func (a *Authorizer) Workload(peer identity.Peer, pod, cluster string) error {
+	if id, ok := a.o.ClusterAliases[cluster]; ok {
+		cluster = id
+	}
+	switch b := peer.Bound; {
+	case !peer.Proved():
+	case b.Pod != "" && b.Pod != pod:
+		return deny("the token of pod %s is not good for a proxy that is called %s", b.Pod, pod)
+	case b.Cluster != "" && cluster != "" && b.Cluster != cluster:
+		return deny("a token of cluster %s is not good for a proxy of cluster %s", b.Cluster, cluster)
 	}
 	return nil
 }

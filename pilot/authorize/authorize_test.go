@@ -20,27 +20,36 @@ func TestWhatPeersMayDo(t *testing.T) {
 		"web by token": {Address: far, ID: web, Proof: identity.Token},
 		"claims web":   {Address: far, ID: web},
 		"nowhere":      {},
+		"pod of web":   {Address: far, ID: web, Proof: identity.Token, Bound: identity.Bound{Cluster: "one", Pod: "web-0"}},
 	}
 	closed := authorize.New(authorize.Options{})
 	open := authorize.New(authorize.Options{Readers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, RegisterAnyone: true})
 	mute := authorize.New(authorize.Options{Readers: []netip.Prefix{}})
+	aliased := authorize.New(authorize.Options{ClusterAliases: map[string]string{"uno": "one"}})
+	others := []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere"}
+	all := append([]string{"pod of web"}, others...)
 	for _, c := range []struct {
 		what    string
 		ask     func(identity.Peer) error
 		allowed []string
 	}{
-		{"proxy of a", func(p identity.Peer) error { return closed.Proxy(p, "a") }, []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere"}},
+		{"proxy of a", func(p identity.Peer) error { return closed.Proxy(p, "a") }, []string{"stranger", "on the host", "web", "web by token", "pod of web", "claims web", "nowhere"}},
 		{"proxy of b", func(p identity.Peer) error { return closed.Proxy(p, "b") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
 		{"read", closed.ReadConfig, []string{"on the host"}},
-		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "claims web"}},
+		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "pod of web", "claims web"}},
 		{"read where nobody may", mute.ReadConfig, nil},
 		{"debug", open.Debug, []string{"on the host"}},
-		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") }, []string{"on the host", "web", "web by token"}},
-		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") }, []string{"on the host", "web", "web by token"}},
+		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") }, []string{"on the host", "web", "web by token", "pod of web"}},
+		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") }, []string{"on the host", "web", "web by token", "pod of web"}},
 		{"register db in a", func(p identity.Peer) error { return closed.Register(p, "a", "db") }, []string{"on the host"}},
 		{"register in b", func(p identity.Peer) error { return closed.Register(p, "b", "") }, []string{"on the host"}},
 		{"register where anyone may", func(p identity.Peer) error { return open.Register(p, "b", "") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
-		{"secret of a", func(p identity.Peer) error { return open.Secret(p, "a") }, []string{"web", "web by token"}},
+		{"secret of a", func(p identity.Peer) error { return open.Secret(p, "a") }, []string{"web", "web by token", "pod of web"}},
+		{"proxy of its pod", func(p identity.Peer) error { return aliased.Workload(p, "web-0", "one") }, all},
+		{"proxy of its pod somewhere", func(p identity.Peer) error { return aliased.Workload(p, "web-0", "") }, all},
+		{"proxy of its pod by another name of the cluster", func(p identity.Peer) error { return aliased.Workload(p, "web-0", "uno") }, all},
+		{"proxy of another pod", func(p identity.Peer) error { return aliased.Workload(p, "web-1", "one") }, others},
+		{"proxy of another cluster", func(p identity.Peer) error { return aliased.Workload(p, "web-0", "two") }, others},
 		{"secret of b", func(p identity.Peer) error { return open.Secret(p, "b") }, nil},
 	} {
 		allowed := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -25,13 +27,18 @@ import (
 	citadel "github.com/istiod-lite/istiod-lite/citadel/server"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
 // Certificates are the options of the certificate authority and of whom it issues certificates to.
 type Certificates struct {
+	Off       bool   // there is no CA: ENABLE_CA_SERVER=false
 	StateDir  string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
+	Cacerts   bool   // the Secret of a self-signed CA is called cacerts
 	Folder    string // of a CA that is plugged in
 	MultiRoot bool   // that CA may be replaced by one of another root at once
+
+	Audiences []string // of tokens of Kubernetes
 
 	TTL, MaxTTL time.Duration // of workloads' certificates
 	RootTTL     time.Duration // of a self-signed root
@@ -47,6 +54,8 @@ type Certificates struct {
 // secure is what serves the secure port.
 type secure struct {
 	authority *authority.Authority
+	lease     *leader.Lease // without which this server does not replace the root; nil: it may in any case
+	issuers   *issuers      // of tokens of Kubernetes; nil: there are none
 	callers   authenticate.List
 	grpc      *grpc.Server
 }
@@ -60,11 +69,14 @@ const (
 // newSecure makes what serves the secure port; nil if there is no CA.
 func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	o := s.o.Certificates
+	if o.Off {
+		return nil, nil
+	}
 	plugged, err := store.ReadPlugged(o.Folder, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if plugged == nil && o.StateDir == "" {
+	if plugged == nil && o.StateDir == "" && !s.o.member() {
 		return nil, nil
 	}
 	issuer := ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL})
@@ -72,13 +84,23 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 		CA: issuer, Folder: o.Folder, MultiRoot: o.MultiRoot,
 		Rotation: rotation.Options{Organization: s.o.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
 		Lead:     func() bool { return true }, Interval: o.Interval,
-		Names: s.serverNames(), Now: time.Now, Logger: s.o.Logger.With("scope", "ca"), Registerer: s.metrics,
+		Names: s.serverNames, Now: time.Now, Logger: s.o.Logger.With("scope", "ca"), Registerer: s.metrics,
 	}
 	x := &secure{}
+	if s.o.member() {
+		if err := s.joinCluster(x, &options); err != nil {
+			return nil, err
+		}
+	}
 	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not that of whom it speaks for
 		x.callers = append(x.callers, authenticate.Forwarded{Gateways: o.Gateways, Trusts: s.trusts, Now: time.Now})
 	}
 	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts})
+	if x.issuers != nil {
+		x.callers = append(x.callers, authenticate.NewKubernetes(authenticate.KubernetesOptions{
+			TrustDomain: s.trustDomain, Audiences: o.Audiences, Cluster: x.issuers.find, Now: time.Now, Logger: options.Logger,
+		}))
+	}
 	if o.StateDir != "" {
 		options.Store = store.Folder{Path: filepath.Join(o.StateDir, "ca")}
 		key, err := token.NewKey(o.StateDir)
@@ -116,6 +138,49 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	return x, nil
 }
 
+// member reports whether the server is part of its cluster, and not a guest, on somebody's laptop, which keeps nothing
+// there.
+func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
+
+// rootsLease is the right to replace the root of the CA and to hand out the roots: that of istiod, so that of the two only
+// one does. All revisions have one CA, and so one Lease.
+const rootsLease = "istio-namespace-controller-election"
+
+// joinCluster has the cluster hold the CA, elect who replaces its root, and say whose tokens are good.
+func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
+	client, err := dynamic.NewForConfig(s.o.Client)
+	if err != nil {
+		return fmt.Errorf("client of the CA's Secret: %w", err)
+	}
+	if !s.o.NoElection {
+		x.lease, err = leader.New(leader.Options{
+			Client: s.o.Client, Namespace: s.o.Namespace, Name: rootsLease, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
+		})
+		if err != nil {
+			return fmt.Errorf("leader election: %w", err)
+		}
+		o.Lead = x.lease.Valid
+	}
+	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
+	if s.o.Certificates.Cacerts {
+		secret.Name, secret.Earlier = store.Cacerts, store.SelfSigned
+	}
+	o.Store = &store.Kept{Store: secret, Lead: o.Lead, Now: time.Now}
+	x.issuers, err = s.newIssuers()
+	return err
+}
+
+// leadRoots stands for the election of who replaces the root, until ctx ends.
+func (s *Server) leadRoots(ctx context.Context) error {
+	wait := func(ctx context.Context) { <-ctx.Done() }
+	if s.secure.lease == nil {
+		wait(ctx)
+	} else {
+		s.secure.lease.Run(ctx, wait)
+	}
+	return nil
+}
+
 // serverNames returns the DNS names by which proxies call this server.
 func (s *Server) serverNames() []string {
 	names := []string{"istiod." + s.o.Namespace + ".svc", "istiod-remote." + s.o.Namespace + ".svc", "istio-pilot." + s.o.Namespace + ".svc"}
@@ -125,12 +190,25 @@ func (s *Server) serverNames() []string {
 	if s.o.Client == nil {
 		names = append(names, "localhost")
 	}
-	for _, n := range s.o.Certificates.ServerNames {
-		if !slices.Contains(names, n) {
+	for _, n := range append(s.o.Certificates.ServerNames, s.discoveryHost()) {
+		if n != "" && !slices.Contains(names, n) {
 			names = append(names, n)
 		}
 	}
 	return names
+}
+
+// discoveryHost returns the name by which the mesh configuration has proxies call; empty while there is none.
+func (s *Server) discoveryHost() string {
+	snap := s.world.Snapshot()
+	if snap == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(snap.Mesh.GetDefaultConfig().GetDiscoveryAddress())
+	if err != nil || net.ParseIP(host) != nil {
+		return ""
+	}
+	return host
 }
 
 // trustDomain returns the mesh's own; empty while that is not known.

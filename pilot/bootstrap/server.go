@@ -81,7 +81,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	// Without a cluster nothing that registers outlives this process.
-	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, RegisterAnyone: o.RegisterAnyone || o.Client == nil})
+	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
@@ -135,6 +135,15 @@ func (s *Server) late(p *node.Proxy) bool {
 	return s.from.Lacks(p.Cluster)
 }
 
+// awaited names what the server waits for before it is ready.
+func (s *Server) awaited() []string {
+	names := s.from.Awaited()
+	if len(names) == 0 && s.secure != nil && s.secure.authority.Roots() == nil {
+		names = append(names, "certificate authority")
+	}
+	return names
+}
+
 // findings returns what is wrong with single objects.
 func (s *Server) findings() []diag.Diagnostic {
 	list := append(s.from.Findings(), s.world.Findings()...)
@@ -152,16 +161,17 @@ func (s *Server) allFindings() []diag.Diagnostic {
 // register lists what runs, in the order of starting.
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
-	if s.secure != nil {
-		s.components.start("certificate authority", s.secure.authority.Load)
-		s.components.background("certificate authority", s.secure.authority.Run)
-	}
 	s.components.background("names of gateways", s.names.Run)
 	s.components.background("analysis of references", s.analyst.Run)
 	for _, from := range s.from.All() {
 		s.components.background(from.Name, from.Run)
 	}
 	s.components.start("sources synced", s.from.Wait)
+	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
+		s.components.start("certificate authority", s.secure.authority.Load)
+		s.components.background("certificate authority", s.secure.authority.Run)
+		s.components.background("certificate roots", s.leadRoots)
+	}
 	s.components.start("discovery listener", s.listenGRPC)
 	s.components.start("readiness", s.announce)
 }
@@ -182,7 +192,7 @@ func (s *Server) Addresses() Addresses {
 func (s *Server) listenHTTP(ctx context.Context) error {
 	pages := s.debug.Handler()
 	front := http.NewServeMux()
-	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.from.Awaited))
+	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	front.Handle("/debug", pages)
 	front.Handle("/debug/", pages)
 	front.HandleFunc("GET /version", versionHandler(s.o.Version))

@@ -42,9 +42,11 @@ type Options struct {
 	Namespace string // the root namespace
 	Domain    string // cluster.local
 	ClusterID string
-	PodName   string
-	Process   string // what to call this process where it has no PodName; no two that run at a time may share it
-	Revision  string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
+	// ClusterAliases are names that proxies have for clusters, with the IDs that those have here.
+	ClusterAliases map[string]string
+	PodName        string
+	Process        string // what to call this process where it has no PodName; no two that run at a time may share it
+	Revision       string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
 
 	Limits limits.Limits
 }

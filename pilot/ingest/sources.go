@@ -235,3 +235,11 @@ func (s *Sources) Clusters() []multicluster.Cluster {
 
 // Lacks reports whether a Secret names the cluster and the cluster has not been read yet.
 func (s *Sources) Lacks(cluster string) bool { return s.remote != nil && s.remote.Lacks(cluster) }
+
+// Kubeconfig returns that of a remote cluster; nil if no Secret names the cluster. It is not to be modified.
+func (s *Sources) Kubeconfig(cluster string) []byte {
+	if s.remote == nil {
+		return nil
+	}
+	return s.remote.Kubeconfig(cluster)
+}

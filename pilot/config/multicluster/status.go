@@ -78,6 +78,18 @@ func (c *Controller) Lacks(id string) bool {
 	return cl != nil && cl.status() != Synced
 }
 
+// Kubeconfig returns the kubeconfig that is in use for a cluster, or else the one that is tried; nil if there is no such
+// cluster. It is not to be modified.
+func (c *Controller) Kubeconfig(id string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.clusters[id]
+	if cl == nil {
+		return nil
+	}
+	return cmp.Or(cl.current, cl.next).kubeconfig
+}
+
 // Findings returns what is wrong at present. The caller must not modify it.
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
