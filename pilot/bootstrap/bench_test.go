@@ -120,7 +120,7 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
 	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil), t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
 	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
-	f.server = xds.New(xds.Options{Translator: newTranslator(f.t, false), Limits: o.Limits})
+	f.server = xds.New(xds.Options{Translator: f.t, Limits: o.Limits})
 	var all []kinds.Change
 	for i := range services {
 		all = append(append(all, benchService(i), benchSlice(i, 0)), benchPods(i)...)

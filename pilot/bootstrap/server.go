@@ -33,6 +33,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
 )
 
 // Server is the control plane.
@@ -61,6 +62,10 @@ type Server struct {
 	throttle *ingest.Throttle // nil until there is a first snapshot
 	answers  []kinds.Change   // what names resolve to, for the throttle when there is one
 }
+
+// idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
+// back.
+const idleResources = 32 << 20
 
 // newWorld makes the world of a server. event is called for each change, and names resolves names of gateways; both may
 // be nil.
@@ -100,7 +105,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ads.Translator, ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = newTranslator(t, o.Relay), o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
+	ads.Translator, ads.Objects = t, api.New(o.Relay)
+	ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
 	ads.NoVirtualHosts, ads.Authenticate = o.NoVirtualHosts, s.peer
 	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	s.discovery = xds.New(ads)

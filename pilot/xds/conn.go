@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -43,7 +44,7 @@ type conn struct {
 
 	// Guarded by server.mu; the first two are changed by the owner alone, who may read them without.
 	group    *subscriberGroup // nil: the stream checks each push itself
-	cohort   session.Cohort   // of the session
+	cohort   cohort.Key       // of the session
 	notified span             // the newest consecutive snapshots that were offered to this stream alone
 
 	requests chan incoming // from the reader
@@ -286,7 +287,7 @@ func (c *conn) greet() (*wire.Request, error) {
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = session.New(session.Config{
-			Translator: s.translator, Observer: (*observing)(c), Limits: &s.limits, Differences: &s.differences,
+			Translator: c.profile.translator, Observer: (*observing)(c), Limits: &s.limits, Differences: &s.differences,
 			Interner: s.interner, Delta: c.delta, Profile: c.profile.Profile, Proxy: proxy,
 			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(),
 		})

@@ -2,8 +2,8 @@
 // streams.
 //
 // What a proxy is sent comes from a Translator; this package decides who is sent what, when and in which order, and
-// never looks inside a resource. It listens on no port. Who a peer is comes from
-// Options.Authenticate, and what it may do from package authorize.
+// never looks inside a resource. It listens on no port. Who a peer is comes from Options.Authenticate, and what it may do
+// from package authorize.
 //
 // Each layer knows only those above it. The first three are packages, and deploy/house keeps them apart:
 //
@@ -28,6 +28,6 @@
 // Secrets are for peers that proved who they are. What a peer may not have is taken from its requests before the
 // session sees them, as secrets.go says.
 //
-// A client whose node has GENERATOR=api is sent objects of configuration instead of a proxy's: every type is answered,
-// as a whole, and only peers that Options names are served.
+// A client whose node has GENERATOR=api is sent objects of configuration, which Options.Objects makes, in place of a
+// proxy's. Every type is answered as a whole, and only peers that Options.Authorizer allows are served.
 package xds

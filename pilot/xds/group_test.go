@@ -11,6 +11,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
@@ -165,7 +166,7 @@ type gated struct {
 	checking            chan string
 }
 
-func (g *gated) Get(s *snapshot.Snapshot, c session.Cohort, typeURL string, names *envoy.Names) (envoy.Union, error) {
+func (g *gated) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	switch {
 	case s.Revision == 2 && names != nil:
 		select {

@@ -20,24 +20,22 @@ import (
 // clients differ is here.
 type profile struct {
 	session.Profile
-	name     string // in the log
-	urgent   bool   // it goes before others
-	workload bool   // a workload runs beside it
-	warms    bool   // it warms its clusters before it asks for listeners
-	reads    bool   // it reads objects of configuration, which not everybody may
+	translator session.Translator
+	name       string // in the log
+	urgent     bool   // it goes before others
+	workload   bool   // a workload runs beside it
+	warms      bool   // it warms its clusters before it asks for listeners
+	reads      bool   // it reads objects of configuration, which not everybody may
 }
 
 // apiGenerator is the GENERATOR in the metadata of a node that wants the objects of configuration themselves, not what
 // a proxy makes of them: another control plane, or a tool.
 const apiGenerator = "api"
 
-// IsAPIClient reports whether a client is sent objects of configuration, of every type that it asks for.
-func IsAPIClient(p *node.Proxy) bool { return p != nil && p.Generator == apiGenerator }
-
 // profileOf returns the profile of a client.
 func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
-	if IsAPIClient(p) {
-		return &profile{Profile: session.Profile{Whole: true}, name: "reader of configuration", reads: true}
+	if p.Generator == apiGenerator {
+		return &profile{Profile: session.Profile{Whole: true}, translator: s.objects, name: "reader of configuration", reads: true}
 	}
 	gateway := p.Type == node.Router
 	return &profile{
@@ -45,10 +43,11 @@ func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 			Divided: delta && !s.noHosts && p.Capabilities.Has(node.VHDS),
 			Grouped: !gateway, // gateways are few, and other proxies depend on them
 		},
-		name:     "proxy",
-		urgent:   gateway,
-		workload: true,
-		warms:    p.Envoy != [3]uint32{},
+		translator: s.translator,
+		name:       "proxy",
+		urgent:     gateway,
+		workload:   true,
+		warms:      p.Envoy != [3]uint32{},
 	}
 }
 

@@ -30,9 +30,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
+// Translator makes what proxies are sent.
+type Translator interface {
+	session.Translator
+
+	// Compare reports whether more than Live types, and what is beside changed workloads, may differ from the snapshot
+	// before.
+	Compare(s *snapshot.Snapshot) bool
+}
+
 // Options of a Server. Only Translator is needed.
 type Options struct {
-	Translator   session.Translator
+	Translator   Translator
+	Objects      session.Translator // makes what readers of configuration are sent; nil: Translator does
 	Logger       *slog.Logger
 	Metrics      prometheus.Registerer
 	Limits       limits.Limits // the zero value stands for the defaults
@@ -60,7 +70,8 @@ type Options struct {
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
-	translator  session.Translator
+	translator  Translator
+	objects     session.Translator
 	logger      *slog.Logger
 	metrics     *metrics
 	limits      limits.Limits
@@ -99,6 +110,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{
 		translator:  o.Translator,
+		objects:     o.Objects,
 		logger:      o.Logger,
 		metrics:     newMetrics(o.Metrics),
 		limits:      o.Limits,
@@ -119,6 +131,9 @@ func New(o Options) *Server {
 		count:       map[string]int{},
 		waiting:     map[*conn]string{},
 		closing:     make(chan struct{}),
+	}
+	if s.objects == nil {
+		s.objects = o.Translator
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -180,7 +195,7 @@ func (s *Server) concerns(p *session.Push, c *conn, since uint64) (yes bool) {
 	if !p.Full {
 		return p.Concerns(c.proxy)
 	}
-	err := safe.Do("translate cohort", func() { yes = s.translator.NeedsReassign(p.Snapshot, c.proxy, c.cohort, since) })
+	err := safe.Do("translate cohort", func() { yes = c.profile.translator.NeedsReassign(p.Snapshot, c.proxy, c.cohort, since) })
 	return yes || err != nil
 }
 

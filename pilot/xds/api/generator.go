@@ -12,6 +12,8 @@ import (
 	mcpv1alpha1 "istio.io/api/mcp/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -37,6 +39,19 @@ const idle = 64
 // New makes a Generator. With relay it also returns the objects that came from other control planes.
 func New(relay bool) *Generator {
 	return &Generator{resources: envoy.NewMemoTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
+}
+
+// ResolveCohort implements session.Translator: all readers are sent the same.
+func (g *Generator) ResolveCohort(*snapshot.Snapshot, *node.Proxy) cohort.Key { return cohort.Key{} }
+
+// NeedsReassign implements session.Translator.
+func (g *Generator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, cohort.Key, uint64) bool {
+	return false
+}
+
+// Get implements session.Translator: it returns all objects of the kind that a type URL names.
+func (g *Generator) Get(s *snapshot.Snapshot, _ cohort.Key, typeURL string, _ *envoy.Names) (envoy.Union, error) {
+	return envoy.Union{Shared: g.Set(s, typeURL)}, nil
 }
 
 // Set returns the objects of the kind that a type URL names. Equal content is the same pointer as long as anybody holds

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
@@ -82,7 +83,7 @@ func TestClosedStreamsAreFreed(t *testing.T) {
 // forgetful is a translator that keeps nothing of what it gives.
 type forgetful struct{ *xdstest.Translator }
 
-func (f forgetful) Get(_ *snapshot.Snapshot, _ Cohort, _ string, names *envoy.Names) (envoy.Union, error) {
+func (f forgetful) Get(_ *snapshot.Snapshot, _ cohort.Key, _ string, names *envoy.Names) (envoy.Union, error) {
 	var list []*envoy.Resource
 	for _, name := range names.All() {
 		list = append(list, xdstest.Resource(name, "none"))

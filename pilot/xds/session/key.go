@@ -1,6 +1,9 @@
 package session
 
-import "github.com/istiod-lite/istiod-lite/pilot/envoy"
+import (
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
 
 // Subscription is a type that a stream subscribes to: some names, or all that there is.
 type Subscription struct {
@@ -14,20 +17,17 @@ const MaxTypes = 12
 
 // Key is what streams have in common that are sent the same, except for what is a proxy's own.
 type Key struct {
-	Cohort        Cohort                 // Translator.Shared
+	Cohort        cohort.Key             // cohort.Key.Shared
 	Subscriptions [MaxTypes]Subscription // in the order of types; the rest is zero
 }
 
 // Key returns the key of the stream's group. It returns false if the stream is to check each push itself.
 func (s *Session) Key() (Key, bool) {
 	var k Key
-	if !s.profile.Grouped || s.cohortFailed {
+	if !s.profile.Grouped || s.cohortFailed || s.cohort == (cohort.Key{}) {
 		return k, false
 	}
-	if s.sharedOf != s.cohort {
-		s.shared, s.sharedOf = s.translator.Shared(s.cohort), s.cohort
-	}
-	k.Cohort = s.shared
+	k.Cohort = s.cohort.Shared()
 	n := 0
 	for _, w := range s.watches {
 		if w.idle() || w.kind.Part { // virtual hosts follow the route configurations
@@ -42,5 +42,5 @@ func (s *Session) Key() (Key, bool) {
 		}
 		n++
 	}
-	return k, k.Cohort != nil
+	return k, true
 }

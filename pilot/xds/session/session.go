@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
@@ -38,15 +39,14 @@ type Session struct {
 	divided     bool   // delta: the client takes virtual hosts by themselves
 	prefix      string // of nonces
 
-	proxy            *node.Proxy
-	snapshot         *snapshot.Snapshot // nil between passes: the stream may sleep through newer ones
-	revision         uint64             // of the last one that everything was compared with
-	cohort           Cohort
-	shared, sharedOf Cohort // what Translator.Shared returned, and for which cohort
+	proxy    *node.Proxy
+	snapshot *snapshot.Snapshot // nil between passes: the stream may sleep through newer ones
+	revision uint64             // of the last one that everything was compared with
+	cohort   cohort.Key         // zero before Start
 	// departing: the workload has gone from the snapshot. Until Depart the proxy keeps the inbound half of lastKnown,
 	// its cohort before: callers send it requests until they learn that it is no endpoint any more.
 	departing bool
-	lastKnown Cohort // nil: the workload was never known, or has departed for good
+	lastKnown cohort.Key // of an unknown workload: it was never known, or has departed for good
 
 	// cohortFailed: the cohort could not be resolved at the newest snapshot. The cohort before stands, and is resolved
 	// again at the next snapshot, whatever changed.
@@ -109,7 +109,7 @@ func New(c Config) *Session {
 	return &Session{
 		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner,
 		delta: c.Delta, profile: c.Profile, divided: c.Profile.Divided, proxy: c.Proxy, prefix: c.Prefix,
-		firstGeneration: c.Generation,
+		firstGeneration: c.Generation, lastKnown: unknownWorkload(),
 	}
 }
 
@@ -162,8 +162,8 @@ func (s *Session) ReleaseSnapshot() { s.snapshot = nil }
 // Revision returns that of the last snapshot that everything was compared with.
 func (s *Session) Revision() uint64 { return s.revision }
 
-// Cohort returns the proxy's, or nil before Start.
-func (s *Session) Cohort() Cohort { return s.cohort }
+// Cohort returns the proxy's, which is zero before Start.
+func (s *Session) Cohort() cohort.Key { return s.cohort }
 
 // Resuming reports whether the client resumes with clusters. None of them is removed before EndResuming.
 func (s *Session) Resuming() bool { return s.resuming }
@@ -396,13 +396,9 @@ func (s *Session) resolveCohortAgain(p *Push) bool {
 
 func (s *Session) resolveCohort(snap *snapshot.Snapshot) bool {
 	err := safe.Do("translate cohort", func() {
-		s.cohort = s.translator.ResolveCohort(snap, s.proxy)
-		s.departing = false
-		if s.lastKnown != nil {
-			s.cohort, s.departing = s.translator.Departed(s.cohort, s.lastKnown)
-		}
-		if !s.departing {
-			s.lastKnown = s.cohort
+		now := s.translator.ResolveCohort(snap, s.proxy)
+		if s.cohort, s.departing = now.KeepInbound(s.lastKnown); !s.departing {
+			s.lastKnown = now
 		}
 	})
 	if err != nil {
@@ -412,4 +408,6 @@ func (s *Session) resolveCohort(snap *snapshot.Snapshot) bool {
 }
 
 // Depart takes the inbound half of a workload that has gone from the proxy, with the next push.
-func (s *Session) Depart() { s.departing, s.lastKnown = false, nil }
+func (s *Session) Depart() { s.departing, s.lastKnown = false, unknownWorkload() }
+
+func unknownWorkload() cohort.Key { return cohort.Key{UnknownWorkload: true} }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -117,7 +118,7 @@ func (f *Translator) Count(call string) int {
 }
 
 // ResolveCohort implements session.Translator.
-func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) any {
+func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
 	if w := f.world(s, "join"); w.poison["/join"] {
 		panic("join is poisoned")
 	}
@@ -127,25 +128,19 @@ func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) any {
 	if c, ok := f.Held.Load(p.ID); ok {
 		<-c.(chan struct{})
 	}
-	return p.Type
+	return cohort.Key{Node: string(p.Type)}
 }
-
-// Departed implements session.Translator.
-func (f *Translator) Departed(now, _ any) (any, bool) { return now, false }
-
-// Shared implements session.Translator.
-func (f *Translator) Shared(c any) any { return c }
 
 // Compare implements session.Translator.
 func (f *Translator) Compare(s *snapshot.Snapshot) bool { return s.Diff.Full }
 
 // NeedsReassign implements session.Translator.
-func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, any, uint64) bool {
+func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, cohort.Key, uint64) bool {
 	return !f.Still.Load()
 }
 
 // Get implements session.Translator.
-func (f *Translator) Get(s *snapshot.Snapshot, _ any, typeURL string, names *envoy.Names) (envoy.Union, error) {
+func (f *Translator) Get(s *snapshot.Snapshot, _ cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	if names == nil {
 		return f.wildcard(s, typeURL), nil
 	}
