@@ -28,15 +28,20 @@ type agent struct {
 	client           authv1.IstioCertificateServiceClient
 }
 
-// newAgent connects to a control plane's secure port, and trusts the roots in its state folder.
-func newAgent(binary, stateDir, address string) (*agent, error) {
-	roots, err := os.ReadFile(filepath.Join(stateDir, "ca", "ca", "root-cert.pem"))
-	if err != nil {
-		return nil, err
-	}
+// newAgent connects to a control plane's secure port, and trusts the roots, or those in its state folder.
+func newAgent(binary, stateDir, address string, roots []*x509.Certificate) (*agent, error) {
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(roots) {
-		return nil, errors.New("the state folder has no roots")
+	for _, r := range roots {
+		pool.AddCert(r)
+	}
+	if len(roots) == 0 {
+		text, err := os.ReadFile(filepath.Join(stateDir, "ca", "ca", "root-cert.pem"))
+		if err != nil {
+			return nil, err
+		}
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, errors.New("the state folder has no roots")
+		}
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"})))
 	if err != nil {

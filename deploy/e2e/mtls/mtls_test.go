@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -152,13 +153,15 @@ func TestModes(t *testing.T) {
 
 // mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
 type mesh struct {
-	dir    string
-	issuer sds.Issuer
-	world  *world.World
+	dir          string
+	issuer       sds.Issuer
+	certificates *sds.Server
+	world        *world.World
 }
 
-// start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready.
-func start(ctx context.Context, t *testing.T, objects string) mesh {
+// start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready. Agents trust the roots; without any,
+// those of the state folder.
+func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Certificate) mesh {
 	t.Helper()
 	work := t.TempDir()
 	suite.LogTails(t, work)
@@ -175,7 +178,7 @@ func start(ctx context.Context, t *testing.T, objects string) mesh {
 		t.Fatal(err)
 	}
 	t.Cleanup(pilot.Stop)
-	issuer, err := newAgent(os.Getenv(pilotVar), state, pilot.SecureGRPC)
+	issuer, err := newAgent(os.Getenv(pilotVar), state, pilot.SecureGRPC, roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +208,7 @@ func start(ctx context.Context, t *testing.T, objects string) mesh {
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return mesh{dir: dir, issuer: issuer, world: w}
+	return mesh{dir: dir, issuer: issuer, certificates: certificates, world: w}
 }
 
 // requests returns how many requests of the mesh's client the server's Envoy took for HTTP, on the port whose protocol

@@ -14,6 +14,9 @@ import (
 	"math/big"
 	"net"
 	"net/url"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -36,7 +39,16 @@ type Server struct {
 
 	grpc   *grpc.Server
 	issuer Issuer
+
+	mu      sync.Mutex
+	renewed chan struct{} // closed by Renew
+	issued  map[account]Identity
 }
+
+type account struct{ namespace, name string }
+
+// Identity is what an Issuer gives a proxy, as PEM.
+type Identity struct{ Chain, Key, Roots []byte }
 
 // Issuer gives proxies their certificates.
 type Issuer interface {
@@ -54,7 +66,7 @@ func Start(host string, issuer Issuer) (*Server, error) {
 		}
 		issuer = own
 	}
-	s := &Server{grpc: grpc.NewServer(), issuer: issuer}
+	s := &Server{grpc: grpc.NewServer(), issuer: issuer, renewed: make(chan struct{}), issued: map[account]Identity{}}
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for secrets: %w", err)
@@ -95,29 +107,86 @@ func newOwn() (*own, error) {
 // Stop ends it.
 func (s *Server) Stop() { s.grpc.Stop() }
 
+// Renew sends all proxies new certificates, and the roots that come with them.
+func (s *Server) Renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.renewed)
+	s.renewed = make(chan struct{})
+	clear(s.issued)
+}
+
+// Identity returns what the proxies of a namespace and service account have, and has it issued first where none has any.
+func (s *Server) Identity(ctx context.Context, namespace, name string) (Identity, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has, ok := s.issued[account{namespace, name}]; ok {
+		return has, nil
+	}
+	var i Identity
+	var err error
+	if i.Chain, i.Key, i.Roots, err = s.issuer.Issue(ctx, namespace, name); err != nil {
+		return Identity{}, err
+	}
+	s.issued[account{namespace, name}] = i
+	return i, nil
+}
+
+// renewal returns what the next Renew closes.
+func (s *Server) renewal() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewed
+}
+
 // StreamSecrets answers requests of one proxy, which names itself in the first.
 func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
+	requests, failed := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
+	go func() {
+		for {
+			req, err := stream.Recv()
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case requests <- req:
+			case <-stream.Context().Done():
+				return
+			}
+		}
+	}()
 	var node *corev3.Node
-	answered := ""
+	var subscribed *discoveryv3.DiscoveryRequest
+	version := 0
+	renewed := s.renewal()
 	for {
-		req, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+		select {
+		case err := <-failed:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
 			return err
+		case <-renewed:
+			renewed = s.renewal()
+		case req := <-requests:
+			if req.Node != nil {
+				node = req.Node
+			}
+			if req.ErrorDetail != nil {
+				return fmt.Errorf("%s rejects its secrets: %s", node.GetId(), req.ErrorDetail.GetMessage())
+			}
+			has := req.ResponseNonce != "" && (subscribed == nil || slices.Equal(req.ResourceNames, subscribed.ResourceNames))
+			if subscribed = req; has {
+				continue // it acknowledges what it was sent
+			}
 		}
-		if req.Node != nil {
-			node = req.Node
+		if subscribed == nil {
+			continue
 		}
-		if req.ErrorDetail != nil {
-			return fmt.Errorf("%s rejects its secrets: %s", node.GetId(), req.ErrorDetail.GetMessage())
-		}
-		if req.ResponseNonce != "" && req.ResponseNonce == answered {
-			continue // it has what it asked for
-		}
-		resp := &discoveryv3.DiscoveryResponse{VersionInfo: "1", TypeUrl: req.TypeUrl, Nonce: fmt.Sprint(req.ResourceNames)}
-		for _, name := range req.ResourceNames {
+		version++
+		resp := &discoveryv3.DiscoveryResponse{VersionInfo: strconv.Itoa(version), TypeUrl: subscribed.TypeUrl, Nonce: strconv.Itoa(version)}
+		for _, name := range subscribed.ResourceNames {
 			secret, err := s.secret(stream.Context(), name, node)
 			if err != nil {
 				return err
@@ -128,7 +197,6 @@ func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecr
 			}
 			resp.Resources = append(resp.Resources, encoded)
 		}
-		answered = resp.Nonce
 		if err := stream.Send(resp); err != nil {
 			return err
 		}
@@ -137,15 +205,15 @@ func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecr
 
 func (s *Server) secret(ctx context.Context, name string, node *corev3.Node) (*tlsv3.Secret, error) {
 	field := func(name string) string { return node.GetMetadata().GetFields()[name].GetStringValue() }
-	chain, key, roots, err := s.issuer.Issue(ctx, field("NAMESPACE"), field("SERVICE_ACCOUNT"))
+	id, err := s.Identity(ctx, field("NAMESPACE"), field("SERVICE_ACCOUNT"))
 	if err != nil {
 		return nil, err
 	}
 	switch name {
 	case "ROOTCA":
-		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(roots)}}}, nil
+		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(id.Roots)}}}, nil
 	case "default":
-		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(chain), PrivateKey: inline(key)}}}, nil
+		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(id.Chain), PrivateKey: inline(id.Key)}}}, nil
 	}
 	return nil, fmt.Errorf("no agent has a secret %q", name)
 }
