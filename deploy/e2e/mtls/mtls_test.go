@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
@@ -81,12 +82,42 @@ status:
   conditions: [{type: Ready, status: "True"}]
 `
 
-// mode is a PeerAuthentication of the whole mesh.
-const mode = `apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: %s}}
-`
+// policies returns PeerAuthentications of the mesh, of the server's namespace, and of the server, each from its spec.
+// An empty spec is none.
+func policies(mesh, namespace, server string) string {
+	text := ""
+	for _, p := range []struct{ namespace, name, spec string }{
+		{"istio-system", "default", mesh}, {"a", "default", namespace}, {"a", "server", server},
+	} {
+		if p.spec != "" {
+			text += fmt.Sprintf("---\napiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", p.name, p.namespace, p.spec)
+		}
+	}
+	return text
+}
+
+// mode returns the spec of a PeerAuthentication with that mode.
+func mode(m string) string { return "{mtls: {mode: " + m + "}}" }
+
+// levels are policies at all levels, with the mode of each port of the server's pod. Port 0 stands for the others.
+var levels = []struct {
+	name, policies string
+	modes          map[int]string
+}{
+	{"mesh PERMISSIVE", policies(mode("PERMISSIVE"), "", ""), map[int]string{0: "PERMISSIVE"}},
+	{"mesh STRICT", policies(mode("STRICT"), "", ""), map[int]string{0: "STRICT"}},
+	{"mesh DISABLE", policies(mode("DISABLE"), "", ""), map[int]string{0: "DISABLE"}},
+	{"mesh DISABLE, namespace STRICT", policies(mode("DISABLE"), mode("STRICT"), ""), map[int]string{0: "STRICT"}},
+	{
+		"mesh STRICT, server DISABLE, its ports", policies(mode("STRICT"), "", `{selector: {matchLabels: {app: echo}}, mtls: {mode: DISABLE}, portLevelMtls: {8080: {mode: STRICT}, 9090: {mode: PERMISSIVE}}}`),
+		map[int]string{0: "DISABLE", 8080: "STRICT", 9090: "PERMISSIVE"},
+	},
+	{
+		"namespace PERMISSIVE, a port of the server STRICT", policies(mode("DISABLE"), mode("PERMISSIVE"), `{selector: {matchLabels: {app: echo}}, portLevelMtls: {8081: {mode: STRICT}}}`),
+		map[int]string{0: "PERMISSIVE", 8081: "STRICT"},
+	},
+	{"mesh STRICT again", policies(mode("STRICT"), "", ""), map[int]string{0: "STRICT"}},
+}
 
 // ports are those of the server's pod, and of its service.
 var ports = []struct {
@@ -95,8 +126,8 @@ var ports = []struct {
 	http         bool
 }{{"HTTP", 80, 8080, true}, {"TCP", 90, 9090, false}, {"detected", 100, 8081, true}}
 
-// TestModes has clients of every kind call a server in every mode: of the mesh, without TLS, and with a certificate of
-// another CA.
+// TestModes has clients of every kind call a server in every mode, given at every level: of the mesh, without TLS, and
+// with certificates of another CA and of another trust domain.
 func TestModes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -117,15 +148,20 @@ func TestModes(t *testing.T) {
 		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
 		{"this mesh's certificate", "plain", tlsCall(t, issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
 		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
+		{"another trust domain's certificate", "plain", tlsCall(t, m.foreign(t)), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
 		{"mesh", "client", func(ctx context.Context, from world.Location, service, _ int, http bool) error {
 			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(service)), http, nil)
 		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
 	}
-	for _, is := range []string{"PERMISSIVE", "STRICT", "DISABLE", "STRICT"} {
-		write(t, filepath.Join(m.dir, "mode.yaml"), fmt.Sprintf(mode, is))
+	for _, l := range levels {
+		write(t, filepath.Join(m.dir, "mode.yaml"), l.policies)
 		for _, c := range callers {
 			for _, p := range ports {
-				suite.Eventually(t, fmt.Sprintf("%s, %s, %s: served %v", is, c.name, p.name, c.in[is]), func() bool {
+				is, ok := l.modes[p.pod]
+				if !ok {
+					is = l.modes[0]
+				}
+				suite.Eventually(t, fmt.Sprintf("%s: %s, %s: served %v", l.name, c.name, p.name, c.in[is]), func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
 					return (c.call(ctx, w.Pod(c.pod).Location, p.service, p.pod, p.http) == nil) == c.in[is]
@@ -153,7 +189,7 @@ func TestModes(t *testing.T) {
 
 // mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
 type mesh struct {
-	dir          string
+	dir, state   string
 	issuer       sds.Issuer
 	certificates *sds.Server
 	world        *world.World
@@ -170,7 +206,7 @@ func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Cer
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "mesh.yaml"), objects)
-	write(t, filepath.Join(dir, "mode.yaml"), fmt.Sprintf(mode, "PERMISSIVE"))
+	write(t, filepath.Join(dir, "mode.yaml"), policies(mode("PERMISSIVE"), "", ""))
 	pilot, err := controlplane.Start(ctx, controlplane.Options{
 		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: state,
 	})
@@ -208,7 +244,7 @@ func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Cer
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return mesh{dir: dir, issuer: issuer, certificates: certificates, world: w}
+	return mesh{dir: dir, state: state, issuer: issuer, certificates: certificates, world: w}
 }
 
 // requests returns how many requests of the mesh's client the server's Envoy took for HTTP, on the port whose protocol
@@ -270,6 +306,42 @@ func call(ctx context.Context, from world.Location, address string, isHTTP bool,
 		return fmt.Errorf("the status is %d", resp.StatusCode)
 	}
 	return nil
+}
+
+// foreign returns an issuer that signs, with the key of the mesh's CA, for another trust domain.
+func (m mesh) foreign(t *testing.T) sds.Issuer {
+	t.Helper()
+	f := pki.Files{}
+	for name, into := range map[string]*[]byte{"ca-cert.pem": &f.Certificate, "ca-key.pem": &f.Key, "root-cert.pem": &f.Roots} {
+		var err error
+		if *into, err = os.ReadFile(filepath.Join(m.state, "ca", "ca", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := pki.ParseBundle(f, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return foreign{b, f.Roots}
+}
+
+type foreign struct {
+	ca    *pki.Bundle
+	roots []byte
+}
+
+// Issue implements sds.Issuer.
+func (f foreign) Issue(_ context.Context, namespace, account string) (chain, key, roots []byte, err error) {
+	private, err := pki.GenerateKey()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	der, err := f.ca.Sign(pki.Leaf{URI: "spiffe://other.example/ns/" + namespace + "/sa/" + account, Key: private.Public(), TTL: time.Hour}, time.Now())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	key, err = pki.EncodeKey(private)
+	return pki.EncodeCertificate(der), key, f.roots, err
 }
 
 // tlsCall returns a caller without a sidecar that has a certificate of an issuer, as a sidecar would.
