@@ -13,8 +13,8 @@ type ID struct{ TrustDomain, Namespace, ServiceAccount string }
 // maxLength bounds a SPIFFE ID: https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE-ID.md, section 2.
 const maxLength = 2048
 
-// Parse returns the ID of spiffe://<trust domain>/ns/<namespace>/sa/<service account>. Each part has only letters, digits,
-// dots, dashes and underscores, and no segment of the path is "." or "..": SPIFFE allows no other.
+// Parse returns the ID of spiffe://<trust domain>/ns/<namespace>/sa/<service account>. Each part has only letters,
+// digits, dots, dashes and underscores, and no segment of the path is "." or "..": SPIFFE allows no other.
 func Parse(uri string) (ID, error) {
 	bad := func(why string) (ID, error) {
 		return ID{}, fmt.Errorf("%.200q is no identity of a workload: %s", uri, why)

@@ -21,8 +21,9 @@ const (
 // Set is the public keys of an issuer.
 type Set struct{ keys []jose.JSONWebKey }
 
-// Parse returns the public keys of a JSON text. Keys that are shared secrets, of a kind that is not known, for something
-// other than signatures, or too weak are left out, and the private part of others. It is an error if none is left.
+// Parse returns the public keys of a JSON text. Keys that are shared secrets, of a kind that is not known, for
+// something other than signatures, or too weak are left out, and the private part of others. It is an error if none is
+// left.
 func Parse(text []byte) (*Set, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -74,7 +75,8 @@ func usable(k jose.JSONWebKey) error {
 	return nil
 }
 
-// Key returns the key of an ID. Without an ID it is the only key, if there is one only. It returns nil if there is none.
+// Key returns the key of an ID. Without an ID it is the only key, if there is one only. It returns nil if there is
+// none.
 func (s *Set) Key(id string) *jose.JSONWebKey {
 	if id == "" && len(s.keys) == 1 {
 		return &s.keys[0]

@@ -21,8 +21,8 @@ type Secret struct {
 }
 
 // ParseSecret takes the name of a resource of SDS apart. kubernetes://<name> is in the proxy's own namespace;
-// kubernetes://<namespace>/<name>, kubernetes-gateway://<namespace>/<name> and configmap://<namespace>/<name> are in the
-// one that they name. Each may end in -cacert. It reports false if the name is none of these.
+// kubernetes://<namespace>/<name>, kubernetes-gateway://<namespace>/<name> and configmap://<namespace>/<name> are in
+// the one that they name. Each may end in -cacert. It reports false if the name is none of these.
 func ParseSecret(resource, own string) (Secret, bool) {
 	scheme, rest, ok := strings.Cut(resource, "://")
 	namespace, name, named := strings.Cut(rest, "/")

@@ -37,7 +37,7 @@ func NewFetcher(o FetchOptions) *Fetcher {
 		t, _ = http.DefaultTransport.(*http.Transport)
 	}
 	t = t.Clone()
-	t.Proxy = nil // it would be dialled in place of what the check is for
+	t.Proxy = nil // Control would check the address of the proxy, not that of the URL
 	t.DialContext = (&net.Dialer{
 		Timeout: o.Timeout,
 		Control: func(_, address string, _ syscall.RawConn) error {

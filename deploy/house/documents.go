@@ -15,8 +15,8 @@ func documents() []string { return []string{"ARCHITECTURE.md", "DECISIONS.md"} }
 
 const maxColumns = 120
 
-// checkDocuments holds that each test that a document names exists in the package that it names, that the map names each
-// folder of pilot and only folders that exist, and that lines are wrapped.
+// checkDocuments holds that each test that a document names exists in the package that it names, that the map names
+// each folder of pilot and only folders that exist, and that lines are wrapped.
 func checkDocuments(tree fs.FS, pkgs []*pkg, add report) error {
 	tests, err := testsOf(tree)
 	if err != nil {
@@ -37,8 +37,8 @@ func checkDocuments(tree fs.FS, pkgs []*pkg, add report) error {
 	return nil
 }
 
-// checkDocument checks the tests and the lines of one document. A test belongs to the package named in backquotes before
-// it in the same paragraph or list item. Without one it belongs to the package in the heading of the section.
+// checkDocument checks the tests and the lines of one document. A test belongs to the package named in backquotes
+// before it in the same paragraph or list item. Without one it belongs to the package in the heading of the section.
 func checkDocument(name, text string, tests map[string]map[string]bool, add report) {
 	tokens := regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\bTest[A-Z]\\w*")
 	var section, dir string

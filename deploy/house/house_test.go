@@ -54,8 +54,8 @@ func modules(t *testing.T, name string) [][]string {
 	return all
 }
 
-// TestRandomTestsHaveSeeds holds that a test which draws at random begins with a seed that somebody can set, as rapid's do:
-// with one of its own that is always the same, or with that of deploy/histories.
+// TestRandomTestsHaveSeeds holds that a test which draws at random begins with a seed that somebody can set, as rapid's
+// do: with one of its own that is always the same, or with that of deploy/histories.
 func TestRandomTestsHaveSeeds(t *testing.T) {
 	unseeded := regexp.MustCompile(`\brand\.(Int|Int32|Int64|IntN|N|Uint32|Uint64|Float64|Perm|Shuffle)\(|NewPCG\([^)]*time\.|\bseed\b.*=.*time\.Now`)
 	for text, want := range map[string]bool{

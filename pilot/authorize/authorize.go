@@ -41,9 +41,9 @@ func (a *Authorizer) Proxy(peer identity.Peer, namespace string) error {
 	return nil
 }
 
-// Workload returns an error unless a peer may be served as the proxy of a pod of a cluster. A peer whose proof is bound to
-// a pod is served as that pod alone, and one whose proof is of a cluster as a proxy of that cluster alone. An empty name
-// is that of no cluster in particular.
+// Workload returns an error unless a peer may be served as the proxy of a pod of a cluster. A peer whose proof is bound
+// to a pod is served as that pod alone, and one whose proof is of a cluster as a proxy of that cluster alone. An empty
+// name is that of no cluster in particular.
 func (a *Authorizer) Workload(peer identity.Peer, pod, cluster string) error {
 	if id, ok := a.o.ClusterAliases[cluster]; ok {
 		cluster = id
@@ -58,8 +58,8 @@ func (a *Authorizer) Workload(peer identity.Peer, pod, cluster string) error {
 	return nil
 }
 
-// ReadConfig returns an error unless a peer may read objects of configuration. The configuration of the whole mesh is no
-// business of a proxy's.
+// ReadConfig returns an error unless a peer may read objects of configuration. The configuration of the whole mesh is
+// no business of a proxy's.
 func (a *Authorizer) ReadConfig(peer identity.Peer) error {
 	from := peer.Address.Addr().Unmap().WithZone("")
 	if slices.ContainsFunc(a.o.Readers, func(p netip.Prefix) bool { return p.Contains(from) }) || a.o.Readers == nil && peer.OnHost() {

@@ -25,7 +25,8 @@ type Inputs struct {
 	Outbound Outbound
 	Inbound  Inbound
 	Address  string // its own primary address: a pod has no listener for itself among a headless service's
-	// Node is the proxy's, where a service is called only on the caller's own node or prefers close endpoints; else empty.
+	// Node is the proxy's, where a service is called only on the caller's own node or prefers close endpoints; else
+	// empty.
 	Node            string
 	Location        Location // where a service prefers close endpoints; else zero
 	UnknownWorkload bool     // the Snapshot has no workload for the proxy

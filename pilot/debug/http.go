@@ -37,8 +37,8 @@ func (a *API) Handler() http.Handler {
 	})
 }
 
-// namesHost reports whether a request names this host by an address or as localhost. A browser that a foreign page steers
-// names it otherwise: so no DNS name can be rebound to it.
+// namesHost reports whether a request names this host by an address or as localhost. A browser that a foreign page
+// steers names it otherwise: so no DNS name can be rebound to it.
 func namesHost(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -92,8 +92,8 @@ func FileSecret(name string) *tlsv3.SdsSecretConfig {
 	return s
 }
 
-// ServedSecret names a secret that the control plane serves over the stream by which the resource came. It must not hold
-// up other resources, so it may come late.
+// ServedSecret names a secret that the control plane serves over the stream by which the resource came. It must not
+// hold up other resources, so it may come late.
 func ServedSecret(name string) *tlsv3.SdsSecretConfig {
 	s := &tlsv3.SdsSecretConfig{Name: name, SdsConfig: ADS()}
 	s.SdsConfig.InitialFetchTimeout = nil

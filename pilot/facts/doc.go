@@ -10,17 +10,19 @@
 //     Builder keeps the answers that some object needs, the Diff and Dirty list those that changed, the proxies of the
 //     namespaces whose objects need one are assigned again, and the Selection of a hook has them. What cannot be had is
 //     a finding at the field that the feature names.
-//   - What comes before the Snapshot keeps the answers in a Table of its own: names of gateways, which ingest turns into
-//     networks.
+//   - What comes before the Snapshot keeps the answers in a Table of its own: names of gateways, which ingest turns
+//     into networks.
 //
 // A fact that is missing says so: Value and Get return false. Its consumer must then do what is safe without the fact,
-// which for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is old.
+// which for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is
+// old.
 //
 // # A new kind of facts
 //
 // It needs a kinds.Kind of its own, beside kinds.HostAddresses, that is not in kinds.All: no source has one. It needs a
 // Provider, a folder below this one, which a server runs and names in ingest.Parts.Facts. A name is all that a Provider
-// is asked by, so it holds everything that the answer depends on. A value that holds a secret must print itself redacted.
+// is asked by, so it holds everything that the answer depends on. A value that holds a secret must print itself
+// redacted.
 //
 // A Table belongs to the goroutine that commits. It runs no goroutine.
 package facts

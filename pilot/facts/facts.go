@@ -54,8 +54,8 @@ func Value[T any](fact *kinds.Object) (value T, ok bool) {
 	return *v, true
 }
 
-// Table is the facts of one kind that are in force, for a consumer before the Snapshot. Those that translations read are
-// in the Snapshot.
+// Table is the facts of one kind that are in force, for a consumer before the Snapshot. Those that translations read
+// are in the Snapshot.
 type Table[T any] struct {
 	kind     *kinds.Kind
 	provider Provider

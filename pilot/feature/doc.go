@@ -18,22 +18,22 @@
 //   - jwt.go: New, which returns the Feature. Kinds is RequestAuthentication. Half is InboundHalf, because the policies
 //     change what takes calls for the workload. Select is Policies with Matches, for the root namespace and the
 //     workload's own. The hook HTTPFilters is all that it fills.
-//   - filter.go: what the hook does. It makes a filter of Chain.Selection, and none where that is empty or the Direction
-//     is Outbound. A larger feature has a file for each part of the translation.
+//   - filter.go: what the hook does. It makes a filter of Chain.Selection, and none where that is empty or the
+//     Direction is Outbound. A larger feature has a file for each part of the translation.
 //   - unsupported.go: findings about fields that the filter does not follow, by Unsupported and a table of fields.
 //   - golden_test.go: one call of featuretest.Run.
 //   - testdata/*.txtar: an input each. Write the input, run the test with -update, and read what it adds.
 //
 // In pilot/catalog, New gets a line at its place in the order of filters. A kind that nothing has read leaves the list
-// of ignored kinds; RequestAuthentication leaves the feature authz, which denies what it selects. Nothing else names the
-// feature: what is watched, keys of cohorts, invalidation and findings follow from what it declares.
+// of ignored kinds; RequestAuthentication leaves the feature authz, which denies what it selects. Nothing else names
+// the feature: what is watched, keys of cohorts, invalidation and findings follow from what it declares.
 //
-// What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that an
-// object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns nil. It
-// gets facts in no other way: then the keys of what it builds hold them, and a new answer reaches the proxies that it
-// concerns. A Select that depends on a fact asks the Reader.
+// What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that
+// an object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns
+// nil. It gets facts in no other way: then the keys of what it builds hold them, and a new answer reaches the proxies
+// that it concerns. A Select that depends on a fact asks the Reader.
 //
-// Two tests of pilot/translate want more of a new kind: TestEveryKindIsGenerated wants it in the generated worlds and in
-// testdata/pool.yaml, TestNoFieldIsIgnored wants objects in testdata/fields in which each field has an effect. A kind
-// that the server does not know yet needs an entry in api/kinds and checks in galley/validation first.
+// Two tests of pilot/translate want more of a new kind: TestEveryKindIsGenerated wants it in the generated worlds and
+// in testdata/pool.yaml, TestNoFieldIsIgnored wants objects in testdata/fields in which each field has an effect. A
+// kind that the server does not know yet needs an entry in api/kinds and checks in galley/validation first.
 package feature

@@ -161,8 +161,8 @@ type ConnectionDestination struct {
 	Port, Weight uint32
 }
 
-// RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any reads neither
-// Cluster nor Hash.
+// RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any reads
+// neither Cluster nor Hash.
 type RouteOptions struct {
 	Object    *kinds.Object
 	Port      uint32 // of the listener; of a gateway, the server's port

@@ -121,8 +121,8 @@ const (
 )
 
 // isTarget reports whether a policy of a namespace that targets an object applies to a workload: the object is its
-// Gateway, in that namespace, or the class of its Gateway, or a service that it serves, in that namespace. A target that
-// cannot be understood is every workload.
+// Gateway, in that namespace, or the class of its Gateway, or a service that it serves, in that namespace. A target
+// that cannot be understood is every workload.
 func (w Workload) isTarget(r *typev1beta1.PolicyTargetReference, namespace string) bool {
 	serves := func(name func(*registry.Service) string, p registry.Provider) bool {
 		return slices.ContainsFunc(w.Services, func(s *registry.Service) bool {

@@ -13,10 +13,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// Unsupported returns a finding for each field of a message that is set and that this version does not support, sorted by
-// field. The path of the message itself may be empty. lacks is given a field as "Message.field". It returns what is not
-// done, and what to do about it; "" is a field that is supported. A field that is set several times is one finding, at
-// the first of them.
+// Unsupported returns a finding for each field of a message that is set and that this version does not support, sorted
+// by field. The path of the message itself may be empty. lacks is given a field as "Message.field". It returns what is
+// not done, and what to do about it; "" is a field that is supported. A field that is set several times is one finding,
+// at the first of them.
 func Unsupported(path string, m proto.Message, lacks func(field string) (message, fix string)) (found []diag.Diagnostic) {
 	seen := map[string]bool{}
 	inside := 0 // the length of the path to the field without support that is being visited
@@ -61,8 +61,8 @@ func fieldOf(field string, path protopath.Path) string {
 	return strings.TrimPrefix(field, ".")
 }
 
-// NotImplemented returns the finding about a field that this version does not support. Without a fix it is to remove the
-// field.
+// NotImplemented returns the finding about a field that this version does not support. Without a fix it is to remove
+// the field.
 func NotImplemented(field, message, fix string) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "NotImplemented", Field: field,

@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// TestUnsupported: each field is one finding, at the first place where it is set, whatever else is set beside it. What is
-// in a field without support is not looked at.
+// TestUnsupported: each field is one finding, at the first place where it is set, whatever else is set beside it. What
+// is in a field without support is not looked at.
 func TestUnsupported(t *testing.T) {
 	settings := &networkingv1alpha3.ConnectionPoolSettings{Http: &networkingv1alpha3.ConnectionPoolSettings_HTTPSettings{MaxRetries: 1}}
 	subset := &networkingv1alpha3.Subset{Name: "v1", Labels: map[string]string{"a.b": "c"}, TrafficPolicy: &networkingv1alpha3.TrafficPolicy{ConnectionPool: settings}}

@@ -41,8 +41,8 @@ func (wanting) Wants(o *kinds.Object) (list []facts.Want) {
 	return list
 }
 
-// TestFactsFollowObjects: a provider is asked for what objects that count need, its answers are in Snapshots, those that
-// come soon in the first, and what cannot be had is a finding that says what applies.
+// TestFactsFollowObjects: a provider is asked for what objects that count need, its answers are in Snapshots, those
+// that come soon in the first, and what cannot be had is a finding that says what applies.
 func TestFactsFollowObjects(t *testing.T) {
 	answer := func(name, value string) kinds.Change { return facts.Change(textKind, name, &value) }
 	p := &oracle{first: []kinds.Change{answer("x", "1")}}

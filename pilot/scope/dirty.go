@@ -23,7 +23,8 @@ type Dirty struct {
 	Listeners []ListenerKey
 	Facts     []kinds.Key // those that came, changed or went
 	Reassign  Reassign
-	// Compare: more than assignments and what is beside a workload may differ. Every stream compares all that it has.
+	// Compare: more may differ than assignments and the configuration of single workloads. Every stream compares all
+	// that it has.
 	Compare bool
 }
 

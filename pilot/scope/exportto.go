@@ -2,7 +2,7 @@ package scope
 
 import "slices"
 
-// visibility is by what an object is visible in a namespace.
+// visibility says why an object is visible in a namespace, or that it is not.
 type visibility int
 
 // Values of visibility, by precedence.

@@ -163,7 +163,8 @@ func (b *dirtyBuilder) changedObjects(yield func(*kinds.Object) bool) {
 	}
 }
 
-// reassign has the cohorts resolved anew that an object may be selected for, which changed, or a fact that it needs did.
+// reassign adds the proxies for whose workload an object may be selected that changed, or whose fact did: their cohorts
+// are resolved again.
 func (b *dirtyBuilder) reassign(o kinds.Key) {
 	switch {
 	case o.Kind == kinds.VirtualService: // by source labels alone

@@ -371,7 +371,7 @@ func (x *Index) HostsOfGateway(name, proxyNamespace string) iter.Seq[string] {
 	}
 }
 
-// visibility returns by what a VirtualService is visible in a namespace.
+// visibility returns the visibility of a VirtualService in a namespace.
 func (x *Index) visibility(v *VirtualService, namespace string) visibility {
 	return visibilityIn(v.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, namespace)
 }

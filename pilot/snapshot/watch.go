@@ -7,7 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Found is called for each row that differs between two versions of a table, when a look-up in the earlier one seeks it.
+// Found is called for each row that differs between two versions of a table, when a look-up in the earlier one seeks
+// it.
 type Found func(table string, row any)
 
 // Watch returns the table of that name with found called for each row that differs from later's, when a look-up seeks

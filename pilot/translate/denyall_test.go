@@ -116,8 +116,8 @@ func TestDryRunEndsAndBegins(t *testing.T) {
 	}
 }
 
-// TestSidecarIngressWithTLSTakesPeersAlone: TLS of a Sidecar's ingress is not supported. Its port takes mutual TLS of the
-// mesh then, whatever the mode is: neither plaintext nor connections that nobody checked.
+// TestSidecarIngressWithTLSTakesPeersAlone: TLS of a Sidecar's ingress is not supported. Its port takes mutual TLS of
+// the mesh then, whatever the mode is: neither plaintext nor connections that nobody checked.
 func TestSidecarIngressWithTLSTakesPeersAlone(t *testing.T) {
 	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 8080}]}}
 ---

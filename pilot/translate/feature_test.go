@@ -20,8 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
-// tapKind is a kind that nothing but the feature in this file knows. Its spec is any message with a selector. tapFact is
-// the kind of facts that it needs, each a text.
+// tapKind is a kind that nothing but the feature in this file knows. Its spec is any message with a selector. tapFact
+// is the kind of facts that it needs, each a text.
 var tapKind = &kinds.Kind{Name: "Tap", Group: "test", Versions: []string{"v1"}, Plural: "taps", Istio: true}
 
 var tapFact = &kinds.Kind{Name: "TapFact"}
@@ -65,8 +65,8 @@ func tapObject(namespace, app, id string) kinds.Change {
 func tapAnswer(name, text string) kinds.Change { return facts.Change(tapFact, name, &text) }
 
 // TestFeatureIsOneLine: a feature that is added to the list adds its filter to the workloads that it selects, and
-// changes nothing else. An edit of one of its objects reaches the proxies of the object's namespace alone. So does a fact
-// that the object needs.
+// changes nothing else. An edit of one of its objects reaches the proxies of the object's namespace alone. So does a
+// fact that the object needs.
 func TestFeatureIsOneLine(t *testing.T) {
 	const services = `
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}}

@@ -24,8 +24,8 @@ import (
 )
 
 // TestNoFieldIsIgnored sets each field of each Istio kind alone. Then the bytes of some proxy change, or a finding
-// names the field. testdata/fields has a mesh, and for each kind objects to set the field in: it has an effect if one of
-// its values has one in one of the objects.
+// names the field. testdata/fields has a mesh, and for each kind objects to set the field in: it has an effect if one
+// of its values has one in one of the objects.
 func TestNoFieldIsIgnored(t *testing.T) {
 	f := newFieldTest(t)
 	// What is read elsewhere, or by people alone.
@@ -59,8 +59,8 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	}
 }
 
-// fieldTest is a mesh in which fields are set, and proxies of every sort. Only the object that is set differs between two
-// states of the mesh, so each costs what that object affects.
+// fieldTest is a mesh in which fields are set, and proxies of every sort. Only the object that is set differs between
+// two states of the mesh, so each costs what that object affects.
 type fieldTest struct {
 	t          *testing.T
 	original   map[kinds.Key]*kinds.Object

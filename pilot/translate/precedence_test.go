@@ -14,9 +14,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestVirtualServicePrecedence: of several VirtualServices for one host those come first that are private to the proxy's
-// namespace, then those exported to it by name, then public ones, whatever their age, which orders each of the three. A
-// sidecar has the routes of the first, a gateway those of all. A change of exportTo takes effect at once.
+// TestVirtualServicePrecedence: of several VirtualServices for one host those come first that are private to the
+// proxy's namespace, then those exported to it by name, then public ones, whatever their age, which orders each of the
+// three. A sidecar has the routes of the first, a gateway those of all. A change of exportTo takes effect at once.
 func TestVirtualServicePrecedence(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
 	w.apply(objects(t, "world.yaml", []byte(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}}

@@ -55,8 +55,8 @@ var selectingObjects = []struct {
 	{kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "web"}, []any{&networkingv1.Gateway{Selector: map[string]string{"app": "web"}}}},
 }
 
-// selectingWorlds returns generatedWorlds with workloads for the proxies, with what selects them, and with services that
-// they serve, or prefer to call close by.
+// selectingWorlds returns generatedWorlds with workloads for the proxies, with what selects them, and with services
+// that they serve, or prefer to call close by.
 func selectingWorlds() *rapid.Generator[[]selectingStep] {
 	worlds, proxies := generatedWorlds(), generatedProxies()
 	return rapid.Custom(func(t *rapid.T) []selectingStep {

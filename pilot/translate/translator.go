@@ -71,15 +71,15 @@ func Conflicts() []engine.Conflict { return view.Conflicts() }
 // Count returns how many conflicts of one kind there are in the Sets that were asked for since the last full Snapshot.
 func (t *Translator) Count(c engine.Conflict) int { return t.cache.Count(c) }
 
-// state is what is derived from one Snapshot. Both live as long as each other, so a slow stream finds the state that it
-// still uses.
+// state is what is derived from one Snapshot. The Snapshot holds it, so it is there as long as a slow stream uses the
+// Snapshot.
 type state struct {
 	index *scope.Index
 	view  *view.View
 }
 
-// Prepare makes ready to translate a Snapshot. It must be called with each Snapshot, in order, before that is
-// published: then only what the Snapshot changed is made again.
+// Prepare computes what is derived from a Snapshot. It must be called with each Snapshot, in order, before that is
+// published: the cost is proportional to what the Snapshot changed.
 func (t *Translator) Prepare(s *snapshot.Snapshot) { t.state(s) }
 
 func (t *Translator) state(s *snapshot.Snapshot) *state { return s.Derived(t, t.derive).(*state) }
@@ -100,13 +100,14 @@ func (t *Translator) newState(s *snapshot.Snapshot) *state {
 	return next
 }
 
-// ResolveCohort returns the key of a proxy's cohort at a Snapshot: what its configuration is made from.
+// ResolveCohort returns the key of a proxy's cohort at a Snapshot. The key holds all that the proxy's configuration
+// depends on beside the Snapshot.
 func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
 	return t.keys.Intern(cohort.Resolve(t.state(s).index, p, t.features))
 }
 
-// Compare reports whether more than assignments, and what is beside changed workloads, may differ from the Snapshot
-// before.
+// Compare reports whether more may differ from the Snapshot before than assignments and the configuration of proxies
+// whose workload changed.
 func (t *Translator) Compare(s *snapshot.Snapshot) bool { return t.state(s).index.Dirty.Compare }
 
 // NeedsReassign reports whether a proxy may belong to another cohort at a Snapshot than it did at an earlier revision.
@@ -115,10 +116,11 @@ func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last coh
 	return last.UnknownWorkload || t.cache.MayReassign(since, s.Revision, p.Namespace)
 }
 
-// Get returns the resources of a type that a cohort is sent: all, or those of a list of names where proxies subscribe by
-// name. Of a key that is Shared, it is what all its proxies have in common. A name that does not exist has an empty
-// resource, so that Envoy goes on. A name whose translation fails keeps its last good resource, or is missing where
-// there is none. Equal resources are equal Sets. Of a type that is not generated there is nothing.
+// Get returns the resources of a type that a cohort is sent. Where proxies subscribe by name, names are those that are
+// wanted; otherwise names is nil, and all resources are returned. For a key that is Shared, Get returns what its
+// proxies have in common. A name that does not exist has an empty resource, so that Envoy goes on. A name whose
+// translation fails keeps its last good resource, or is missing where there is none. Equal resources are equal Sets. A
+// type that is not generated has no resources.
 func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	p := t.types[typeURL]
 	if p == nil || envoy.TypeOf(typeURL).Named != (names != nil) {

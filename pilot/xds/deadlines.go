@@ -2,19 +2,19 @@ package xds
 
 import "time"
 
-// deadline is something that a stream which starts, resumes or leaves waits for no longer than until some time.
+// deadline names something that a stream waits for, but not for ever.
 type deadline int
 
 const (
-	workloadKnown deadline = iota // until then the first answer waits for a snapshot that knows the workload
-	warm                          // until then an Envoy warms its clusters
-	resumed                       // until then a client that resumes keeps clusters that are gone
-	departed                      // until then a proxy whose workload has gone keeps its inbound half
-	credential                    // until then the peer's proof of its identity is good
+	workloadKnown deadline = iota // the first answer waits for a snapshot that knows the workload
+	warm                          // an Envoy warms its clusters
+	resumed                       // a client that resumes keeps clusters that are gone
+	departed                      // a proxy whose workload has gone keeps its inbound half
+	credential                    // the stream ends when the peer's proof of its identity expires
 	allDeadlines
 )
 
-// deadlines are when a stream stops to wait for what. The zero time: it does not wait for that.
+// deadlines holds the time of each deadline. It is zero where the stream does not wait.
 type deadlines [allDeadlines]time.Time
 
 func (d *deadlines) waits(x deadline) bool { return !d[x].IsZero() }

@@ -2,8 +2,8 @@
 // streams.
 //
 // What a proxy is sent comes from a Translator; this package decides who is sent what, when and in which order, and
-// never looks inside a resource. It listens on no port. Who a peer is comes from Options.Authenticate, and what it may do
-// from package authorize.
+// never looks inside a resource. It listens on no port. Who a peer is comes from Options.Authenticate, and what it may
+// do from package authorize.
 //
 // Each layer knows only those above it. The first three are packages, and deploy/house keeps them apart:
 //

@@ -68,7 +68,8 @@ func refuseDebug(typeURL string) error {
 }
 
 // authorize returns an error to a peer that may not open a stream of a profile as a proxy. The proxy's ID, by which
-// pages and logs call it, may not name another namespace than its metadata. What a token is bound to counts, not what metadata says.
+// pages and logs call it, may not name another namespace than its metadata. What a token is bound to counts, not what
+// metadata says.
 func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) error {
 	err := s.authorizer.Proxy(peer, proxy.Namespace)
 	if of, ok := strings.CutPrefix(proxy.ID, proxy.Name+"."); ok && err == nil {

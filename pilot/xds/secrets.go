@@ -10,9 +10,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// allowSecrets takes the names from a request for secrets that the client may not receive: they are answered as little
-// as names that nobody knows. It reports whether anything is left for the session. So no session ever subscribes to
-// what its peer may not have.
+// allowSecrets removes from a request the names of secrets that the client may not receive. They are not answered, like
+// unknown names. So no session ever subscribes to what its peer may not have. It reports whether the session has to
+// take the rest of the request.
 func (c *conn) allowSecrets(r *wire.Request, log *slog.Logger) bool {
 	var allowed []string
 	var why error

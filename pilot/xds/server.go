@@ -34,8 +34,8 @@ import (
 type Translator interface {
 	session.Translator
 
-	// Compare reports whether more than Live types, and what is beside changed workloads, may differ from the snapshot
-	// before.
+	// Compare reports whether more may differ from the snapshot before than Live types and the configuration of proxies
+	// whose workload changed.
 	Compare(s *snapshot.Snapshot) bool
 }
 

@@ -51,8 +51,8 @@ var (
 	istioServer = []string{peerExchange, "h2", "http/1.1"}
 )
 
-// TestStockBesideIstios has a stock Envoy serve, and call, proxies of Istio's build: HTTP is known for HTTP, and nothing
-// but the application's bytes reaches the application.
+// TestStockBesideIstios has a stock Envoy serve, and call, proxies of Istio's build: HTTP is known for HTTP, and
+// nothing but the application's bytes reaches the application.
 func TestStockBesideIstios(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()

@@ -178,7 +178,8 @@ func TestModes(t *testing.T) {
 			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
 		}
 	}
-	// In mode STRICT, which is the last, only a client of the mesh reaches the port; it is known for one that speaks HTTP.
+	// In mode STRICT, which is the last, only a client of the mesh reaches the port; it is known for one that speaks
+	// HTTP.
 	if n := requests(t, w); n == 0 {
 		t.Error("the server did not take a call of the mesh to the port whose protocol is detected for HTTP")
 	}

@@ -52,12 +52,13 @@ type Identity struct{ Chain, Key, Roots []byte }
 
 // Issuer gives proxies their certificates.
 type Issuer interface {
-	// Issue returns a certificate with its chain, its key, and the roots to trust, as PEM, for a proxy of a namespace and
-	// service account.
+	// Issue returns a certificate with its chain, its key, and the roots to trust, as PEM, for a proxy of a namespace
+	// and service account.
 	Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error)
 }
 
-// Start starts a server at that host, on a free port. Without an issuer it signs certificates itself, by a CA of its own.
+// Start starts a server at that host, on a free port. Without an issuer it signs certificates itself, by a CA of its
+// own.
 func Start(host string, issuer Issuer) (*Server, error) {
 	if issuer == nil {
 		own, err := newOwn()

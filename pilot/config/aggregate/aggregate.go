@@ -66,7 +66,8 @@ func (s *Source) From(i int) config.Handler {
 	}
 }
 
-// take returns what follows for the sink. first: it is called for the first time, for nothing is awaited any more.
+// take applies the changes of source i, and returns the changes with which the sink is to be called. As long as a
+// source is awaited there are none. Then they are all objects, and first is true.
 func (s *Source) take(i int, changes []kinds.Change) (out []kinds.Change, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

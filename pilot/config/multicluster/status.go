@@ -78,8 +78,8 @@ func (c *Controller) Lacks(id string) bool {
 	return cl != nil && cl.status() != Synced
 }
 
-// Kubeconfig returns the kubeconfig that is in use for a cluster, or else the one that is tried; nil if there is no such
-// cluster. It is not to be modified.
+// Kubeconfig returns the kubeconfig that is in use for a cluster, or else the one that is tried; nil if there is no
+// such cluster. It is not to be modified.
 func (c *Controller) Kubeconfig(id string) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

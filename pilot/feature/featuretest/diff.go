@@ -49,8 +49,9 @@ func resourceDiff(before, after any) string {
 	return d.String()
 }
 
-// differ writes how a value differs from an earlier one: the parts that differ and what they are nested in. A line begins
-// with "-" where it was, and with "+" where it is. In a list, unchanged items beside those that differ show the place.
+// differ writes how a value differs from an earlier one: the parts that differ and what they are nested in. A line
+// begins with "-" where it was, and with "+" where it is. In a list, unchanged items beside those that differ show the
+// place.
 type differ struct{ strings.Builder }
 
 func (d *differ) line(sign string, depth int, text string) {

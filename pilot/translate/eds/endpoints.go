@@ -235,13 +235,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 			groups[at] = g
 			order = append(order, at)
 		}
-		switch {
-		case !secure && (k.sni || crosses): // gateways route by the server name of mTLS
-		case crosses && e.Health == registry.Healthy: // the gateway knows best about those that are not healthy
-			g.addGateways(gateways, horizon.weight(e))
-		case !crosses:
-			g.direct = append(g.direct, directEndpoint{e, horizon.weight(e), secure})
-		}
+		horizon.add(g, e, gateways, crosses, secure, k.sni)
 	}
 	for at, g := range groups {
 		sums[at.distance] = sums[at.distance].with(g)

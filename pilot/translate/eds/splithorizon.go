@@ -54,8 +54,8 @@ func requestsNetwork(c cohort.Scope, network string) bool {
 	return false
 }
 
-// splitHorizon is the split horizon of one assignment: the gateways before endpoints of other networks. localities
-// replaces such an endpoint by its gateways, which share its weight equally.
+// splitHorizon is the split horizon of one assignment: the gateways before endpoints of other networks. add replaces
+// such an endpoint by its gateways, which share its weight equally.
 type splitHorizon struct {
 	gateways map[networkPath][]registry.Gateway // by network and cluster; none: out of reach
 	scale    uint64                             // multiplies all weights, so that the parts are whole numbers
@@ -97,6 +97,20 @@ func (b *splitHorizon) path(e *registry.Endpoint) (gateways []registry.Gateway, 
 	}
 	gateways, crosses = b.gateways[networkPath{network: e.Network, cluster: e.Cluster}]
 	return gateways, crosses
+}
+
+// add adds an endpoint to a group of endpoints, or in its place the gateways of path before it, which share its weight.
+// Gateways route by the server name of mTLS. So an endpoint that does not take mTLS is left out if it is behind a
+// gateway, or if the client is one that forwards by the server name. An endpoint behind a gateway that is not healthy
+// is left out too: the gateway knows better.
+func (b *splitHorizon) add(g *groupEndpoints, e *registry.Endpoint, gateways []registry.Gateway, crosses, secure, sni bool) {
+	switch {
+	case !secure && (sni || crosses):
+	case !crosses:
+		g.direct = append(g.direct, directEndpoint{e, b.weight(e), secure})
+	case e.Health == registry.Healthy:
+		g.addGateways(gateways, b.weight(e))
+	}
 }
 
 // weight returns the scaled weight of an endpoint.

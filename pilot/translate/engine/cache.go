@@ -62,8 +62,8 @@ const (
 	maxPartitions = 256 // to regenerate, plus one for each resource of the Set; beyond that all of it is generated
 )
 
-// Advance records what is dirty in the newest Snapshot. Where every stream will ask for everything again, unused entries
-// are evicted now and then.
+// Advance records what is dirty in the newest Snapshot. Where every stream will ask for everything again, unused
+// entries are evicted now and then.
 func (c *Cache) Advance(revision uint64, d *scope.Dirty) {
 	c.history.record(revision, d)
 	if !d.Compare {

@@ -37,10 +37,10 @@ func Single(all func() []*envoy.Resource, stale func(d *scope.Dirty) bool) Gener
 	}}
 }
 
-// IfAll has a Set generated again that depends on a cohort and the mesh configuration alone.
+// IfAll is the stale of Single for a Set that depends on nothing but its cohort and the mesh configuration.
 func IfAll(d *scope.Dirty) bool { return d.All }
 
-// IfAny has a Set generated again that may depend on anything but endpoints.
+// IfAny is the stale of Single for a Set that may depend on anything but endpoints.
 func IfAny(d *scope.Dirty) bool { return !d.Empty() }
 
 // Get returns a Set as it is at a revision. newGenerator is called if the cache does not have it. Its generator records

@@ -14,7 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 )
 
-// serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not HTTP.
+// serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not
+// HTTP.
 func serverTLS(t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Capabilities) *corev3.TransportSocket {
 	mode := t.GetMode()
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: []string{"h2", "http/1.1"}}
@@ -37,7 +38,8 @@ func serverTLS(t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Cap
 	}}
 }
 
-// serverCertificates names the certificates of a server: those of its credentials, of its files, or else the proxy's own.
+// serverCertificates names the certificates of a server: those of its credentials, of its files, or else the proxy's
+// own.
 func serverCertificates(t *networkingv1alpha3.ServerTLSSettings) []*tlsv3.SdsSecretConfig {
 	var list []*tlsv3.SdsSecretConfig
 	switch {
