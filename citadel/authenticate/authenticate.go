@@ -63,8 +63,8 @@ func first(list []string) string {
 	return list[0]
 }
 
-// Authenticator finds out who a caller is by one kind of credential. It returns ErrNoCredential where the caller presents
-// none of that kind.
+// Authenticator finds out who a caller is by one kind of credential. It returns ErrNoCredential where the caller
+// presents none of that kind.
 type Authenticator interface {
 	Authenticate(ctx context.Context, r Request) (identity.Peer, error)
 }
@@ -72,8 +72,8 @@ type Authenticator interface {
 // List is several authenticators. The first that succeeds decides.
 type List []Authenticator
 
-// Authenticate returns the peer that proved an identity. Its error is ErrNoCredential if the caller presents nothing, and
-// ErrUnavailable if any authenticator is unavailable and no other succeeds.
+// Authenticate returns the peer that proved an identity. Its error is ErrNoCredential if the caller presents nothing,
+// and ErrUnavailable if any authenticator is unavailable and no other succeeds.
 func (l List) Authenticate(ctx context.Context, r Request) (identity.Peer, error) {
 	var problems []error
 	for _, a := range l {

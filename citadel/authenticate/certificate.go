@@ -9,8 +9,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
 
-// Certificates authenticates callers by the certificate of their connection, which TLS has verified against the roots of
-// the mesh.
+// Certificates authenticates callers by the certificate of their connection, which TLS has verified against the roots
+// of the mesh.
 type Certificates struct {
 	// Trusts reports whether identities of a trust domain are the mesh's.
 	Trusts func(trustDomain string) bool
@@ -32,7 +32,8 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	return identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}, nil
 }
 
-// certificateID returns the identity of a certificate: https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md.
+// certificateID returns the identity of a certificate:
+// https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md.
 func certificateID(leaf *x509.Certificate) (identity.ID, error) {
 	switch {
 	case leaf.IsCA:

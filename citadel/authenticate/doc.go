@@ -1,6 +1,6 @@
-// Package authenticate finds out who a caller is: from a client certificate, or from a token of Kubernetes or of another
-// OpenID provider. Nothing else counts: no header that others can set, no address, nothing that the caller says of
-// itself.
+// Package authenticate finds out who a caller is: from a client certificate, or from a token of Kubernetes or of
+// another OpenID provider. Nothing else counts: no header that others can set, no address, nothing that the caller says
+// of itself.
 //
 //   - authenticate.go: the authenticators one after the other; the first that has a credential to judge decides.
 //   - certificate.go: client certificates of the mesh.

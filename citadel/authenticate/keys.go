@@ -18,8 +18,8 @@ const (
 	keysExpire    = 24 * time.Hour   // without a fetch that succeeds
 )
 
-// KeySet is the keys of an issuer, fetched when they are first needed, and again for an ID that is not known. It is safe
-// for concurrent use.
+// KeySet is the keys of an issuer, fetched when they are first needed, and again for an ID that is not known. It is
+// safe for concurrent use.
 type KeySet struct {
 	fetch func(context.Context) ([]byte, error)
 	now   func() time.Time
@@ -36,8 +36,8 @@ func NewKeySet(fetch func(context.Context) ([]byte, error), now func() time.Time
 	return &KeySet{fetch: fetch, now: now}
 }
 
-// Key returns the key of an ID, nil if there is none. It reports false while no keys are known: none were ever fetched, or
-// the last good ones are too old.
+// Key returns the key of an ID, nil if there is none. It reports false while no keys are known: none were ever fetched,
+// or the last good ones are too old.
 func (s *KeySet) Key(ctx context.Context, id string) (*jose.JSONWebKey, bool) {
 	if keys, fetch := s.current(id); !fetch {
 		return keyOf(keys, id)

@@ -46,8 +46,8 @@ type token struct {
 }
 
 // parseToken returns a token that might be accepted by one that asks for any of some audiences. It looks at form, size,
-// algorithm, audience and time, so that a token which cannot be right costs neither a public-key operation nor a request
-// to anybody.
+// algorithm, audience and time, so that a token which cannot be right costs neither a public-key operation nor a
+// request to anybody.
 func parseToken(text string, audiences []string, now time.Time) (*token, error) {
 	switch {
 	case text == "":

@@ -33,6 +33,7 @@ type Options struct {
 	Interval time.Duration
 
 	Names func() []string // of the server, in its own certificate
+	Files Files           // of a certificate in the place of its own
 
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -99,21 +100,26 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var own <-chan time.Time // nil: with the others
+	if a.o.Files != (Files{}) {
+		files := time.NewTicker(lookAtFolder)
+		defer files.Stop()
+		own = files.C
+	}
+	var problem error // of the CA
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			if a.plugged {
+				problem = a.reload(a.o.Now())
+			} else {
+				problem = a.step(ctx, a.o.Now())
+			}
+		case <-own:
 		}
-		now := a.o.Now()
-		if a.plugged {
-			a.report(a.reload(now))
-		} else {
-			a.report(a.step(ctx, now))
-		}
-		if err := a.renew(now); err != nil {
-			a.o.Logger.Error("the server's own certificate could not be renewed", "err", err)
-		}
+		a.report(errors.Join(problem, a.renew(a.o.Now())))
 	}
 }
 
@@ -160,8 +166,8 @@ func (a *Authority) step(ctx context.Context, now time.Time) error {
 	return a.use(b)
 }
 
-// reload reads a plugged-in CA again. One whose root workloads have not been told of is refused: they would not trust what
-// it signs.
+// reload reads a plugged-in CA again. One whose root workloads have not been told of is refused: they would not trust
+// what it signs.
 func (a *Authority) reload(now time.Time) error {
 	p, err := store.ReadPlugged(a.o.Folder, now)
 	switch {
@@ -190,11 +196,16 @@ func (a *Authority) use(b *pki.Bundle) error {
 		return err
 	}
 	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(), "notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
+	a.tell()
+	return nil
+}
+
+// tell says that roots may have changed.
+func (a *Authority) tell() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // Roots returns the certificates that workloads trust, as PEM.

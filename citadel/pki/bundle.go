@@ -32,8 +32,8 @@ type Files struct {
 	Roots       []byte // root-cert.pem
 }
 
-// ParseBundle returns the bundle of some files. It is an error if a part is missing, if parts do not belong together, or
-// if anything has expired.
+// ParseBundle returns the bundle of some files. It is an error if a part is missing, if parts do not belong together,
+// or if anything has expired.
 func ParseBundle(f Files, now time.Time) (*Bundle, error) {
 	for _, part := range []struct {
 		name string
@@ -156,6 +156,6 @@ func (b *Bundle) Encode() (Files, error) {
 	}, nil
 }
 
-// NotAfter returns when the first certificate between the CA and its root expires. No certificate that it issues is valid
-// longer.
+// NotAfter returns when the first certificate between the CA and its root expires. No certificate that it issues is
+// valid longer.
 func (b *Bundle) NotAfter() time.Time { return b.notAfter }

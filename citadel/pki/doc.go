@@ -1,5 +1,5 @@
-// Package pki reads, makes and checks what a certificate authority works with: certificate requests, keys, certificates,
-// and the bundle of a CA. It follows RFC 5280 and the X.509-SVID standard of SPIFFE.
+// Package pki reads, makes and checks what a certificate authority works with: certificate requests, keys,
+// certificates, and the bundle of a CA. It follows RFC 5280 and the X.509-SVID standard of SPIFFE.
 //
 //   - request.go: what a caller asks to have certified; of it only the public key counts.
 //   - key.go: which keys are accepted, and their PEM.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Request is a certificate request whose signature proves that the caller has the key. Nothing but the key is certified:
-// whom a certificate is for follows from who asks.
+// Request is a certificate request whose signature proves that the caller has the key. Nothing but the key is
+// certified: whom a certificate is for follows from who asks.
 type Request struct {
 	Key crypto.PublicKey
 

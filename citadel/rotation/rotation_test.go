@@ -34,8 +34,8 @@ type workload struct {
 	notAfter time.Time
 }
 
-// TestNoHandshakeFails lets time pass in steps of any length within a certificate's life, from before a rotation to after
-// it. At each step some workloads renew, and any two that have valid certificates trust each other's.
+// TestNoHandshakeFails lets time pass in steps of any length within a certificate's life, from before a rotation to
+// after it. At each step some workloads renew, and any two that have valid certificates trust each other's.
 func TestNoHandshakeFails(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, now := begin(t), start.Add(79*24*time.Hour)

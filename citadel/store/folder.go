@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is a folder that holds a State. Its files are in a subfolder for each version; a symbolic link names the current
-// one, so that a State changes at once. Nobody but the owner may read them.
+// Folder is a folder that holds a State. Its files are in a subfolder for each version; a symbolic link names the
+// current one, so that a State changes at once. Nobody but the owner may read them.
 type Folder struct{ Path string }
 
 // current is the name of the symbolic link.

@@ -93,8 +93,9 @@ func decode(files map[string][]byte, now time.Time) (rotation.State, error) {
 	return s, nil
 }
 
-// Step loads the State of a store, makes a new CA if there is none, and takes the step of its rotation that is due. What
-// it returns is stored. It takes no step unless lead, but makes the first CA in any case: without one nobody could start.
+// Step loads the State of a store, makes a new CA if there is none, and takes the step of its rotation that is due.
+// What it returns is stored. It takes no step unless lead, but makes the first CA in any case: without one nobody could
+// start.
 func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead bool) (rotation.State, error) {
 	for {
 		files, version, err := st.Load(ctx)

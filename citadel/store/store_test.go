@@ -278,8 +278,8 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestCacerts takes the CA of the Secret istio-ca-secret where there is one, and never one that an operator has put into
-// cacerts.
+// TestCacerts takes the CA of the Secret istio-ca-secret where there is one, and never one that an operator has put
+// into cacerts.
 func TestCacerts(t *testing.T) {
 	client := newClient()
 	self := store.Secret{Client: client, Namespace: "istio-system", Name: store.SelfSigned}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,6 +22,11 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	c.Off = !e.enabled("ENABLE_CA_SERVER")
 	c.Cacerts = e.text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"
 	c.Audiences = fields(e.text("TOKEN_AUDIENCES", "istio-ca"))
+	c.RootsMap = e.text("PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert")
+	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "", "certificate of this server that others issue, as PEM; without it the certificate authority issues one")
+	flags.StringVar(&c.Serving.Key, "tlsKeyFile", "", "private key of --tlsCertFile")
+	flags.StringVar(&c.Serving.Roots, "caCertFile", "", "roots by which proxies verify --tlsCertFile; without it those of the certificate authority")
+	f.provider = e.text("PILOT_CERT_PROVIDER", istiodProvider)
 	c.Folder = e.text("ROOT_CA_DIR", "./etc/cacerts")
 	c.MultiRoot = e.text("ISTIO_MULTIROOT_MESH", "false") == "true"
 	c.TTL = e.duration("DEFAULT_WORKLOAD_CERT_TTL", 24*time.Hour)
@@ -28,12 +36,16 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	c.Interval = e.duration("CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL", time.Hour)
 	c.ServerNames = fields(e.text("ISTIOD_CUSTOM_HOST", ""))
 	c.Rule = e.text("JWT_RULE", "")
+	f.nodeAccounts = e.text("CA_TRUSTED_NODE_ACCOUNTS", "")
 	f.gateways = e.text("TRUSTED_GATEWAY_CIDR", "")
 }
 
 // certificates completes the options of the certificate authority.
 func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
 	versions := map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+	if err := f.provide(c); err != nil {
+		return err
+	}
 	if c.MinTLS = versions[f.minTLS]; c.MinTLS == 0 {
 		return fmt.Errorf("--tls-min-version=%s: write 1.2 or 1.3", f.minTLS)
 	}
@@ -46,12 +58,58 @@ func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
 		return fmt.Errorf("a root is replaced in the last %d %% of CITADEL_SELF_SIGNED_CA_CERT_TTL (%s): that is %s, and must be longer than MAX_WORKLOAD_CERT_TTL (%s) and "+
 			"twice CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL (%s) together", c.Grace, c.RootTTL, grace, c.MaxTTL, c.Interval)
 	}
+	for _, text := range fields(f.nodeAccounts) {
+		namespace, name, ok := strings.Cut(text, "/")
+		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+			return fmt.Errorf("CA_TRUSTED_NODE_ACCOUNTS=%s: write namespace/name of service accounts, with commas between", f.nodeAccounts)
+		}
+		c.NodeAccounts = append(c.NodeAccounts, bootstrap.NodeAccount{Namespace: namespace, Name: name})
+	}
 	for _, text := range fields(f.gateways) {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
 			return fmt.Errorf("TRUSTED_GATEWAY_CIDR=%s: write CIDRs with commas between: %w", f.gateways, err)
 		}
 		c.Gateways = append(c.Gateways, prefix)
+	}
+	return nil
+}
+
+// Values of PILOT_CERT_PROVIDER, which says where the server's own certificate comes from.
+const (
+	istiodProvider = "istiod" // the certificate authority
+	customProvider = "custom" // files
+	noProvider     = "none"   // nowhere: the secure port does not listen
+)
+
+// servingFiles are where istiod's charts mount a certificate of the server's that others issue.
+func servingFiles() bootstrap.ServingFiles {
+	const dir = "./var/run/secrets/istiod/tls/"
+	return bootstrap.ServingFiles{Certificate: dir + "tls.crt", Key: dir + "tls.key", Roots: dir + "ca.crt"}
+}
+
+// provide completes where the server's own certificate comes from.
+func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
+	s := &c.Serving
+	exists := func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	if mounted := servingFiles(); *s == (bootstrap.ServingFiles{}) && exists(mounted.Certificate) && exists(mounted.Key) {
+		if *s = mounted; !exists(mounted.Roots) {
+			s.Roots = ""
+		}
+	}
+	switch given := s.Certificate != ""; {
+	case given != (s.Key != "") || !given && s.Roots != "":
+		return errors.New("--tlsCertFile and --tlsKeyFile belong together, and --caCertFile to them")
+	case f.provider == noProvider:
+		c.Off = true
+	case given, f.provider == istiodProvider, f.provider == "":
+	case f.provider == customProvider:
+		return errors.New("PILOT_CERT_PROVIDER=custom needs --tlsCertFile and --tlsKeyFile, or the Secret istiod-tls mounted at /var/run/secrets/istiod/tls")
+	default:
+		return fmt.Errorf("PILOT_CERT_PROVIDER=%s is not supported: write istiod, custom or none", f.provider)
 	}
 	return nil
 }

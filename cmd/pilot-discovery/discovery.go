@@ -27,14 +27,16 @@ import (
 // they are taken, so that charts and scripts need no change, and say so in their usage.
 type discoveryFlags struct {
 	worldFlags
-	kube       kubeFlags
-	o          bootstrap.Options
-	logLevels  string
-	apiClients string
-	gateways   string // TRUSTED_GATEWAY_CIDR
-	minTLS     string
-	logJSON    bool
-	unused     []string
+	kube         kubeFlags
+	o            bootstrap.Options
+	logLevels    string
+	apiClients   string
+	gateways     string // TRUSTED_GATEWAY_CIDR
+	nodeAccounts string // CA_TRUSTED_NODE_ACCOUNTS
+	minTLS       string
+	provider     string // PILOT_CERT_PROVIDER
+	logJSON      bool
+	unused       []string
 }
 
 func discoveryCommand(e *env, args []string) *cobra.Command {
@@ -183,9 +185,6 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 		flags.String(name, value, "taken for compatibility; has no effect")
 		f.unused = append(f.unused, name)
 	}
-	text("caCertFile", "")
-	text("tlsCertFile", "")
-	text("tlsKeyFile", "")
 	text("clusterRegistriesNamespace", "istio-system")
 	text("cniNamespace", "")
 	text("ctrlz_port", "9876")

@@ -3,6 +3,7 @@ package charts
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,7 +21,7 @@ func TestPod(t *testing.T) {
 		{"resources.limits.memory=2147483648", 5, 10},
 		{"drainSeconds=0,shutdownSeconds=0", 0, 0},
 		{"pilot.drainSeconds=30,shutdownSeconds=600", 30, 600},
-		{"global.pilotCertProvider=kubernetes,global.istiod.enableAnalysis=true", 5, 10},
+		{"global.pilotCertProvider=custom,global.istiod.enableAnalysis=true", 5, 10},
 	} {
 		for _, h := range helms(t) {
 			out := template(t, h, "istiod", chart(t, "istiod"), "--set", x.set)
@@ -38,8 +39,11 @@ func TestPod(t *testing.T) {
 				}
 			}
 			for _, e := range pod.Containers[0].Env {
-				if slices.Contains([]string{"GOMEMLIMIT", "PILOT_CERT_PROVIDER", "PILOT_ENABLE_ANALYSIS"}, e.Name) {
+				if slices.Contains([]string{"GOMEMLIMIT", "PILOT_ENABLE_ANALYSIS"}, e.Name) {
 					t.Errorf("%s: %s is set", x.set, e.Name)
+				}
+				if custom := strings.Contains(x.set, "pilotCertProvider=custom"); e.Name == "PILOT_CERT_PROVIDER" && (e.Value == "custom") != custom {
+					t.Errorf("%s: %s is %s", x.set, e.Name, e.Value)
 				}
 			}
 			pods := []corev1.PodSpec{pod}

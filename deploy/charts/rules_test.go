@@ -58,9 +58,12 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 const read = "get list watch"
 
 // What the server may do is what it does: it reads every kind there is, no Secret or ConfigMap of the cluster's at
-// large, has tokens reviewed, and writes registered workloads, its CA and its Leases.
+// large, has tokens reviewed, and writes registered workloads, its CA and its Leases, and the roots of namespaces.
 func TestRules(t *testing.T) {
-	cluster := map[string]string{"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create"}
+	cluster := map[string]string{
+		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
+		"configmaps": "create", "configmaps istio-ca-root-cert": "list patch watch",
+	}
 	for _, k := range kinds.All() {
 		if k != kinds.Secret && k != kinds.ConfigMap {
 			cluster[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
@@ -111,7 +114,7 @@ func TestRules(t *testing.T) {
 		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots)},
 		{"no election", election + "=false", "", writes, reads("istio")},
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"no CA", "env.ENABLE_CA_SERVER=false", "", without(writes, "tokenreviews.authentication.k8s.io"), noCA},
+		{"no CA", "env.ENABLE_CA_SERVER=false", "", without(writes, "tokenreviews.authentication.k8s.io", "configmaps", "configmaps istio-ca-root-cert"), noCA},
 		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts},
 	} {
 		t.Run(c.name, func(t *testing.T) {

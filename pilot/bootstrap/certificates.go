@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -28,6 +27,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
 // Certificates are the options of the certificate authority and of whom it issues certificates to.
@@ -39,6 +39,9 @@ type Certificates struct {
 	MultiRoot bool   // that CA may be replaced by one of another root at once
 
 	Audiences []string // of tokens of Kubernetes
+	// NodeAccounts may have certificates of the pods on their node: CA_TRUSTED_NODE_ACCOUNTS.
+	NodeAccounts []NodeAccount
+	RootsMap     string // name of the ConfigMap with the roots, in every namespace
 
 	TTL, MaxTTL time.Duration // of workloads' certificates
 	RootTTL     time.Duration // of a self-signed root
@@ -48,14 +51,19 @@ type Certificates struct {
 	ServerNames []string       // DNS names of this server beside those of its Service
 	Gateways    []netip.Prefix // from which certificates that were forwarded in a header count
 	Rule        string         // JWT_RULE: tokens of an OpenID provider; empty for none
+	Serving     ServingFiles   // of a certificate of this server's that others issue
 	MinTLS      uint16
 }
+
+// ServingFiles are the paths of a certificate of the server's that others issue.
+type ServingFiles = authority.Files
 
 // secure is what serves the secure port.
 type secure struct {
 	authority *authority.Authority
-	lease     *leader.Lease // without which this server does not replace the root; nil: it may in any case
-	issuers   *issuers      // of tokens of Kubernetes; nil: there are none
+	lease     *leader.Lease    // without which this server does not replace the root; nil: it may in any case
+	issuers   *issuers         // of tokens of Kubernetes; nil: there are none
+	publisher *trust.Publisher // of the roots; nil: there is no cluster
 	callers   authenticate.List
 	grpc      *grpc.Server
 }
@@ -84,7 +92,7 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 		CA: issuer, Folder: o.Folder, MultiRoot: o.MultiRoot,
 		Rotation: rotation.Options{Organization: s.o.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
 		Lead:     func() bool { return true }, Interval: o.Interval,
-		Names: s.serverNames, Now: time.Now, Logger: s.o.Logger.With("scope", "ca"), Registerer: s.metrics,
+		Names: s.serverNames, Files: o.Serving, Now: time.Now, Logger: s.o.Logger.With("scope", "ca"), Registerer: s.metrics,
 	}
 	x := &secure{}
 	if s.o.member() {
@@ -128,7 +136,7 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	}
 	service, err := citadel.New(citadel.Options{
 		Issuer: issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
-		Registerer: s.metrics, Log: options.Logger,
+		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate,
 	})
 	if err != nil {
 		return nil, err
@@ -136,49 +144,6 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	x.grpc = newGRPC(s.o, metrics, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
 	service.Register(x.grpc)
 	return x, nil
-}
-
-// member reports whether the server is part of its cluster, and not a guest, on somebody's laptop, which keeps nothing
-// there.
-func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
-
-// rootsLease is the right to replace the root of the CA and to hand out the roots: that of istiod, so that of the two
-// only one does. All revisions have one CA, and so one Lease.
-const rootsLease = "istio-namespace-controller-election"
-
-// joinCluster has the cluster hold the CA, elect who replaces its root, and say whose tokens are good.
-func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
-	client, err := dynamic.NewForConfig(s.o.Client)
-	if err != nil {
-		return fmt.Errorf("client of the CA's Secret: %w", err)
-	}
-	if !s.o.NoElection {
-		x.lease, err = leader.New(leader.Options{
-			Client: s.o.Client, Namespace: s.o.Namespace, Name: rootsLease, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
-		})
-		if err != nil {
-			return fmt.Errorf("leader election: %w", err)
-		}
-		o.Lead = x.lease.Valid
-	}
-	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
-	if s.o.Certificates.Cacerts {
-		secret.Name, secret.Earlier = store.Cacerts, store.SelfSigned
-	}
-	o.Store = &store.Kept{Store: secret, Lead: o.Lead, Now: time.Now}
-	x.issuers, err = s.newIssuers()
-	return err
-}
-
-// leadRoots stands for the election of who replaces the root, until ctx ends.
-func (s *Server) leadRoots(ctx context.Context) error {
-	wait := func(ctx context.Context) { <-ctx.Done() }
-	if s.secure.lease == nil {
-		wait(ctx)
-	} else {
-		s.secure.lease.Run(ctx, wait)
-	}
-	return nil
 }
 
 // serverNames returns the DNS names by which proxies call this server.

@@ -75,6 +75,7 @@ func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider) 
 
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
+	o.Tenants = len(o.Certificates.NodeAccounts) > 0
 	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now())}
 	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
@@ -155,6 +156,9 @@ func (s *Server) findings() []diag.Diagnostic {
 	list := append(s.from.Findings(), s.world.Findings()...)
 	if s.secure != nil {
 		list = append(list, s.secure.authority.Findings()...)
+		if s.secure.publisher != nil {
+			list = append(list, s.secure.publisher.Findings()...)
+		}
 	}
 	return list
 }
@@ -176,7 +180,9 @@ func (s *Server) register() {
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
 		s.components.start("certificate authority", s.secure.authority.Load)
 		s.components.background("certificate authority", s.secure.authority.Run)
-		s.components.background("certificate roots", s.leadRoots)
+		if s.secure.publisher != nil {
+			s.components.background("certificate roots", s.leadRoots)
+		}
 	}
 	s.components.start("discovery listener", s.listenGRPC)
 	s.components.start("readiness", s.announce)
@@ -295,6 +301,7 @@ func (s *Server) takeAnswers(changes []kinds.Change) {
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.Commit(batch, received)
+	s.noticeNamespaces(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.mu.Lock()
 	first := s.throttle == nil

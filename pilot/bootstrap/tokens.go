@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
-	"github.com/istiod-lite/istiod-lite/registry/kube"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 // issuers are the clusters whose tokens count: the server's own, and those that it reads. Safe for concurrent use.
@@ -79,10 +77,7 @@ func (s *Server) podsOf(cluster string) func(namespace, name string) (authentica
 		if o == nil {
 			return authenticate.Pod{}, true
 		}
-		f, ok := o.Spec.(*kube.PodFacts)
-		if !ok {
-			f = kube.PodFactsOf(o.Spec.(*corev1.Pod), o.Labels)
-		}
+		f := ingest.PodFacts(o)
 		return authenticate.Pod{UID: o.UID, ServiceAccount: f.ServiceAccount, Node: f.NodeName}, o.UID != ""
 	}
 }

@@ -32,6 +32,7 @@ type Sources struct {
 	first  *aggregate.Source // of those that the mesh configuration may come from, which names all other ones
 	list   []Source
 	later  *configSources
+	own    *crd.Source              // of the own cluster's services; nil: there is no API server
 	remote *multicluster.Controller // nil: there is no API server to name remote clusters
 }
 
@@ -157,10 +158,14 @@ func (s *Sources) cluster(o crd.Options) (*crd.Source, error) {
 // addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name.
 // Its configuration is one of the configSources.
 func (s *Sources) addCluster() error {
+	const services = "services"
 	add := func(name string, o crd.Options) error {
 		k, err := s.cluster(o)
 		if err == nil {
 			s.list = append(s.list, Source{name, k.Run, k.Findings})
+		}
+		if name == services {
+			s.own = k
 		}
 		return err
 	}
@@ -175,11 +180,11 @@ func (s *Sources) addCluster() error {
 	if err != nil {
 		return err
 	}
-	services := serviceKinds()
+	read := serviceKinds()
 	if s.o.NoServices {
-		services = []*kinds.Kind{kinds.Namespace}
+		read = []*kinds.Kind{kinds.Namespace}
 	}
-	if err := add("services", crd.Options{Kinds: services, Handler: s.From(s.Source.Add("services"))}); err != nil {
+	if err := add(services, crd.Options{Kinds: read, Handler: s.From(s.Source.Add(services))}); err != nil {
 		return err
 	}
 
@@ -242,4 +247,16 @@ func (s *Sources) Kubeconfig(cluster string) []byte {
 		return nil
 	}
 	return s.remote.Kubeconfig(cluster)
+}
+
+// Current reports whether what was read of a kind of a cluster, by its ID, is all that there is now.
+func (s *Sources) Current(cluster string, k *kinds.Kind) bool {
+	switch {
+	case s.own == nil:
+		return false
+	case cluster == s.o.ClusterID:
+		return s.own.Current(k)
+	}
+	source, ok := s.remote.Source(cluster).(*crd.Source)
+	return ok && source.Current(k)
 }

@@ -70,6 +70,7 @@ type World struct {
 	derived     []Derived
 	statuses    []Status
 	counts      Counts
+	tenants     *tenants // nil: nobody asks
 }
 
 // Counts are the registries' own, as of the last commit.
@@ -84,6 +85,9 @@ func New(o Options, p Parts) *World {
 		wanted: map[*kinds.Kind][]string{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
+	if o.Tenants {
+		w.tenants = newTenants()
+	}
 	w.makeRegistries()
 	return w
 }
@@ -117,6 +121,9 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.objects = make(map[kinds.Key]*kinds.Object, len(batch)) // the first load
 	}
 	for _, c := range batch {
+		if w.tenants != nil {
+			w.tenants.apply(c)
+		}
 		delete(w.unsupported, c.Key)
 		if c.Object == nil {
 			delete(w.objects, c.Key)
@@ -308,6 +315,20 @@ func (w *World) Objects() []*kinds.Object {
 // ObjectsOf returns every object of a kind that counts, in no order.
 func (w *World) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
 	return w.which(func(k kinds.Key) bool { return k.Kind == kind })
+}
+
+// Namespaces returns the names of the server's own cluster's namespaces that take part.
+func (w *World) Namespaces() []string {
+	var names []string
+	w.mu.Lock()
+	for at := range w.filter.namespaces {
+		if at.cluster == "" && w.filter.selected(clusterNamespace{"", at.namespace}) {
+			names = append(names, at.namespace)
+		}
+	}
+	w.mu.Unlock()
+	slices.Sort(names)
+	return names
 }
 
 func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {

@@ -6,6 +6,7 @@ to, as $(POD_NAME), stands before it.
 {{- $plain := dict "REVISION" (.Values.revision | default "default")
       "CLUSTER_ID" ((.Values.global.multiCluster).clusterName | default "Kubernetes")
       "PILOT_TRACE_SAMPLING" .Values.traceSampling }}
+{{- with .Values.global.pilotCertProvider }}{{ $_ := set $plain "PILOT_CERT_PROVIDER" . }}{{ end }}
 {{- range $name, $value := .Values.env }}{{ $_ := set $plain $name $value }}{{ end }}
 {{- $from := dict }}
 {{- range .Values.envVarFrom }}{{ $_ := set $from .name .valueFrom }}{{ end }}

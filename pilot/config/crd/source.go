@@ -128,6 +128,19 @@ func split(sel Selection) []Selection {
 // HasSynced reports whether the handler has got, and handled, everything that the API server had.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
+// Current reports whether all that there is of a kind was read and handed on, and is followed: while its API server does
+// not answer, what was read may be old.
+func (s *Source) Current(k *kinds.Kind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.feeds {
+		if f.kind == k && f.trouble != nil {
+			return false
+		}
+	}
+	return s.synced.Load()
+}
+
 // Findings returns what is wrong at present. The caller must not modify it.
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 

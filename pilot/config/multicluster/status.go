@@ -78,6 +78,17 @@ func (c *Controller) Lacks(id string) bool {
 	return cl != nil && cl.status() != Synced
 }
 
+// Source returns what reads a cluster and is in force; nil if nothing is.
+func (c *Controller) Source(id string) Source {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cl := c.clusters[id]
+	if cl == nil || cl.status() != Synced {
+		return nil
+	}
+	return cl.current.source
+}
+
 // Kubeconfig returns the kubeconfig that is in use for a cluster, or else the one that is tried; nil if there is no
 // such cluster. It is not to be modified.
 func (c *Controller) Kubeconfig(id string) []byte {

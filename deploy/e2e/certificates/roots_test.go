@@ -1,0 +1,89 @@
+package certificates
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const rootsMap = "istio-ca-root-cert"
+
+// roots returns the ConfigMap with the roots of a namespace.
+func (w *world) roots(namespace string) (*corev1.ConfigMap, error) {
+	return w.Client().CoreV1().ConfigMaps(namespace).Get(w.ctx, rootsMap, metav1.GetOptions{})
+}
+
+// handed waits until a namespace has the roots, and returns their ConfigMap.
+func (w *world) handed(what, namespace, roots string) *corev1.ConfigMap {
+	w.t.Helper()
+	var m *corev1.ConfigMap
+	w.eventually(what+": "+namespace+" has the roots", func() (err error) {
+		if m, err = w.roots(namespace); err == nil && (m.Data["root-cert.pem"] != roots || m.Labels["istio.io/config"] != "true") {
+			err = fmt.Errorf("%v, %v", m.Labels, m.Data)
+		}
+		return err
+	})
+	return m
+}
+
+// TestRoots hands out the roots to every namespace that is selected, mends what somebody edits or deletes, and leaves
+// alone what is equal.
+func TestRoots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: hidden, labels: {mesh: none}}\n")
+	w.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio-ca-root-cert, namespace: a, labels: {mine: kept}}\ndata: {mine: kept}\n")
+	mesh := func(data string) {
+		t.Helper()
+		_, err := w.Client().CoreV1().ConfigMaps(root).Patch(w.ctx, "istio", types.MergePatchType, []byte(`{"data":{"mesh":`+data+`}}`), metav1.PatchOptions{})
+		w.must(err)
+	}
+	mesh(`"discoverySelectors: [{matchExpressions: [{key: mesh, operator: DoesNotExist}]}]"`)
+	one := w.launch("istiod-0").ready()
+	s, err := w.Client().CoreV1().Secrets(root).Get(w.ctx, "istio-ca-secret", metav1.GetOptions{})
+	w.must(err)
+	roots := string(s.Data["root-cert.pem"])
+	if strings.Count(roots, "BEGIN CERTIFICATE") != 1 {
+		t.Fatalf("%q", roots)
+	}
+	m := w.handed("at first", "a", roots)
+	if m.Data["mine"] != "kept" || m.Labels["mine"] != "kept" {
+		t.Errorf("what was in it is lost: %v, %v", m.Labels, m.Data)
+	}
+	w.handed("at first", root, roots)
+	w.handed("at first", "default", roots)
+
+	w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: late}\n")
+	w.handed("a new namespace", "late", roots)
+	w.must(w.Client().CoreV1().ConfigMaps("a").Delete(w.ctx, rootsMap, metav1.DeleteOptions{}))
+	w.handed("deleted", "a", roots)
+	for what, patch := range map[string]string{"edited": `{"data":{"root-cert.pem":"x"}}`, "emptied": `{"data":null}`, "label gone": `{"metadata":{"labels":null}}`} {
+		_, err := w.Client().CoreV1().ConfigMaps("a").Patch(w.ctx, rootsMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		w.must(err)
+		w.handed(what, "a", roots)
+	}
+	if m, err := w.roots("hidden"); err == nil {
+		t.Errorf("a namespace that is not selected has %v", m.Data)
+	}
+
+	// Another server takes over, and finds all as it should be.
+	versions := map[string]string{}
+	for _, namespace := range []string{"a", "late", "default", root} {
+		m, err := w.roots(namespace)
+		w.must(err)
+		versions[namespace] = m.ResourceVersion
+	}
+	w.must(one.Stop())
+	w.launch("istiod-1").ready()
+	mesh(`""`)
+	w.handed("all namespaces are selected", "hidden", roots)
+	for namespace, version := range versions {
+		if m, err := w.roots(namespace); err != nil || m.ResourceVersion != version {
+			t.Errorf("%s was written again, %v", namespace, err)
+		}
+	}
+}

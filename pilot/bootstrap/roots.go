@@ -1,0 +1,114 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/pilot/trust"
+)
+
+// member reports whether the server is part of its cluster, and not a guest, on somebody's laptop, which keeps nothing
+// there.
+func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
+
+// rootsLease is the right to replace the root of the CA and to hand out the roots: that of istiod, so that of the two
+// only one does. All revisions have one CA, and so one Lease.
+const rootsLease = "istio-namespace-controller-election"
+
+// joinCluster has the cluster hold the CA, elect who replaces its root, and say whose tokens are good.
+func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
+	client, err := dynamic.NewForConfig(s.o.Client)
+	if err != nil {
+		return fmt.Errorf("client of the CA's Secret: %w", err)
+	}
+	if !s.o.NoElection {
+		x.lease, err = leader.New(leader.Options{
+			Client: s.o.Client, Namespace: s.o.Namespace, Name: rootsLease, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
+		})
+		if err != nil {
+			return fmt.Errorf("leader election: %w", err)
+		}
+		o.Lead = x.lease.Valid
+	}
+	if x.publisher, err = s.newPublisher(x); err != nil {
+		return err
+	}
+	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
+	if s.o.Certificates.Cacerts {
+		secret.Name, secret.Earlier = store.Cacerts, store.SelfSigned
+	}
+	o.Store = &store.Kept{Store: secret, Lead: o.Lead, Now: time.Now}
+	x.issuers, err = s.newIssuers()
+	return err
+}
+
+// rootsKey is the key of the roots in their ConfigMap.
+const rootsKey = "root-cert.pem"
+
+// newPublisher makes what hands out the roots. It writes only while this server leads.
+func (s *Server) newPublisher(x *secure) (*trust.Publisher, error) {
+	guarded := rest.CopyConfig(s.o.Client)
+	if x.lease != nil {
+		guarded.Wrap(x.lease.Guard)
+	}
+	client, err := dynamic.NewForConfig(guarded)
+	if err != nil {
+		return nil, fmt.Errorf("client of the ConfigMaps with the roots: %w", err)
+	}
+	logger, name := s.o.Logger.With("scope", "ca"), s.o.Certificates.RootsMap
+	return trust.New(trust.Options{
+		Client: client, Namespaces: s.world.Namespaces, Logger: logger,
+		Source: func(h config.Handler) (trust.Source, error) {
+			return crd.New(crd.Options{
+				Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: h, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
+				Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Names: []string{name}}},
+			})
+		},
+		Wanted: func() map[string]trust.Content {
+			return map[string]trust.Content{name: {Key: rootsKey, Text: string(x.authority.ServerRoots())}}
+		},
+	}), nil
+}
+
+// leadRoots replaces the root in time and hands out the roots, while this server is elected, until ctx ends.
+func (s *Server) leadRoots(ctx context.Context) error {
+	x := s.secure
+	safe.Go(s.o.Logger, "changes of the roots", func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-x.authority.Changed():
+				x.publisher.Wake()
+			}
+		}
+	})
+	if x.lease == nil {
+		x.publisher.Run(ctx)
+	} else {
+		x.lease.Run(ctx, x.publisher.Run)
+	}
+	return nil
+}
+
+// noticeNamespaces has the roots handed out to namespaces that a batch may have selected.
+func (s *Server) noticeNamespaces(batch []kinds.Change) {
+	if s.secure == nil || s.secure.publisher == nil {
+		return
+	}
+	if slices.ContainsFunc(batch, func(c kinds.Change) bool { return c.Kind == kinds.Namespace || c.Kind == kinds.ConfigMap }) {
+		s.secure.publisher.Wake()
+	}
+}

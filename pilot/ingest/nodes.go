@@ -1,0 +1,60 @@
+package ingest
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// nodeAccount is a service account on a node.
+type nodeAccount struct{ cluster, node, namespace, account string }
+
+// tenants counts the running pods of each service account on each node.
+type tenants struct {
+	of    map[kinds.Key]nodeAccount
+	count map[nodeAccount]int
+}
+
+func newTenants() *tenants {
+	return &tenants{map[kinds.Key]nodeAccount{}, map[nodeAccount]int{}}
+}
+
+// apply takes in the change of an object. Those of other kinds than Pod do not count.
+func (t *tenants) apply(c kinds.Change) {
+	if c.Kind != kinds.Pod {
+		return
+	}
+	if had, ok := t.of[c.Key]; ok {
+		delete(t.of, c.Key)
+		if t.count[had]--; t.count[had] == 0 {
+			delete(t.count, had)
+		}
+	}
+	if c.Object == nil {
+		return
+	}
+	f := PodFacts(c.Object)
+	if f.Ended || f.NodeName == "" {
+		return
+	}
+	now := nodeAccount{c.Key.Cluster, f.NodeName, c.Namespace, f.ServiceAccount}
+	t.of[c.Key] = now
+	t.count[now]++
+}
+
+// PodFacts returns what is read of a Pod, from whatever source it came.
+func PodFacts(o *kinds.Object) *kube.PodFacts {
+	if f, ok := o.Spec.(*kube.PodFacts); ok {
+		return f
+	}
+	return kube.PodFactsOf(o.Spec.(*corev1.Pod), o.Labels)
+}
+
+// RunsOn reports whether a pod of a service account runs on a node of a cluster, by the cluster's name in keys. It
+// reports false unless Options.Tenants is set.
+func (w *World) RunsOn(cluster, node, namespace, account string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tenants != nil && w.filter.selected(clusterNamespace{cluster, namespace}) && w.tenants.count[nodeAccount{cluster, node, namespace, account}] > 0
+}
