@@ -29,6 +29,7 @@ const (
 	codeAddress     = "RepeatedAddress"
 	codeNamespace   = "NearlyRootNamespace"
 	codeMesh        = "MeshConfigNotRead"
+	codeProvider    = "NoAuthorizer"
 	codeLimit       = "Limit" // as validation has it of one object
 )
 
@@ -91,6 +92,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	a.podAddresses()
 	a.noEffect()
 	a.targets()
+	a.authorizers()
 	if a.dropped > 0 {
 		a.found = append(a.found, diag.Diagnostic{
 			Severity: diag.Warning, Code: "Limit", Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",

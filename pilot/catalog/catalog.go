@@ -25,6 +25,8 @@ type List []*feature.Feature
 func Features() List {
 	return List{
 		peermetadata.New(),
+		authz.NewCustom(),
+		authz.NewTokens(),
 		authz.New(),
 		grpc.New(),
 		mtls.New(),

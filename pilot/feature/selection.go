@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -20,6 +21,9 @@ type Reader interface {
 	RootNamespace() string
 	// Fact returns a fact that some object needs, or nil while it is missing.
 	Fact(k kinds.Key) *kinds.Object
+	// ExtensionProvider returns the extension provider of a name, nil if there is none, and the service that it names,
+	// as proxies of a namespace see it; nil if they see none.
+	ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshConfig_ExtensionProvider, *registry.Service)
 }
 
 // Workload is a workload for which objects are selected.
@@ -32,8 +36,17 @@ type Workload struct {
 
 // Selection is the objects of one feature that apply to a workload. It is comparable.
 type Selection struct {
-	Objects frozen.List[*kinds.Object] // by precedence
-	Facts   frozen.List[*kinds.Object] // those that the objects need and that are there
+	Objects   frozen.List[*kinds.Object] // by precedence
+	Facts     frozen.List[*kinds.Object] // those that the objects need and that are there
+	Providers frozen.List[Provider]      // those that the objects name
+}
+
+// Provider is an extension provider that objects name. Config is nil where the mesh configuration has none of that name,
+// and Service where proxies do not see the service that it names.
+type Provider struct {
+	Name    string
+	Config  *meshv1alpha1.MeshConfig_ExtensionProvider
+	Service *registry.Service
 }
 
 // Of returns the Selection of some objects.

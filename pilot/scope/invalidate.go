@@ -24,7 +24,7 @@ type InvalidationRule struct {
 // InvalidationRules returns all rules of invalidation. Those about tables stand beside them. What a change makes
 // dirty is decided here alone.
 func InvalidationRules() []InvalidationRule {
-	return slices.Concat(meshInvalidation(), serviceInvalidation(), destinationRuleInvalidation(), virtualServiceInvalidation())
+	return slices.Concat(meshInvalidation(), serviceInvalidation(), destinationRuleInvalidation(), virtualServiceInvalidation(), providerInvalidation())
 }
 
 // meshInvalidation returns what the mesh configuration, workloads and objects that select workloads make dirty.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -72,8 +73,14 @@ type fieldTest struct {
 }
 
 func newFieldTest(t *testing.T) *fieldTest {
+	m := mesh.Default()
+	m.ExtensionProviders = append(m.ExtensionProviders, &meshv1alpha1.MeshConfig_ExtensionProvider{
+		Name: "x", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc{
+			EnvoyExtAuthzGrpc: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: "other.a.svc.cluster.local", Port: 80},
+		},
+	})
 	f := &fieldTest{
-		t: t, original: map[kinds.Key]*kinds.Object{}, world: newWorld(t, mesh.Default()), translator: newTranslator(1 << 24),
+		t: t, original: map[kinds.Key]*kinds.Object{}, world: newWorld(t, m), translator: newTranslator(1 << 24),
 		references: &references{seen: map[string][]string{}}, proxies: map[string]*node.Proxy{}, bare: map[string]map[string]string{},
 	}
 	changes := objects(t, "world.yaml", read(t, "testdata", "fields", "world.yaml"))

@@ -116,11 +116,29 @@ var (
 	}
 )
 
+// generatedProvider is an authorizer: a service of generated worlds, which may be there or not.
+var generatedProvider = &meshv1alpha1.MeshConfig_ExtensionProvider{
+	Name: "authorizer", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc{
+		EnvoyExtAuthzGrpc: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: generatedHosts[4], Port: 9000},
+	},
+}
+
+// customPolicy is a policy that has the authorizer of generated worlds asked.
+var customPolicy = &securityv1.AuthorizationPolicy{
+	Action:       securityv1.AuthorizationPolicy_CUSTOM,
+	ActionDetail: &securityv1.AuthorizationPolicy_Provider{Provider: &securityv1beta1.AuthorizationPolicy_ExtensionProvider{Name: generatedProvider.Name}},
+	Rules:        []*securityv1beta1.Rule{{}},
+}
+
 func generatedMeshes() []*mesh.Config {
 	only, private := mesh.Default(), mesh.Default()
 	only.OutboundTrafficPolicy.Mode = meshv1alpha1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 	private.DefaultServiceExportTo, private.DefaultVirtualServiceExportTo = []string{"."}, []string{"b"}
-	return []*mesh.Config{mesh.Default(), only, private}
+	all := []*mesh.Config{mesh.Default(), only, private}
+	for _, m := range all {
+		m.ExtensionProviders = append(m.ExtensionProviders, generatedProvider)
+	}
+	return all
 }
 
 func one[T any](t *rapid.T, of []T) T { return rapid.SampledFrom(of).Draw(t, "one") }
@@ -276,9 +294,9 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 	case kinds.PeerAuthentication:
 		o.Spec = &securityv1.PeerAuthentication{Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: one(t, []securityv1beta1.PeerAuthentication_MutualTLS_Mode{1, 3})}}
 	case kinds.AuthorizationPolicy:
-		spec := &securityv1.AuthorizationPolicy{Selector: generatedSelector(t), Action: one(t, []securityv1.AuthorizationPolicy_Action{
-			securityv1.AuthorizationPolicy_ALLOW, securityv1.AuthorizationPolicy_DENY, securityv1.AuthorizationPolicy_AUDIT,
-		})}
+		selector := generatedSelector(t)
+		spec := one(t, []*securityv1.AuthorizationPolicy{customPolicy, {}, {Action: securityv1.AuthorizationPolicy_DENY}}).DeepCopy()
+		spec.Selector = selector
 		if chance(t, 3) {
 			spec.Selector, spec.TargetRefs = nil, generatedTargets
 		}

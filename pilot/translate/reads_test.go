@@ -42,7 +42,7 @@ var selectingObjects = []struct {
 		&securityv1.PeerAuthentication{Selector: webSelector, Mtls: &securityv1beta1.PeerAuthentication_MutualTLS{Mode: 3}},
 	}},
 	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "web"}, []any{
-		&securityv1.AuthorizationPolicy{Selector: webSelector}, &securityv1.AuthorizationPolicy{},
+		&securityv1.AuthorizationPolicy{Selector: webSelector}, customPolicy,
 	}},
 	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "istio-system", Name: "web"}, []any{&securityv1.AuthorizationPolicy{Selector: webSelector}}},
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},

@@ -1,6 +1,18 @@
-// Package authz is the feature of authorization policies. Its filters deny everything to the workloads that
-// AuthorizationPolicies and RequestAuthentications select.
+// Package authz is the feature of authorization: AuthorizationPolicies decide who may ask a workload for what.
 //
-// This version does not translate these policies. Leaving their filters out would open what they close. So every
-// request to a selected workload is refused, and a finding names the policy. The package is pure.
+//   - authz.go: the feature of policies that proxies evaluate themselves, of actions AUDIT, DENY and ALLOW.
+//   - custom.go: the feature of policies by which proxies ask an authorizer, of action CUSTOM.
+//   - filter.go: the filters of chains, by action.
+//   - provider.go: the filters that ask the authorizers of the mesh configuration.
+//   - rule.go: a rule as what it demands of the operation and of the source.
+//   - operation.go, source.go, token.go, condition.go: what each attribute demands.
+//   - match.go, trustdomain.go: how values are matched.
+//   - unsupported.go: findings about policies and providers.
+//   - standin.go: RequestAuthentications, which are not translated yet: their filters refuse everything.
+//
+// The two features have filters of one kind at different places: authorizers are asked before tokens are validated, and
+// the other policies are evaluated after.
+//
+// What cannot be evaluated never opens anything. A rule that allows is left out whole. A rule that denies, logs or asks
+// is without the condition, and so about more. The package is pure.
 package authz

@@ -6,6 +6,7 @@ import (
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -13,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 var transport = mtls.New().Transport
@@ -123,6 +125,10 @@ type objects []*kinds.Object
 func (r objects) RootNamespace() string { return "istio-system" }
 
 func (r objects) Fact(kinds.Key) *kinds.Object { return nil }
+
+func (r objects) ExtensionProvider(string, string) (*meshv1alpha1.MeshConfig_ExtensionProvider, *registry.Service) {
+	return nil, nil
+}
 
 func (r objects) Objects(kind *kinds.Kind, namespace string) (list []*kinds.Object) {
 	for _, o := range r {

@@ -1,0 +1,70 @@
+package authz
+
+import (
+	"fmt"
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+)
+
+// filterPrefix begins the keys of conditions about what a filter of Envoy says.
+const filterPrefix = "experimental."
+
+// condition returns what a condition demands, of the operation or of the source.
+func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+	operation := func(one func(string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, each(permissions(), one)}}, nil, nil
+	}
+	source := func(match func([]string) (*rbacv3.Principal, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+		return nil, []attribute[*rbacv3.Principal]{{c.Values, c.NotValues, match}}, nil
+	}
+	sourceEach := func(one func(string) (*rbacv3.Principal, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+		return source(each(principals(), one))
+	}
+	name, keys := splitKey(c.Key)
+	switch {
+	case name == "request.headers" && len(keys) == 1:
+		return sourceEach(t.requestHeader(keys[0]))
+	case name == "request.auth.claims" && len(keys) > 0:
+		return source(t.claims(keys...))
+	case strings.HasPrefix(name, filterPrefix+"envoy.filters.") && len(keys) == 1:
+		return operation(filterMetadata(strings.TrimPrefix(name, filterPrefix), keys[0]))
+	}
+	switch c.Key {
+	case "request.auth.principal":
+		return source(t.requestPrincipals)
+	case "request.auth.audiences":
+		return source(t.claims("aud"))
+	case "request.auth.presenter":
+		return sourceEach(t.presenter)
+	case "source.ip":
+		return sourceEach(sourceIP)
+	case "remote.ip":
+		return sourceEach(remoteIP)
+	case "source.namespace":
+		return sourceEach(namespace)
+	case "source.principal":
+		return source(t.principals)
+	case "source.serviceAccount":
+		return sourceEach(t.serviceAccount)
+	case "source.trustDomain":
+		return sourceEach(trustDomain)
+	case "destination.ip":
+		return operation(destinationIP)
+	case "destination.port":
+		return operation(port)
+	case "connection.sni":
+		return operation(serverName)
+	}
+	return nil, nil, fmt.Errorf("unknown key %q", c.Key)
+}
+
+// splitKey returns a key without the names in brackets at its end, and these: name[a][b].
+func splitKey(key string) (name string, inner []string) {
+	name, rest, ok := strings.Cut(key, "[")
+	if !ok || !strings.HasSuffix(rest, "]") {
+		return key, nil
+	}
+	return name, strings.Split(strings.TrimSuffix(rest, "]"), "][")
+}

@@ -1,0 +1,146 @@
+package authz
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// pattern is a value of a policy: it is matched for presence (*), by suffix (*abc), by prefix (abc*), or exactly. A star
+// anywhere else is a plain character.
+type pattern struct {
+	kind patternKind
+	text string // without the star
+}
+
+type patternKind int
+
+const (
+	exact patternKind = iota
+	prefix
+	suffix
+	presence
+)
+
+func parsePattern(value string) pattern {
+	switch {
+	case value == "*":
+		return pattern{kind: presence}
+	case strings.HasPrefix(value, "*"):
+		return pattern{suffix, value[1:]}
+	case strings.HasSuffix(value, "*"):
+		return pattern{prefix, value[:len(value)-1]}
+	}
+	return pattern{exact, value}
+}
+
+// matcher returns the matcher of a string. Presence is any string but the empty one.
+func (p pattern) matcher(ignoreCase bool) *matcherv3.StringMatcher {
+	m := &matcherv3.StringMatcher{IgnoreCase: ignoreCase}
+	switch p.kind {
+	case presence:
+		return regexMatcher(".+")
+	case suffix:
+		m.MatchPattern = &matcherv3.StringMatcher_Suffix{Suffix: p.text}
+	case prefix:
+		m.MatchPattern = &matcherv3.StringMatcher_Prefix{Prefix: p.text}
+	default:
+		m.MatchPattern = &matcherv3.StringMatcher_Exact{Exact: p.text}
+	}
+	return m
+}
+
+// regex returns the regular expression of a part of a string. That part consists of any characters where the pattern
+// leaves them open.
+func (p pattern) regex() string {
+	text := regexp.QuoteMeta(p.text)
+	switch p.kind {
+	case presence:
+		return ".*"
+	case suffix:
+		return ".*" + text
+	case prefix:
+		return text + ".*"
+	}
+	return text
+}
+
+// stringMatcher returns the matcher of a value.
+func stringMatcher(value string) *matcherv3.StringMatcher { return parsePattern(value).matcher(false) }
+
+// regexMatcher returns the matcher of strings that a regular expression matches whole.
+func regexMatcher(regex string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: regex}}}
+}
+
+// headerMatcher returns the matcher of a header.
+func headerMatcher(name, value string, ignoreCase bool) *routev3.HeaderMatcher {
+	p := parsePattern(value)
+	if p.kind == presence {
+		return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}
+	}
+	return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: p.matcher(ignoreCase)}}
+}
+
+// cidr returns the range of an address or a CIDR.
+func cidr(value string) (*corev3.CidrRange, error) {
+	p, err := netip.ParsePrefix(value)
+	if err != nil {
+		a, err := netip.ParseAddr(value)
+		if err != nil {
+			return nil, err
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))}, nil
+}
+
+// logic combines matchers: permissions, which match operations, or principals, which match who is calling.
+type logic[M any] struct {
+	any     func() M
+	and, or func(...M) M
+	not     func(M) M
+}
+
+// permissions returns the logic of what is asked for.
+func permissions() logic[*rbacv3.Permission] {
+	return logic[*rbacv3.Permission]{
+		any: func() *rbacv3.Permission {
+			return &rbacv3.Permission{Rule: &rbacv3.Permission_Any{Any: true}}
+		},
+		and: func(all ...*rbacv3.Permission) *rbacv3.Permission {
+			return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: all}}}
+		},
+		or: func(all ...*rbacv3.Permission) *rbacv3.Permission {
+			return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: all}}}
+		},
+		not: func(m *rbacv3.Permission) *rbacv3.Permission {
+			return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: m}}
+		},
+	}
+}
+
+// principals returns the logic of who is asking.
+func principals() logic[*rbacv3.Principal] {
+	return logic[*rbacv3.Principal]{
+		any: func() *rbacv3.Principal {
+			return &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}
+		},
+		and: func(all ...*rbacv3.Principal) *rbacv3.Principal {
+			return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: all}}}
+		},
+		or: func(all ...*rbacv3.Principal) *rbacv3.Principal {
+			return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: all}}}
+		},
+		not: func(m *rbacv3.Principal) *rbacv3.Principal {
+			return &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: m}}
+		},
+	}
+}

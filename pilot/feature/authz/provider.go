@@ -1,0 +1,141 @@
+package authz
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	tcpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// defaultTimeout is how long proxies wait for an authorizer by default.
+const defaultTimeout = 600 * time.Second
+
+// usable reports whether a provider is an authorizer that can be asked.
+func usable(p feature.Provider, http bool) bool {
+	if p.Service == nil {
+		return false
+	}
+	grpc := p.Config.GetEnvoyExtAuthzGrpc()
+	return grpc != nil || http && p.Config.GetEnvoyExtAuthzHttp() != nil
+}
+
+// cluster returns the cluster of a provider's service.
+func cluster(p *feature.Provider, port uint32) string {
+	return names.Cluster(names.Outbound, port, "", p.Service.Host)
+}
+
+func timeout(d *durationpb.Duration) *durationpb.Duration {
+	if d == nil {
+		return durationpb.New(defaultTimeout)
+	}
+	return d
+}
+
+// askHTTP returns the filter that has an authorizer decide about a request.
+func askHTTP(p *feature.Provider) *httpauthzv3.ExtAuthz {
+	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
+		return &httpauthzv3.ExtAuthz{
+			Services:              &httpauthzv3.ExtAuthz_GrpcService{GrpcService: grpcService(p, g)},
+			FailureModeAllow:      g.FailOpen,
+			ClearRouteCache:       g.ClearRouteCache,
+			StatusOnError:         status(g.StatusOnError),
+			WithRequestBody:       body(g.IncludeRequestBodyInCheck),
+			TransportApiVersion:   corev3.ApiVersion_V3,
+			FilterEnabledMetadata: enabled(httpRBAC, p.Name),
+		}
+	}
+	h := p.Config.GetEnvoyExtAuthzHttp()
+	service := &httpauthzv3.HttpService{
+		PathPrefix: h.PathPrefix,
+		ServerUri: &corev3.HttpUri{
+			Uri: "http://" + p.Service.Host, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: cluster(p, h.Port)}, Timeout: timeout(h.Timeout),
+		},
+	}
+	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck)) //nolint:staticcheck // the deprecated field counts too
+	var add []*corev3.HeaderValue
+	for _, k := range slices.Sorted(maps.Keys(h.IncludeAdditionalHeadersInCheck)) {
+		add = append(add, &corev3.HeaderValue{Key: k, Value: h.IncludeAdditionalHeadersInCheck[k]})
+	}
+	if add != nil {
+		service.AuthorizationRequest = &httpauthzv3.AuthorizationRequest{HeadersToAdd: add}
+	}
+	up, deny, allow := patterns(h.HeadersToUpstreamOnAllow), patterns(h.HeadersToDownstreamOnDeny), patterns(h.HeadersToDownstreamOnAllow)
+	if up != nil || deny != nil || allow != nil {
+		service.AuthorizationResponse = &httpauthzv3.AuthorizationResponse{AllowedUpstreamHeaders: up, AllowedClientHeaders: deny, AllowedClientHeadersOnSuccess: allow}
+	}
+	return &httpauthzv3.ExtAuthz{
+		Services:              &httpauthzv3.ExtAuthz_HttpService{HttpService: service},
+		FailureModeAllow:      h.FailOpen,
+		ClearRouteCache:       h.ClearRouteCache,
+		StatusOnError:         status(h.StatusOnError),
+		WithRequestBody:       body(h.IncludeRequestBodyInCheck),
+		AllowedHeaders:        allowed,
+		TransportApiVersion:   corev3.ApiVersion_V3,
+		FilterEnabledMetadata: enabled(httpRBAC, p.Name),
+	}
+}
+
+// askTCP returns the filter that has an authorizer decide about a connection.
+func askTCP(p *feature.Provider) *tcpauthzv3.ExtAuthz {
+	g := p.Config.GetEnvoyExtAuthzGrpc()
+	return &tcpauthzv3.ExtAuthz{
+		StatPrefix:            tcpStats,
+		GrpcService:           grpcService(p, g),
+		FailureModeAllow:      g.FailOpen,
+		TransportApiVersion:   corev3.ApiVersion_V3,
+		FilterEnabledMetadata: enabled(networkRBAC, p.Name),
+	}
+}
+
+func grpcService(p *feature.Provider, g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
+	return &corev3.GrpcService{
+		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster(p, g.Port), Authority: p.Service.Host}},
+		Timeout:         timeout(g.Timeout),
+	}
+}
+
+// enabled matches requests for which a filter of the policies has found a rule.
+func enabled(filter, provider string) *matcherv3.MetadataMatcher {
+	return metadataMatcher(filter, textValue(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: customPrefix + "-" + provider}}), customResult)
+}
+
+// status returns a status by its number.
+func status(s string) *typev3.HttpStatus {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return nil
+	}
+	return &typev3.HttpStatus{Code: typev3.StatusCode(n)}
+}
+
+func body(b *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) *httpauthzv3.BufferSettings {
+	if b == nil {
+		return nil
+	}
+	return &httpauthzv3.BufferSettings{MaxRequestBytes: cmp.Or(b.MaxRequestBytes, 1), AllowPartialMessage: b.AllowPartialMessage, PackAsBytes: b.PackAsBytes}
+}
+
+// patterns returns the matcher of headers; nil where none is named.
+func patterns(values []string) *matcherv3.ListStringMatcher {
+	if len(values) == 0 {
+		return nil
+	}
+	out := &matcherv3.ListStringMatcher{}
+	for _, v := range values {
+		m := parsePattern(v).matcher(true)
+		out.Patterns = append(out.Patterns, m)
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package authz
+
+import (
+	"regexp"
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	securityv1beta1 "istio.io/api/security/v1beta1"
+)
+
+// source returns what a source demands.
+func (t translation) source(s *securityv1beta1.Source) []attribute[*rbacv3.Principal] {
+	return []attribute[*rbacv3.Principal]{
+		{s.GetPrincipals(), s.GetNotPrincipals(), t.principals},
+		{s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), t.requestPrincipals},
+		{s.GetServiceAccounts(), s.GetNotServiceAccounts(), each(principals(), t.serviceAccount)},
+		{s.GetNamespaces(), s.GetNotNamespaces(), each(principals(), namespace)},
+		{s.GetTrustDomains(), s.GetNotTrustDomains(), each(principals(), trustDomain)},
+		{s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), each(principals(), remoteIP)},
+		{s.GetIpBlocks(), s.GetNotIpBlocks(), each(principals(), sourceIP)},
+	}
+}
+
+// authenticated matches the SPIFFE ID that the peer has proved. A peer over plaintext has none, and matches nothing.
+func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m}}}
+}
+
+// scheme begins every SPIFFE ID.
+const scheme = "spiffe://"
+
+// principals matches the peer's ID. An ID of one of the mesh's trust domains stands for that ID in all of them.
+func (t translation) principals(values []string) (*rbacv3.Principal, error) {
+	var list []*rbacv3.Principal
+	for _, v := range t.inEveryDomain(values) {
+		p := parsePattern(v)
+		switch p.kind {
+		case suffix:
+			list = append(list, authenticated(regexMatcher(scheme+p.regex())))
+		case presence:
+			list = append(list, authenticated(p.matcher(false)))
+		default:
+			p.text = scheme + p.text
+			list = append(list, authenticated(p.matcher(false)))
+		}
+	}
+	return principals().or(list...), nil
+}
+
+// namespace matches the namespace in the peer's ID.
+func namespace(value string) (*rbacv3.Principal, error) {
+	return authenticated(regexMatcher(".*/ns/" + parsePattern(value).regex() + "/.*")), nil
+}
+
+// trustDomain matches the trust domain in the peer's ID.
+func trustDomain(value string) (*rbacv3.Principal, error) {
+	return authenticated(regexMatcher(scheme + parsePattern(value).regex() + "/.*")), nil
+}
+
+// serviceAccount matches the namespace and the service account in the peer's ID.
+func (t translation) serviceAccount(value string) (*rbacv3.Principal, error) {
+	ns, name, ok := strings.Cut(value, "/")
+	if !ok {
+		ns, name = t.own, value
+	}
+	return authenticated(regexMatcher(scheme + ".+/ns/" + regexp.QuoteMeta(ns) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?")), nil
+}
+
+// sourceIP matches the address from which the connection comes.
+func sourceIP(value string) (*rbacv3.Principal, error) {
+	r, err := cidr(value)
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_DirectRemoteIp{DirectRemoteIp: r}}, err
+}
+
+// remoteIP matches the address of the client, behind any trusted proxies.
+func remoteIP(value string) (*rbacv3.Principal, error) {
+	r, err := cidr(value)
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_RemoteIp{RemoteIp: r}}, err
+}
+
+// requestHeader matches a header of the request.
+func (t translation) requestHeader(name string) func(value string) (*rbacv3.Principal, error) {
+	return func(value string) (*rbacv3.Principal, error) {
+		if !t.http {
+			return nil, errNoHTTP
+		}
+		return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: headerMatcher(name, value, false)}}, nil
+	}
+}

@@ -1,0 +1,95 @@
+package authz
+
+import (
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+)
+
+// tokenFilter is the filter that validates tokens, and payload the key under which it says what is in them.
+const (
+	tokenFilter = "envoy.filters.http.jwt_authn"
+	payload     = "payload"
+)
+
+// claim matches a claim of the request's token.
+func claim(m *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: metadataMatcher(tokenFilter, m, append([]string{payload}, path...)...)}}
+}
+
+// requestPrincipals matches the issuer and the subject of the request's token, joined by a slash.
+func (t translation) requestPrincipals(values []string) (*rbacv3.Principal, error) {
+	if !t.http {
+		return nil, errNoHTTP
+	}
+	var list []*rbacv3.Principal
+	for _, v := range values {
+		iss, sub := splitPrincipal(v)
+		list = append(list, principals().and(claim(textValue(iss), "iss"), claim(textValue(sub), "sub")))
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	return principals().or(list...), nil
+}
+
+// splitPrincipal returns the matchers of issuer and subject. Issuers are URLs: the last slash separates the two.
+func splitPrincipal(value string) (iss, sub *matcherv3.StringMatcher) {
+	i := strings.LastIndexByte(value, '/')
+	p := parsePattern(value)
+	switch {
+	case p.kind == presence:
+		return p.matcher(false), p.matcher(false)
+	case i < 0 && p.kind == suffix:
+		return regexMatcher(".+"), p.matcher(false)
+	case i < 0:
+		return p.matcher(false), regexMatcher(".+")
+	}
+	return stringMatcher(value[:i]), stringMatcher(value[i+1:])
+}
+
+// claims matches a claim that is one of the values, or a list with one of them.
+func (t translation) claims(path ...string) func(values []string) (*rbacv3.Principal, error) {
+	return func(values []string) (*rbacv3.Principal, error) {
+		if !t.http {
+			return nil, errNoHTTP
+		}
+		var list []*matcherv3.ValueMatcher
+		for _, v := range values {
+			text := textValue(stringMatcher(v))
+			list = append(list, elementOf(text), text)
+		}
+		return claim(anyValue(list...), path...), nil
+	}
+}
+
+// presenter matches the authorized presenter of the token.
+func (t translation) presenter(value string) (*rbacv3.Principal, error) {
+	if !t.http {
+		return nil, errNoHTTP
+	}
+	return claim(textValue(stringMatcher(value)), "azp"), nil
+}
+
+// metadataMatcher matches a value that a filter has stored under a path of keys.
+func metadataMatcher(filter string, m *matcherv3.ValueMatcher, path ...string) *matcherv3.MetadataMatcher {
+	out := &matcherv3.MetadataMatcher{Filter: filter, Value: m}
+	for _, key := range path {
+		out.Path = append(out.Path, &matcherv3.MetadataMatcher_PathSegment{Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: key}})
+	}
+	return out
+}
+
+func textValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
+}
+
+// elementOf matches a list with an element that m matches.
+func elementOf(m *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: m}}}}
+}
+
+func anyValue(all ...*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: all}}}
+}
