@@ -39,7 +39,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit e2e compat-helm soak bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo test vet unit e2e compat compat-helm soak bench lint fmt gen image tools clean micro
 # The end-to-end tests measure rates: nothing runs beside them, whatever -j says.
 .NOTPARALLEL:
 
@@ -81,6 +81,10 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test
 	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname) -count=1 -timeout 20m ./deploy/e2e/...
 	@touch bin/test/e2e.ok
+
+compat: build $(ENVOY) $(TOOLS)/pilot-agent $(GOTESTSUM) | bin/test ## Test beside Istio's own pilot-agent, which takes some minutes to build.
+	go vet -tags $(TAGS),compat ./deploy/e2e/mtls
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent $(call GOTEST,compat,testname) -tags $(TAGS),compat -run PilotAgent -count=1 -timeout 5m ./deploy/e2e/mtls
 
 compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test ## Test the charts on Helm 3 as well as Helm 4.
 	HELM3=$(HELM3) $(call GOTEST,compat-helm,testname) -count=1 -timeout 20m ./deploy/charts ./deploy/e2e/charts
@@ -126,6 +130,10 @@ $(TOOLS)/envoy $(TOOLS)/envoy-1.37: deploy/tools/envoy.sh
 # A failed build leaves nothing; a change of one version builds that tool alone.
 $(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform gotestsum): deploy/tools/gotool.sh deploy/tools/go.mod
 	@JOBS=$(JOBS) deploy/tools/gotool.sh $(TOOLS) $(@F)
+	@touch $@
+
+$(TOOLS)/pilot-agent: deploy/tools/istio.sh
+	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS)
 	@touch $@
 
 $(TOOLS)/golangci-lint-$(LINT):

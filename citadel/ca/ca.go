@@ -87,12 +87,12 @@ func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
 	return out, nil
 }
 
-// IssueServer returns a certificate of a server's DNS names for a key.
-func (c *CA) IssueServer(dnsNames []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
-	if len(dnsNames) == 0 {
+// IssueServer returns a certificate of a server's names for a key: DNS names and IP addresses.
+func (c *CA) IssueServer(names []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
+	if len(names) == 0 {
 		return nil, errors.New("a server's certificate needs a name")
 	}
-	return c.sign(pki.Leaf{DNSNames: dnsNames, Key: key, TTL: ttl})
+	return c.sign(pki.Leaf{Names: names, Key: key, TTL: ttl})
 }
 
 func (c *CA) sign(l pki.Leaf) (*Issued, error) {

@@ -302,3 +302,25 @@ func BenchmarkIssue(b *testing.B) {
 		}
 	}
 }
+
+// TestServerNames: a server's certificate is for its DNS names and addresses, and for nothing else.
+func TestServerNames(t *testing.T) {
+	c, _ := newCA(t, 240*time.Hour)
+	names := []string{"istiod.istio-system.svc", "10.0.0.1", "::1"}
+	issued, err := c.IssueServer(names, newKey(t).Public(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := leaf(t, issued)
+	for _, n := range names {
+		if err := l.VerifyHostname(n); err != nil {
+			t.Error(err)
+		}
+	}
+	if l.VerifyHostname("10.0.0.2") == nil || len(l.DNSNames) != 1 || len(l.IPAddresses) != 2 || len(l.URIs) > 0 {
+		t.Errorf("it is for %v, %v, %v", l.DNSNames, l.IPAddresses, l.URIs)
+	}
+	if _, err := c.IssueServer(nil, newKey(t).Public(), time.Hour); err == nil {
+		t.Error("a certificate without a name was issued")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -16,12 +17,24 @@ import (
 // Skew is how far the clock of a peer may be behind: a certificate is valid from that long before it is issued.
 const Skew = 2 * time.Minute
 
-// Leaf is a certificate to issue. Either URI or DNSNames is set.
+// Leaf is a certificate to issue. Either URI or Names is set.
 type Leaf struct {
-	URI      string   // the SPIFFE ID of a workload
-	DNSNames []string // the names of a server
-	Key      crypto.PublicKey
-	TTL      time.Duration
+	URI   string   // the SPIFFE ID of a workload
+	Names []string // of a server: DNS names and IP addresses
+	Key   crypto.PublicKey
+	TTL   time.Duration
+}
+
+// hosts returns the DNS names and the IP addresses of a server.
+func (l Leaf) hosts() (dns []string, ips []net.IP) {
+	for _, n := range l.Names {
+		if ip := net.ParseIP(n); ip != nil {
+			ips = append(ips, ip)
+		} else {
+			dns = append(dns, n)
+		}
+	}
+	return dns, ips
 }
 
 // Sign returns the DER of a leaf certificate, signed by a bundle's CA. It expires no later than the CA's own
@@ -38,8 +51,8 @@ func (b *Bundle) Sign(l Leaf, now time.Time) ([]byte, error) {
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
-		DNSNames:              l.DNSNames,
 	}
+	t.DNSNames, t.IPAddresses = l.hosts()
 	if l.URI != "" {
 		u, err := url.Parse(l.URI)
 		if err != nil {
@@ -47,7 +60,7 @@ func (b *Bundle) Sign(l Leaf, now time.Time) ([]byte, error) {
 		}
 		t.URIs = []*url.URL{u}
 	} else {
-		t.Subject = pkix.Name{CommonName: l.DNSNames[0]}
+		t.Subject = pkix.Name{CommonName: l.Names[0]}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, b.Certificate, l.Key, b.key)
 	if err != nil {
@@ -77,13 +90,14 @@ func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
 	for _, u := range c.URIs {
 		uris = append(uris, u.String())
 	}
+	dns, ips := l.hosts()
 	var want []string
 	if l.URI != "" {
 		want = []string{l.URI}
 	}
 	key, ok := c.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	switch {
-	case !slices.Equal(uris, want) || !slices.Equal(c.DNSNames, l.DNSNames) || len(c.IPAddresses)+len(c.EmailAddresses) > 0:
+	case !slices.Equal(uris, want) || !slices.Equal(c.DNSNames, dns) || !slices.EqualFunc(c.IPAddresses, ips, net.IP.Equal) || len(c.EmailAddresses) > 0:
 		return errors.New("it has other names")
 	case c.IsCA || !c.BasicConstraintsValid || c.KeyUsage&^(x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment) != 0:
 		return errors.New("it has other rights")

@@ -146,14 +146,14 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	return x, nil
 }
 
-// serverNames returns the DNS names by which proxies call this server.
+// serverNames returns the DNS names and addresses by which proxies call this server.
 func (s *Server) serverNames() []string {
 	names := []string{"istiod." + s.o.Namespace + ".svc", "istiod-remote." + s.o.Namespace + ".svc", "istio-pilot." + s.o.Namespace + ".svc"}
 	if s.o.Revision != "" && s.o.Revision != "default" {
 		names = append(names, "istiod-"+s.o.Revision+"."+s.o.Namespace+".svc")
 	}
 	if s.o.Client == nil {
-		names = append(names, "localhost")
+		names = append(names, "localhost", "127.0.0.1", "::1")
 	}
 	for _, n := range append(s.o.Certificates.ServerNames, s.discoveryHost()) {
 		if n != "" && !slices.Contains(names, n) {
@@ -163,14 +163,14 @@ func (s *Server) serverNames() []string {
 	return names
 }
 
-// discoveryHost returns the name by which the mesh configuration has proxies call; empty while there is none.
+// discoveryHost returns the name or address by which the mesh configuration has proxies call; empty while there is none.
 func (s *Server) discoveryHost() string {
 	snap := s.world.Snapshot()
 	if snap == nil {
 		return ""
 	}
 	host, _, err := net.SplitHostPort(snap.Mesh.GetDefaultConfig().GetDiscoveryAddress())
-	if err != nil || net.ParseIP(host) != nil {
+	if err != nil {
 		return ""
 	}
 	return host

@@ -191,6 +191,7 @@ func TestModes(t *testing.T) {
 // mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
 type mesh struct {
 	dir, state   string
+	secure       string // the address of the secure port
 	issuer       sds.Issuer
 	certificates *sds.Server
 	world        *world.World
@@ -208,6 +209,7 @@ func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Cer
 	}
 	write(t, filepath.Join(dir, "mesh.yaml"), objects)
 	write(t, filepath.Join(dir, "mode.yaml"), policies(mode("PERMISSIVE"), "", ""))
+	t.Setenv("ISTIOD_CUSTOM_HOST", network.Gateway().String())
 	pilot, err := controlplane.Start(ctx, controlplane.Options{
 		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: state,
 	})
@@ -245,7 +247,7 @@ func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Cer
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return mesh{dir: dir, state: state, issuer: issuer, certificates: certificates, world: w}
+	return mesh{dir: dir, state: state, secure: pilot.SecureGRPC, issuer: issuer, certificates: certificates, world: w}
 }
 
 // requests returns how many requests of the mesh's client the server's Envoy took for HTTP, on the port whose protocol

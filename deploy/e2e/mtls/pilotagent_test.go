@@ -1,0 +1,160 @@
+//go:build compat
+
+package mtls
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+// agentYAML has two pods that Istio's own agent supervises. Their Envoys listen where a Sidecar says: nothing redirects
+// their traffic.
+const agentYAML = `---
+apiVersion: v1
+kind: Service
+metadata: {name: server, namespace: b}
+spec:
+  selector: {app: server}
+  ports: [{name: http, port: 80, targetPort: 8443}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: b, labels: {app: server, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
+spec:
+  serviceAccountName: server
+  containers: [{name: app, image: echo, args: ["-http=8080"]}]
+status:
+  phase: Running
+  podIP: 10.10.0.21
+  podIPs: [{ip: 10.10.0.21}]
+  conditions: [{type: Ready, status: "True"}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: caller, namespace: b, labels: {app: caller, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
+spec:
+  serviceAccountName: caller
+  containers: [{name: app, image: echo}]
+status:
+  phase: Running
+  podIP: 10.10.0.22
+  podIPs: [{ip: 10.10.0.22}]
+  conditions: [{type: Ready, status: "True"}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: server, namespace: b}
+spec:
+  workloadSelector: {labels: {app: server}}
+  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 10.10.0.21, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: caller, namespace: b}
+spec:
+  workloadSelector: {labels: {app: caller}}
+  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
+`
+
+// TestPilotAgent has Istio's own agent supervise stock Envoys, with its own bootstrap: they get certificates, serve and
+// call by mutual TLS alone, also beside proxies without that agent.
+func TestPilotAgent(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	m := start(ctx, t, meshYAML+agentYAML)
+	write(t, filepath.Join(m.dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
+	for _, name := range []string{"server", "caller"} {
+		m.supervise(t, name)
+	}
+	from := m.world.Pod("caller").Location
+	client := &http.Client{Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}}
+	get := func(address, host string) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
+		if err != nil {
+			return err
+		}
+		req.Host = host
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", host, resp.Status)
+		}
+		return nil
+	}
+	for _, host := range []string{"server.b.svc.cluster.local", "echo.a.svc.cluster.local"} {
+		suite.Eventually(t, "an answer of "+host, func() bool {
+			err := get("127.0.0.1:7070", host)
+			if err != nil && ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	if err := get("10.10.0.21:8443", "server.b"); err == nil {
+		t.Error("plaintext is served in mode STRICT")
+	}
+}
+
+// supervise starts Istio's agent in a pod, as its injection would.
+func (m mesh) supervise(t *testing.T, name string) {
+	t.Helper()
+	work := t.TempDir()
+	for _, dir := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", "etc/istio/proxy", "var/lib/istio/data"} {
+		if err := os.MkdirAll(filepath.Join(work, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token, err := exec.CommandContext(t.Context(), os.Getenv(pilotVar), "token", "b", name, "--stateDir", m.state).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := m.certificates.Identity(t.Context(), "b", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(work, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
+	write(t, filepath.Join(work, "var/run/secrets/istio/root-cert.pem"), string(id.Roots))
+	tools := filepath.Dir(os.Getenv("PILOT_AGENT"))
+	host, _, err := net.SplitHostPort(m.secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
+	cmd.Dir = work
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.secure, "ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none",
+		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + m.world.Pod(name).Node.Addr.String(), "HOST_IP=" + host,
+		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + name, "ISTIO_META_INTERCEPTION_MODE=NONE", "TRUST_DOMAIN=cluster.local",
+		fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, name), "TERMINATION_DRAIN_DURATION_SECONDS=0", "EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true",
+		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"proxyBootstrapTemplatePath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
+			m.secure, os.Getenv(envoyVar), filepath.Join(tools, "pilot-agent-bootstrap.json")),
+	}
+	log, err := os.Create(filepath.Join(work, "agent.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite.LogTails(t, work)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := m.world.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+		_ = log.Close()
+	})
+}
