@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -27,11 +26,7 @@ type APIServer struct {
 	reviews dynamic.NamespaceableResourceInterface
 	get     func(ctx context.Context, path string) ([]byte, error)
 	pods    func(namespace, name string) (Pod, bool)
-	now     func() time.Time
-
-	mu     sync.Mutex
-	issuer string
-	tried  time.Time
+	issuer  *latest[string]
 }
 
 // Size and time of what an API server answers.
@@ -63,7 +58,7 @@ func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool),
 		return nil, err
 	}
 	a := &APIServer{
-		reviews: reviews.Resource(authenticationv1.SchemeGroupVersion.WithResource(reviewedByName)), pods: pods, now: now,
+		reviews: reviews.Resource(authenticationv1.SchemeGroupVersion.WithResource(reviewedByName)), pods: pods,
 		get: func(ctx context.Context, path string) ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, discoveryTime)
 			defer cancel()
@@ -83,34 +78,35 @@ func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool),
 		},
 	}
 	a.keys = NewKeySet(func(ctx context.Context) ([]byte, error) { return a.get(ctx, keysPath) }, now)
+	a.issuer = &latest[string]{ask: a.discover, now: now}
 	return a, nil
 }
 
-// Issuer returns the issuer of the cluster's tokens. It is asked for again now and then, and the last one holds while
-// the API server does not answer.
-func (a *APIServer) Issuer(ctx context.Context) (string, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	again := refreshAfter
-	if a.issuer != "" {
-		again = refreshAlways
+// Issuer returns the issuer of the cluster's tokens.
+func (a *APIServer) Issuer(ctx context.Context) (string, error) {
+	return a.issuer.get(ctx, func(string) bool { return false })
+}
+
+// discover asks for the issuer.
+func (a *APIServer) discover(ctx context.Context) (string, error) {
+	text, err := a.get(ctx, discoveryPath)
+	if err != nil {
+		return "", err
 	}
-	if a.now().Sub(a.tried) < again {
-		return a.issuer, a.issuer != ""
-	}
-	a.tried = a.now()
-	text, err := a.get(context.WithoutCancel(ctx), discoveryPath)
 	var d struct {
 		Issuer string `json:"issuer"`
 	}
-	if err == nil && json.Unmarshal(text, &d) == nil && d.Issuer != "" {
-		a.issuer = d.Issuer
+	switch err := json.Unmarshal(text, &d); {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", discoveryPath, err)
+	case d.Issuer == "":
+		return "", fmt.Errorf("%s names no issuer", discoveryPath)
 	}
-	return a.issuer, a.issuer != ""
+	return d.Issuer, nil
 }
 
 // Key returns the public key of an ID.
-func (a *APIServer) Key(ctx context.Context, id string) (*jose.JSONWebKey, bool) {
+func (a *APIServer) Key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	return a.keys.Key(ctx, id)
 }
 

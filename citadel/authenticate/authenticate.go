@@ -69,7 +69,7 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, r Request) (identity.Peer, error)
 }
 
-// List is several authenticators. The first that succeeds decides.
+// List is several authenticators. The first that accepts a credential decides.
 type List []Authenticator
 
 // Authenticate returns the peer that proved an identity. Its error is ErrNoCredential if the caller presents nothing,

@@ -92,10 +92,10 @@ type cluster struct {
 	review  func(token string) (authenticate.Review, error)
 }
 
-func (c *cluster) Issuer(context.Context) (string, bool) {
-	return "https://kubernetes.default.svc", true
+func (c *cluster) Issuer(context.Context) (string, error) {
+	return "https://kubernetes.default.svc", nil
 }
-func (c *cluster) Key(ctx context.Context, id string) (*jose.JSONWebKey, bool) {
+func (c *cluster) Key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	return c.keys.Key(ctx, id)
 }
 func (c *cluster) Pod(namespace, name string) (authenticate.Pod, bool) {
@@ -368,8 +368,8 @@ func TestKeysRotate(t *testing.T) {
 		return current.jwks(), nil
 	}, func() time.Time { return now })
 	knows := func(id string) bool {
-		k, known := s.Key(t.Context(), id)
-		return known && k != nil
+		k, err := s.Key(t.Context(), id)
+		return err == nil && k != nil
 	}
 	if !knows("k1") || knows("k2") || fetches != 1 {
 		t.Fatalf("%d fetches", fetches)
@@ -386,8 +386,8 @@ func TestKeysRotate(t *testing.T) {
 		t.Error("the last good keys are gone")
 	}
 	now = now.Add(2 * time.Hour)
-	if k, known := s.Key(t.Context(), "k2"); known || k != nil {
-		t.Error("keys are too old and still good")
+	if k, err := s.Key(t.Context(), "k2"); err == nil || k != nil || !strings.Contains(err.Error(), "unreachable") {
+		t.Errorf("keys are too old and still good, or nobody learns why there are none: %v", err)
 	}
 }
 

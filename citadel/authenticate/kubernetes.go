@@ -19,10 +19,10 @@ import (
 
 // Cluster is what a Kubernetes cluster knows of its tokens.
 type Cluster interface {
-	// Issuer returns the issuer of the cluster's tokens. It reports false while that is unknown.
-	Issuer(ctx context.Context) (string, bool)
-	// Key returns the public key of an ID, nil if there is none. It reports false while the cluster's keys are unknown.
-	Key(ctx context.Context, id string) (*jose.JSONWebKey, bool)
+	// Issuer returns the issuer of the cluster's tokens. It is an error while that is unknown.
+	Issuer(ctx context.Context) (string, error)
+	// Key returns the public key of an ID, nil if there is none. It is an error while the cluster's keys are unknown.
+	Key(ctx context.Context, id string) (*jose.JSONWebKey, error)
 	// Pod returns a pod. It reports false if pods of the namespace are not known, or not yet.
 	Pod(namespace, name string) (Pod, bool)
 	// Review asks the API server about a token. An error means that it did not answer.
@@ -118,7 +118,7 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	if issuer, ok := c.Issuer(ctx); ok && issuer != t.claims.Issuer {
+	if issuer, err := c.Issuer(ctx); err == nil && issuer != t.claims.Issuer {
 		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q is not the cluster's", t.claims.Issuer)
 	}
 	p := identity.Peer{
@@ -129,19 +129,19 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 		},
 		Expires: t.claims.Expiry.Time(),
 	}
-	key, known := c.Key(ctx, t.keyID())
-	if known && (key == nil || !t.verify(key)) {
+	key, unverified := c.Key(ctx, t.keyID())
+	if unverified == nil && (key == nil || !t.verify(key)) {
 		return identity.Peer{}, errors.New("the token's signature is wrong")
 	}
-	if !known || p.Bound.Pod == "" {
-		return k.review(ctx, c, p, r.Token, known, acceptedFor)
+	if unverified != nil || p.Bound.Pod == "" {
+		return k.review(ctx, c, p, r.Token, unverified, acceptedFor)
 	}
 	pod, ok := c.Pod(namespace, p.Bound.Pod)
 	switch {
 	case !ok:
-		return k.review(ctx, c, p, r.Token, known, acceptedFor)
+		return k.review(ctx, c, p, r.Token, nil, acceptedFor)
 	case pod == Pod{}:
-		return k.review(ctx, c, p, r.Token, known, acceptedUnseen)
+		return k.review(ctx, c, p, r.Token, nil, acceptedUnseen)
 	case pod.UID != p.Bound.PodUID || pod.ServiceAccount != name:
 		return identity.Peer{}, errors.New("the token's pod is gone")
 	}
@@ -183,8 +183,9 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 }
 
 // review asks the API server about a token that cannot be judged here: its signature could not be verified, or it is
-// bound to no pod, or to one that is not known yet. An acceptance is kept for a while.
-func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, verified bool, keep time.Duration) (identity.Peer, error) {
+// bound to no pod, or to one that is not known yet. unverified says why the signature could not be verified; nil if it
+// was. An acceptance is kept for a while.
+func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, unverified error, keep time.Duration) (identity.Peer, error) {
 	key := keyOfReview(p, text)
 	if had, ok := k.accepted.get(key); ok {
 		return had, nil
@@ -192,8 +193,8 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	if err, ok := k.refused.get(key); ok {
 		return identity.Peer{}, err
 	}
-	if !verified && k.failures.Tokens() < 1 {
-		return identity.Peer{}, fmt.Errorf("%w: too many tokens were refused of late", ErrUnavailable)
+	if unverified != nil && k.failures.Tokens() < 1 {
+		return identity.Peer{}, fmt.Errorf("%w: %w, and too many tokens were refused of late", ErrUnavailable, unverified)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -203,7 +204,7 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	defer k.reviewing.Release(1)
 	v, err := c.Review(ctx, text, k.o.Audiences)
 	if err != nil {
-		return identity.Peer{}, fmt.Errorf("%w: the token's review: %w", ErrUnavailable, err)
+		return identity.Peer{}, fmt.Errorf("%w: the token's review: %w", ErrUnavailable, errors.Join(err, unverified))
 	}
 	if err := k.judge(v, &p); err != nil {
 		k.failures.Allow()

@@ -50,10 +50,10 @@ func (o OIDC) Authenticate(ctx context.Context, r Request) (identity.Peer, error
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	key, known := o.Keys.Key(ctx, t.keyID())
+	key, err := o.Keys.Key(ctx, t.keyID())
 	switch {
-	case !known:
-		return identity.Peer{}, fmt.Errorf("%w: the keys of %s are not known", ErrUnavailable, o.Rule.Issuer)
+	case err != nil:
+		return identity.Peer{}, fmt.Errorf("%w: %s: %w", ErrUnavailable, o.Rule.Issuer, err)
 	case key == nil || !t.verify(key):
 		return identity.Peer{}, errors.New("the token's signature is wrong")
 	}

@@ -27,10 +27,8 @@ func algorithms() []jose.SignatureAlgorithm {
 type claims struct {
 	jwt.Claims
 	Kubernetes struct {
-		Namespace      string `json:"namespace"`
-		ServiceAccount named  `json:"serviceaccount"`
-		Pod            named  `json:"pod"`
-		Node           named  `json:"node"`
+		Pod  named `json:"pod"`
+		Node named `json:"node"`
 	} `json:"kubernetes.io"`
 }
 

@@ -57,10 +57,9 @@ type Issued struct {
 
 // Request is what a caller wants to have certified.
 type Request struct {
-	ID     identity.ID // whom the certificate is for; the caller has been authenticated
-	CSR    []byte      // PEM, PKCS #10
-	TTL    time.Duration
-	Signer string // that a registration authority should ask; a CA signs itself
+	ID  identity.ID // whom the certificate is for; the caller has been authenticated
+	CSR []byte      // PEM, PKCS #10
+	TTL time.Duration
 }
 
 // Issue returns a certificate of an identity for the key of a request. A TTL of 0 is the default one.
@@ -103,14 +102,11 @@ func (c *CA) sign(l pki.Leaf) (*Issued, error) {
 	case b.NotAfter().Sub(now) < MinRemaining:
 		return nil, fmt.Errorf("%w: the CA's certificate, or one before it, expires at %s", ErrUnavailable, b.NotAfter().Format(time.RFC3339))
 	}
-	der, err := b.Sign(l, now)
+	der, notAfter, err := b.Sign(l, now)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInternal, err)
 	}
-	out := &Issued{Chain: [][]byte{pki.EncodeCertificate(der)}, NotAfter: now.Add(l.TTL)}
-	if b.NotAfter().Before(out.NotAfter) {
-		out.NotAfter = b.NotAfter()
-	}
+	out := &Issued{Chain: [][]byte{pki.EncodeCertificate(der)}, NotAfter: notAfter}
 	for _, c := range b.Chain {
 		out.Chain = append(out.Chain, pki.EncodeCertificates(c))
 	}

@@ -8,7 +8,6 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"time"
 )
 
@@ -31,6 +30,9 @@ type Files struct {
 	Chain       []byte // cert-chain.pem; empty where Certificate is a root
 	Roots       []byte // root-cert.pem
 }
+
+// ErrExpired is the error of a bundle whose own certificate has expired.
+var ErrExpired = errors.New("the CA's certificate expired")
 
 // ParseBundle returns the bundle of some files. It is an error if a part is missing, if parts do not belong together,
 // or if anything has expired.
@@ -73,7 +75,7 @@ func newBundle(key crypto.Signer, own *x509.Certificate, others, roots []*x509.C
 	case now.Before(own.NotBefore):
 		return nil, fmt.Errorf("the CA's certificate is valid from %s", own.NotBefore.Format(time.RFC3339))
 	case !now.Before(own.NotAfter):
-		return nil, fmt.Errorf("the CA's certificate expired at %s", own.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w at %s", ErrExpired, own.NotAfter.Format(time.RFC3339))
 	}
 	b := &Bundle{Certificate: own, key: key, pool: x509.NewCertPool(), intermediates: x509.NewCertPool()}
 	for _, c := range roots {
@@ -115,7 +117,7 @@ func NewSelfSigned(organization string, lifetime time.Duration, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}

@@ -37,12 +37,12 @@ func (l Leaf) hosts() (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// Sign returns the DER of a leaf certificate, signed by a bundle's CA. It expires no later than the CA's own
+// Sign returns the DER of a leaf certificate, signed by a bundle's CA, and when it expires: no later than the CA's own
 // certificate, or any between that and the root. It is checked again after it is signed.
-func (b *Bundle) Sign(l Leaf, now time.Time) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+func (b *Bundle) Sign(l Leaf, now time.Time) (der []byte, notAfter time.Time, err error) {
+	serial, err := newSerial()
 	if err != nil {
-		return nil, err
+		return nil, notAfter, err
 	}
 	t := &x509.Certificate{
 		SerialNumber:          serial,
@@ -56,20 +56,25 @@ func (b *Bundle) Sign(l Leaf, now time.Time) ([]byte, error) {
 	if l.URI != "" {
 		u, err := url.Parse(l.URI)
 		if err != nil {
-			return nil, err
+			return nil, notAfter, err
 		}
 		t.URIs = []*url.URL{u}
 	} else {
 		t.Subject = pkix.Name{CommonName: l.Names[0]}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, t, b.Certificate, l.Key, b.key)
+	der, err = x509.CreateCertificate(rand.Reader, t, b.Certificate, l.Key, b.key)
 	if err != nil {
-		return nil, err
+		return nil, notAfter, err
 	}
 	if err := b.check(der, l, now); err != nil {
-		return nil, fmt.Errorf("the certificate that was signed is not what was asked for: %w", err)
+		return nil, notAfter, fmt.Errorf("the certificate that was signed is not what was asked for: %w", err)
 	}
-	return der, nil
+	return der, t.NotAfter, nil
+}
+
+// newSerial returns a serial number. Its 127 random bits make it unique without a record of those before.
+func newSerial() (*big.Int, error) {
+	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -79,8 +84,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// check returns an error unless a signed certificate is what a leaf says, and leads to a root. Only then it is handed
-// out: whatever goes wrong in making it, no certificate has more names or rights than it should.
+// check returns an error unless a signed certificate is what a leaf says, and leads to a root. Sign returns no other:
+// so a fault in making certificates gives nobody more names or rights than they should have.
 func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
 	c, err := x509.ParseCertificate(der)
 	if err != nil {

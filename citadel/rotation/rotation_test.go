@@ -62,7 +62,7 @@ func TestNoHandshakeFails(t *testing.T) {
 			for i, w := range all {
 				// An agent renews by 80 % of the life of its certificate at the latest, or it has none that is valid.
 				if step == 0 || w.notAfter.Sub(now) < options.MaxTTL/5 || rapid.Bool().Draw(t, "renews") {
-					der, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: key.Public(), TTL: options.MaxTTL}, now)
+					der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: key.Public(), TTL: options.MaxTTL}, now)
 					if err != nil {
 						t.Fatal(err)
 					}

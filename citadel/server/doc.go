@@ -1,7 +1,7 @@
 // Package server serves istio.v1.auth.IstioCertificateService: CreateCertificate, by which proxies get certificates.
 //
-// A request goes through the steps of one function: who asks, whom for, how often, then the issuer. Callers are
-// authenticated before anything of the request is read. Nothing but the caller's identity says whom a certificate is
-// for. If whoever authenticates or issues is unavailable, the answer is Unavailable and the caller tries again: nothing
-// is issued on a guess. The server runs no goroutine of its own.
+// CreateCertificate authenticates the caller before it reads anything of the request. Then it decides which identity
+// the certificate is for: the caller's own, or one that Options.Impersonate allows. It limits how often one identity
+// may ask, and calls the issuer. If whoever authenticates or issues is unavailable, the answer is Unavailable and the
+// caller tries again: nothing is issued on a guess. The server runs no goroutine of its own.
 package server

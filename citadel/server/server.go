@@ -104,9 +104,7 @@ func (s *Server) CreateCertificate(ctx context.Context, r *authv1.IstioCertifica
 		return nil, status.FromContextError(err).Err()
 	}
 	defer s.signing.Release(1)
-	out, err := s.o.Issuer.Issue(ctx, ca.Request{
-		ID: id, CSR: []byte(r.GetCsr()), TTL: ttl, Signer: r.GetMetadata().GetFields()["CertSigner"].GetStringValue(),
-	})
+	out, err := s.o.Issuer.Issue(ctx, ca.Request{ID: id, CSR: []byte(r.GetCsr()), TTL: ttl})
 	switch {
 	case errors.Is(err, ca.ErrUnavailable):
 		return nil, s.failed(caller, "CA_NOT_READY", status.Error(codes.Unavailable, err.Error()))

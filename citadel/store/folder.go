@@ -25,20 +25,33 @@ const current = "ca"
 // maxFile bounds what is read of one file, in bytes.
 const maxFile = 1 << 20
 
-// Load returns the current files.
+// Load returns the current files. Another process may replace a version while it is read: then the new one is read.
 func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 	if err := Private(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
+	for {
+		version, err := f.version()
+		if version == "" || err != nil {
+			return nil, "", err
+		}
+		files, err := readFiles(filepath.Join(f.Path, version))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return files, version, err
+		}
+		if now, other := f.version(); now == version || other != nil {
+			return nil, "", err
+		}
+	}
+}
+
+// version returns the name of the current version's folder; empty if there is none.
+func (f Folder) version() (string, error) {
 	version, err := os.Readlink(filepath.Join(f.Path, current))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", nil
+		return "", nil
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	files, err := readFiles(filepath.Join(f.Path, version))
-	return files, version, err
+	return version, err
 }
 
 // readFiles returns the regular files of a folder by name.

@@ -32,7 +32,7 @@ func (k *Kept) Load(ctx context.Context) (map[string][]byte, string, error) {
 	defer k.mu.Unlock()
 	switch {
 	case files != nil:
-		if _, err := decode(files, k.Now()); err == nil {
+		if _, _, err := decode(files, k.Now()); err == nil {
 			k.last = maps.Clone(files)
 		}
 		return files, version, nil

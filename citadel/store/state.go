@@ -61,36 +61,42 @@ func encode(s rotation.State) (map[string][]byte, error) {
 	return files, nil
 }
 
-// decode returns the State of files.
-func decode(files map[string][]byte, now time.Time) (rotation.State, error) {
-	var s rotation.State
+// decode returns the State of files, and reports whether it has left a root behind that expired.
+//
+// Servers may have been off when the next root was to take over. If the one that signed has expired since, the next one
+// signs alone: nothing that the old one signed is valid any more.
+func decode(files map[string][]byte, now time.Time) (s rotation.State, expired bool, err error) {
 	roots := files[rootsFile]
 	if len(roots) == 0 { // istiod before 1.14 wrote none for a self-signed CA
 		roots = files[certificateFile]
 	}
-	b, err := pki.ParseBundle(pki.Files{Certificate: files[certificateFile], Key: files[keyFile], Chain: files[chainFile], Roots: roots}, now)
-	if err != nil {
-		return s, err
+	if text := files[nextCertificateFile]; len(text) > 0 {
+		s.Next, err = pki.ParseBundle(pki.Files{Certificate: text, Key: files[nextKeyFile], Roots: text}, now)
+		if expired = errors.Is(err, pki.ErrExpired); err != nil && !expired {
+			return s, false, fmt.Errorf("the next root: %w", err)
+		}
 	}
-	if s.Signing = b; !b.Roots[0].Equal(b.Certificate) {
-		return s, errors.New("the CA's certificate is not its own root: such a CA is plugged in by a folder, and not rotated here")
+	s.Signing, err = pki.ParseBundle(pki.Files{Certificate: files[certificateFile], Key: files[keyFile], Chain: files[chainFile], Roots: roots}, now)
+	if s.Next != nil && errors.Is(err, pki.ErrExpired) {
+		return rotation.State{Signing: s.Next}, true, nil
+	}
+	if err != nil {
+		return rotation.State{}, false, err
+	}
+	if own := s.Signing.Certificate; !s.Signing.Roots[0].Equal(own) {
+		return rotation.State{}, false, errors.New("the CA's certificate is not its own root: such a CA is plugged in by a folder, and not rotated here")
 	}
 	if text := files[sinceFile]; len(text) > 0 {
 		if s.Since, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
-			return s, fmt.Errorf("%s: %w", sinceFile, err)
+			return rotation.State{}, false, fmt.Errorf("%s: %w", sinceFile, err)
 		}
 	}
-	if text := files[nextCertificateFile]; len(text) > 0 {
-		if s.Next, err = pki.ParseBundle(pki.Files{Certificate: text, Key: files[nextKeyFile], Roots: text}, now); err != nil {
-			return s, fmt.Errorf("the next root: %w", err)
-		}
-	}
-	for _, c := range b.Roots {
-		if !c.Equal(b.Certificate) && (s.Next == nil || !c.Equal(s.Next.Certificate)) {
+	for _, c := range s.Signing.Roots[1:] {
+		if s.Next == nil || !c.Equal(s.Next.Certificate) {
 			s.Old = append(s.Old, c)
 		}
 	}
-	return s, nil
+	return s, expired, nil
 }
 
 // Step loads the State of a store, makes a new CA if there is none, and takes the step of its rotation that is due.
@@ -111,13 +117,15 @@ func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead
 			}
 			s.Signing = b
 		} else {
-			if s, err = decode(files, now); err != nil {
+			var expired, stepped bool
+			if s, expired, err = decode(files, now); err != nil {
 				return s, err
 			}
 			if lead {
-				if s, changed, err = s.Step(o, now); err != nil {
+				if s, stepped, err = s.Step(o, now); err != nil {
 					return s, err
 				}
+				changed = expired || stepped
 			}
 		}
 		if !changed {

@@ -173,6 +173,77 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// TestFolderIsReadWhileItChanges has one process read what another one replaces all the time.
+func TestFolderIsReadWhileItChanges(t *testing.T) {
+	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
+	if err := f.Save(t.Context(), map[string][]byte{"a": []byte("0"), "b": []byte("0")}, ""); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	written := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			_, version, err := f.Load(ctx)
+			if err == nil {
+				text := []byte(version)
+				err = f.Save(ctx, map[string][]byte{"a": text, "b": text}, version)
+			}
+			if err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	versions := map[string]bool{}
+	for range 2000 {
+		files, version, err := f.Load(t.Context())
+		if err != nil || len(files) != 2 || !bytes.Equal(files["a"], files["b"]) {
+			t.Errorf("%s: %q, %v", version, files, err)
+			break
+		}
+		versions[version] = true
+	}
+	cancel()
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	t.Log(len(versions), "versions")
+}
+
+// TestServersWereOff while the root that signs expired: the next one, which all were told of, signs alone.
+func TestServersWereOff(t *testing.T) {
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			st := open(t)
+			s, err := store.Step(t.Context(), st, options, start, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, err = store.Step(t.Context(), st, options, s.Due(options), true); err != nil || s.Next == nil {
+				t.Fatal(err)
+			}
+			next, late := s.Next.Certificate, s.Signing.Certificate.NotAfter.Add(time.Hour)
+			for _, lead := range []bool{false, true, false} {
+				s, err := store.Step(t.Context(), st, options, late, lead)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !s.Signing.Certificate.Equal(next) || s.Next != nil || len(s.Roots()) != 1 {
+					t.Errorf("it signs with %v, and %d roots are trusted", s.Signing.Certificate.SerialNumber, len(s.Roots()))
+				}
+			}
+			files, _, err := st.Load(t.Context())
+			if err != nil || !bytes.Equal(files["ca-cert.pem"], pki.EncodeCertificates(next)) || files["next-ca-cert.pem"] != nil {
+				t.Errorf("the expired root is still stored: %v", err)
+			}
+			if _, err := store.Step(t.Context(), st, options, next.NotAfter.Add(time.Hour), true); !errors.Is(err, pki.ErrExpired) {
+				t.Errorf("nothing is valid any more: %v", err)
+			}
+		})
+	}
+}
+
 // TestBrokenState is an error: another CA in its place would be one that nobody trusts.
 func TestBrokenState(t *testing.T) {
 	st := store.Secret{Client: newClient(), Namespace: "istio-system", Name: "istio-ca-secret"}

@@ -1,0 +1,87 @@
+package authenticate_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+)
+
+// TestIssuerIsAskedForOnce has several callers wait for an API server that does not answer yet. One that leaves is not
+// held up, and does not take the answer from the others.
+func TestIssuerIsAskedForOnce(t *testing.T) {
+	var requests atomic.Int64
+	asked, answer := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			close(asked)
+		}
+		select {
+		case <-answer:
+			_, _ = w.Write([]byte(`{"issuer":"https://kubernetes.default.svc"}`))
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	a, err := authenticate.NewAPIServer(&rest.Config{Host: server.URL}, func(string, string) (authenticate.Pod, bool) { return authenticate.Pod{}, false }, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		issuer string
+		err    error
+	}
+	ask := func(ctx context.Context) <-chan result {
+		done := make(chan result, 1)
+		go func() {
+			issuer, err := a.Issuer(ctx)
+			done <- result{issuer, err}
+		}()
+		return done
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	first, second := ask(leaving), ask(t.Context())
+	select {
+	case <-asked:
+	case r := <-first:
+		t.Fatalf("%+v before anybody was asked", r)
+	}
+	leave()
+	if r := <-first; r.err == nil {
+		t.Errorf("%+v", r)
+	}
+	close(answer)
+	if r := <-second; r.err != nil || r.issuer != "https://kubernetes.default.svc" {
+		t.Errorf("%+v", r)
+	}
+	if issuer, err := a.Issuer(t.Context()); err != nil || issuer == "" || requests.Load() != 1 {
+		t.Errorf("%q, %v after %d requests", issuer, err, requests.Load())
+	}
+}
+
+// TestIssuerUnknown says why an issuer is not known.
+func TestIssuerUnknown(t *testing.T) {
+	for _, answer := range []string{"", "{", "{}"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if answer == "" {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			_, _ = w.Write([]byte(answer))
+		}))
+		a, err := authenticate.NewAPIServer(&rest.Config{Host: server.URL}, nil, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if issuer, err := a.Issuer(t.Context()); err == nil || !strings.Contains(err.Error(), "openid-configuration") {
+			t.Errorf("%q, %v", issuer, err)
+		}
+		server.Close()
+	}
+}
