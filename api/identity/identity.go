@@ -85,7 +85,7 @@ type Peer struct {
 	Expires time.Time // when the proof does; zero if it proved none
 }
 
-// Bound is what a proof is good for beside an ID. An empty field is anything.
+// Bound restricts what a proof is good for beside its ID. An empty field restricts nothing.
 type Bound struct {
 	Cluster     string // whose token it is
 	Pod, PodUID string // of the ID's namespace

@@ -46,7 +46,7 @@ type Authority struct {
 	plugged bool
 	due     dueSince
 	serving atomic.Pointer[serving]
-	finding atomic.Pointer[diag.Diagnostic]
+	found   atomic.Pointer[[]diag.Diagnostic]
 	changed chan struct{} // of the roots; has one message at most
 }
 
@@ -80,10 +80,10 @@ func (a *Authority) Load(ctx context.Context) error {
 	for {
 		err := a.step(ctx, a.o.Now())
 		if !errors.Is(err, store.ErrAway) {
-			a.report(nil)
+			a.report(nil, nil)
 			return err
 		}
-		a.report(err)
+		a.report(err, nil)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -119,32 +119,45 @@ func (a *Authority) Run(ctx context.Context) error {
 			}
 		case <-own:
 		}
-		a.report(errors.Join(problem, a.renew(a.o.Now())))
+		a.report(problem, a.renew(a.o.Now()))
 	}
 }
 
-// report keeps what is wrong with the CA as a finding, and logs it when it is new.
-func (a *Authority) report(err error) {
-	if err == nil {
-		a.finding.Store(nil)
-		return
+// report keeps what is wrong with the CA and with the server's own certificate as findings, and logs what is new.
+func (a *Authority) report(ca, own error) {
+	var list []diag.Diagnostic
+	add := func(code, message, fix string) {
+		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: code, Message: message, Fix: fix})
 	}
-	d := &diag.Diagnostic{
-		Severity: diag.Error, Code: "CertificateAuthority", Message: "the CA that was loaded last goes on: " + err.Error(),
-		Fix: "mend where the CA is kept: it is read again by itself",
+	switch again := ": it is read again by itself"; {
+	case ca == nil:
+	case a.plugged:
+		add("CertificateAuthority", "the CA that was loaded last stays in use: "+ca.Error(), "correct the files in "+a.o.Folder+again)
+	case a.o.CA.Bundle() == nil:
+		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+ca.Error(), "let this server read and write "+a.o.Store.String()+again)
+	default:
+		add("CertificateAuthority", "the CA that was loaded last stays in use: "+ca.Error(), "correct or restore "+a.o.Store.String()+again)
 	}
-	if a.o.CA.Bundle() == nil {
-		d.Message = "there is no CA yet, and nothing is served: " + err.Error()
+	if own != nil {
+		fix := "it follows from what is wrong with the CA, and is tried again"
+		if f := a.o.Files; f != (Files{}) {
+			fix = "correct " + f.Certificate + " and the files beside it: they are read again by themselves"
+		}
+		add("ServerCertificate", "the server's own certificate cannot be replaced, and the last one stays in use: "+own.Error(), fix)
 	}
-	if had := a.finding.Swap(d); had == nil || had.Message != d.Message {
-		a.o.Logger.Error("the certificate authority could not be loaded", "err", err)
+	had := a.Findings()
+	a.found.Store(&list)
+	for _, d := range list {
+		if !slices.Contains(had, d) {
+			a.o.Logger.Error("a certificate is not up to date", "finding", d.String())
+		}
 	}
 }
 
-// Findings returns what is wrong with the CA.
+// Findings returns what is wrong with the CA and with the server's own certificate.
 func (a *Authority) Findings() []diag.Diagnostic {
-	if d := a.finding.Load(); d != nil {
-		return []diag.Diagnostic{*d}
+	if list := a.found.Load(); list != nil {
+		return *list
 	}
 	return nil
 }
@@ -166,8 +179,7 @@ func (a *Authority) step(ctx context.Context, now time.Time) error {
 	return a.use(b)
 }
 
-// reload reads a plugged-in CA again. One whose root workloads have not been told of is refused: they would not trust
-// what it signs.
+// reload reads a plugged-in CA again. A CA whose root workloads do not trust yet is refused.
 func (a *Authority) reload(now time.Time) error {
 	p, err := store.ReadPlugged(a.o.Folder, now)
 	switch {
@@ -182,19 +194,19 @@ func (a *Authority) reload(now time.Time) error {
 	return a.use(p.Bundle)
 }
 
-// use has the CA sign with a bundle, if it is another one.
+// use has the CA sign with a bundle, if it is another one. The server has a certificate of that bundle first: it trusts
+// what the CA signs before the CA signs anything.
 func (a *Authority) use(b *pki.Bundle) error {
 	last := a.o.CA.Bundle()
 	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
 		return nil
 	}
-	a.o.CA.Use(b)
-	if err := a.issueOwn(a.o.Now()); err != nil {
-		if last != nil {
-			a.o.CA.Use(last)
-		}
-		return err
+	own, err := a.newServing(b, a.o.Now())
+	if own == nil {
+		return fmt.Errorf("the server's own certificate: %w", err)
 	}
+	a.serve(own)
+	a.o.CA.Use(b)
 	a.o.Logger.Info("certificate authority loaded", "subject", b.Certificate.Subject.String(), "notAfter", b.NotAfter(), "roots", len(b.Roots), "plugged_in", a.plugged)
 	a.tell()
 	return nil
@@ -220,7 +232,8 @@ func (a *Authority) Roots() []byte {
 // Changed returns a channel that gets a message when the roots may have changed.
 func (a *Authority) Changed() <-chan struct{} { return a.changed }
 
-// dueSince holds a step back until it was due for a while at every look: one bad reading of the clock replaces no root.
+// dueSince delays a step until it has been due for an interval, at each look in between. So one wrong reading of the
+// clock replaces no root.
 type dueSince struct{ due, first, last time.Time }
 
 func (d *dueSince) set(due time.Time) { d.due = due }

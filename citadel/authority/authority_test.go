@@ -1,6 +1,7 @@
 package authority_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -178,6 +179,65 @@ func handshake(t *testing.T, a *authority.Authority, c *ca.CA) *x509.Certificate
 		t.Fatal(err)
 	}
 	return client.ConnectionState().PeerCertificates[0]
+}
+
+// TestOwnCertificateComesFirst: the CA signs with a new bundle only when the server trusts what that signs.
+func TestOwnCertificateComesFirst(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newRoot(t), newRoot(t)
+		plug(t, dir, one)
+		var during []*pki.Bundle // what the CA signs with while the server's own certificate is made
+		a, c := newAuthority(t, func(o *authority.Options) {
+			o.Folder, o.MultiRoot = dir, true
+			o.Names = func() []string {
+				during = append(during, o.CA.Bundle())
+				return []string{name}
+			}
+		})
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(during) != 1 || during[0] != nil {
+			t.Errorf("%v", during)
+		}
+		during = nil
+		run(t, a)
+		plug(t, dir, two)
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if !c.Bundle().Certificate.Equal(two.Certificate) || len(during) == 0 || !during[0].Certificate.Equal(one.Certificate) {
+			t.Error("the CA signs with what the server does not trust yet")
+		}
+		handshake(t, a, c)
+	})
+}
+
+// TestRenewalFails is a finding, and logged once, while the last certificate stays in use.
+func TestRenewalFails(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		short, err := pki.NewSelfSigned("example", 30*time.Minute, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		plug(t, dir, short)
+		var log bytes.Buffer
+		a, c := newAuthority(t, func(o *authority.Options) {
+			o.Folder, o.Logger = dir, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+		})
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, a)
+		time.Sleep(25 * time.Minute)
+		synctest.Wait()
+		list := a.Findings()
+		if len(list) != 1 || list[0].Code != "ServerCertificate" || !strings.Contains(list[0].Message, "expires at") || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%v, logged as %s", list, log.String())
+		}
+		handshake(t, a, c)
+	})
 }
 
 // TestNotLeader takes no step of a rotation, but what another server has taken.

@@ -30,65 +30,82 @@ type serving struct {
 // servingTTL is how long the server's own certificate is valid.
 const servingTTL = 24 * time.Hour
 
-// issueOwn gives the server a new certificate.
-func (a *Authority) issueOwn(now time.Time) error {
-	if a.o.Files != (Files{}) {
-		return a.readOwn(now)
+// newServing returns a new certificate of the server, and trusts callers of a bundle. If the files of a certificate are
+// not usable, the result has the last one, with the error; without a last one the result is nil.
+func (a *Authority) newServing(b *pki.Bundle, now time.Time) (*serving, error) {
+	var s *serving
+	var err error
+	if a.o.Files == (Files{}) {
+		s, err = a.issueOwn(b, now)
+	} else if s, err = readOwn(a.o.Files, now); err != nil {
+		if last := a.serving.Load(); last != nil {
+			s = &serving{certificate: last.certificate, roots: last.roots}
+		}
 	}
+	if s == nil {
+		return nil, err
+	}
+	s.callers = x509.NewCertPool()
+	for _, c := range b.Roots {
+		s.callers.AddCert(c)
+	}
+	return s, err
+}
+
+// issueOwn issues a certificate of the server with a bundle.
+func (a *Authority) issueOwn(b *pki.Bundle, now time.Time) (*serving, error) {
 	key, err := pki.GenerateKey()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	names := a.o.Names()
-	own, err := a.o.CA.IssueServer(names, key.Public(), servingTTL)
+	own, err := a.o.CA.IssueServer(b, names, key.Public(), servingTTL)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s := &serving{certificate: tls.Certificate{PrivateKey: key}, callers: x509.NewCertPool(), names: names, renewal: rotation.Renewal(now, own.NotAfter, 0)}
+	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, renewal: rotation.Renewal(now, own.NotAfter, 0)}
 	for _, text := range own.Chain[:len(own.Chain)-1] {
 		list, err := pki.ParseCertificates(text)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, c := range list {
 			s.certificate.Certificate = append(s.certificate.Certificate, c.Raw)
 		}
 	}
-	for _, c := range a.o.CA.Bundle().Roots {
-		s.callers.AddCert(c)
-	}
-	a.serving.Store(s)
-	return nil
+	return s, nil
 }
 
-// readOwn reads the server's certificate from its files. One that does not belong to its key, or has expired, does not
-// replace the last good one.
-func (a *Authority) readOwn(now time.Time) error {
-	f := a.o.Files
+// readOwn reads the server's certificate from files. It is an error if it does not belong to its key, or has expired.
+func readOwn(f Files, now time.Time) (*serving, error) {
 	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
-		return fmt.Errorf("the server's own certificate: %w", err)
+		return nil, err
 	}
 	if now.After(pair.Leaf.NotAfter) {
-		return fmt.Errorf("the server's own certificate in %s expired at %s", f.Certificate, pair.Leaf.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%s expired at %s", f.Certificate, pair.Leaf.NotAfter.Format(time.RFC3339))
 	}
-	s := &serving{certificate: pair, callers: x509.NewCertPool()}
-	if f.Roots != "" {
-		if s.roots, err = os.ReadFile(f.Roots); err != nil {
-			return fmt.Errorf("the roots of the server's own certificate: %w", err)
-		}
-		if list, err := pki.ParseCertificates(s.roots); err != nil || len(list) == 0 {
-			return fmt.Errorf("the roots of the server's own certificate in %s: %w", f.Roots, errors.Join(err, errors.New("they are no certificates")))
-		}
+	s := &serving{certificate: pair}
+	if f.Roots == "" {
+		return s, nil
 	}
-	for _, c := range a.o.CA.Bundle().Roots {
-		s.callers.AddCert(c)
+	if s.roots, err = os.ReadFile(f.Roots); err != nil {
+		return nil, fmt.Errorf("its roots: %w", err)
 	}
-	last := a.serving.Swap(s)
-	if last == nil || !bytes.Equal(last.roots, s.roots) {
+	switch list, err := pki.ParseCertificates(s.roots); {
+	case err != nil:
+		return nil, fmt.Errorf("its roots in %s: %w", f.Roots, err)
+	case len(list) == 0:
+		return nil, fmt.Errorf("its roots: %s has no certificates", f.Roots)
+	}
+	return s, nil
+}
+
+// serve has handshakes show a certificate from now on.
+func (a *Authority) serve(s *serving) {
+	if last := a.serving.Swap(s); last == nil || !bytes.Equal(last.roots, s.roots) {
 		a.tell()
 	}
-	return nil
 }
 
 // ServerRoots returns the certificates by which callers verify the server's own, as PEM; nil before the first.
@@ -101,17 +118,18 @@ func (a *Authority) ServerRoots() []byte {
 
 // renew gives the server a new certificate in time, and when its names change. One in files is read each time.
 func (a *Authority) renew(now time.Time) error {
-	if a.o.Files != (Files{}) {
-		return a.readOwn(now)
-	}
-	if s := a.serving.Load(); s != nil && now.Before(s.renewal) && slices.Equal(s.names, a.o.Names()) {
+	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) && slices.Equal(s.names, a.o.Names()) {
 		return nil
 	}
-	return a.issueOwn(now)
+	s, err := a.newServing(a.o.CA.Bundle(), now)
+	if s != nil {
+		a.serve(s)
+	}
+	return err
 }
 
-// TLS returns a configuration that shows the server's certificate of the moment of each handshake, and verifies the
-// certificates of callers that show one.
+// TLS returns a configuration of a server. A handshake shows the certificate that the server has at that moment, and
+// verifies the certificate of a caller that shows one.
 func (a *Authority) TLS(base *tls.Config) *tls.Config {
 	c := base.Clone()
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

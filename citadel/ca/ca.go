@@ -78,7 +78,7 @@ func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.sign(pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
+	out, err := c.sign(c.Bundle(), pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
 	if err != nil {
 		return nil, err
 	}
@@ -86,16 +86,17 @@ func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
 	return out, nil
 }
 
-// IssueServer returns a certificate of a server's names for a key: DNS names and IP addresses.
-func (c *CA) IssueServer(names []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
+// IssueServer returns a certificate of a server's names for a key: DNS names and IP addresses. It is signed with a bundle
+// that need not be in use.
+func (c *CA) IssueServer(b *pki.Bundle, names []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
 	if len(names) == 0 {
 		return nil, errors.New("a server's certificate needs a name")
 	}
-	return c.sign(pki.Leaf{Names: names, Key: key, TTL: ttl})
+	return c.sign(b, pki.Leaf{Names: names, Key: key, TTL: ttl})
 }
 
-func (c *CA) sign(l pki.Leaf) (*Issued, error) {
-	b, now := c.Bundle(), c.o.Now()
+func (c *CA) sign(b *pki.Bundle, l pki.Leaf) (*Issued, error) {
+	now := c.o.Now()
 	switch {
 	case b == nil:
 		return nil, fmt.Errorf("%w: the CA has no certificate yet", ErrUnavailable)

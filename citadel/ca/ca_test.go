@@ -307,7 +307,7 @@ func BenchmarkIssue(b *testing.B) {
 func TestServerNames(t *testing.T) {
 	c, _ := newCA(t, 240*time.Hour)
 	names := []string{"istiod.istio-system.svc", "10.0.0.1", "::1"}
-	issued, err := c.IssueServer(names, newKey(t).Public(), time.Hour)
+	issued, err := c.IssueServer(c.Bundle(), names, newKey(t).Public(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

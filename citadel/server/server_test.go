@@ -78,7 +78,7 @@ func serve(t testing.TB, change func(*server.Options)) (authv1.IstioCertificateS
 		t.Fatal(err)
 	}
 	key := newKey(t)
-	own, err := issuer.IssueServer([]string{"istiod.istio-system.svc"}, key.Public(), time.Hour)
+	own, err := issuer.IssueServer(issuer.Bundle(), []string{"istiod.istio-system.svc"}, key.Public(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

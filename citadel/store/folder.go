@@ -25,6 +25,9 @@ const current = "ca"
 // maxFile bounds what is read of one file, in bytes.
 const maxFile = 1 << 20
 
+// String returns the path.
+func (f Folder) String() string { return f.Path }
+
 // Load returns the current files. Another process may replace a version while it is read: then the new one is read.
 func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 	if err := Private(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {

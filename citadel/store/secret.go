@@ -35,6 +35,9 @@ const generatedFile = "istio-generated"
 // secretType is what istiod gives the Secret.
 const secretType = "istio.io/ca-root"
 
+// String returns the names of the Secret.
+func (s Secret) String() string { return "secret " + s.Namespace + "/" + s.Name }
+
 func (s Secret) client() dynamic.ResourceInterface {
 	return s.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(s.Namespace)
 }

@@ -32,6 +32,8 @@ var (
 
 // Store holds the State of a self-signed CA.
 type Store interface {
+	// String returns where the State is, for messages.
+	String() string
 	// Load returns the State's files and their version. It returns nil files if there is no State yet.
 	Load(ctx context.Context) (files map[string][]byte, version string, err error)
 	// Save writes files over those of a version; an empty version means that there were none. It returns ErrConflict if

@@ -88,6 +88,20 @@ func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
 	}
 }
 
+// checkComments holds that the lines of comments are wrapped, in tests too.
+func checkComments(tree fs.FS, add report) error {
+	comment := regexp.MustCompile(`^\s*// `)
+	return walk(tree, func(name string) error {
+		text, err := fs.ReadFile(tree, name)
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := utf8.RuneCountInString(line); n > maxColumns && comment.MatchString(line) {
+				add("columns", fmt.Sprintf("%s:%d", name, i+1), "%d columns; a line of a comment has at most %d", n, maxColumns)
+			}
+		}
+		return err
+	})
+}
+
 func isFolder(tree fs.FS, name string) bool {
 	info, err := fs.Stat(tree, name)
 	return err == nil && info.IsDir()

@@ -73,6 +73,9 @@ func Check(tree fs.FS) ([]Violation, error) {
 	if err := checkDocuments(tree, pkgs, add); err != nil {
 		return nil, err
 	}
+	if err := checkComments(tree, add); err != nil {
+		return nil, fmt.Errorf("read the comments: %w", err)
+	}
 	slices.SortFunc(found, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Text, b.Text)) })
 	return found, nil
 }
