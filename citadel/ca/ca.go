@@ -86,8 +86,8 @@ func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
 	return out, nil
 }
 
-// IssueServer returns a certificate of a server's names for a key: DNS names and IP addresses. It is signed with a bundle
-// that need not be in use.
+// IssueServer returns a certificate of a server's names for a key: DNS names and IP addresses. It is signed with a
+// bundle that need not be in use.
 func (c *CA) IssueServer(b *pki.Bundle, names []string, key crypto.PublicKey, ttl time.Duration) (*Issued, error) {
 	if len(names) == 0 {
 		return nil, errors.New("a server's certificate needs a name")

@@ -320,7 +320,7 @@ func TestServerNames(t *testing.T) {
 	if l.VerifyHostname("10.0.0.2") == nil || len(l.DNSNames) != 1 || len(l.IPAddresses) != 2 || len(l.URIs) > 0 {
 		t.Errorf("it is for %v, %v, %v", l.DNSNames, l.IPAddresses, l.URIs)
 	}
-	if _, err := c.IssueServer(nil, newKey(t).Public(), time.Hour); err == nil {
+	if _, err := c.IssueServer(c.Bundle(), nil, newKey(t).Public(), time.Hour); err == nil {
 		t.Error("a certificate without a name was issued")
 	}
 }

@@ -163,7 +163,8 @@ func (s *Server) serverNames() []string {
 	return names
 }
 
-// discoveryHost returns the name or address by which the mesh configuration has proxies call; empty while there is none.
+// discoveryHost returns the name or address by which the mesh configuration has proxies call; empty while there is
+// none.
 func (s *Server) discoveryHost() string {
 	snap := s.world.Snapshot()
 	if snap == nil {

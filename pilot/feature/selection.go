@@ -41,8 +41,8 @@ type Selection struct {
 	Providers frozen.List[Provider]      // those that the objects name
 }
 
-// Provider is an extension provider that objects name. Config is nil where the mesh configuration has none of that name,
-// and Service where proxies do not see the service that it names.
+// Provider is an extension provider that objects name. Config is nil where the mesh configuration has none of that
+// name, and Service where proxies do not see the service that it names.
 type Provider struct {
 	Name    string
 	Config  *meshv1alpha1.MeshConfig_ExtensionProvider

@@ -20,12 +20,12 @@
 // changes of its sources by precedence, and calls its sink with what changed in the result. There are two of them, one
 // behind the other:
 //
-//  1. Sources.first merges the places that the mesh configuration may be in: mesh files, the directory, the ConfigMaps of
+//  1. Sources.first merges the places that the mesh configuration may be in: mesh files, the directory, ConfigMaps of
 //     the own cluster. Its sink is configSources.after. That looks at the mesh configuration, makes the sources that it
 //     names, and hands the changes on.
-//  2. Sources.Source merges these changes, as the source "mesh configuration", with all other sources: services, remote
-//     clusters, and those that configSources made. Its sink is the one that NewSources got: a server's takes the first
-//     call as its first commit, and adds later ones to the Throttle.
+//  2. Sources.Source merges these changes, as the source "mesh configuration", with all other sources: services,
+//     remote clusters, and those that configSources made. Its sink is the one that NewSources got: a server's takes the
+//     first call as its first commit, and adds later ones to the Throttle.
 //
 // Each of the two calls its sink for the first time when all its sources have made a first call. So the sources that
 // the mesh configuration names are known before anything is committed, and the first commit has everything.

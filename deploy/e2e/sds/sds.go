@@ -117,7 +117,8 @@ func (s *Server) Renew() {
 	clear(s.issued)
 }
 
-// Identity returns what the proxies of a namespace and service account have, and has it issued first where none has any.
+// Identity returns what the proxies of a namespace and service account have, and has it issued first where none has
+// any.
 func (s *Server) Identity(ctx context.Context, namespace, name string) (Identity, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

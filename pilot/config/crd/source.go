@@ -128,8 +128,8 @@ func split(sel Selection) []Selection {
 // HasSynced reports whether the handler has got, and handled, everything that the API server had.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
-// Current reports whether all that there is of a kind was read and handed on, and is followed: while its API server does
-// not answer, what was read may be old.
+// Current reports whether all that there is of a kind was read and handed on, and is followed: while its API server
+// does not answer, what was read may be old.
 func (s *Source) Current(k *kinds.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

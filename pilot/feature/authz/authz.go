@@ -45,8 +45,8 @@ func ruleName(o *kinds.Object, rule int) string {
 }
 
 // translate adds the rules of a policy to those of its action, for a chain. A rule that the chain's traffic has not the
-// attributes for never allows anything: an ALLOW policy is without it. In policies of other actions it is a rule without
-// these conditions.
+// attributes for never allows anything: an ALLOW policy is without it. In policies of other actions it is a rule
+// without these conditions.
 func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, named string) {
 	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: c.Mesh.TrustDomains(), own: o.Namespace}
 	for i, r := range spec(o).Rules {

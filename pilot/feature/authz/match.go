@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// pattern is a value of a policy: it is matched for presence (*), by suffix (*abc), by prefix (abc*), or exactly. A star
-// anywhere else is a plain character.
+// pattern is a value of a policy: it is matched for presence (*), by suffix (*abc), by prefix (abc*), or exactly. A
+// star anywhere else is a plain character.
 type pattern struct {
 	kind patternKind
 	text string // without the star
