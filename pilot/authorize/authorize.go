@@ -15,6 +15,8 @@ type Options struct {
 	// RegisterAnyone lets peers register workloads that proved no ID: whoever reaches the port may then receive traffic
 	// meant for any group. Peers on this host may in any case.
 	RegisterAnyone bool
+	// SystemNamespace is where the control plane is. Who has an ID there may read every debug page; empty: nobody has.
+	SystemNamespace string
 	// ClusterAliases are names that proxies have for clusters, with the IDs of those.
 	ClusterAliases map[string]string
 }
@@ -68,10 +70,26 @@ func (a *Authorizer) ReadConfig(peer identity.Peer) error {
 	return deny("objects of configuration are not served to %s: the server has to be told to, by --apiClients", peer)
 }
 
-// Debug returns an error unless a peer may read debug pages: only peers on this host may.
-func (a *Authorizer) Debug(peer identity.Peer) error {
-	if !peer.OnHost() {
-		return deny("debug pages are served to peers on the control plane's host alone")
+// Page is a debug page that a peer asks for.
+type Page struct {
+	Name string // config_dump
+	// Namespace is that of the proxy that the page is about; empty for a page about all proxies, or about the mesh.
+	Namespace string
+}
+
+// Debug returns an error unless a peer may read a debug page. A peer that proved an ID of the system namespace may read
+// all of them; one that proved another may read what a proxy of its own namespace was sent. A peer that proved none may
+// read all of them if it is on this host.
+func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
+	switch {
+	case !peer.Proved() && peer.OnHost(), peer.Proved() && a.o.SystemNamespace != "" && peer.ID.Namespace == a.o.SystemNamespace:
+		return nil
+	case !peer.Proved():
+		return deny("debug pages are served to peers on the control plane's host, and over the secure port to those that prove their identity")
+	case !slices.Contains([]string{"config_dump", "edsz", "ndsz"}, page.Name):
+		return deny("the debug page %s is served to service accounts of namespace %s alone", page.Name, a.o.SystemNamespace)
+	case page.Namespace == "" || page.Namespace != peer.ID.Namespace:
+		return deny("%s may read debug pages about proxies of its own namespace alone", peer)
 	}
 	return nil
 }

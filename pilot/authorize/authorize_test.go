@@ -26,6 +26,13 @@ func TestWhatPeersMayDo(t *testing.T) {
 	open := authorize.New(authorize.Options{Readers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, RegisterAnyone: true})
 	mute := authorize.New(authorize.Options{Readers: []netip.Prefix{}})
 	aliased := authorize.New(authorize.Options{ClusterAliases: map[string]string{"uno": "one"}})
+	debug := func(namespace string, system ...string) func(identity.Peer) error {
+		page, o := authorize.Page{Name: "config_dump", Namespace: namespace}, authorize.Options{SystemNamespace: "istio-system"}
+		if len(system) > 0 {
+			page.Name, o.SystemNamespace = "syncz", system[0]
+		}
+		return func(p identity.Peer) error { return authorize.New(o).Debug(p, page) }
+	}
 	others := []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere"}
 	all := append([]string{"pod of web"}, others...)
 	for _, c := range []struct {
@@ -38,7 +45,10 @@ func TestWhatPeersMayDo(t *testing.T) {
 		{"read", closed.ReadConfig, []string{"on the host"}},
 		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "pod of web", "claims web"}},
 		{"read where nobody may", mute.ReadConfig, nil},
-		{"debug", open.Debug, []string{"on the host"}},
+		{"all debug pages", debug(""), []string{"on the host"}},
+		{"all debug pages, from the system namespace", debug("", "a"), []string{"on the host", "web", "web by token", "pod of web"}},
+		{"debug page of a proxy of a", debug("a"), []string{"on the host", "web", "web by token", "pod of web"}},
+		{"debug page of a proxy of b", debug("b"), []string{"on the host"}},
 		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") }, []string{"on the host", "web", "web by token", "pod of web"}},
 		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") }, []string{"on the host", "web", "web by token", "pod of web"}},
 		{"register db in a", func(p identity.Peer) error { return closed.Register(p, "a", "db") }, []string{"on the host"}},

@@ -9,11 +9,13 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -170,6 +172,83 @@ func TestSecurePort(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestDebugOverXDS asks for debug pages as istioctl does: the system namespace's accounts see how each proxy stands and
+// what it was sent, others only what proxies of their own namespace were sent.
+func TestDebugOverXDS(t *testing.T) {
+	o := certificateOptions(t)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	key, err := token.LoadKey(o.Certificates.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o))
+	as := func(namespace string) context.Context {
+		text, err := key.Issue(namespace, "web", time.Hour, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+text)
+	}
+	ask := func(ctx context.Context, typeURL string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
+		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = stream.CloseSend() }()
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "istioctl"}, TypeUrl: typeURL, ResourceNames: names}); err != nil {
+			return nil, err
+		}
+		return stream.Recv()
+	}
+	if _, err := streamAs(as("a"), t, conn, "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ask(as("istio-system"), "istio.io/debug/syncz")
+	if err != nil || len(m.Resources) != 1 || !strings.Contains(m.GetControlPlane().GetIdentifier(), `"Component":"istiod"`) {
+		t.Fatalf("syncz: %v, %v", m, err)
+	}
+	var config statusv3.ClientConfig
+	if err := m.Resources[0].UnmarshalTo(&config); err != nil {
+		t.Fatal(err)
+	}
+	if config.Node.GetId() != "web-0.a" || len(config.GenericXdsConfigs) != 5 || config.GenericXdsConfigs[0].ConfigStatus == statusv3.ConfigStatus_NOT_SENT {
+		t.Errorf("%v", &config)
+	}
+	for _, c := range []struct {
+		namespace, typeURL, name, answers string // what the first answer has in it; empty: it is refused
+	}{
+		{"istio-system", "istio.io/debug/config_dump", "web-0.a", "outbound|80||"},
+		{"istio-system", "istio.io/debug/config_dump", "gone.a", "Proxy not connected to this Pilot instance"},
+		{"istio-system", "istio.io/debug", "syncz", `"proxy":"web-0.a"`},
+		{"istio-system", "istio.io/debug", "nothing", "404 page not found"},
+		{"istio-system", "istio.io/debug", "edsz", "You must provide a proxyID"},
+		{"a", "istio.io/debug/config_dump", "web-0.a", "outbound|80||"},
+		{"a", "istio.io/debug", "config_dump?proxyID=web-0.a", "outbound|80||"},
+		{"b", "istio.io/debug/config_dump", "web-0.a", ""},
+		{"b", "istio.io/debug/config_dump", "gone.a", ""},
+		{"a", "istio.io/debug/syncz", "", ""},
+		{"a", "istio.io/debug", "configz", ""},
+	} {
+		m, err := ask(as(c.namespace), c.typeURL, c.name)
+		switch {
+		case c.answers == "":
+			if status.Code(err) != codes.PermissionDenied {
+				t.Errorf("%v: %v, %v", c, m, err)
+			}
+		case err != nil || len(m.Resources) == 0 || !strings.Contains(string(m.Resources[0].Value), c.answers):
+			t.Errorf("%v: %v, %v", c, m, err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,8 +18,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -87,7 +89,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	// Without a cluster nothing that registers outlives this process.
-	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
+	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
@@ -110,6 +112,9 @@ func New(o Options) (*Server, error) {
 	ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
 	ads.NoVirtualHosts, ads.Authenticate = o.NoVirtualHosts, s.peer
 	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
+	ads.Debug = func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
+		return s.debug.Resources(peer, typeURL, names)
+	}
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery,

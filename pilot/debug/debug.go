@@ -95,6 +95,17 @@ var (
 	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.") //nolint:revive,staticcheck // likewise
 )
 
+// begin takes one of the slots for requests that are answered at a time. It returns what gives it back, and reports
+// whether there was one.
+func (a *API) begin() (done func(), ok bool) {
+	select {
+	case a.slots <- struct{}{}:
+		return func() { <-a.slots }, true
+	default:
+		return nil, false
+	}
+}
+
 // Answer returns the value of a page, to be written as JSON by encoding/json. query holds its parameters.
 func (a *API) Answer(name string, query url.Values) (any, error) {
 	i, ok := slices.BinarySearchFunc(a.pages, name, func(p page, name string) int { return cmp.Compare(p.name, name) })

@@ -2,9 +2,9 @@
 // services, endpoints and configuration it holds, and what is wrong with the latter.
 //
 // Every page is a function from the parameters of a query to a value that is written as JSON; how it travels is up to
-// the caller, and HTTP is one way. The shapes are those that Istio's tools and dashboards read. The package changes
-// nothing, starts no goroutine and owns no state but a count of requests in progress.
+// the caller: HTTP and ADS are two ways. The shapes are those that Istio's tools and dashboards read. The package
+// changes nothing, starts no goroutine and owns no state but a count of requests in progress.
 //
-// Off loopback nobody is let in: HTTP requests carry no identity here. Private keys and the data of
-// Secrets are never shown.
+// Over HTTP, which carries no identity here, only peers on loopback are let in. Over ADS the identity of the peer
+// counts: authorize.Authorizer decides. Private keys and the data of Secrets are never shown.
 package debug

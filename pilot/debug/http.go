@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 )
 
 // Handler serves the API below /debug over HTTP. Only peers on loopback are answered; others get 401.
@@ -29,7 +30,7 @@ func (a *API) Handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		address, _ := netip.ParseAddrPort(r.RemoteAddr)
-		if err := a.o.Authorizer.Debug(identity.Peer{Address: address}); err != nil || !namesHost(r) {
+		if err := a.o.Authorizer.Debug(identity.Peer{Address: address}, authorize.Page{}); err != nil || !namesHost(r) {
 			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
@@ -53,14 +54,13 @@ func namesHost(r *http.Request) bool {
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-	default:
+	done, ok := a.begin()
+	if !ok {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many debug requests at a time", http.StatusTooManyRequests)
 		return
 	}
+	defer done()
 	v, err := a.Answer(r.PathValue("name"), r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), statusOf(err))

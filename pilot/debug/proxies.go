@@ -208,6 +208,15 @@ func describeProxy(p *node.Proxy) map[string]any {
 
 // configDump shows what one proxy was sent, in the form of Envoy's own dump.
 func (a *API) configDump(query url.Values) (any, error) {
+	dump, err := a.dump(query)
+	if err != nil {
+		return nil, err
+	}
+	return protoJSON(dump)
+}
+
+// dump returns what one proxy was sent, in the form of Envoy's own dump.
+func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 	c, err := a.proxy(query)
 	if err != nil {
 		return nil, err
@@ -281,7 +290,7 @@ func (a *API) configDump(query url.Values) (any, error) {
 			dump.Configs = append(dump.Configs, packed)
 		}
 	}
-	return protoJSON(dump)
+	return dump, nil
 }
 
 // edsz shows the endpoints that one proxy was sent.

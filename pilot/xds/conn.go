@@ -271,8 +271,8 @@ func (c *conn) greet() (*wire.Request, error) {
 			return nil, ending(in.err)
 		}
 		r := in.request
-		if err := refuseDebug(r.TypeURL); err != nil {
-			return nil, err
+		if asksForDebug(r) {
+			return nil, c.serveDebug(r)
 		}
 		proxy, err := node.Parse(r.Node)
 		if err != nil {
@@ -450,8 +450,8 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	if c.report(r) {
 		return nil
 	}
-	if err := refuseDebug(r.TypeURL); err != nil {
-		return err
+	if asksForDebug(r) {
+		return status.Errorf(codes.InvalidArgument, "%s needs a stream of its own", r.TypeURL)
 	}
 	kind := envoy.TypeOf(r.TypeURL)
 	if kind.Secret && r.Fault == nil && !c.allowSecrets(r, log) {

@@ -54,19 +54,6 @@ func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 // healthType is that of reports of health, which are not answered.
 const healthType = "type.googleapis.com/istio.v1.HealthInformation"
 
-// debugType begins the types by which tools such as istioctl ask for debug pages.
-const debugType = "istio.io/debug"
-
-// refuseDebug returns an error for a tool that would wait for a debug page in vain. A proxy may ask for any other type
-// that nobody serves: it gets no answer, and all else.
-func refuseDebug(typeURL string) error {
-	if !strings.HasPrefix(typeURL, debugType) {
-		return nil
-	}
-	return status.Errorf(codes.Unimplemented, "%s is not served over xDS yet: on the control plane's host, "+
-		"pilot-discovery proxy-status and pilot-discovery request GET /debug/list answer", typeURL)
-}
-
 // authorize returns an error to a peer that may not open a stream of a profile as a proxy. The proxy's ID, by which
 // pages and logs call it, may not name another namespace than its metadata. What a token is bound to counts, not what
 // metadata says.

@@ -57,6 +57,8 @@ type Options struct {
 	// all that is known.
 	Authenticate func(context.Context) (identity.Peer, error)
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
+	// Debug answers tools that ask for debug pages. Nil: they are refused.
+	Debug DebugPages
 
 	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
 	// for one that does. nil: no wait.
@@ -76,6 +78,8 @@ type Server struct {
 	metrics     *metrics
 	limits      limits.Limits
 	encoder     *wire.Encoder
+	identifier  string
+	debug       DebugPages // nil: none
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	late        func(*node.Proxy) bool
@@ -115,6 +119,8 @@ func New(o Options) *Server {
 		metrics:     newMetrics(o.Metrics),
 		limits:      o.Limits,
 		encoder:     wire.NewEncoder(o.Identifier),
+		identifier:  o.Identifier,
+		debug:       o.Debug,
 		connections: o.Connections,
 		known:       o.Known,
 		late:        o.Late,

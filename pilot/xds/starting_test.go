@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,10 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -117,24 +121,65 @@ func TestComingsAndGoingsAreLogged(t *testing.T) {
 	}
 }
 
-// TestDebugTypesAreRefused: a tool that asks for a debug page learns that it gets none. A proxy that asks for a type
-// that nobody serves goes on.
-func TestDebugTypesAreRefused(t *testing.T) {
-	r := newRig(t)
-	r.publish(true, "cds a=1")
-	for _, first := range []bool{true, false} {
-		c := r.silent()
-		if !first {
-			c = r.delta("p.a")
-			c.expect("cds a=1")
+// TestDebugPages: a tool is answered as often as it asks, whatever its node, and is no client in any list. A peer that
+// may not read a page learns that. A stream is either for pages or for a proxy.
+func TestDebugPages(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Identifier = "here"
+		o.Debug = func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
+			if !peer.Address.IsValid() || slices.Contains(names, "secret") {
+				return nil, &authorize.Denied{Message: "not to you"}
+			}
+			return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(strings.Join(names, ","))}}, nil
 		}
-		// istioctl's node is none that a proxy could have
-		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
-		_, err := c.stream.Recv()
-		if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "istio.io/debug/syncz is not served over xDS yet") {
+	})
+	r.publish(true, "cds a=1")
+	c := r.silent()
+	for range 2 {
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"edsz?proxyID=p.a"}})
+		m, err := c.stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.TypeUrl != "istio.io/debug" || len(m.Resources) != 1 || string(m.Resources[0].Resource.Value) != "edsz?proxyID=p.a" || m.ControlPlane.GetIdentifier() != "here" {
+			t.Errorf("answer %v", m)
+		}
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
+	}
+	sotw, err := r.dial().StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := sotw.Recv(); err != nil || len(m.Resources) != 1 || m.Resources[0].TypeUrl != "istio.io/debug/syncz" || m.ControlPlane.GetIdentifier() != "here" {
+		t.Errorf("answer %v, %v", m, err)
+	}
+	if n := len(r.server.Clients()); n != 0 {
+		t.Errorf("%d clients", n)
+	}
+	ends := func(c *deltaClient, m *discoveryv3.DeltaDiscoveryRequest, code codes.Code, says string) {
+		t.Helper()
+		c.send(m)
+		if _, err := c.stream.Recv(); status.Code(err) != code || !strings.Contains(err.Error(), says) {
 			t.Errorf("the stream ends with %v", err)
 		}
 	}
+	ends(c, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType}, codes.InvalidArgument, "this stream is for debug pages")
+	ends(r.silent(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"secret"}}, codes.PermissionDenied, "not to you")
+	p := r.delta("p.a")
+	p.expect("cds a=1")
+	ends(p, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}, codes.InvalidArgument, "needs a stream of its own")
+	none := newRig(t)
+	none.publish(true, "cds a=1")
+	ends(none.silent(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}, codes.Unimplemented, "is not served")
+}
+
+// TestUnknownTypesAreIgnored: a proxy that asks for a type that nobody serves goes on.
+func TestUnknownTypesAreIgnored(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
 	c := r.delta("p.a")
 	c.expect("cds a=1")
 	for _, typeURL := range []string{envoy.NameTableType, envoy.ExtensionType, envoy.SecretType, "type.googleapis.com/no.such.Type"} {

@@ -1,0 +1,135 @@
+package debug
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strings"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+// The types by which istioctl asks over xDS. By any other that begins with xds.DebugType it asks for a page by name.
+const (
+	syncType = xds.DebugType + "/syncz"
+	dumpType = xds.DebugType + "/config_dump"
+)
+
+// Resources returns the answer to a peer that asks over xDS. It is an xds.DebugPages. The types are those of istiod:
+//
+//	istio.io/debug/syncz        a ClientConfig for each proxy; a name is ignored
+//	istio.io/debug/config_dump  the parts of the Envoy dump of the proxy that the one name names: pod.namespace
+//	istio.io/debug              the page that the one name names, with its query, as JSON: edsz?proxyID=web.a
+//
+// What is wrong with a question, such as a proxy that is not connected, is text in place of the answer: tools show it.
+func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
+	done, ok := a.begin()
+	if !ok {
+		return nil, status.Error(codes.ResourceExhausted, "too many debug requests at a time")
+	}
+	defer done()
+	if typeURL == syncType {
+		if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: "syncz"}); err != nil {
+			return nil, err
+		}
+		return a.clientConfigs()
+	}
+	if len(names) != 1 {
+		return nil, status.Errorf(codes.InvalidArgument, "%s wants exactly one resource name", typeURL)
+	}
+	page, rest, _ := strings.Cut(names[0], "?")
+	query, err := url.ParseQuery(rest)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "the query of %q: %v", names[0], err)
+	}
+	if typeURL == dumpType {
+		page, query = "config_dump", url.Values{"proxyID": names}
+	}
+	about := authorize.Page{Name: page}
+	if c, err := a.proxy(query); err == nil {
+		about.Namespace = c.Proxy.Namespace
+	}
+	if err := a.o.Authorizer.Debug(peer, about); err != nil {
+		return nil, err
+	}
+	if typeURL == dumpType {
+		dump, err := a.dump(query)
+		if err != nil {
+			return text(typeURL, err)
+		}
+		return dump.Configs, nil
+	}
+	v, err := a.Answer(page, query)
+	if err != nil {
+		return text(typeURL, err)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, nil
+}
+
+// text returns what is wrong with a question in place of an answer.
+func text(typeURL string, err error) ([]*anypb.Any, error) {
+	if errors.Is(err, ErrUnknownPage) || errors.Is(err, ErrNoProxyID) || errors.Is(err, ErrNotConnected) {
+		return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(err.Error())}}, nil
+	}
+	return nil, status.Error(codes.Internal, err.Error())
+}
+
+// clientConfigs returns how each proxy stands, as istioctl proxy-status reads it.
+func (a *API) clientConfigs() ([]*anypb.Any, error) {
+	out := []*anypb.Any{}
+	for _, c := range a.o.Proxies.Clients() {
+		if c.Proxy.Generator != "" {
+			continue // another control plane, or a tool
+		}
+		m := &statusv3.ClientConfig{Node: &corev3.Node{Id: c.Proxy.ID, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"CLUSTER_ID": structpb.NewStringValue(c.Proxy.Cluster), "NAMESPACE": structpb.NewStringValue(c.Proxy.Namespace),
+			"ISTIO_VERSION": structpb.NewStringValue(c.Proxy.Version),
+		}}}}
+		for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType, envoy.EndpointType, envoy.RouteType, envoy.ExtensionType} {
+			m.GenericXdsConfigs = append(m.GenericXdsConfigs, genericConfig(c, typeURL))
+		}
+		packed, err := anypb.New(m)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		out = append(out, packed)
+	}
+	return out, nil
+}
+
+func genericConfig(c xds.Client, typeURL string) *statusv3.ClientConfig_GenericXdsConfig {
+	t, watched := c.Types[typeURL]
+	g := &statusv3.ClientConfig_GenericXdsConfig{TypeUrl: typeURL, ConfigStatus: statusv3.ConfigStatus_NOT_SENT}
+	if !watched {
+		return g
+	}
+	switch newTypeStatus(typeURL, t).State {
+	case Synced:
+		g.ConfigStatus = statusv3.ConfigStatus_SYNCED
+	case Stale:
+		g.ConfigStatus = statusv3.ConfigStatus_STALE
+	case Failed:
+		g.ConfigStatus = statusv3.ConfigStatus_ERROR
+		g.ErrorState = &adminv3.UpdateFailureState{Details: t.LastError, VersionInfo: t.Version, LastUpdateAttempt: timestamppb.New(t.LastErrorAt)}
+	}
+	if !t.SentAt.IsZero() {
+		g.LastUpdated = timestamppb.New(t.SentAt)
+	}
+	return g
+}

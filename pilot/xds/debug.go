@@ -1,0 +1,111 @@
+package xds
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+)
+
+// DebugType begins the types by which tools such as istioctl ask for debug pages.
+const DebugType = "istio.io/debug"
+
+// debugTime bounds the stream of a tool.
+const debugTime = 5 * time.Minute
+
+// DebugPages returns the answer to a peer that asks for debug pages by a type and names. It returns an
+// *authorize.Denied to a peer that may not read them.
+type DebugPages func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error)
+
+// asksForDebug reports whether a request comes from a tool that waits for a debug page. A proxy may ask for any other
+// type that nobody serves: it gets no answer, and all else.
+func asksForDebug(r *wire.Request) bool { return strings.HasPrefix(r.TypeURL, DebugType) }
+
+// serveDebug answers the requests of a tool until it leaves. It is no proxy: its node says nothing, and it is in no
+// list of connected clients.
+func (c *conn) serveDebug(r *wire.Request) error {
+	s := c.server
+	end := time.Now().Add(debugTime)
+	if !c.peer.Expires.IsZero() && c.peer.Expires.Before(end) {
+		end = c.peer.Expires
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for {
+		if err := c.answerDebug(r); err != nil {
+			return err
+		}
+		select {
+		case in := <-c.requests:
+			if in.err != nil {
+				return ending(in.err)
+			}
+			r = in.request
+		case <-timer.C:
+			return status.Error(codes.DeadlineExceeded, "a stream for debug pages has its time")
+		case <-s.closing:
+			return errShutdown()
+		}
+	}
+}
+
+func (c *conn) answerDebug(r *wire.Request) error {
+	s := c.server
+	s.metrics.request(r.Size)
+	switch {
+	case r.Fault != nil:
+		return status.Error(codes.InvalidArgument, r.Fault.Error())
+	case !asksForDebug(r):
+		return status.Errorf(codes.InvalidArgument, "this stream is for debug pages: %s needs another", envoy.ShortType(r.TypeURL))
+	case r.Nonce != "":
+		return nil // it acknowledges an answer
+	case s.debug == nil:
+		return status.Errorf(codes.Unimplemented, "%s is not served", r.TypeURL)
+	}
+	var names []string
+	if r.Names.Names != nil {
+		names = r.Names.Names.All()
+	}
+	pages, err := s.debug(c.peer, r.TypeURL, names)
+	var denied *authorize.Denied
+	switch {
+	case errors.As(err, &denied):
+		return status.Error(codes.PermissionDenied, denied.Message)
+	case err != nil:
+		return err
+	}
+	m := c.debugResponse(r, pages)
+	watchdog := time.AfterFunc(s.limits.SendGrace+time.Duration(float64(proto.Size(m))/float64(s.limits.SendRate)*float64(time.Second)), func() {
+		safe.Run(s.logger, "xds watchdog", func() {
+			s.metrics.writeTimeouts.Inc()
+			s.listeners.cut(c.remote, c.local)
+		})
+	})
+	defer watchdog.Stop()
+	return c.stream.SendMsg(m)
+}
+
+// debugResponse returns a response without a nonce that matters: nobody is sent a page again.
+func (c *conn) debugResponse(r *wire.Request, pages []*anypb.Any) proto.Message {
+	by := &corev3.ControlPlane{Identifier: c.server.identifier}
+	if !c.delta {
+		return &discoveryv3.DiscoveryResponse{TypeUrl: r.TypeURL, Resources: pages, ControlPlane: by, Nonce: "debug"}
+	}
+	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeURL, ControlPlane: by, Nonce: "debug"}
+	for _, p := range pages {
+		m.Resources = append(m.Resources, &discoveryv3.Resource{Name: r.TypeURL, Resource: p})
+	}
+	return m
+}
