@@ -1,3 +1,9 @@
-// Package jwks reads sets of public keys by which tokens are verified: JSON Web Key Sets, RFC 7517. What it returns has
-// public keys alone, whatever a set had in it. The package is pure.
+// Package jwks reads sets of public keys by which tokens are verified: JSON Web Key Sets, RFC 7517. What is fetched has
+// public keys alone, whatever a set had in it.
+//
+//   - jwks.go: sets that were fetched.
+//   - inline.go: sets that users wrote for Envoy, and the set by which no token is valid.
+//   - source.go: where a set is fetched from.
+//
+// The package is pure.
 package jwks

@@ -153,6 +153,14 @@ var (
 // these itself: no source has one, and All leaves it out.
 var HostAddresses = &Kind{Name: "HostAddresses"}
 
+// JWKS is the public keys of a token issuer: the Object is named by the jwks.Source that they are fetched from, its
+// Spec a *string, a JSON Web Key Set. The server makes these itself.
+var JWKS = &Kind{Name: "JWKS"}
+
+// ServicePort is the fact that a service of the mesh has a port: the Object is named host:port, its Spec a *bool.
+// Ingest makes these of its registries.
+var ServicePort = &Kind{Name: "ServicePort"}
+
 func clusterScoped(k *Kind) *Kind {
 	k.Cluster = true
 	return k

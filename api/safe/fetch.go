@@ -19,12 +19,13 @@ type FetchOptions struct {
 	Size      int64           // bytes of a response
 	Timeout   time.Duration   // from the request to the last byte
 	Redirects int             // that are followed
-	Allow     []netip.Prefix  // addresses that may be reached although they are not public
+	Allow     []netip.Prefix  // addresses that may be reached although they are this host's, its links' or a metadata service's
+	Block     []netip.Prefix  // addresses that may not be reached; Allow counts first
 	Transport *http.Transport // what else of TLS and proxies; nil: http.DefaultTransport's. Its dialer does not count
 }
 
 // Fetcher fetches URLs that users wrote. It connects to no address of this host, of its links or of a cloud's metadata
-// service, whatever a name resolves to when it is dialled.
+// service, nor to one that is blocked, whatever a name resolves to when it is dialled.
 type Fetcher struct {
 	client *http.Client
 	size   int64
@@ -45,8 +46,15 @@ func NewFetcher(o FetchOptions) *Fetcher {
 			if err != nil {
 				return err
 			}
-			if a := to.Addr().Unmap(); !public(a) && !slices.ContainsFunc(o.Allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			a := to.Addr().WithZone("").Unmap()
+			within := func(p netip.Prefix) bool { return p.Contains(a) }
+			switch {
+			case slices.ContainsFunc(o.Allow, within):
+				return nil
+			case !public(a) || own(a):
 				return fmt.Errorf("%s may not be fetched from: it is an address of this host, of its links or of no host", a)
+			case slices.ContainsFunc(o.Block, within):
+				return fmt.Errorf("%s may not be fetched from: it is blocked", a)
 			}
 			return nil
 		},
@@ -75,6 +83,18 @@ func public(a netip.Addr) bool {
 		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || a == netip.MustParseAddr("fd00:ec2::254"))
 }
 
+// own reports whether an address is one of this host's: its ports are this server's own.
+func own(a netip.Addr) bool {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(addresses, func(n net.Addr) bool {
+		p, err := netip.ParsePrefix(n.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
+}
+
 func checkURL(u *url.URL) error {
 	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
 		return errors.New("a URL that is fetched begins with https:// or http:// and a host, and has no user")
@@ -82,12 +102,12 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// Get returns the body of a URL. Any status but 200 is an error. An error has nothing of a response's body: it could be
-// one that its reader may not see.
+// Get returns the body of a URL. Any status but 200 is an error. An error has nothing of the URL, which its caller
+// knows, and nothing of a response: it could be one that its reader may not see.
 func (f *Fetcher) Get(ctx context.Context, text string) ([]byte, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, err
+		return nil, errors.New("no URL")
 	}
 	if err := checkURL(u); err != nil {
 		return nil, err
@@ -98,18 +118,21 @@ func (f *Fetcher) Get(ctx context.Context, text string) ([]byte, error) {
 	}
 	a, err := f.client.Do(r)
 	if err != nil {
+		if at := (&url.Error{}); errors.As(err, &at) { // it names the URL, which may be where a redirect led
+			err = at.Err
+		}
 		return nil, err
 	}
 	defer func() { _ = a.Body.Close() }()
 	if a.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %d", u.Redacted(), a.StatusCode)
+		return nil, fmt.Errorf("it answers with status %d", a.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(a.Body, f.size+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(body)) > f.size {
-		return nil, fmt.Errorf("%s answers with more than %d bytes", u.Redacted(), f.size)
+		return nil, fmt.Errorf("it answers with more than %d bytes", f.size)
 	}
 	return body, nil
 }

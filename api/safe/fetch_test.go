@@ -1,6 +1,7 @@
 package safe_test
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -56,8 +57,21 @@ func TestFetch(t *testing.T) {
 			t.Errorf("%s: %q, %v", at, got, err)
 		}
 	}
-	options.Allow = nil
+	options.Allow, options.Block = nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	f = safe.NewFetcher(options)
+	if _, err := f.Get(t.Context(), "http://192.0.2.1/"); err == nil || !strings.Contains(err.Error(), "blocked") {
+		t.Errorf("a blocked address: %v", err)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		own := netip.MustParsePrefix(a.String()).Addr()
+		if _, err := f.Get(t.Context(), "http://"+netip.AddrPortFrom(own, 1).String()+"/"); err == nil || !strings.Contains(err.Error(), "may not be fetched") {
+			t.Errorf("%s, which is this host's: %v", own, err)
+		}
+	}
 	port := server.URL[strings.LastIndex(server.URL, ":"):]
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "224.0.0.1"} {
 		if got, err := f.Get(t.Context(), "http://"+host+port+"/ok"); err == nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -65,14 +64,9 @@ func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
 		}
 		c.NodeAccounts = append(c.NodeAccounts, bootstrap.NodeAccount{Namespace: namespace, Name: name})
 	}
-	for _, text := range fields(f.gateways) {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return fmt.Errorf("TRUSTED_GATEWAY_CIDR=%s: write CIDRs with commas between: %w", f.gateways, err)
-		}
-		c.Gateways = append(c.Gateways, prefix)
-	}
-	return nil
+	var err error
+	c.Gateways, err = cidrs("TRUSTED_GATEWAY_CIDR", f.gateways)
+	return err
 }
 
 // Values of PILOT_CERT_PROVIDER, which says where the server's own certificate comes from.

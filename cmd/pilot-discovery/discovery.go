@@ -28,6 +28,7 @@ import (
 type discoveryFlags struct {
 	worldFlags
 	kube         kubeFlags
+	keySets      keySetVariables
 	o            bootstrap.Options
 	logLevels    string
 	apiClients   string
@@ -76,6 +77,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			return err
 		}
 		if err := f.certificates(&f.o.Certificates); err != nil {
+			return err
+		}
+		if err := f.keySets.options(&f.o.KeySets); err != nil {
 			return err
 		}
 		f.o.APIClients = []netip.Prefix{}
@@ -142,6 +146,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	f.worldFlags.register(flags, e)
 	f.kube.register(flags, e)
 	f.registerCertificates(flags, e)
+	f.keySets.read(e)
 
 	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
 	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS and certificates over TLS; listens if there is a certificate authority")

@@ -14,6 +14,7 @@ import (
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
@@ -85,7 +86,7 @@ func unknown(m protoreflect.Message) (found bool) {
 
 // Closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
 // AuthorizationPolicy that allows nothing, a PeerAuthentication that takes only mTLS, a RequestAuthentication that
-// accepts no issuer. It selects what spec selects, if that is known and can be used, else the whole namespace. It is
+// accepts no token. It selects what spec selects, if that is known and can be used, else the whole namespace. It is
 // nil only where namespace and name cannot be used.
 func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) *kinds.Object {
 	meta.Labels, meta.Annotations = nil, nil
@@ -99,8 +100,11 @@ func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message
 		})
 	}
 	for _, m := range []proto.Message{partly, whole} {
-		if p, ok := m.(*securityv1.PeerAuthentication); ok {
+		switch p := m.(type) {
+		case *securityv1.PeerAuthentication:
 			p.Mtls = &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}
+		case *securityv1.RequestAuthentication:
+			p.JwtRules = []*securityv1.JWTRule{{Issuer: "unusable", Jwks: jwks.Nobody}}
 		}
 		if o := Message(l, kind, meta, m).Object; o != nil {
 			return o

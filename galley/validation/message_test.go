@@ -12,6 +12,7 @@ import (
 	securityv1 "istio.io/api/security/v1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
@@ -76,7 +77,7 @@ func TestClosed(t *testing.T) {
 			kinds.PeerAuthentication, &securityv1.PeerAuthentication{Mtls: &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_DISABLE}},
 			&securityv1.PeerAuthentication{Mtls: &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}},
 		},
-		{kinds.RequestAuthentication, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{}}}, &securityv1.RequestAuthentication{Selector: selector}},
+		{kinds.RequestAuthentication, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{}}}, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{Issuer: "unusable", Jwks: jwks.Nobody}}}},
 	} {
 		o := validation.Closed(l, c.kind, meta, c.spec)
 		if o == nil || !proto.Equal(o.Spec.(proto.Message), c.want) || o.Name != "p" || o.Labels != nil {

@@ -29,6 +29,7 @@ type Options struct {
 	NoElection        bool          // this is the only replica: it cleans up without being elected
 
 	Certificates Certificates
+	KeySets      KeySets
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age

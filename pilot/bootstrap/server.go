@@ -31,6 +31,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -48,7 +49,8 @@ type Server struct {
 	commitTime prometheus.Histogram
 	world      *ingest.World
 	analyst    *ingest.Analyst
-	names      *dns.Resolver
+	names      dns.Resolver
+	keySets    *keysets.KeySets
 	from       *ingest.Sources
 	prepare    func(*snapshot.Snapshot)
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
@@ -62,17 +64,22 @@ type Server struct {
 	mu       sync.Mutex
 	bound    Addresses
 	throttle *ingest.Throttle // nil until there is a first snapshot
-	answers  []kinds.Change   // what names resolve to, for the throttle when there is one
+	answers  []kinds.Change   // facts, for the throttle when there is one
 }
 
 // idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
 // back.
 const idleResources = 32 << 20
 
-// newWorld makes the world of a server. event is called for each change, and names resolves names of gateways; both may
-// be nil.
-func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider) *ingest.World {
-	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Catalog: catalog.Features()})
+// newWorld makes the world of a server. event is called for each change, names resolves names of gateways, and the
+// others are the providers of facts by their kind; all may be nil.
+func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider) *ingest.World {
+	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Catalog: o.features()})
+}
+
+// features returns the features that a server has.
+func (o Options) features() catalog.List {
+	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote})
 }
 
 // New builds a server and starts nothing.
@@ -80,10 +87,13 @@ func New(o Options) (*Server, error) {
 	o.Tenants = len(o.Certificates.NodeAccounts) > 0
 	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now())}
 	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
-	s.world = newWorld(o, newEventMetrics(s.metrics), s.names)
+	var err error
+	if s.keySets, err = s.newKeySets(); err != nil {
+		return nil, err
+	}
+	s.world = newWorld(o, newEventMetrics(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets})
 	s.analyst = ingest.NewAnalyst(s.world)
 
-	var err error
 	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.take)
 	if err != nil {
 		return nil, err
@@ -102,7 +112,7 @@ func New(o Options) (*Server, error) {
 	if o.NoMemo {
 		memo = 0
 	}
-	t := translate.New(translate.Options{Idle: memo, Features: catalog.Features()})
+	t := translate.New(translate.Options{Idle: memo, Features: o.features()})
 	s.prepare = t.Prepare
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {
@@ -177,6 +187,7 @@ func (s *Server) allFindings() []diag.Diagnostic {
 func (s *Server) register() {
 	s.components.start("http listeners", s.listenHTTP)
 	s.components.background("names of gateways", s.names.Run)
+	s.components.background("keys of token issuers", s.keySets.Run)
 	s.components.background("analysis of references", s.analyst.Run)
 	for _, from := range s.from.All() {
 		s.components.background(from.Name, from.Run)
@@ -290,7 +301,7 @@ func (s *Server) take(changes []kinds.Change) {
 	s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", s.world.Snapshot().ServiceCount(), "dur", time.Since(began))
 }
 
-// takeAnswers hands on what names resolve to. It does not wait for the first snapshot, which may wait for other names.
+// takeAnswers hands on facts. It does not wait for the first snapshot, which may wait for other facts.
 func (s *Server) takeAnswers(changes []kinds.Change) {
 	s.mu.Lock()
 	throttle := s.throttle

@@ -9,6 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/grpc"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/jwt"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mongo"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/peermetadata"
@@ -21,12 +22,30 @@ import (
 // List is features in the order of what they add to resources. Its methods join what each of them declares.
 type List []*feature.Feature
 
-// Features returns all features in order.
-func Features() List {
+// FetchMode is who fetches the keys of token issuers.
+type FetchMode = jwt.Mode
+
+// Values of FetchMode.
+const (
+	ServerFetches = jwt.Server
+	Hybrid        = jwt.Hybrid
+	ProxiesFetch  = jwt.Proxies
+)
+
+// Options of features. The zero Options are the defaults.
+type Options struct {
+	FetchKeys FetchMode // who fetches the keys of token issuers
+}
+
+// Features returns all features in order, with the default options.
+func Features() List { return With(Options{}) }
+
+// With returns all features in order.
+func With(o Options) List {
 	return List{
 		peermetadata.New(),
 		authz.NewCustom(),
-		authz.NewTokens(),
+		jwt.New(o.FetchKeys),
 		authz.New(),
 		grpc.New(),
 		mtls.New(),

@@ -19,10 +19,12 @@
 //
 // # A new kind of facts
 //
-// It needs a kinds.Kind of its own, beside kinds.HostAddresses, that is not in kinds.All: no source has one. It needs a
+// It needs a kinds.Kind of its own, beside kinds.JWKS, that is not in kinds.All: no source has one. It needs a
 // Provider, a folder below this one, which a server runs and names in ingest.Parts.Facts. A name is all that a Provider
 // is asked by, so it holds everything that the answer depends on. A value that holds a secret must print itself
 // redacted.
+//
+// What the mesh itself answers needs no Provider: the Builder makes the facts of kind ServicePort of the registries.
 //
 // A Table belongs to the goroutine that commits. It runs no goroutine.
 package facts

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -31,6 +32,11 @@ type Want struct {
 	Key     kinds.Key // of the fact: its kind and its name
 	Field   string    // of the object that says so, for findings
 	Without string    // what applies while the fact is missing, for findings
+}
+
+// ServicePort returns the key of the fact that a service of the mesh has a port. It needs no Provider.
+func ServicePort(host string, port uint32) kinds.Key {
+	return kinds.Key{Kind: kinds.ServicePort, Name: host + ":" + strconv.Itoa(int(port))}
 }
 
 // Change returns the change by which a Provider hands on an answer. The value is frozen. Without one the fact is gone.

@@ -12,7 +12,8 @@
 //
 // # A new feature
 //
-// Take RequestAuthentication, which validates tokens, as the feature jwt. Its folder pilot/feature/jwt has these files:
+// Take RequestAuthentication, which validates tokens: it is the feature jwt. Its folder pilot/feature/jwt has these
+// files:
 //
 //   - doc.go: what the feature does, and what is in which file.
 //   - jwt.go: New, which returns the Feature. Kinds is RequestAuthentication. Half is InboundHalf, because the policies
@@ -25,8 +26,8 @@
 //   - testdata/*.txtar: an input each. Write the input, run the test with -update, and read what it adds.
 //
 // In pilot/catalog, New gets a line at its place in the order of filters. A kind that nothing has read leaves the list
-// of ignored kinds; the stand-in for RequestAuthentication, in the folder authz, goes. Nothing else names the feature:
-// what is watched, keys of cohorts, invalidation and findings follow from what it declares.
+// of ignored kinds. Nothing else names the feature: what is watched, keys of cohorts, invalidation and findings follow
+// from what it declares.
 //
 // What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that
 // an object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns

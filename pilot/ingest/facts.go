@@ -20,6 +20,7 @@ func (w *World) isFact(k *kinds.Kind) bool { return w.parts.Facts[k] != nil }
 // applyFacts applies answers, and has the providers ask for what objects need.
 func (w *World) applyFacts(answers []kinds.Change) {
 	w.builder.ApplyFacts(answers)
+	w.builder.ApplyServicePorts()
 	latest := time.Now().Add(factPatience)
 	var asked []*kinds.Kind
 	for kind, p := range w.parts.Facts {

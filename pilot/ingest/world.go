@@ -154,12 +154,12 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 
 	w.builder.SetMesh(w.mesh)
 	w.builder.Apply(batch)
-	w.applyFacts(answers)
 	if rebuild {
 		w.builder.ApplyRegistry(w.registerAnew(batch))
 	} else {
 		w.builder.ApplyRegistry(w.services.Apply(batch))
 	}
+	w.applyFacts(answers)
 	w.checkGateways(batch, rebuild)
 	w.builder.SetNetworks(w.gateways(), w.networks.Ranges())
 	s := w.builder.Commit(received)

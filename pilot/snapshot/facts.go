@@ -5,6 +5,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -56,6 +57,26 @@ func (b *Builder) ApplyFacts(answers []kinds.Change) {
 		}
 		b.replaceFact(c.Key, was, c.Object)
 	}
+}
+
+// ApplyServicePorts makes the facts of kind ServicePort that objects need, as of the last ApplyRegistry.
+func (b *Builder) ApplyServicePorts() {
+	for _, name := range b.Wanted(kinds.ServicePort) {
+		i := strings.LastIndexByte(name, ':')
+		b.ApplyFacts([]kinds.Change{facts.Change(kinds.ServicePort, name, b.hasPort(name[:i], name[i+1:]))})
+	}
+}
+
+// hasPort returns a pointer to true if a service has a port, else nil.
+func (b *Builder) hasPort(host, port string) *bool {
+	for s := range b.current.hosts.Where(withHost(host)) {
+		for i := range s.Ports {
+			if has := strconv.Itoa(int(s.Ports[i].Number)) == port; has {
+				return &has
+			}
+		}
+	}
+	return nil
 }
 
 func (b *Builder) replaceFact(k kinds.Key, was, is *kinds.Object) {

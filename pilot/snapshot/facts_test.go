@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // TestFacts: a fact is in the Snapshot from its answer on, for as long as an object needs it. A Diff lists it when it
@@ -78,6 +79,26 @@ func TestFacts(t *testing.T) {
 			if is, was := s.Fact(key(name)), before.Fact(key(name)); is != was && is != nil && was != nil && is.Spec == was.Spec {
 				t.Errorf("step %d: %s has the same value and another pointer", i, name)
 			}
+		}
+	}
+}
+
+// TestServicePorts: that a service has a port is a fact for as long as it is true and somebody needs it.
+func TestServicePorts(t *testing.T) {
+	k := facts.ServicePort("fd00::1", 80)
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Wants: func(*kinds.Object) []facts.Want { return []facts.Want{{Key: k}} }})
+	needs := kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}
+	b.Apply([]kinds.Change{{Key: needs, Object: &kinds.Object{Key: needs, Spec: &securityv1.RequestAuthentication{}}}})
+	at := registry.ServiceKey{Namespace: "a", Host: "fd00::1"}
+	for i, port := range []uint32{0, 80, 80, 81, 80, 0} {
+		s := service(func(s *registry.Service) { s.Host, s.Ports = at.Host, []registry.Port{{Number: port}} })
+		if port == 0 {
+			s = nil
+		}
+		b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{at: s}})
+		b.ApplyServicePorts()
+		if has := b.Commit(time.Time{}).Fact(k) != nil; has != (port == 80) {
+			t.Errorf("step %d: the fact is there: %v", i, has)
 		}
 	}
 }

@@ -19,7 +19,6 @@ var pending = []difference{
 	{"04-traffic-policy", `[^/]+/eds/outbound\|[^/]*\|api\.a\.svc\.cluster\.local/endpoints`, 1008, "outlier detection orders endpoints by locality"},
 	{"04-traffic-policy", `ingress/cds/outbound\|6000\|`, 6, "h2UpgradePolicy on gateways for ports of no protocol"},
 	{"04-traffic-policy", `api-a/lds/virtualInbound/.*/maxDownstreamConnectionDuration$`, 9, "maxConnectionDuration limits inbound connections here, but not in istiod"},
-	{"12-jwt", `api-a/lds/virtualInbound/`, 372, "RequestAuthentication"},
 	{"15-tcp-tls-routes", `[^/]+/lds/[^/]+_7000/`, 28, "TCP routes"},
 	{"15-tcp-tls-routes", `[^/]+/lds/[^/]+_8443/`, 110, "TLS routes"},
 	{"16-locality", `[^/]+/eds/outbound\|[^/]*\|api\.a\.svc\.cluster\.local/endpoints`, 630, "failover between localities"},

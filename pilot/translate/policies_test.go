@@ -70,10 +70,15 @@ func TestPoliciesReachTheirWorkloads(t *testing.T) {
 			for r := range tr.Wildcard(s, tr.ResolveCohort(s, proxy), envoy.ListenerType).All {
 				body, served := string(r.Body), r.Name == p.listener && strings.Contains(c.filter, name)
 				found = found || r.Name == p.listener
-				if got := strings.Contains(body, "envoy.extensions.filters.http.rbac.v3.RBAC"); got != served {
+				tokens := strings.Contains(c.policy, "RequestAuthentication")
+				filter := "envoy.extensions.filters.http.rbac.v3.RBAC"
+				if tokens {
+					filter = "envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"
+				}
+				if got := strings.Contains(body, filter); got != served {
 					t.Errorf("%s: %s of %s has a filter for requests: %v", c.policy, r.Name, name, got)
 				}
-				if got := strings.Contains(body, "envoy.extensions.filters.network.rbac.v3.RBAC"); got != (served && name == "web") {
+				if got := strings.Contains(body, "envoy.extensions.filters.network.rbac.v3.RBAC"); got != (served && name == "web" && !tokens) {
 					t.Errorf("%s: %s of %s has a filter for connections: %v", c.policy, r.Name, name, got)
 				}
 			}

@@ -45,7 +45,8 @@ type tb interface {
 	Fatalf(string, ...any)
 }
 
-// world makes Snapshots from YAML, without files and time.
+// world makes Snapshots from YAML, without files and time. Keys that are to be fetched are there at once: each set is
+// the name of its source.
 type world struct {
 	t        tb
 	registry *aggregate.Registry
@@ -59,7 +60,7 @@ func newWorld(t tb, m *mesh.Config) *world {
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Features().Kinds()})}
+	return &world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Features().Kinds(), Wants: catalog.Features().Wants})}
 }
 
 func objects(t tb, name string, yaml []byte) []kinds.Change {
@@ -83,6 +84,9 @@ func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	w.builder.ApplyRegistry(w.registry.Apply(changes))
 	w.builder.Apply(changes)
 	w.builder.ApplyFacts(answers)
+	for _, name := range w.builder.Wanted(kinds.JWKS) {
+		w.builder.ApplyFacts([]kinds.Change{facts.Change(kinds.JWKS, name, &name)})
+	}
 	w.builder.SetNetworks(w.registry.Gateways(), nil)
 	return w.builder.Commit(time.Time{})
 }

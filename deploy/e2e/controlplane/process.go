@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,8 +29,8 @@ type Options struct {
 	Host string
 	// StateDir is where the process keeps its certificate authority; without it, it has none.
 	StateDir string
-	// Args are added to the command line.
-	Args []string
+	// Args are added to the command line, and Env, of the form NAME=value, to the environment.
+	Args, Env []string
 	// WorkDir takes the log and the address file.
 	WorkDir string
 }
@@ -120,6 +121,25 @@ func (p *Process) Follow(ctx context.Context, line func(string)) error {
 	}
 }
 
+// Metric returns the value of a counter without labels.
+func (p *Process) Metric(ctx context.Context, name string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Monitoring+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no %s", name)
+}
+
 // Get fetches a path from its HTTP port.
 func (p *Process) Get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.HTTP+path, nil)
@@ -153,6 +173,7 @@ func (p *Process) start(ctx context.Context) error {
 	}
 	p.cmd = exec.CommandContext(context.Background(), p.o.Binary, append(args, p.o.Args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env = append(os.Environ(), p.o.Env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start control plane: %w", err)

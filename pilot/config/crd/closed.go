@@ -3,6 +3,7 @@ package crd
 import (
 	"encoding/json"
 
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
@@ -10,7 +11,7 @@ import (
 
 // closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
 // AuthorizationPolicy that allows nothing, a PeerAuthentication that takes only mTLS, a RequestAuthentication that
-// accepts no issuer. It selects what the text selects, if that much can be understood, else the whole namespace. It is
+// accepts no token. It selects what the text selects, if that much can be understood, else the whole namespace. It is
 // nil only if the text has no metadata to take.
 func closed(l limits.Limits, key kinds.Key, data []byte) *kinds.Object {
 	var text struct {
@@ -28,7 +29,7 @@ func closed(l limits.Limits, key kinds.Key, data []byte) *kinds.Object {
 		text.Metadata = meta.Metadata
 	}
 	for _, fields := range [][]string{{"selector", "targetRef", "targetRefs"}, nil} {
-		spec := map[string]json.RawMessage{}
+		spec := map[string]any{}
 		for _, f := range fields {
 			if v, ok := text.Spec[f]; ok {
 				spec[f] = v
@@ -36,6 +37,9 @@ func closed(l limits.Limits, key kinds.Key, data []byte) *kinds.Object {
 		}
 		if key.Kind == kinds.PeerAuthentication {
 			spec["mtls"] = json.RawMessage(`{"mode":"STRICT"}`)
+		}
+		if key.Kind == kinds.RequestAuthentication {
+			spec["jwtRules"] = []map[string]string{{"issuer": "unusable", "jwks": jwks.Nobody}}
 		}
 		standIn, err := json.Marshal(map[string]any{"metadata": text.Metadata, "spec": spec})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
@@ -40,7 +41,7 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	if p := r.get(kinds.PeerAuthentication, "a", "p").Spec.(*securityv1.PeerAuthentication); p.Mtls.Mode != securityv1.PeerAuthentication_MutualTLS_STRICT || p.Selector.MatchLabels["app"] != "x" {
 		t.Errorf("%v", p)
 	}
-	if p := r.get(kinds.RequestAuthentication, "a", "r").Spec.(*securityv1.RequestAuthentication); len(p.JwtRules) != 0 {
+	if p := r.get(kinds.RequestAuthentication, "a", "r").Spec.(*securityv1.RequestAuthentication); len(p.JwtRules) != 1 || p.JwtRules[0].Jwks != jwks.Nobody {
 		t.Errorf("%v", p)
 	}
 	errors := map[string]bool{}

@@ -74,7 +74,7 @@ func (z *zone) want(t *testing.T, want map[string][]string, tells int) {
 	}
 }
 
-func run(t *testing.T, test func(*testing.T, *zone, *dns.Resolver)) {
+func run(t *testing.T, test func(*testing.T, *zone, dns.Resolver)) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zone{hosts: map[string][]string{}, asked: map[string]int{}, told: map[string][]string{}}
 		r := dns.New(dns.Options{Handler: z.take, Logger: slog.New(slog.DiscardHandler), Lookup: z.lookup})
@@ -92,7 +92,7 @@ func run(t *testing.T, test func(*testing.T, *zone, *dns.Resolver)) {
 // A name is resolved at once and then again and again; only what differs is handed on, and what fails keeps its
 // addresses.
 func TestAnswers(t *testing.T) {
-	run(t, func(t *testing.T, z *zone, r *dns.Resolver) {
+	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1")
 		r.Want([]string{"a", "b"})
 		a := map[string][]string{"a": {"192.0.2.1", "192.0.2.2"}}
@@ -111,7 +111,7 @@ func TestAnswers(t *testing.T) {
 
 // Who is not wanted any more is not asked for.
 func TestForgets(t *testing.T) {
-	run(t, func(t *testing.T, z *zone, r *dns.Resolver) {
+	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
 		r.Want([]string{"a"})
 		synctest.Wait()
@@ -127,7 +127,7 @@ func TestForgets(t *testing.T) {
 
 // Wait returns the first answers; a name without one holds it up only as long as it may, and not beyond the end.
 func TestWait(t *testing.T) {
-	run(t, func(t *testing.T, z *zone, r *dns.Resolver) {
+	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
 		r.Want([]string{"a", "b"})
 		if got := r.Wait(time.Hour); len(got) != 1 || got[0].Name != "a" || !slices.Equal(*got[0].Object.Spec.(*[]string), []string{"192.0.2.1"}) {

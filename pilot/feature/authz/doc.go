@@ -8,7 +8,6 @@
 //   - operation.go, source.go, token.go, condition.go: what each attribute demands.
 //   - match.go, trustdomain.go: how values are matched.
 //   - unsupported.go: findings about policies and providers.
-//   - standin.go: RequestAuthentications, which are not translated yet: their filters refuse everything.
 //
 // The two features have filters of one kind at different places: authorizers are asked before tokens are validated, and
 // the other policies are evaluated after.

@@ -1,9 +1,12 @@
 package virtualservice
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -13,7 +16,7 @@ import (
 func unsupported(o *kinds.Object) []diag.Diagnostic {
 	v := o.Spec.(*networkingv1.VirtualService)
 	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, "mesh")
-	return feature.Unsupported("spec", v, func(field string) (message, fix string) {
+	list := feature.Unsupported("spec", v, func(field string) (message, fix string) {
 		if field == "VirtualService.tls" || field == "VirtualService.tcp" {
 			if !sidecars {
 				return "", ""
@@ -22,6 +25,7 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 		}
 		return lacks(field)
 	})
+	return append(list, claimsInMesh(v)...)
 }
 
 // lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
@@ -36,4 +40,33 @@ func lacks(field string) (message, fix string) {
 		message, fix = "requests are aborted by httpStatus and grpcStatus alone", "use httpStatus"
 	}
 	return message, fix
+}
+
+// claimsInMesh returns a finding for each match on claims that is for sidecars too: they know no claims of the requests
+// that they send.
+func claimsInMesh(spec *networkingv1.VirtualService) (list []diag.Diagnostic) {
+	const mesh = "mesh"
+	for i, r := range spec.Http {
+		for j, m := range r.Match {
+			gateways := m.Gateways
+			if len(gateways) == 0 {
+				gateways = spec.Gateways
+			}
+			if len(gateways) > 0 && !slices.Contains(gateways, mesh) {
+				continue
+			}
+			for field, headers := range map[string]map[string]*networkingv1alpha3.StringMatch{"headers": m.Headers, "withoutHeaders": m.WithoutHeaders} {
+				for _, name := range sorted(headers) {
+					if _, ok := claim(name); ok {
+						list = append(list, diag.Diagnostic{
+							Severity: diag.Warning, Code: "ClaimsInMesh", Field: fmt.Sprintf("spec.http[%d].match[%d].%s[%q]", i, j, field, name),
+							Message: "sidecars know no claims of the requests that they send: for them no request has this one", Fix: "bind the routes to gateways alone",
+						})
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b diag.Diagnostic) int { return cmp.Compare(a.Field, b.Field) })
+	return list
 }

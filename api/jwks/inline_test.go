@@ -1,0 +1,137 @@
+package jwks_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/json"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+)
+
+// TestNobody derives the key again from its text: whoever chose it could not choose its private key.
+func TestNobody(t *testing.T) {
+	x := sha256.Sum256([]byte("a key that nobody holds 0"))
+	set, err := jwks.Parse([]byte(jwks.Nobody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, ok := set.Key("nobody").Key.(*ecdsa.PublicKey)
+	if !ok || key.X.Cmp(new(big.Int).SetBytes(x[:])) != 0 || key.Y.Bit(0) != 0 || !elliptic.P256().IsOnCurve(key.X, key.Y) { //nolint:staticcheck // a test of the point itself
+		t.Errorf("%+v", key)
+	}
+	if text, changed, err := jwks.Inline(jwks.Nobody); text != jwks.Nobody || changed != nil || err != nil {
+		t.Errorf("%s %v %v", text, changed, err)
+	}
+}
+
+// TestInline leaves out private and unusable keys, and nothing else.
+func TestInline(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(v any) string {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	set := func(keys ...string) string { return `{ "keys": [` + strings.Join(keys, ", ") + `]}` }
+	public := encode(jose.JSONWebKey{Key: &key.PublicKey, KeyID: "a"})
+	private := encode(jose.JSONWebKey{Key: key, KeyID: "a"})
+	const secret = `{"kty":"oct","k":"c2VjcmV0","kid":"s"}`
+	for name, c := range map[string]struct {
+		text, want string // want is empty for an error
+		changed    int
+	}{
+		"public keys":      {set(public, secret), set(public, secret), 0},
+		"a private key":    {set(private, secret), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public), json.RawMessage(secret)}}), 1},
+		"a weak key":       {set(public, `{"kty":"RSA","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"none":             {set(), "", 0},
+		"nothing usable":   {set(`{"kty":"x"}`, `7`), "", 0},
+		"no set":           {`[]`, "", 0},
+		"an empty secret":  {set(`{"kty":"oct","k":""}`), "", 0},
+		"a key of nothing": {`{"keys":null}`, "", 0},
+	} {
+		got, changed, err := jwks.Inline(c.text)
+		if got != c.want || (err != nil) != (c.want == "") || err == nil && len(changed) != c.changed {
+			t.Errorf("%s: %s, %v, %v", name, got, changed, err)
+		}
+		if strings.Contains(got, `"d":`) {
+			t.Errorf("%s: a private key in %s", name, got)
+		}
+	}
+}
+
+// FuzzInline shows that no text makes a set with a private key, or one that is not a set.
+func FuzzInline(f *testing.F) {
+	f.Add(jwks.Nobody)
+	f.Add(`{"keys":[{"kty":"oct","k":"c2VjcmV0"},null,7,{"kty":"EC","crv":"P-256","x":"","y":"","d":""}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		set, changed, err := jwks.Inline(text)
+		if err != nil {
+			return
+		}
+		if again, more, err := jwks.Inline(set); err != nil || more != nil || again != set {
+			t.Errorf("%q becomes %q, and that %q, %v, %v", text, set, again, more, err)
+		}
+		if len(changed) == 0 && set != text {
+			t.Errorf("%q becomes %q, and nobody says so", text, set)
+		}
+	})
+}
+
+// FuzzParse shows that no text makes a set with a private key.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(jwks.Nobody))
+	f.Add([]byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"},null,7]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := jwks.Parse(text)
+		if err != nil {
+			return
+		}
+		out, err := s.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again jose.JSONWebKeySet
+		if err := json.Unmarshal(out, &again); err != nil || len(again.Keys) == 0 {
+			t.Fatalf("%s: %v", out, err)
+		}
+		for _, k := range again.Keys {
+			if !k.IsPublic() {
+				t.Errorf("a key that is not public in %s", out)
+			}
+		}
+	})
+}
+
+// TestSource: a name holds all that it takes to fetch, and times are bounded.
+func TestSource(t *testing.T) {
+	for _, s := range []jwks.Source{{URI: "https://a/b c"}, {Issuer: "https://a"}, {Issuer: "me@example.com", Timeout: time.Hour}} {
+		got, err := jwks.ParseSource(s.Name())
+		if want := min(max(s.Timeout, jwks.DefaultTimeout), jwks.MaxTimeout); err != nil || got.URI != s.URI || got.Issuer != s.Issuer || got.Timeout != want {
+			t.Errorf("%+v, want %+v: %v", got, s, err)
+		}
+	}
+	for _, name := range []string{"", "https://a", "5s", "5s jwks", "5s jwks ", "5s x y", "-5s jwks x", "x jwks y", "1h jwks x"} {
+		if s, err := jwks.ParseSource(name); err == nil {
+			t.Errorf("%q: %+v", name, s)
+		}
+	}
+	for issuer, want := range map[string]string{"https://a/b/": "https://a/b/.well-known/openid-configuration", "http://a": "http://a/.well-known/openid-configuration", "me@example.com": "", "https://": ""} {
+		if got, err := (jwks.Source{Issuer: issuer}).Discovery(); got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %q, %v", issuer, got, err)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+)
+
+// extraRoots is where istiod's chart mounts the roots of servers of keys.
+const extraRoots = "/cacerts/extra.pem"
+
+// keySetVariables say how the keys of token issuers are fetched. They are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS.
+type keySetVariables struct {
+	every                    time.Duration
+	mode, insecure           string
+	blockedCIDR, allowedCIDR string
+}
+
+func (v *keySetVariables) read(e *env) {
+	v.every = e.duration("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", 20*time.Minute)
+	v.mode = e.text("PILOT_JWT_ENABLE_REMOTE_JWKS", "false")
+	v.insecure = e.text("JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "false")
+	v.blockedCIDR, v.allowedCIDR = e.text("BLOCKED_CIDRS_IN_JWKS_URIS", ""), e.text("ALLOWED_CIDRS_IN_JWKS_URIS", "")
+}
+
+// options completes the options of how keys are fetched.
+func (v *keySetVariables) options(o *bootstrap.KeySets) error {
+	o.ExtraRoots, o.Every, o.Insecure = extraRoots, v.every, v.insecure == "true"
+	modes := map[string]catalog.FetchMode{
+		"false": catalog.ServerFetches, "istiod": catalog.ServerFetches, "true": catalog.Hybrid, "hybrid": catalog.Hybrid, "envoy": catalog.ProxiesFetch,
+	}
+	var known bool
+	if o.Remote, known = modes[v.mode]; !known {
+		return fmt.Errorf("PILOT_JWT_ENABLE_REMOTE_JWKS=%s: write istiod, hybrid or envoy", v.mode)
+	}
+	var err error
+	if o.Block, err = cidrs("BLOCKED_CIDRS_IN_JWKS_URIS", v.blockedCIDR); err != nil {
+		return err
+	}
+	o.Allow, err = cidrs("ALLOWED_CIDRS_IN_JWKS_URIS", v.allowedCIDR)
+	return err
+}
+
+// cidrs returns the prefixes that a variable lists.
+func cidrs(key, text string) (list []netip.Prefix, err error) {
+	for _, cidr := range fields(text) {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: write CIDRs with commas between: %w", key, text, err)
+		}
+		list = append(list, prefix.Masked())
+	}
+	return list, nil
+}

@@ -1,0 +1,257 @@
+package jwt
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+const startTimeout = 90 * time.Second
+
+// meshYAML has a server with a sidecar, a gateway, a client and a server of keys without sidecars. There is no mutual
+// TLS, so no proxy needs certificates.
+const meshYAML = `apiVersion: v1
+kind: Namespace
+metadata: {name: istio-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: DISABLE}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: a}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {app: echo}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: keys, namespace: a}
+spec:
+  clusterIP: 10.96.0.11
+  selector: {app: keys}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: echo, namespace: a, labels: {app: echo}}
+spec: {serviceAccountName: echo, containers: [{name: app, image: echo}]}
+status: {phase: Running, podIP: 10.10.0.11, podIPs: [{ip: 10.10.0.11}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gateway, namespace: a, labels: {app: gateway}, annotations: {inject.istio.io/templates: gateway}}
+spec: {serviceAccountName: gateway, containers: [{name: istio-proxy, image: proxy}]}
+status: {phase: Running, podIP: 10.10.0.12, podIPs: [{ip: 10.10.0.12}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: a, labels: {app: client, sidecar.istio.io/inject: "false"}}
+spec: {containers: [{name: app, image: echo}]}
+status: {phase: Running, podIP: 10.10.0.13, podIPs: [{ip: 10.10.0.13}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: keys, namespace: a, labels: {app: keys, sidecar.istio.io/inject: "false"}}
+spec: {containers: [{name: app, image: echo}]}
+status: {phase: Running, podIP: 10.10.0.14, podIPs: [{ip: 10.10.0.14}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gateway, namespace: a}
+spec:
+  selector: {app: gateway}
+  servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ["*"]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: claims, namespace: a}
+spec:
+  hosts: ["*"]
+  gateways: [gateway]
+  http:
+  - match: [{headers: {"@request.auth.claims.group": {exact: beta}}}]
+    headers: {request: {set: {x-route: beta}}}
+    route: [{destination: {host: echo}}]
+  - match: [{headers: {"@request.auth.claims[https://example.com/plan][name]": {prefix: gold}}, withoutHeaders: {"@request.auth.claims.group": {exact: blocked}}}]
+    headers: {request: {set: {x-route: gold}}}
+    route: [{destination: {host: echo}}]
+  - headers: {request: {set: {x-route: any}}}
+    route: [{destination: {host: echo}}]
+`
+
+// mesh is a control plane that follows a directory, and the pods of the directory.
+type mesh struct {
+	t     *testing.T
+	dir   string
+	pilot *controlplane.Process
+	world *world.World
+}
+
+// start runs a mesh with policies, and returns once its proxies are ready.
+func start(ctx context.Context, t *testing.T, policies string, env ...string) mesh {
+	t.Helper()
+	work := t.TempDir()
+	suite.LogTails(t, work)
+	dir := filepath.Join(work, "mesh")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"mesh.yaml": meshYAML, "policies.yaml": policies} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pilot, err := controlplane.Start(ctx, controlplane.Options{
+		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, Env: env,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pilot.Stop)
+	directory, err := world.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := world.Start(world.Options{
+		Directory: directory,
+		Location: func(p world.Pod) (world.Location, error) {
+			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		},
+		Envoy: os.Getenv(envoyVar), XDS: pilot.GRPC, Delta: true, Mark: pods.Mark, WorkDir: work,
+		Admin: func(world.Pod) (string, error) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	if err := w.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m := mesh{t, dir, pilot, w}
+	m.application("echo")
+	return m
+}
+
+// application answers on port 8080 of a pod with the headers and the query that came in.
+func (m mesh) application(pod string) {
+	m.t.Helper()
+	l, err := m.world.Pod(pod).Location.Listen("0.0.0.0:8080")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // a test's
+		_ = json.NewEncoder(w).Encode(received{r.Header, r.URL.RawQuery})
+	})}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(l) }()
+	m.t.Cleanup(func() { _ = server.Close(); <-ended })
+}
+
+// received is what reached the application.
+type received struct {
+	Header http.Header
+	Query  string
+}
+
+// Where the client calls.
+const (
+	sidecar = "10.10.0.11:8080"
+	gateway = "10.10.0.12:8000"
+)
+
+// call sends a request from the client, and returns the status and what reached the application.
+func (m mesh) call(to, query string, headers map[string]string) (int, received, error) {
+	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := m.world.Pod("client").Location.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return 0, received{}, err
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(end); err != nil {
+			return 0, received{}, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+to+"/?"+query, nil)
+	if err != nil {
+		return 0, received{}, err
+	}
+	for k, v := range headers {
+		req.Header.Set(k, v)
+	}
+	if err := req.Write(conn); err != nil {
+		return 0, received{}, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return 0, received{}, err
+	}
+	defer resp.Body.Close()
+	var got received
+	if resp.StatusCode == http.StatusOK {
+		err = json.NewDecoder(resp.Body).Decode(&got)
+	}
+	return resp.StatusCode, got, err
+}
+
+// eventually waits until a token in the usual place has a status.
+func (m mesh) eventually(what, to, token string, status int) {
+	m.t.Helper()
+	suite.Eventually(m.t, fmt.Sprintf("%s: %d", what, status), func() bool {
+		got, _, err := m.call(to, "", bearer(token))
+		return err == nil && got == status
+	})
+}
+
+func bearer(token string) map[string]string {
+	return map[string]string{"Authorization": "Bearer " + token}
+}
+
+// finding waits until the control plane has a finding about an object and a field, and returns its message, or until it
+// has none, if has is false.
+func (m mesh) finding(object, field string, has bool) (message string) {
+	m.t.Helper()
+	suite.Eventually(m.t, fmt.Sprintf("a finding about %s %s: %v", object, field, has), func() bool {
+		resp, err := m.pilot.Get(m.t.Context(), "/debug/findings")
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var list []struct{ Object, Field, Message string }
+		if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+			m.t.Fatal(err)
+		}
+		message = ""
+		for _, f := range list {
+			if f.Object == object && f.Field == field {
+				message = f.Message
+			}
+		}
+		return (message != "") == has
+	})
+	return message
+}

@@ -1,0 +1,9 @@
+// Package keysets is the provider of facts that fetches the public keys of token issuers, from where they are or from
+// where the issuer's own document says they are.
+//
+// What it fetches is what users wrote, so every connection goes through a safe.Fetcher: to no address of this host, of
+// bounded size, for a bounded time. Nothing of a response is kept but public keys, and no error has any of it.
+//
+// Keys are fetched again after PILOT_JWT_PUB_KEY_REFRESH_INTERVAL. Keys that cannot be fetched stay as they were, for a
+// week; then there are none. State and goroutines are those of a Poller (package poll).
+package keysets

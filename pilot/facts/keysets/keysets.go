@@ -1,0 +1,140 @@
+package keysets
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
+)
+
+// Bounds of every fetch.
+const (
+	MaxSize      = 1 << 20
+	MaxHeader    = 64 << 10
+	MaxRedirects = 2
+)
+
+// Options of KeySets.
+type Options struct {
+	Handler config.Handler // gets the key sets that differ from the last ones; called from several goroutines
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+
+	// Get returns the body of a URL. It bounds size and time, and refuses addresses that may not be fetched from.
+	Get func(ctx context.Context, url string) ([]byte, error)
+
+	Every   time.Duration // how often keys are fetched; 0 is 20 min
+	Retry   time.Duration // how soon after a failure, the first time; 0 is 1 s
+	Longest time.Duration // what Retry doubles up to; 0 is 1 min
+	Age     time.Duration // how long the last good keys count without a fetch that succeeds; 0 is a week
+}
+
+// KeySets is the facts.Provider of key sets.
+type KeySets struct {
+	*poll.Poller[string]
+	get             func(ctx context.Context, url string) ([]byte, error)
+	fetched, failed prometheus.Counter
+}
+
+var _ facts.Provider = (*KeySets)(nil)
+
+// New makes KeySets that want nothing.
+func New(o Options) *KeySets {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	k := &KeySets{
+		get:     o.Get,
+		fetched: counter("pilot_jwks_resolver_network_fetch_success_total", "Key sets of token issuers that were fetched."),
+		failed:  counter("pilot_jwks_resolver_network_fetch_fail_total", "Key sets of token issuers that could not be fetched."),
+	}
+	o.Metrics.MustRegister(k.fetched, k.failed)
+	k.Poller = poll.New(poll.Options[string]{
+		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Ask: k.ask,
+		Every: cmp.Or(o.Every, 20*time.Minute), Retry: cmp.Or(o.Retry, time.Second), Longest: cmp.Or(o.Longest, time.Minute), Age: cmp.Or(o.Age, 7*24*time.Hour),
+	})
+	return k
+}
+
+// ask fetches the key set of a Source.
+func (k *KeySets) ask(ctx context.Context, name string) (string, error) {
+	set, err := k.fetch(ctx, name)
+	if err != nil {
+		k.failed.Inc()
+		return "", err
+	}
+	k.fetched.Inc()
+	return set, nil
+}
+
+func (k *KeySets) fetch(ctx context.Context, name string) (string, error) {
+	s, err := jwks.ParseSource(name)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	uri, what := s.URI, s.URI
+	if uri == "" {
+		if uri, err = k.discover(ctx, s); err != nil {
+			return "", err
+		}
+		what = "the keys that " + s.Issuer + " names" // where that is, is a part of the answer
+	}
+	body, err := k.get(ctx, uri)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	set, err := jwks.Parse(body)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	text, err := set.Encode()
+	return string(text), err
+}
+
+// discover returns the URI that an issuer's own document names.
+func (k *KeySets) discover(ctx context.Context, s jwks.Source) (string, error) {
+	at, err := s.Discovery()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", s.Issuer, err)
+	}
+	body, err := k.get(ctx, at)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	uri, err := ParseDiscovery(body)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", at, err)
+	case strings.HasPrefix(at, "https:") && !strings.HasPrefix(uri, "https:"):
+		return "", fmt.Errorf("%s names keys that are not served over https", at)
+	}
+	return uri, nil
+}
+
+// ParseDiscovery returns the URI of the keys in an issuer's document.
+func ParseDiscovery(body []byte) (string, error) {
+	var document struct {
+		URI string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil {
+		return "", errors.New("no JSON object")
+	}
+	if document.URI == "" {
+		return "", errors.New("it has no jwks_uri")
+	}
+	return document.URI, nil
+}

@@ -1,0 +1,204 @@
+package keysets_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
+)
+
+// keySet returns a set with a private key in it, and what proxies may be sent of it.
+func keySet(t *testing.T, id string) (private, public string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(k any) string {
+		b, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k, KeyID: id}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	return set(key), set(&key.PublicKey)
+}
+
+// TestHostileServers fetches public keys from good servers. Whatever others do, it ends in time, with an error that has
+// nothing of what they sent, and no key.
+func TestHostileServers(t *testing.T) {
+	private, public := keySet(t, "a")
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	text := func(path, body string) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
+	}
+	redirect := func(path, to string) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) })
+	}
+	text("/keys", private)
+	text("/good/.well-known/openid-configuration", `{"jwks_uri": "`+server.URL+`/keys"}`)
+	text("/nowhere/.well-known/openid-configuration", `{"issuer": "top secret"}`)
+	text("/none/.well-known/openid-configuration", `top secret`)
+	text("/metadata/.well-known/openid-configuration", `{"jwks_uri": "http://169.254.169.254/top/secret"}`)
+	text("/file/.well-known/openid-configuration", `{"jwks_uri": "file:///top/secret"}`)
+	text("/text", "top secret")
+	text("/many", `{"keys":[`+strings.Repeat(`{"kty":"EC"},`, 10_000)+`{"kty":"top secret"}]}`)
+	text("/weak", `{"keys":[{"kty":"RSA","kid":"top secret","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}]}`)
+	text("/shared", `{"keys":[{"kty":"oct","k":"dG9wIHNlY3JldA"}]}`)
+	redirect("/redirected", "/keys")
+	redirect("/loop", "/loop")
+	redirect("/linklocal", "http://169.254.169.254/top/secret")
+	redirect("/loopback", "http://[::1]:1/top/secret")
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write([]byte(strings.Repeat("top secret", 1000))); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(`{"keys": [`))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "top secret", http.StatusInternalServerError)
+	})
+
+	fetcher := safe.NewFetcher(safe.FetchOptions{
+		Size: keysets.MaxSize, Timeout: jwks.MaxTimeout, Redirects: keysets.MaxRedirects, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+	})
+	good := map[jwks.Source]bool{{URI: server.URL + "/keys"}: true, {URI: server.URL + "/redirected"}: true, {Issuer: server.URL + "/good/"}: true}
+	sources := []jwks.Source{{URI: server.URL + "/slow", Timeout: 50 * time.Millisecond}, {Issuer: "me@example.com"}, {URI: "http://127.0.0.2:1/"}, {URI: "://"}}
+	for s := range good {
+		sources = append(sources, s)
+	}
+	for _, path := range []string{"/text", "/many", "/weak", "/shared", "/loop", "/linklocal", "/loopback", "/endless", "/broken", "/nothing"} {
+		sources = append(sources, jwks.Source{URI: server.URL + path})
+	}
+	for _, path := range []string{"/nowhere", "/none", "/metadata", "/file", "/nothing"} {
+		sources = append(sources, jwks.Source{Issuer: server.URL + path})
+	}
+	metrics := prometheus.NewRegistry()
+	k := keysets.New(keysets.Options{Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics, Get: fetcher.Get})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- k.Run(ctx) }()
+	names := make([]string, 0, len(sources))
+	for _, s := range sources {
+		names = append(names, s.Name())
+	}
+	k.Want(names)
+	got := map[string]string{}
+	for _, c := range k.Wait(time.Minute) {
+		got[c.Name] = *c.Object.Spec.(*string)
+	}
+	failing := k.Failing()
+	for _, s := range sources {
+		why, fails := failing[s.Name()]
+		if set := got[s.Name()]; good[s] && (set != public || fails) || !good[s] && (set != "" || why.Why == "" || why.Since.IsZero()) {
+			t.Errorf("%s: %q, %v", s.Name(), set, why)
+		}
+		if strings.Contains(why.Why, "top secret") || strings.Contains(why.Why, "top/secret") {
+			t.Errorf("%s: the error has a part of the answer: %s", s.Name(), why.Why)
+		}
+	}
+	if n := testutil.CollectAndCount(metrics, "pilot_jwks_resolver_network_fetch_success_total"); n != 1 {
+		t.Errorf("%d counters of what was fetched", n)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKeysOverTime: a rotated key is there after a refresh, and one that is missing soon after its server comes back.
+// The last good keys count while their server is away, for a week.
+func TestKeysOverTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body, asked := "", 0
+		var told []string
+		source := jwks.Source{URI: "https://a/keys"}
+		k := keysets.New(keysets.Options{
+			Handler: func(list []kinds.Change) {
+				for _, c := range list {
+					text := "gone"
+					if c.Object != nil {
+						text = *c.Object.Spec.(*string)
+					}
+					told = append(told, text)
+				}
+			},
+			Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+			Get: func(context.Context, string) ([]byte, error) {
+				if asked++; body == "" {
+					return nil, errors.New("no route")
+				}
+				return []byte(body), nil
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- k.Run(ctx) }()
+		want := func(after time.Duration, n int, last string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if len(told) != n || n > 0 && told[n-1] != last {
+				t.Errorf("told %d times, last %q; want %d, %s", len(told), told, n, last)
+			}
+		}
+		first, firstPublic := keySet(t, "1")
+		second, secondPublic := keySet(t, "2")
+		k.Want([]string{source.Name()})
+		want(time.Hour, 0, "")
+		if asked < 60 || asked > 70 {
+			t.Errorf("asked %d times in an hour without an answer", asked)
+		}
+		body = first
+		want(time.Minute+time.Second, 1, firstPublic)
+		body = second
+		want(20*time.Minute, 2, secondPublic)
+		body = ""
+		want(6*24*time.Hour, 2, secondPublic)
+		want(2*24*time.Hour, 3, "gone")
+		body = second
+		want(time.Minute+time.Second, 4, secondPublic)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzDiscovery shows that no answer of an issuer makes a panic, or a URI of nothing.
+func FuzzDiscovery(f *testing.F) {
+	f.Add([]byte(`{"jwks_uri": "https://a/keys"}`))
+	f.Add([]byte(`{"jwks_uri": null}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if uri, err := keysets.ParseDiscovery(body); (uri == "") != (err != nil) {
+			t.Errorf("%q, %v", uri, err)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package poll
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+)
+
+// Options of a Poller.
+type Options[T any] struct {
+	Kind    *kinds.Kind    // of the facts
+	Handler config.Handler // gets the answers that differ from the last ones; called from several goroutines
+	Logger  *slog.Logger
+
+	// Ask asks for the fact of a name. It ends when ctx does. An error says why there is none.
+	Ask func(ctx context.Context, name string) (T, error)
+
+	Every   time.Duration // how often a name is asked for
+	Retry   time.Duration // how soon after the first question that failed
+	Longest time.Duration // what Retry doubles up to as a name goes on failing
+	Age     time.Duration // how long the last good answer counts while a name fails; 0: for ever
+}
+
+// atOnce is how many questions are open at a time: names whose server does not answer must not keep the others waiting.
+const atOnce = 16
+
+// Poller is a facts.Provider.
+type Poller[T any] struct {
+	o     Options[T]
+	wake  chan struct{}
+	ended chan struct{} // closed when Run has ended
+
+	mu    sync.Mutex
+	open  int // questions
+	names map[string]*name[T]
+}
+
+// name is one that is wanted.
+type name[T any] struct {
+	name     string
+	answer   *T // the last good one, or nil; replaced and never changed
+	good     time.Time
+	tried    chan struct{} // closed once it was asked for
+	asking   bool
+	due      time.Time
+	failures int           // since the last good answer
+	failure  facts.Failure // the last of them, and when the first was
+}
+
+// New makes a Poller that wants nothing.
+func New[T any](o Options[T]) *Poller[T] {
+	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), names: map[string]*name[T]{}}
+}
+
+// Want replaces the names that are asked for. It does not wait.
+func (p *Poller[T]) Want(names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := make(map[string]*name[T], len(names))
+	for _, s := range names {
+		n := p.names[s]
+		if n == nil {
+			n = &name[T]{name: s, tried: make(chan struct{}), due: time.Now()}
+		}
+		next[s] = n
+	}
+	p.names = next
+	p.look()
+}
+
+// look has Run see what is due.
+func (p *Poller[T]) look() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns what is known of the names that are wanted, once each was asked for, or after so long, or when Run has
+// ended.
+func (p *Poller[T]) Wait(longest time.Duration) []kinds.Change {
+	p.mu.Lock()
+	all := make([]*name[T], 0, len(p.names))
+	for _, n := range p.names {
+		all = append(all, n)
+	}
+	p.mu.Unlock()
+	late := time.NewTimer(longest)
+	defer late.Stop()
+	for _, n := range all {
+		select {
+		case <-n.tried:
+			continue
+		case <-late.C:
+		case <-p.ended:
+		}
+		break
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []kinds.Change
+	for s, n := range p.names {
+		if n.answer != nil {
+			out = append(out, facts.Change(p.o.Kind, s, n.answer))
+		}
+	}
+	return out
+}
+
+// Failing returns the names whose last question failed.
+func (p *Poller[T]) Failing() map[string]facts.Failure {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]facts.Failure{}
+	for s, n := range p.names {
+		if n.failures > 0 {
+			out[s] = n.failure
+		}
+	}
+	return out
+}
+
+// Run asks until ctx ends.
+func (p *Poller[T]) Run(ctx context.Context) error {
+	defer close(p.ended)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		n, wait := p.next(time.Now())
+		if n != nil {
+			asking.Add(1)
+			safe.Go(p.o.Logger, "question for a fact", func() {
+				defer asking.Done()
+				defer p.end(n)
+				p.ask(ctx, n)
+			})
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// rank orders names: those that are well, new ones, those that failed.
+func (n *name[T]) rank() int {
+	switch {
+	case n.failures > 0:
+		return 2
+	case n.answer == nil:
+		return 1
+	}
+	return 0
+}
+
+// next takes a name that is due, or returns the time until one is. At the bound, the end of a question wakes Run.
+func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wait = p.o.Every
+	if p.open == atOnce {
+		return nil, wait
+	}
+	for _, n := range p.names {
+		switch left := n.due.Sub(now); {
+		case n.asking:
+		case left > 0:
+			wait = min(wait, left)
+		case first == nil || cmp.Or(cmp.Compare(n.rank(), first.rank()), n.due.Compare(first.due)) < 0:
+			first = n
+		}
+	}
+	if first != nil {
+		first.asking, first.due = true, now.Add(p.o.Every)
+		p.open++
+	}
+	return first, wait
+}
+
+// end is called after each question.
+func (p *Poller[T]) end(n *name[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n.asking = false
+	p.open--
+	p.look()
+}
+
+func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
+	answer, err := p.o.Ask(ctx, n.name)
+	if ctx.Err() != nil {
+		return
+	}
+	if now, changed := p.answer(n, answer, err); changed {
+		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, now)})
+	}
+}
+
+// answer takes in what a question found. It returns the answer that counts now, and whether that is new.
+func (p *Poller[T]) answer(n *name[T], answer T, err error) (now *T, changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names[n.name] != n {
+		return nil, false // nobody wants it any more
+	}
+	select {
+	case <-n.tried:
+	default:
+		defer close(n.tried)
+	}
+	if err != nil {
+		if n.failures == 0 {
+			n.failure.Since = time.Now()
+			p.o.Logger.Warn("a fact cannot be had: its last answer stays in force", "kind", p.o.Kind.Name, "name", n.name, "known", n.answer != nil, "err", err)
+		}
+		n.failure.Why = err.Error()
+		n.due = time.Now().Add(min(p.o.Retry<<min(n.failures, 16), p.o.Longest))
+		n.failures++
+		if n.answer == nil || p.o.Age == 0 || time.Since(n.good) < p.o.Age {
+			return n.answer, false
+		}
+		p.o.Logger.Warn("a fact is too old, and missing from now on", "kind", p.o.Kind.Name, "name", n.name, "good", n.good)
+		n.answer = nil
+		return nil, true
+	}
+	n.due, n.good, n.failures = time.Now().Add(p.o.Every), time.Now(), 0
+	if n.answer != nil && reflect.DeepEqual(*n.answer, answer) {
+		return n.answer, false
+	}
+	n.answer = &answer
+	return n.answer, true
+}

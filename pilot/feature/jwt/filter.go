@@ -1,0 +1,118 @@
+package jwt
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// filterName is also where the payloads of valid tokens are in the metadata of a request, under payload.
+const (
+	filterName = "envoy.filters.http.jwt_authn"
+	payload    = "payload"
+)
+
+// cacheFor is how long a proxy that fetches keys uses them.
+const cacheFor = 5 * 60
+
+// httpFilters returns the filter that validates the tokens of requests by the rules of all policies.
+func (m Mode) httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
+	if c.Selection.Empty() || c.Direction == feature.Outbound {
+		return nil
+	}
+	var rules []*securityv1.JWTRule
+	for policy := range c.Selection.Objects.All {
+		rules = append(rules, spec(policy).JwtRules...)
+	}
+	slices.SortStableFunc(rules, func(a, b *securityv1.JWTRule) int { return strings.Compare(a.Issuer, b.Issuer) })
+
+	filter := &jwtv3.JwtAuthentication{BypassCorsPreflight: true, Providers: map[string]*jwtv3.JwtProvider{}}
+	var providers []string
+	for i, r := range rules {
+		name := "origins-" + strconv.Itoa(i)
+		providers = append(providers, name)
+		p := m.provider(r, c.Selection)
+		p.ClearRouteCache = c.Direction == feature.Gateway // routes may depend on claims
+		filter.Providers[name] = p
+	}
+	filter.Rules = []*jwtv3.RequirementRule{{
+		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: requirement(providers)},
+	}}
+	return []*hcmv3.HttpFilter{envoy.HTTPFilter(filterName, envoy.Any(filter))}
+}
+
+// requirement returns what a request has to satisfy: a valid token of any provider, or no token that any of them looks
+// for.
+func requirement(providers []string) *jwtv3.JwtRequirement {
+	var valid, validOrMissing []*jwtv3.JwtRequirement
+	for _, name := range providers {
+		p := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}}
+		missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
+		valid = append(valid, p)
+		validOrMissing = append(validOrMissing, anyOf(p, missing))
+	}
+	if len(providers) == 1 {
+		return validOrMissing[0]
+	}
+	all := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: validOrMissing}}}
+	return anyOf(append(valid, all)...)
+}
+
+func anyOf(list ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list}}}
+}
+
+// provider returns how the tokens of a rule are found, verified and passed on.
+func (m Mode) provider(r *securityv1.JWTRule, s feature.Selection) *jwtv3.JwtProvider {
+	delimited := []string{"permission", "scope"}
+	for _, claim := range r.SpaceDelimitedClaims {
+		if !slices.Contains(delimited, claim) {
+			delimited = append(delimited, claim)
+		}
+	}
+	p := &jwtv3.JwtProvider{
+		Issuer: r.Issuer, Audiences: r.Audiences,
+		FromParams: r.FromParams, FromCookies: r.FromCookies,
+		Forward: r.ForwardOriginalToken, ForwardPayloadHeader: r.OutputPayloadToHeader,
+		PayloadInMetadata:          payload,
+		NormalizePayloadInMetadata: &jwtv3.JwtProvider_NormalizePayload{SpaceDelimitedClaims: delimited},
+	}
+	for _, h := range r.FromHeaders {
+		p.FromHeaders = append(p.FromHeaders, &jwtv3.JwtHeader{Name: h.Name, ValuePrefix: h.Prefix})
+	}
+	for _, h := range r.OutputClaimToHeaders {
+		p.ClaimToHeaders = append(p.ClaimToHeaders, &jwtv3.JwtClaimToHeader{HeaderName: h.Header, ClaimName: h.Claim})
+	}
+	if m.byProxies(r, s) {
+		p.JwksSourceSpecifier = &jwtv3.JwtProvider_RemoteJwks{RemoteJwks: remote(r)}
+		return p
+	}
+	p.JwksSourceSpecifier = &jwtv3.JwtProvider_LocalJwks{LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: m.keys(r, s)}}}
+	return p
+}
+
+// remote returns how a proxy fetches the keys of a rule: by the cluster of the service that has the URI's host. Where
+// there is none it fetches nothing, and accepts no token.
+func remote(r *securityv1.JWTRule) *jwtv3.RemoteJwks {
+	host, port := hostOf(r.JwksUri)
+	return &jwtv3.RemoteJwks{
+		HttpUri: &corev3.HttpUri{
+			Uri: r.JwksUri, Timeout: durationpb.New(timeout(r)),
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: names.Cluster(names.Outbound, port, "", host)},
+		},
+		CacheDuration: &durationpb.Duration{Seconds: cacheFor},
+	}
+}

@@ -1,0 +1,133 @@
+package jwt
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// Mode is who fetches the keys of a jwksUri.
+type Mode string
+
+// Modes. Proxies fetch keys through the cluster of the service that has the URI's host and port.
+const (
+	Server  Mode = ""       // this server
+	Hybrid  Mode = "hybrid" // proxies, where there is such a service; else this server
+	Proxies Mode = "envoy"  // proxies
+)
+
+// New returns the feature.
+func New(m Mode) *feature.Feature {
+	return &feature.Feature{
+		Name:  "jwt",
+		Kinds: []*kinds.Kind{kinds.RequestAuthentication},
+		Half:  feature.InboundHalf,
+		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
+			return feature.Policies(r, namespace, matches, kinds.RequestAuthentication)
+		},
+		Facts:       m.wants,
+		Unsupported: unsupported,
+		Hooks:       feature.Hooks{HTTPFilters: m.httpFilters},
+	}
+}
+
+func spec(o *kinds.Object) *securityv1.RequestAuthentication {
+	return o.Spec.(*securityv1.RequestAuthentication)
+}
+
+// matches reports whether a policy has rules and applies to a workload.
+func matches(o *kinds.Object, w feature.Workload) bool {
+	return len(spec(o).JwtRules) > 0 && feature.Matches(o, w)
+}
+
+// wants returns the key sets that a policy needs, and the services from which proxies may fetch them.
+func (m Mode) wants(policy *kinds.Object) (list []facts.Want) {
+	for i, r := range spec(policy).JwtRules {
+		if m == Hybrid && r.JwksUri != "" {
+			list = append(list, facts.Want{Key: service(r), Field: rulePath(i) + ".jwksUri"})
+		}
+		if k, ok := m.keySet(r); ok {
+			field := "jwksUri"
+			if r.JwksUri == "" {
+				field = "issuer"
+			}
+			list = append(list, facts.Want{Key: k, Field: rulePath(i) + "." + field, Without: "no token of this rule is accepted"})
+		}
+	}
+	return list
+}
+
+// keySet returns the key set that the server fetches for a rule, and reports whether there is one.
+func (m Mode) keySet(r *securityv1.JWTRule) (kinds.Key, bool) {
+	if r.Jwks != "" || r.JwksUri != "" && m == Proxies {
+		return kinds.Key{}, false
+	}
+	s := jwks.Source{URI: r.JwksUri, Issuer: r.Issuer, Timeout: timeout(r)}
+	if s.URI == "" {
+		if _, err := s.Discovery(); err != nil {
+			return kinds.Key{}, false
+		}
+	}
+	return kinds.Key{Kind: kinds.JWKS, Name: s.Name()}, true
+}
+
+// keys returns the key set by which the tokens of a rule are verified. Without keys it is the one by which no token is
+// valid.
+func (m Mode) keys(r *securityv1.JWTRule, s feature.Selection) string {
+	if r.Jwks != "" {
+		if set, _, err := jwks.Inline(r.Jwks); err == nil {
+			return set
+		}
+		return jwks.Nobody
+	}
+	if k, ok := m.keySet(r); ok {
+		if set, ok := facts.Value[string](s.Fact(k)); ok {
+			return set
+		}
+	}
+	return jwks.Nobody
+}
+
+// byProxies reports whether proxies fetch the keys of a rule.
+func (m Mode) byProxies(r *securityv1.JWTRule, s feature.Selection) bool {
+	return r.Jwks == "" && r.JwksUri != "" && (m == Proxies || m == Hybrid && s.Fact(service(r)) != nil)
+}
+
+// service returns the fact that there is a service from which proxies may fetch the keys of a rule.
+func service(r *securityv1.JWTRule) kinds.Key {
+	host, port := hostOf(r.JwksUri)
+	return facts.ServicePort(host, port)
+}
+
+// hostOf returns the host and the port of a URI.
+func hostOf(uri string) (host string, port uint32) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return uri, 0
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		return u.Hostname(), uint32(n)
+	}
+	if u.Scheme == "http" {
+		return u.Hostname(), 80
+	}
+	return u.Hostname(), 443
+}
+
+// timeout returns how long fetching the keys of a rule may take.
+func timeout(r *securityv1.JWTRule) time.Duration {
+	if d := r.Timeout.AsDuration(); d > 0 {
+		return min(d, jwks.MaxTimeout)
+	}
+	return jwks.DefaultTimeout
+}
+
+func rulePath(i int) string { return fmt.Sprintf("spec.jwtRules[%d]", i) }
