@@ -36,6 +36,28 @@ func TestEveryKindHasOneReader(t *testing.T) {
 	}
 }
 
+// TestOneFeatureHasAnExclusiveHook: of a hook that replaces what another feature would do there is one, and names of
+// features are unique, because they are parts of keys.
+func TestOneFeatureHasAnExclusiveHook(t *testing.T) {
+	owners, named := map[string][]string{}, map[string]bool{}
+	for _, f := range Features() {
+		if named[f.Name] {
+			t.Errorf("two features are called %s", f.Name)
+		}
+		named[f.Name] = true
+		for hook, has := range map[string]bool{"Transport": f.Transport != nil, "Destination": f.Destination != nil, "Routes": f.Routes != nil} {
+			if has {
+				owners[hook] = append(owners[hook], f.Name)
+			}
+		}
+	}
+	for _, hook := range []string{"Transport", "Destination", "Routes"} {
+		if len(owners[hook]) != 1 {
+			t.Errorf("%s is filled by %v, want one feature", hook, owners[hook])
+		}
+	}
+}
+
 // TestUnsupported joins what translate and features declare, of a kind that several read too, and names the object.
 func TestUnsupported(t *testing.T) {
 	says := func(field string) []diag.Diagnostic {

@@ -23,11 +23,11 @@ import (
 // Hosts without a dot are resolved in the delegate's own namespace. They are qualified here, with suffix as the
 // cluster's domain.
 func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func(namespace, name string) *kinds.Object) *kinds.Object {
-	s := virtualSpec(root)
+	s := VirtualSpec(root)
 	var http []*networkingv1alpha3.HTTPRoute
 	delegate := func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
-		if child := find(cmp.Or(d.Namespace, root.Namespace), d.Name); child != nil && len(virtualSpec(child).Hosts) == 0 {
-			return virtualSpec(child)
+		if child := find(cmp.Or(d.Namespace, root.Namespace), d.Name); child != nil && len(VirtualSpec(child).Hosts) == 0 {
+			return VirtualSpec(child)
 		}
 		return nil
 	}
@@ -208,7 +208,8 @@ func contains(r, c *networkingv1alpha3.StringMatch) bool {
 	return false
 }
 
-func virtualSpec(o *kinds.Object) *networkingv1.VirtualService {
+// VirtualSpec returns the spec of a VirtualService.
+func VirtualSpec(o *kinds.Object) *networkingv1.VirtualService {
 	return o.Spec.(*networkingv1.VirtualService)
 }
 

@@ -193,7 +193,7 @@ func (t *virtualServiceTables) setVirtualService(e *frozen.Edit, v *VirtualServi
 // and for a delegate, which has no hosts.
 func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	root := x.Snapshot.Object(k)
-	if root == nil || len(virtualSpec(root).Hosts) == 0 {
+	if root == nil || len(VirtualSpec(root).Hosts) == 0 {
 		return nil
 	}
 	v := &VirtualService{}
@@ -201,7 +201,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 		v.delegates = append(v.delegates, ns+"/"+name)
 		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
 	})
-	v.Spec = virtualSpec(v.Object)
+	v.Spec = VirtualSpec(v.Object)
 	for _, h := range v.Spec.Hosts {
 		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
 	}

@@ -253,6 +253,9 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		return
 	}
 	sni, ids := names.SNICluster(k.port, k.subset, k.service.Host), k.peerIDs()
+	mutual := func() *corev3.TransportSocket { // the mesh's own TLS
+		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
+	}
 	if t := policy.TLS; t != nil {
 		if t.Sni != "" {
 			sni = t.Sni
@@ -260,15 +263,13 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		if len(t.SubjectAltNames) > 0 {
 			ids = k.withTrustDomainAliases(t.SubjectAltNames)
 		}
-		b.ApplyTLS(t, feature.PolicyTLS{
-			Credentials: k.router || k.rule.Selects(), HTTP2: http2, Mutual: b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)}),
-		}, c, options)
+		b.ApplyTLS(t, feature.PolicyTLS{Credentials: k.router || k.rule.Selects(), HTTP2: http2, Mutual: mutual()}, c, options)
 		return
 	}
 	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
 		return
 	}
-	tls := b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
+	tls := mutual()
 	if k.service.Resolution == registry.Passthrough {
 		if k.headlessTLS == snapshot.NoTLS {
 			return

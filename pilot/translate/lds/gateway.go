@@ -79,7 +79,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		}
 		key := BindKey{bind, s.Target}
 		if builders[key] == nil {
-			k := gatewayKey{proxyContext: newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections), bind: bind, port: s.Target, dual: dual}
+			k := gatewayKey{proxyContext: outboundContext(v, c), bind: bind, port: s.Target, dual: dual}
 			k.internalRanges = internalRanges(v)
 			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{}}
 			order = append(order, builders[key])

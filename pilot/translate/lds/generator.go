@@ -117,7 +117,7 @@ func (m *Listeners) newOutboundBuilder(v *view.View, c cohort.Inputs) *outboundB
 	sc := v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)
 	return &outboundBuilder{
 		listeners: m, view: v, scope: sc, cohort: c, builders: map[BindKey]*listenerBuilder{}, reservedPorts: map[uint32]bool{},
-		context: newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections), fallback: v.Fallback(sc),
+		context: outboundContext(v, c), fallback: v.Fallback(sc),
 	}
 }
 
@@ -138,7 +138,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 
 // fixedListeners returns the listeners that do not depend on services.
 func (m *Listeners) fixedListeners(v *view.View, c cohort.Inputs) []*envoy.Resource {
-	env := newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
+	env := outboundContext(v, c)
 	var out []*envoy.Resource
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh().GetProxyHttpPort())); p != 0 {
 		out = append(out, m.outbound.Get(outboundKey{proxyContext: env, bind: envoy.Loopback(c.Scope.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))

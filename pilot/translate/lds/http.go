@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -32,6 +33,11 @@ type proxyContext struct {
 
 func newProxyContext(v *view.View, c node.Capabilities, t feature.Tags, http10 bool, s feature.Selections) proxyContext {
 	return proxyContext{mesh: v.Mesh(), capabilities: c, tags: t, selections: s, http10: http10}
+}
+
+// outboundContext is the proxyContext of listeners for outgoing traffic, and of a router's.
+func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
+	return newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
 }
 
 // chain returns what the hooks are given for a chain.

@@ -165,7 +165,7 @@ func (b *gatewayRouteBuilder) mergedWith(k mergeKey) *mergedHosts {
 	candidates := map[string]struct{}{}
 	var smallest *binding // each of the hosts is in all of them, so the smallest is enough
 	for x := range k.bindings.All {
-		if smallest == nil || len(virtualSpec(x.object).Hosts) < len(virtualSpec(smallest.object).Hosts) {
+		if smallest == nil || len(scope.VirtualSpec(x.object).Hosts) < len(scope.VirtualSpec(smallest.object).Hosts) {
 			smallest = &x
 		}
 	}
@@ -188,7 +188,7 @@ func (b *gatewayRouteBuilder) mergedWith(k mergeKey) *mergedHosts {
 }
 
 func virtualServiceHosts(x binding, domain string) []string {
-	list := slices.Clone(virtualSpec(x.object).Hosts)
+	list := slices.Clone(scope.VirtualSpec(x.object).Hosts)
 	for i, h := range list {
 		list[i] = names.FQDN(h, x.object.Namespace, domain)
 	}

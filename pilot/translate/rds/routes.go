@@ -195,7 +195,7 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 		add(s.Host)
 	}
 	for x := range k.bindings.All {
-		for host := range scope.Destinations(virtualSpec(x.object)) {
+		for host := range scope.Destinations(scope.VirtualSpec(x.object)) {
 			add(names.FQDN(host, x.object.Namespace, b.view.Domain()))
 		}
 	}

@@ -9,17 +9,12 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 )
-
-func virtualSpec(o *kinds.Object) *networkingv1.VirtualService {
-	return o.Spec.(*networkingv1.VirtualService)
-}
 
 // buildVirtualHost makes one virtual host. Its resource has the name that VHDS uses: <route configuration>/<virtual
 // host>.
@@ -52,7 +47,7 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 func (m *Routes) virtualHost(k virtualHostKey) *envoy.Resource {
 	perNamespace := false
 	for b := range k.bindings.All {
-		perNamespace = perNamespace || hasNamespaceMatch(virtualSpec(b.object))
+		perNamespace = perNamespace || hasNamespaceMatch(scope.VirtualSpec(b.object))
 	}
 	if !perNamespace {
 		k.proxyNamespace = ""
@@ -142,7 +137,7 @@ func (b binding) matchFilter() func(*networkingv1alpha3.HTTPMatchRequest) bool {
 	}
 	excluded := map[any]bool{}
 	i := 0
-	for m := range scope.SourceLabels(virtualSpec(b.object)) {
+	for m := range scope.SourceLabels(scope.VirtualSpec(b.object)) {
 		_, excluded[m] = ordinals[strconv.Itoa(i)]
 		i++
 	}
