@@ -11,7 +11,7 @@ import (
 // Provider asks for the facts of one kind. Its methods may be called from any goroutine.
 type Provider interface {
 	// Want replaces the names of the facts that are needed. It does not wait. A name that is wanted anew, after it was
-	// not, is answered anew.
+	// not, is answered anew, if only by the last answer.
 	Want(names []string)
 
 	// Wait returns, as changes, the answers to the names that are wanted, once each was asked for, or after that time.

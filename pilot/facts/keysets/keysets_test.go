@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,11 +138,15 @@ func TestHostileServers(t *testing.T) {
 // The last good keys count while their server is away, for a week.
 func TestKeysOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards what the fetches see and what is told
 		body, asked := "", 0
 		var told []string
+		set := func(text string) { mu.Lock(); defer mu.Unlock(); body = text }
 		source := jwks.Source{URI: "https://a/keys"}
 		k := keysets.New(keysets.Options{
 			Handler: func(list []kinds.Change) {
+				mu.Lock()
+				defer mu.Unlock()
 				for _, c := range list {
 					text := "gone"
 					if c.Object != nil {
@@ -152,6 +157,8 @@ func TestKeysOverTime(t *testing.T) {
 			},
 			Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 			Get: func(context.Context, string) ([]byte, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if asked++; body == "" {
 					return nil, errors.New("no route")
 				}
@@ -165,6 +172,8 @@ func TestKeysOverTime(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(told) != n || n > 0 && told[n-1] != last {
 				t.Errorf("told %d times, last %q; want %d, %s", len(told), told, n, last)
 			}
@@ -173,18 +182,36 @@ func TestKeysOverTime(t *testing.T) {
 		second, secondPublic := keySet(t, "2")
 		k.Want([]string{source.Name()})
 		want(time.Hour, 0, "")
-		if asked < 60 || asked > 70 {
-			t.Errorf("asked %d times in an hour without an answer", asked)
+		times := func() int { mu.Lock(); defer mu.Unlock(); return asked }
+		if n := times(); n < 60 || n > 70 {
+			t.Errorf("asked %d times in an hour without an answer", n)
 		}
-		body = first
+		set(first)
 		want(time.Minute+time.Second, 1, firstPublic)
-		body = second
+		set(second)
 		want(20*time.Minute, 2, secondPublic)
-		body = ""
+		set("")
 		want(6*24*time.Hour, 2, secondPublic)
 		want(2*24*time.Hour, 3, "gone")
-		body = second
+		set(second)
 		want(time.Minute+time.Second, 4, secondPublic)
+
+		// One that comes and goes is told each time, and fetched once.
+		before := times()
+		for i := range 10 {
+			k.Want(nil)
+			k.Want([]string{source.Name()})
+			want(time.Second, 5+i, secondPublic)
+		}
+		if n := times(); n != before {
+			t.Errorf("asked %d times more for one that came and went", n-before)
+		}
+		k.Want(nil)
+		want(2*time.Minute, 14, secondPublic)
+		k.Want([]string{source.Name()})
+		if want(time.Second, 15, secondPublic); times() != before+1 {
+			t.Errorf("asked %d times more for one that comes back late", times()-before)
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

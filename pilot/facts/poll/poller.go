@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -29,6 +30,10 @@ type Options[T any] struct {
 	Age     time.Duration // how long the last good answer counts while a name fails; 0: for ever
 }
 
+// kept is how long a name that nobody wants any more is remembered, so that one which comes and goes is not asked for
+// each time.
+const kept = time.Minute
+
 // atOnce is how many questions are open at a time: names whose server does not answer must not keep the others waiting.
 const atOnce = 16
 
@@ -41,6 +46,7 @@ type Poller[T any] struct {
 	mu    sync.Mutex
 	open  int // questions
 	names map[string]*name[T]
+	idle  map[string]*name[T] // that nobody wants any more
 }
 
 // name is one that is wanted.
@@ -50,6 +56,8 @@ type name[T any] struct {
 	good     time.Time
 	tried    chan struct{} // closed once it was asked for
 	asking   bool
+	again    bool // the answer is to be handed on again
+	unwanted time.Time
 	due      time.Time
 	failures int           // since the last good answer
 	failure  facts.Failure // the last of them, and when the first was
@@ -57,21 +65,34 @@ type name[T any] struct {
 
 // New makes a Poller that wants nothing.
 func New[T any](o Options[T]) *Poller[T] {
-	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), names: map[string]*name[T]{}}
+	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
 }
 
 // Want replaces the names that are asked for. It does not wait.
 func (p *Poller[T]) Want(names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := time.Now()
 	next := make(map[string]*name[T], len(names))
 	for _, s := range names {
 		n := p.names[s]
+		if idle := p.idle[s]; n == nil && idle != nil && now.Sub(idle.unwanted) < kept {
+			n = idle
+			n.again = n.answer != nil
+		}
 		if n == nil {
-			n = &name[T]{name: s, tried: make(chan struct{}), due: time.Now()}
+			n = &name[T]{name: s, tried: make(chan struct{}), due: now}
 		}
 		next[s] = n
+		delete(p.idle, s)
 	}
+	for s, n := range p.names {
+		if next[s] == nil {
+			n.unwanted = now
+			p.idle[s] = n
+		}
+	}
+	maps.DeleteFunc(p.idle, func(_ string, n *name[T]) bool { return now.Sub(n.unwanted) >= kept })
 	p.names = next
 	p.look()
 }
@@ -178,6 +199,10 @@ func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 	for _, n := range p.names {
 		switch left := n.due.Sub(now); {
 		case n.asking:
+		case n.again:
+			n.asking = true
+			p.open++
+			return n, 0
 		case left > 0:
 			wait = min(wait, left)
 		case first == nil || cmp.Or(cmp.Compare(n.rank(), first.rank()), n.due.Compare(first.due)) < 0:
@@ -201,6 +226,10 @@ func (p *Poller[T]) end(n *name[T]) {
 }
 
 func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
+	if known := p.takeAgain(n); known != nil {
+		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, known)})
+		return
+	}
 	answer, err := p.o.Ask(ctx, n.name)
 	if ctx.Err() != nil {
 		return
@@ -210,13 +239,26 @@ func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
 	}
 }
 
+// takeAgain returns the answer that is to be handed on again, or nil.
+func (p *Poller[T]) takeAgain(n *name[T]) *T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !n.again {
+		return nil
+	}
+	n.again = false
+	return n.answer
+}
+
 // answer takes in what a question found. It returns the answer that counts now, and whether that is new.
 func (p *Poller[T]) answer(n *name[T], answer T, err error) (now *T, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.names[n.name] != n {
-		return nil, false // nobody wants it any more
+	wanted := p.names[n.name] == n
+	if !wanted && p.idle[n.name] != n {
+		return nil, false
 	}
+	defer func() { changed = changed && wanted }()
 	select {
 	case <-n.tried:
 	default:
