@@ -61,6 +61,19 @@ func TestPod(t *testing.T) {
 		}
 	}
 	for _, h := range helms(t) {
+		roots := template(t, h, "istiod", chart(t, "istiod"), "--set", "revision=canary,jwksResolverExtraRootCA=a root")
+		pod := objects[appsv1.Deployment](t, roots, "Deployment")[0].Spec.Template.Spec
+		at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.ConfigMap != nil && v.ConfigMap.Name == "pilot-jwks-extra-cacerts-canary"
+		})
+		mounted := at >= 0 && slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == pod.Volumes[at].Name && m.MountPath == "/cacerts"
+		})
+		if !mounted || !strings.Contains(roots, "extra.pem: |-\n    a root") {
+			t.Error("the roots for servers of keys are not mounted")
+		}
+	}
+	for _, h := range helms(t) {
 		accounts := objects[corev1.ServiceAccount](t, template(t, h, "base", chart(t, "base")), "ServiceAccount")
 		if len(accounts) != 1 || accounts[0].AutomountServiceAccountToken == nil || *accounts[0].AutomountServiceAccountToken {
 			t.Errorf("a pod that runs as the reader gets its token: %+v", accounts)
