@@ -95,6 +95,24 @@ func TestTokens(t *testing.T) {
 	if status, got, err := m.call(sidecar, "", map[string]string{"x-group": "root", "x-payload": "e30"}); err != nil || status != http.StatusOK || got.Header.Get("x-group") != "" {
 		t.Errorf("a client's own header of claims: %d, %v, %v", status, got, err)
 	}
+
+	// A policy may ask for a token, of whom, and for what is in it.
+	m.write("required.yaml", `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: echo, namespace: a}
+spec:
+  selector: {matchLabels: {app: echo}}
+  rules:
+  - from: [{source: {requestPrincipals: [one/me]}}]
+    when: [{key: "request.auth.claims[group]", values: [beta]}]
+`)
+	m.eventually("a token that is asked for", sidecar, good, http.StatusOK)
+	m.eventually("one of another issuer", sidecar, second, http.StatusForbidden)
+	for name, headers := range map[string]map[string]string{"none": nil, "another claim": bearer(one.token(c.with(claims{"group": "x"}))), "another subject": bearer(one.token(c.with(claims{"sub": "x"})))} {
+		if status, _, err := m.call(sidecar, "", headers); err != nil || status != http.StatusForbidden {
+			t.Errorf("%s: %d, %v", name, status, err)
+		}
+	}
 	if err := m.world.Healthy(ctx); err != nil {
 		t.Error(err)
 	}

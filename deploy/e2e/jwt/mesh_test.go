@@ -117,11 +117,9 @@ func start(ctx context.Context, t *testing.T, policies string, env ...string) me
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"mesh.yaml": meshYAML, "policies.yaml": policies} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	m := mesh{t: t, dir: dir}
+	m.write("mesh.yaml", meshYAML)
+	m.write("policies.yaml", policies)
 	pilot, err := controlplane.Start(ctx, controlplane.Options{
 		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, Env: env,
 	})
@@ -150,9 +148,17 @@ func start(ctx context.Context, t *testing.T, policies string, env ...string) me
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	m := mesh{t, dir, pilot, w}
+	m.pilot, m.world = pilot, w
 	m.application("echo")
 	return m
+}
+
+// write writes a file of the directory.
+func (m mesh) write(name, text string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // application answers on port 8080 of a pod with the headers and the query that came in.
