@@ -44,7 +44,7 @@ const usualLength = 20 * time.Second
 // nobody reads.
 func workloads() []workload {
 	return []workload{
-		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, slowReaders{},
+		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{},
 	}
 }
 
