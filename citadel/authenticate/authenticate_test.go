@@ -419,7 +419,8 @@ func TestOIDC(t *testing.T) {
 
 // TestCertificates judges client certificates by what is in them.
 func TestCertificates(t *testing.T) {
-	c := authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }}
+	now := start
+	c := authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: func() time.Time { return now }}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -447,6 +448,11 @@ func TestCertificates(t *testing.T) {
 		if !errors.Is(err, authenticate.ErrNoCredential) {
 			t.Errorf("%q, not verified: %v", text, err)
 		}
+	}
+	leaf := &x509.Certificate{NotAfter: start, URIs: []*url.URL{must(url.Parse("spiffe://cluster.local/ns/a/sa/web"))}}
+	now = start.Add(time.Second)
+	if p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}); err == nil {
+		t.Errorf("a connection is older than its certificate: %+v", p)
 	}
 }
 

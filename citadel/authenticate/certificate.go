@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
@@ -14,6 +15,7 @@ import (
 type Certificates struct {
 	// Trusts reports whether identities of a trust domain are the mesh's.
 	Trusts func(trustDomain string) bool
+	Now    func() time.Time
 }
 
 // Authenticate returns the identity in a certificate. It has exactly one URI, as an X.509-SVID must.
@@ -28,6 +30,10 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	}
 	if !c.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the certificate's trust domain %s is not the mesh's", id.TrustDomain)
+	}
+	// TLS looked at the time when the connection began. A connection may live longer than the certificate.
+	if c.Now().After(leaf.NotAfter) {
+		return identity.Peer{}, fmt.Errorf("the certificate of the connection expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,6 +237,30 @@ func TestRenewalFails(t *testing.T) {
 		if len(list) != 1 || list[0].Code != "ServerCertificate" || !strings.Contains(list[0].Message, "expires at") || strings.Count(log.String(), "\n") != 1 {
 			t.Errorf("%v, logged as %s", list, log.String())
 		}
+		handshake(t, a, c)
+	})
+}
+
+// TestClockIsSetBack: a certificate that the server made while its clock was a day ahead is replaced by one that
+// clients take.
+func TestClockIsSetBack(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		plug(t, dir, newRoot(t))
+		var ahead atomic.Int64
+		a, c := newAuthority(t, func(o *authority.Options) {
+			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			o.Folder, o.Now, o.CA = dir, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
+		})
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, a)
+		ahead.Store(int64(24 * time.Hour))
+		time.Sleep(2500 * time.Millisecond)
+		ahead.Store(0)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
 		handshake(t, a, c)
 	})
 }

@@ -24,6 +24,7 @@ type serving struct {
 	roots       []byte // of the certificate, as PEM; nil: they are the CA's
 	callers     *x509.CertPool
 	names       []string
+	issued      time.Time // zero: by others
 	renewal     time.Time
 }
 
@@ -63,7 +64,7 @@ func (a *Authority) issueOwn(b *pki.Bundle, now time.Time) (*serving, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, renewal: rotation.Renewal(now, own.NotAfter, 0)}
+	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, issued: now, renewal: rotation.Renewal(now, own.NotAfter, 0)}
 	for _, text := range own.Chain[:len(own.Chain)-1] {
 		list, err := pki.ParseCertificates(text)
 		if err != nil {
@@ -116,9 +117,10 @@ func (a *Authority) ServerRoots() []byte {
 	return a.Roots()
 }
 
-// renew gives the server a new certificate in time, and when its names change. One in files is read each time.
+// renew gives the server a new certificate in time, when its names change, and when the clock was set back, so that the
+// last one is not valid yet. One in files is read each time.
 func (a *Authority) renew(now time.Time) error {
-	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) && slices.Equal(s.names, a.o.Names()) {
+	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) && now.After(s.issued.Add(-pki.Skew)) && slices.Equal(s.names, a.o.Names()) {
 		return nil
 	}
 	s, err := a.newServing(a.o.CA.Bundle(), now)

@@ -34,8 +34,8 @@ type Options struct {
 	// Impersonate returns an error unless a caller may have certificates of another identity. Nil: nobody may.
 	Impersonate func(caller identity.Peer, id identity.ID) error
 
-	PerIdentity rate.Limit // certificates a second of one identity; 0 is no limit
-	Burst       int        // of one identity at once
+	PerIdentity rate.Limit // certificates a second of one identity, or of one of its pods; 0 is no limit
+	Burst       int        // of the same at once
 	Registerer  prometheus.Registerer
 	Log         *slog.Logger
 }
@@ -46,18 +46,18 @@ type Server struct {
 	o       Options
 	metrics metrics
 	signing *semaphore.Weighted
-	limits  *lru.Cache[identity.ID, *rate.Limiter]
+	limits  *lru.Cache[requester, *rate.Limiter]
 }
 
 // Bounds that no client can move.
 const (
-	identities   = 50_000 // whose rates are remembered; beyond them the one that has not asked for longest begins anew
+	requesters   = 50_000 // whose rates are remembered; beyond them the one that has not asked for longest begins anew
 	signsPerCore = 4      // certificates that are made at once; more wait
 )
 
 // New returns a Server.
 func New(o Options) (*Server, error) {
-	limits, err := lru.New[identity.ID, *rate.Limiter](identities)
+	limits, err := lru.New[requester, *rate.Limiter](requesters)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Server) CreateCertificate(ctx context.Context, r *authv1.IstioCertifica
 		s.metrics.noIdentity.Inc()
 		return nil, err
 	}
-	if !s.allow(id) {
+	if !s.allow(caller, id) {
 		return nil, s.failed(caller, "rate", status.Errorf(codes.ResourceExhausted, "%s asks for too many certificates", id))
 	}
 	ttl, err := lifetime(r.GetValidityDuration())
@@ -157,15 +157,26 @@ func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (
 	return id, status.Errorf(codes.PermissionDenied, "%s may not have a certificate of %s", caller, id)
 }
 
-// allow reports whether an identity may have another certificate now.
-func (s *Server) allow(id identity.ID) bool {
+// requester is whose requests are counted together: an identity, and for its own certificates the pod that its token is
+// bound to. Many pods of one service account start together, and one of them must not use up what the others need.
+type requester struct {
+	id     identity.ID
+	podUID string
+}
+
+// allow reports whether a caller may have another certificate of an identity now.
+func (s *Server) allow(caller identity.Peer, id identity.ID) bool {
 	if s.o.PerIdentity == 0 {
 		return true
 	}
-	l, ok := s.limits.Get(id)
+	who := requester{id: id}
+	if id == caller.ID {
+		who.podUID = caller.Bound.PodUID
+	}
+	l, ok := s.limits.Get(who)
 	if !ok {
 		l = rate.NewLimiter(s.o.PerIdentity, s.o.Burst)
-		if earlier, had, _ := s.limits.PeekOrAdd(id, l); had {
+		if earlier, had, _ := s.limits.PeekOrAdd(who, l); had {
 			l = earlier
 		}
 	}

@@ -45,9 +45,10 @@ func (byToken) Authenticate(_ context.Context, r authenticate.Request) (identity
 	case r.Token == "later":
 		return identity.Peer{}, fmt.Errorf("%w: the API server does not answer", authenticate.ErrUnavailable)
 	case strings.HasPrefix(r.Token, "good-"):
+		name, pod, _ := strings.Cut(strings.TrimPrefix(r.Token, "good-"), "@")
 		return identity.Peer{
-			ID:    identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: strings.TrimPrefix(r.Token, "good-")},
-			Proof: identity.Token, Bound: identity.Bound{Node: "n1"},
+			ID:    identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: name},
+			Proof: identity.Token, Bound: identity.Bound{Node: "n1", PodUID: pod},
 		}, nil
 	}
 	return identity.Peer{}, errors.New("wrong")
@@ -62,7 +63,7 @@ func serve(t testing.TB, change func(*server.Options)) (authv1.IstioCertificateS
 		t.Fatal(err)
 	}
 	issuer.Use(b)
-	list := authenticate.List{authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }}, byToken{}}
+	list := authenticate.List{authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: time.Now}, byToken{}}
 	reg := prometheus.NewRegistry()
 	o := server.Options{
 		Issuer: issuer, Registerer: reg, Log: slog.New(slog.DiscardHandler),
@@ -244,5 +245,23 @@ func TestManyRequests(t *testing.T) {
 	}
 	if _, err := client.CreateCertificate(as(t, "good-db"), &authv1.IstioCertificateRequest{Csr: good}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPodsOfOneServiceAccount start together: one that asks all the time takes nothing from the others.
+func TestPodsOfOneServiceAccount(t *testing.T) {
+	client, _, _ := serve(t, func(o *server.Options) { o.PerIdentity, o.Burst = 1e-6, 2 })
+	good := csr(t, newKey(t))
+	ask := func(token string) codes.Code {
+		_, err := client.CreateCertificate(as(t, token), &authv1.IstioCertificateRequest{Csr: good})
+		return status.Code(err)
+	}
+	for n := range 100 {
+		if code := ask(fmt.Sprintf("good-web@pod-%d", n)); code != codes.OK {
+			t.Fatalf("pod %d: %v", n, code)
+		}
+	}
+	if first, second := ask("good-web@pod-0"), ask("good-web@pod-0"); first != codes.OK || second != codes.ResourceExhausted {
+		t.Errorf("%v, %v", first, second)
 	}
 }

@@ -103,14 +103,14 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not that of whom it speaks for
 		x.callers = append(x.callers, authenticate.Forwarded{Gateways: o.Gateways, Trusts: s.trusts, Now: time.Now})
 	}
-	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts})
+	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts, Now: time.Now})
 	if x.issuers != nil {
 		x.callers = append(x.callers, authenticate.NewKubernetes(authenticate.KubernetesOptions{
 			TrustDomain: s.trustDomain, Audiences: o.Audiences, Cluster: x.issuers.find, Now: time.Now, Logger: options.Logger,
 		}))
 	}
 	if o.StateDir != "" {
-		options.Store = store.Folder{Path: filepath.Join(o.StateDir, "ca")}
+		options.Store = &store.Kept{Store: store.Folder{Path: filepath.Join(o.StateDir, "ca")}, Lead: options.Lead, Now: time.Now}
 		key, err := token.NewKey(o.StateDir)
 		if err != nil {
 			return nil, fmt.Errorf("the key of tokens: %w", err)

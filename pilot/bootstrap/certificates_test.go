@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -289,4 +290,29 @@ func TestPluggedCA(t *testing.T) {
 	if _, err := issued(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool)); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestStateFolderIsRemoved while the server runs: the same CA is written again, so that workloads trust it after the
+// next start too.
+func TestStateFolderIsRemoved(t *testing.T) {
+	o := certificateOptions(t)
+	o.Certificates.Interval = time.Second // so the folder is looked at each second
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	file := filepath.Join(o.Certificates.StateDir, "ca", "ca", "ca-cert.pem")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(o.Certificates.StateDir, "ca")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the CA is there again", func() bool {
+		now, err := os.ReadFile(file)
+		return err == nil && bytes.Equal(now, before)
+	})
 }
