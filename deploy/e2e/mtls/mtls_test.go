@@ -217,7 +217,7 @@ func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Cer
 		t.Fatal(err)
 	}
 	t.Cleanup(pilot.Stop)
-	issuer, err := newAgent(os.Getenv(pilotVar), state, pilot.SecureGRPC, roots)
+	issuer, err := pilot.Issuer(roots...)
 	if err != nil {
 		t.Fatal(err)
 	}

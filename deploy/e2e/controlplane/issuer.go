@@ -1,4 +1,4 @@
-package mtls
+package controlplane
 
 import (
 	"bytes"
@@ -22,20 +22,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// agent has certificates signed by the control plane, each for the account that its token names.
-type agent struct {
+// Issuer has certificates signed by a control plane, each for the account that its token names.
+type Issuer struct {
 	binary, stateDir string
 	client           authv1.IstioCertificateServiceClient
 }
 
-// newAgent connects to a control plane's secure port, and trusts the roots, or those in its state folder.
-func newAgent(binary, stateDir, address string, roots []*x509.Certificate) (*agent, error) {
+// Issuer connects to the secure port, and trusts the roots, or without any those in the state folder.
+func (p *Process) Issuer(roots ...*x509.Certificate) (*Issuer, error) {
 	pool := x509.NewCertPool()
 	for _, r := range roots {
 		pool.AddCert(r)
 	}
 	if len(roots) == 0 {
-		text, err := os.ReadFile(filepath.Join(stateDir, "ca", "ca", "root-cert.pem"))
+		text, err := os.ReadFile(filepath.Join(p.o.StateDir, "ca", "ca", "root-cert.pem"))
 		if err != nil {
 			return nil, err
 		}
@@ -43,16 +43,16 @@ func newAgent(binary, stateDir, address string, roots []*x509.Certificate) (*age
 			return nil, errors.New("the state folder has no roots")
 		}
 	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"})))
+	conn, err := grpc.NewClient(p.SecureGRPC, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"})))
 	if err != nil {
 		return nil, err
 	}
-	return &agent{binary, stateDir, authv1.NewIstioCertificateServiceClient(conn)}, nil
+	return &Issuer{p.o.Binary, p.o.StateDir, authv1.NewIstioCertificateServiceClient(conn)}, nil
 }
 
 // Issue implements sds.Issuer.
-func (a *agent) Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error) {
-	token, err := exec.CommandContext(ctx, a.binary, "token", namespace, account, "--stateDir", a.stateDir).Output()
+func (i *Issuer) Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error) {
+	token, err := exec.CommandContext(ctx, i.binary, "token", namespace, account, "--stateDir", i.stateDir).Output()
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a token: %w", err)
 	}
@@ -67,7 +67,7 @@ func (a *agent) Issue(ctx context.Context, namespace, account string) (chain, ke
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	answer, err := a.client.CreateCertificate(
+	answer, err := i.client.CreateCertificate(
 		metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+string(bytes.TrimSpace(token))),
 		&authv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))},
 	)

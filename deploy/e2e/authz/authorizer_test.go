@@ -1,0 +1,119 @@
+package authz
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+// The ports of the authorizer's pod.
+const (
+	grpcPort = 9000
+	httpPort = 8000
+)
+
+// pass is the header by which the authorizers let a request in, and passed the value that it has to have. They let in
+// connections of one account.
+const (
+	pass    = "x-pass"
+	passed  = "please"
+	account = "spiffe://cluster.local/ns/a/sa/client"
+)
+
+// authorizer decides as policies of action CUSTOM have it asked.
+type authorizer struct {
+	authv3.UnimplementedAuthorizationServer
+
+	mu    sync.Mutex
+	asked map[string]int // how often, by protocol
+}
+
+// startAuthorizer starts the authorizers in a pod.
+func startAuthorizer(t *testing.T, pod *world.Running) *authorizer {
+	t.Helper()
+	a := &authorizer{asked: map[string]int{}}
+	listen := func(port int) net.Listener {
+		l, err := pod.Location.Listen(net.JoinHostPort(pod.Node.Addr.String(), strconv.Itoa(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	rpc, web := grpc.NewServer(), &http.Server{Handler: http.HandlerFunc(a.check)} //nolint:gosec // no stranger reaches it
+	authv3.RegisterAuthorizationServer(rpc, a)
+	var serving sync.WaitGroup
+	byGRPC, byHTTP := listen(grpcPort), listen(httpPort)
+	serving.Go(func() { _ = rpc.Serve(byGRPC) })
+	serving.Go(func() { _ = web.Serve(byHTTP) })
+	t.Cleanup(func() {
+		rpc.Stop()
+		web.Close()
+		serving.Wait()
+	})
+	return a
+}
+
+func (a *authorizer) count(protocol string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked[protocol]++
+}
+
+// times returns how often it was asked by a protocol.
+func (a *authorizer) times(protocol string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked[protocol]
+}
+
+// Check implements authv3.AuthorizationServer.
+func (a *authorizer) Check(_ context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	h := r.GetAttributes().GetRequest().GetHttp()
+	if h == nil || h.GetMethod() == "" {
+		a.count("tcp")
+		if r.GetAttributes().GetSource().GetPrincipal() == account {
+			return &authv3.CheckResponse{Status: &rpcstatus.Status{}}, nil
+		}
+		return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.PermissionDenied)}}, nil
+	}
+	a.count("grpc")
+	if h.GetHeaders()[pass] != passed {
+		return &authv3.CheckResponse{
+			Status: &rpcstatus.Status{Code: int32(codes.PermissionDenied)},
+			HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
+				Status: &typev3.HttpStatus{Code: typev3.StatusCode_Unauthorized},
+			}},
+		}, nil
+	}
+	return &authv3.CheckResponse{
+		Status: &rpcstatus.Status{},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
+			ResponseHeadersToAdd: []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "x-authorizer", Value: "grpc"}}},
+		}},
+	}, nil
+}
+
+// check decides over HTTP. It is asked below /check, with the header that is to be passed on.
+func (a *authorizer) check(w http.ResponseWriter, r *http.Request) {
+	a.count("http")
+	w.Header().Set("x-authorizer", "http")
+	switch {
+	case !strings.HasPrefix(r.URL.Path, "/check/"), r.Header.Get("x-mesh") != "test":
+		w.WriteHeader(http.StatusTeapot)
+	case r.Header.Get(pass) != passed:
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}

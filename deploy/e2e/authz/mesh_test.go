@@ -1,0 +1,278 @@
+package authz
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+const startTimeout = 90 * time.Second
+
+// Addresses of the mesh.
+const (
+	echoService = "10.96.0.10"
+	echoPod     = "10.10.0.11"
+	clientPod   = "10.10.0.12"
+	gatewayPod  = "10.10.0.16"
+)
+
+// meshYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the authorizers,
+// and a gateway.
+var meshYAML = namespaces("istio-system", "a", "b") + `apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: a}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {app: echo}
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: http-more, port: 81, targetPort: 8081}
+  - {name: tcp, port: 90, targetPort: 9090}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: authorizer, namespace: b}
+spec:
+  clusterIP: 10.96.0.11
+  selector: {app: authorizer}
+  ports:
+  - {name: grpc, port: 9000}
+  - {name: http, port: 8000}
+  - {name: grpc-nobody, port: 9001}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gateway, namespace: a}
+spec:
+  selector: {app: gateway}
+  servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: gateway, namespace: a}
+spec:
+  hosts: ["*"]
+  gateways: [gateway]
+  http: [{route: [{destination: {host: echo.a.svc.cluster.local, port: {number: 80}}}]}]
+---
+` + pod("echo", "a", echoPod, `"-http=8080", "-http=8081", "-tcp=9090"`, "") +
+	pod("client", "a", clientPod, "", "") +
+	pod("other", "b", "10.10.0.13", "", "") +
+	pod("plain", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`) +
+	pod("authorizer", "b", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
+	strings.Replace(pod("gateway", "a", gatewayPod, "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1)
+
+// meshConfig has the authorizers: both kinds, of which one cannot be reached or does not exist.
+const meshConfig = `
+enableTracing: false
+extensionProviders:
+- {name: by-grpc, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9000, timeout: 20s}}
+- {name: by-http, envoyExtAuthzHttp: {service: b/authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /check, includeRequestHeadersInCheck: ["x-pas*"], includeAdditionalHeadersInCheck: {x-mesh: test}, headersToDownstreamOnAllow: [x-authorizer]}}
+- {name: away, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, statusOnError: "503"}}
+- {name: away-open, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, failOpen: true}}
+- {name: missing-open, envoyExtAuthzGrpc: {service: missing.b.svc.cluster.local, port: 9000, failOpen: true}}
+`
+
+func namespaces(names ...string) string {
+	var all strings.Builder
+	for _, n := range names {
+		fmt.Fprintf(&all, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n", n)
+	}
+	return all.String()
+}
+
+// pod returns a Pod whose app and service account have its name.
+func pod(name, namespace, address, args, label string) string {
+	if label == "" {
+		label = "security.istio.io/tlsMode: istio"
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s, %[5]s}}
+spec: {serviceAccountName: %[1]s, containers: [{name: app, image: echo, args: [%[4]s]}]}
+status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type: Ready, status: "True"}]}
+---
+`, name, namespace, address, args, label)
+}
+
+// mesh is the mesh of the tests, while it runs.
+type mesh struct {
+	*world.World
+	dir        string
+	authorizer *authorizer
+}
+
+// startMesh starts the control plane, the pods with their proxies, and the authorizers.
+func startMesh(t *testing.T) *mesh {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	work := t.TempDir()
+	suite.LogTails(t, work)
+	dir, config := filepath.Join(work, "mesh"), filepath.Join(work, "mesh-config.yaml")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "mesh.yaml"), meshYAML)
+	write(t, config, meshConfig)
+	pilot, err := controlplane.Start(ctx, controlplane.Options{
+		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: filepath.Join(work, "state"),
+		Args: []string{"--meshConfig", config},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pilot.Stop)
+	issuer, err := pilot.Issuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificates, err := sds.Start(network.Gateway().String(), issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(certificates.Stop)
+	directory, err := world.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := world.Start(world.Options{
+		Directory: directory,
+		Location: func(p world.Pod) (world.Location, error) {
+			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		},
+		Envoy: os.Getenv(envoyVar), XDS: pilot.GRPC, SDS: certificates.Address, Delta: true, Mark: pods.Mark, WorkDir: work,
+		Admin: func(world.Pod) (string, error) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	if err := w.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return &mesh{w, dir, startAuthorizer(t, w.Pod("authorizer"))}
+}
+
+// call is what somebody asks for. What is zero is as in the first of calls: GET / of port 80 of the service.
+type call struct {
+	from    string // the name of a pod; empty: client
+	to      string // an address; empty: the service's, or the pod's for a caller without a sidecar
+	port    int    // of the service
+	method  string
+	path    string
+	host    string
+	headers map[string]string
+	want    int // the status of the answer, where it is not the usual
+}
+
+// podPorts are the ports of the server's pod, by those of its service.
+var podPorts = map[int]int{80: 8080, 81: 8081, 90: 9090}
+
+// do calls. It returns the status of the answer, and its headers. A connection that is let through has status 200 too,
+// and one that is closed has 403.
+func (m *mesh) do(ctx context.Context, c call) (status int, headers http.Header, err error) {
+	if c.from == "" {
+		c.from = "client"
+	}
+	if c.port == 0 {
+		c.port = 80
+	}
+	from := m.Pod(c.from)
+	address := net.JoinHostPort(echoService, strconv.Itoa(c.port))
+	switch {
+	case c.to != "":
+		address = c.to
+	case !from.Proxied:
+		address = net.JoinHostPort(echoPod, strconv.Itoa(podPorts[c.port]))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	conn, err := from.Location.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer conn.Close()
+	end, _ := ctx.Deadline()
+	if err := conn.SetDeadline(end); err != nil {
+		return 0, nil, err
+	}
+	if c.port == 90 {
+		status, err := line(conn)
+		return status, nil, err
+	}
+	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", or(c.method, "GET"), or(c.path, "/"), or(c.host, "echo.a"))
+	for k, v := range c.headers {
+		text += k + ": " + v + "\r\n"
+	}
+	if _, err := io.WriteString(conn, text+"\r\n"); err != nil {
+		return 0, nil, err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode, answer.Header, nil
+}
+
+// line sends a line over a connection, and wants it back.
+func line(conn net.Conn) (status int, err error) {
+	if _, err := fmt.Fprintln(conn, "hello"); err != nil {
+		return http.StatusForbidden, nil //nolint:nilerr // a connection that is closed is the answer
+	}
+	switch text, err := bufio.NewReader(conn).ReadString('\n'); {
+	case err == nil && strings.HasSuffix(text, "hello\n"):
+		return http.StatusOK, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, err
+	}
+	return http.StatusForbidden, nil
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// apply puts policies in force at the server's sidecar, or at the gateway. Their name is marker.
+func (m *mesh) apply(t *testing.T, pod, marker, text string) {
+	t.Helper()
+	write(t, filepath.Join(m.dir, "policies.yaml"), text)
+	suite.Eventually(t, marker+" is in force", func() bool {
+		dump, err := m.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_listeners")
+		return err == nil && strings.Contains(string(dump), marker) && !strings.Contains(string(dump), `"warming_state"`)
+	})
+}
+
+// write replaces a file whole.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,214 @@
+package authz
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+// policy returns an AuthorizationPolicy for the server, named MARK.
+func policy(spec string) string {
+	return policyOf("MARK", "", "selector: {matchLabels: {app: echo}}, "+spec)
+}
+
+func policyOf(name, annotations, spec string) string {
+	return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: a, annotations: {" + annotations + "}}\nspec: {" + spec + "}\n---\n"
+}
+
+// from, to and when are policies that allow by one source, one operation and one condition.
+func from(source string) string  { return policy("rules: [{from: [{source: {" + source + "}}]}]") }
+func to(operation string) string { return policy("rules: [{to: [{operation: {" + operation + "}}]}]") }
+func when(key, values string) string {
+	return policy("rules: [{when: [{key: '" + key + "', " + values + "}]}]")
+}
+
+// custom is a policy that has an authorizer asked.
+func custom(provider, operation string) string {
+	return policy("action: CUSTOM, provider: {name: " + provider + "}, rules: [{to: [{operation: {" + operation + "}}]}]")
+}
+
+const dryRun = `istio.io/dry-run: "true"`
+
+// Calls of all kinds that need not differ.
+var (
+	client, other, plain          = call{}, call{from: "other"}, call{from: "plain"}
+	clientTCP, otherTCP, plainTCP = call{port: 90}, call{from: "other", port: 90}, call{from: "plain", port: 90}
+)
+
+func path(p string) call           { return call{from: "plain", path: p} }
+func host(h string) call           { return call{from: "plain", host: h} }
+func header(name, v string) call   { return call{headers: map[string]string{name: v}} }
+func asked(p, v string) call       { return call{path: p, headers: map[string]string{pass: v}} }
+func status(want int, c call) call { c.want = want; return c }
+func gateway(c call) call          { c.from, c.to = "plain", net.JoinHostPort(gatewayPod, "8080"); return c }
+func method(m string) call         { return call{method: m} }
+
+var everybody = []call{client, other, plain, clientTCP, otherTCP, plainTCP}
+
+// TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does not.
+func TestPolicies(t *testing.T) {
+	m := startMesh(t)
+	for i, c := range []struct {
+		name, policies string
+		in, out        []call
+	}{
+		{"nothing", policy(""), nil, everybody},
+		{"everything", policy("rules: [{}]"), everybody, nil},
+
+		{"a principal", from("principals: [cluster.local/ns/a/sa/client]"), []call{client, clientTCP}, []call{other, plain, otherTCP, plainTCP}},
+		{"principals by prefix", from(`principals: ["cluster.local/ns/b/*"]`), []call{other, otherTCP}, []call{client, plain, clientTCP}},
+		{"principals by suffix", from(`principals: ["*/sa/other"]`), []call{other, otherTCP}, []call{client, plain, clientTCP}},
+		{"any principal", from(`principals: ["*"]`), []call{client, other, clientTCP, otherTCP}, []call{plain, plainTCP}},
+		{"other principals", from("notPrincipals: [cluster.local/ns/a/sa/client]"), []call{other, plain, otherTCP}, []call{client, clientTCP}},
+		{"a namespace", from("namespaces: [b]"), []call{other, otherTCP}, []call{client, plain, clientTCP, plainTCP}},
+		{"other namespaces", from("notNamespaces: [b]"), []call{client, plain}, []call{other, otherTCP}},
+		{"a service account", from("serviceAccounts: [client, b/x]"), []call{client, clientTCP}, []call{other, plain, otherTCP}},
+		{"a service account elsewhere", from("serviceAccounts: [b/other]"), []call{other}, []call{client, plain}},
+		{"other service accounts", from("notServiceAccounts: [b/other]"), []call{client, plain}, []call{other, otherTCP}},
+		{"a trust domain", from(`trustDomains: ["cluster*"]`), []call{client, other, clientTCP}, []call{plain, plainTCP}},
+		{"other trust domains", from("notTrustDomains: [cluster.local]"), []call{plain, plainTCP}, []call{client, clientTCP}},
+		{"addresses", from("ipBlocks: [10.10.0.12, 10.10.0.14/31]"), []call{client, plain, clientTCP, plainTCP}, []call{other, otherTCP}},
+		{"other addresses", from("notIpBlocks: [10.10.0.12]"), []call{other, plain, otherTCP}, []call{client, clientTCP}},
+		{"remote addresses", from("remoteIpBlocks: [10.10.0.14]"), []call{plain, plainTCP}, []call{client, clientTCP}},
+		{"no token", from(`requestPrincipals: ["*"]`), nil, everybody},
+		{"deny plaintext", policy(`action: DENY, rules: [{from: [{source: {notPrincipals: ["*"]}}]}]`), []call{client, other, clientTCP}, []call{plain, plainTCP}},
+
+		{"hosts", to(`hosts: [Echo.Example.com, "*.example.org", "a.*"]`),
+			[]call{host("echo.example.COM"), host("x.Example.org"), host("A.b.c")}, []call{host("echo.example.com.x"), host("example.org"), host("echo.a"), plainTCP}},
+		{"other hosts", to(`notHosts: ["*.example.org"]`), []call{host("echo.a")}, []call{host("x.EXAMPLE.org"), plainTCP}},
+		{"methods", to(`methods: [GET, "P*"]`), []call{method("GET"), method("PUT"), method("POST")}, []call{method("DELETE"), method("OPTIONS"), clientTCP}},
+		{"paths", to(`paths: [/exact, "/pre*", "*.css"]`),
+			[]call{path("/exact"), path("/exact?a=b"), path("/prefix"), path("/a/b.css"), path("/b.css?x"), path("/x/../exact"), path("/%65xact")},
+			[]call{path("/"), path("/exact/"), path("/Exact"), path("/a?b.css"), path("/pr"), path("/prefix/../x"), plainTCP}},
+		{"denied paths", policy(`action: DENY, rules: [{to: [{operation: {paths: ["/admin*"]}}]}]`),
+			[]call{path("/"), path("/adm"), path("/x/admin")},
+			[]call{path("/admin"), path("/admin/x"), path("/admin?x"), path("/x/../admin"), path("/./admin"), path("/%61dmin"), plainTCP, clientTCP}},
+		{"templates", to(`paths: ["/a/{*}/b", "/c/{**}"]`), []call{path("/a/x/b"), path("/c/d/e"), path("/c/d?e")}, []call{path("/a/x/y/b"), path("/a//b"), path("/d/c/"), path("/a/x/b/c")}},
+		{"other paths", to(`notPaths: [/no, "/not/{*}"]`), []call{path("/"), path("/not/a/b")}, []call{path("/no"), path("/no?x"), path("/not/a")}},
+		{"ports", to(`ports: ["8081", "9090"]`), []call{{port: 81}, {from: "plain", port: 81}, clientTCP, plainTCP}, []call{client, plain}},
+		{"other ports", to(`notPorts: ["9090"]`), []call{client, {port: 81}}, []call{clientTCP, plainTCP}},
+
+		{"a header", when("request.headers[X-Tenant]", `values: [one, "t*", "*.x"]`),
+			[]call{header("x-tenant", "one"), header("X-Tenant", "two"), header("x-tenant", "a.x")}, []call{client, header("x-tenant", "One"), header("x-other", "one"), clientTCP}},
+		{"any header", when("request.headers[x-tenant]", `values: ["*"]`), []call{header("x-tenant", "x")}, []call{client}},
+		{"no header", when("request.headers[x-tenant]", `notValues: ["*"]`), []call{client}, []call{header("x-tenant", "x")}},
+		{"source.ip", when("source.ip", "values: [10.10.0.12]"), []call{client, clientTCP}, []call{other, plainTCP}},
+		{"remote.ip", when("remote.ip", "notValues: [10.10.0.12]"), []call{other, plainTCP}, []call{client, clientTCP}},
+		{"source.namespace", when("source.namespace", "values: [a]"), []call{client, clientTCP}, []call{other, plain}},
+		{"source.principal", when("source.principal", "values: [cluster.local/ns/b/sa/other]"), []call{other, otherTCP}, []call{client, plain}},
+		{"source.serviceAccount", when("source.serviceAccount", "values: [b/other]"), []call{other, otherTCP}, []call{client, plain}},
+		{"source.trustDomain", when("source.trustDomain", "values: [cluster.local]"), []call{client}, []call{plain}},
+		{"destination.ip", when("destination.ip", "values: [10.10.0.11]"), everybody, nil},
+		{"another destination.ip", when("destination.ip", "values: [10.10.0.99, 10.96.0.0/16]"), nil, everybody},
+		{"destination.port", when("destination.port", `values: ["9090"]`), []call{clientTCP}, []call{client, {port: 81}}},
+		{"connection.sni", when("connection.sni", `values: ["*.echo.a.svc.cluster.local"]`), []call{client, clientTCP}, []call{plain, plainTCP}},
+		{"request.auth", when("request.auth.claims[group]", "values: [admins]"), nil, everybody},
+
+		{"two rules", policy(`rules: [{to: [{operation: {methods: [PUT]}}], from: [{source: {namespaces: [b]}}]}, {to: [{operation: {ports: ["9090"]}}]}]`),
+			[]call{{from: "other", method: "PUT"}, clientTCP, plainTCP}, []call{other, method("PUT"), {from: "plain", method: "PUT"}}},
+		{"what is denied is denied", policy("rules: [{}]") + policyOf("deny", "", `action: DENY, rules: [{from: [{source: {namespaces: [b]}}]}]`),
+			[]call{client, plain, clientTCP}, []call{other, otherTCP}},
+		{"by the service", policyOf("MARK", "", `targetRefs: [{kind: Service, name: echo}], rules: [{to: [{operation: {ports: ["8080"]}}]}]`), []call{client}, []call{{port: 81}, clientTCP}},
+
+		{"audit", policy("action: AUDIT, rules: [{}]"), everybody, nil},
+		{"a dry run", policyOf("MARK", dryRun, "action: DENY, rules: [{}]"), everybody, nil},
+		{"a dry run that allows nothing", policyOf("MARK", dryRun, ""), everybody, nil},
+		{"what a filter says", policyOf("dry", dryRun, "action: DENY, rules: [{to: [{operation: {paths: [/dry]}}]}]") +
+			when("experimental.envoy.filters.http.rbac[istio_dry_run_deny_shadow_engine_result]", `values: [allowed]`), []call{path("/")}, []call{path("/dry")}},
+
+		{"asked over gRPC", custom("by-grpc", `paths: ["/ask*"]`), []call{client, plain, asked("/ask", passed), asked("/", "no")}, []call{status(http.StatusUnauthorized, asked("/ask", "no")), status(http.StatusUnauthorized, path("/ask/x"))}},
+		{"asked over HTTP", custom("by-http", `paths: ["/ask*"]`), []call{client, plain, asked("/ask", passed), asked("/", "no")}, []call{status(http.StatusUnauthorized, asked("/ask", "no")), status(http.StatusUnauthorized, path("/ask/x")), plainTCP}},
+		{"asked about connections", custom("by-grpc", `ports: ["9090"]`), []call{client, plain, clientTCP}, []call{otherTCP, plainTCP}},
+		{"asked, and denied", custom("by-grpc", `paths: ["/ask*"]`) + policyOf("deny", "", "action: DENY, rules: [{to: [{operation: {methods: [PUT]}}]}]"),
+			[]call{asked("/ask", passed)}, []call{{path: "/ask", method: "PUT", headers: map[string]string{pass: passed}}, status(http.StatusUnauthorized, asked("/ask", "no"))}},
+		{"nobody to ask", custom("away", `paths: ["/ask*"]`), []call{client}, []call{status(http.StatusServiceUnavailable, path("/ask"))}},
+		{"nobody to ask, which lets in", custom("away-open", `paths: ["/ask*"]`), []call{client, path("/ask")}, nil},
+		{"no such service", custom("missing-open", `paths: ["/ask*"]`), nil, everybody},
+		{"no such provider", custom("unheard-of", `paths: ["/ask*"]`), nil, everybody},
+		{"two authorizers", custom("by-grpc", `paths: ["/ask*"]`) + policyOf("two", "", "action: CUSTOM, provider: {name: by-http}, rules: [{}]"), nil, everybody},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			marker := fmt.Sprintf("case-%d", i)
+			m.apply(t, "echo", marker, strings.ReplaceAll(c.policies, "MARK", marker))
+			for _, one := range c.in {
+				m.want(t, one, http.StatusOK)
+			}
+			for _, one := range c.out {
+				m.want(t, one, http.StatusForbidden)
+			}
+		})
+	}
+	for _, protocol := range []string{"grpc", "http", "tcp"} {
+		if m.authorizer.times(protocol) == 0 {
+			t.Errorf("no authorizer was asked over %s", protocol)
+		}
+	}
+	if err := m.Healthy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// want wants a status for a call.
+func (m *mesh) want(t *testing.T, c call, status int) {
+	t.Helper()
+	if c.want != 0 {
+		status = c.want
+	}
+	suite.Eventually(t, fmt.Sprintf("%d for %+v", status, c), func() bool {
+		got, _, err := m.do(t.Context(), c)
+		return err == nil && got == status
+	})
+}
+
+// TestDryRunIsCounted: what a policy in a dry run would refuse is let in and counted.
+func TestDryRunIsCounted(t *testing.T) {
+	m := startMesh(t)
+	m.apply(t, "echo", "counted", policyOf("counted", dryRun, `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/no]}}]}]`))
+	m.want(t, path("/no"), http.StatusOK)
+	suite.Eventually(t, "it is counted", func() bool {
+		stats, err := m.Pod("echo").Proxy.Stats(t.Context(), `istio_dry_run_deny_\.?shadow_denied$`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, n := range stats {
+			if regexp.MustCompile(`^http\.inbound_0\.0\.0\.0_8080`).MatchString(name) && n > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// TestGateway: policies reach a gateway by its labels, and say who may come in there.
+func TestGateway(t *testing.T) {
+	m := startMesh(t)
+	for _, c := range []struct {
+		name, spec string
+		in, out    []call
+	}{
+		{"paths", `action: DENY, rules: [{to: [{operation: {paths: ["/admin*"]}}]}]`, []call{path("/"), path("/x/admin")}, []call{path("/admin"), path("/%61dmin/x")}},
+		{"addresses", "rules: [{from: [{source: {ipBlocks: [10.10.0.14]}}]}]", []call{path("/")}, nil},
+		{"other addresses", "rules: [{from: [{source: {ipBlocks: [10.10.0.12]}}]}]", nil, []call{path("/")}},
+		{"hosts", `rules: [{to: [{operation: {hosts: ["*.Example.com"]}}]}]`, []call{host("a.example.COM")}, []call{host("example.com")}},
+		{"asked", `action: CUSTOM, provider: {name: by-grpc}, rules: [{to: [{operation: {paths: ["/ask*"]}}]}]`,
+			[]call{path("/"), asked("/ask", passed)}, []call{status(http.StatusUnauthorized, asked("/ask", "no"))}},
+		{"no such provider", "action: CUSTOM, provider: {name: unheard-of}, rules: [{}]", nil, []call{path("/")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			marker := "at-" + strings.ReplaceAll(c.name, " ", "-")
+			m.apply(t, "gateway", marker, policyOf(marker, "", "selector: {matchLabels: {app: gateway}}, "+c.spec))
+			for _, one := range c.in {
+				m.want(t, gateway(one), http.StatusOK)
+			}
+			for _, one := range c.out {
+				m.want(t, gateway(one), http.StatusForbidden)
+			}
+			m.want(t, call{from: "plain", path: "/admin"}, http.StatusOK) // past the gateway
+		})
+	}
+}
