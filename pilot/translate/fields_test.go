@@ -31,6 +31,8 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	f := newFieldTest(t)
 	// What is read elsewhere, or by people alone.
 	elsewhere := map[string]string{
+		"AuthorizationPolicy targetRef.namespace":  "validation refuses any but the policy's own",
+		"AuthorizationPolicy targetRefs.namespace": "validation refuses any but the policy's own",
 		"Gateway servers.name":      "a label",
 		"Sidecar egress.port.name":  "a label",
 		"Sidecar ingress.port.name": "a label",

@@ -128,9 +128,10 @@ func TestPolicies(t *testing.T) {
 			[]call{asked("/ask", passed)}, []call{{path: "/ask", method: "PUT", headers: map[string]string{pass: passed}}, status(http.StatusUnauthorized, asked("/ask", "no"))}},
 		{"nobody to ask", custom("away", `paths: ["/ask*"]`), []call{client}, []call{status(http.StatusServiceUnavailable, path("/ask"))}},
 		{"nobody to ask, which lets in", custom("away-open", `paths: ["/ask*"]`), []call{client, path("/ask")}, nil},
-		{"no such service", custom("missing-open", `paths: ["/ask*"]`), nil, everybody},
-		{"no such provider", custom("unheard-of", `paths: ["/ask*"]`), nil, everybody},
-		{"two authorizers", custom("by-grpc", `paths: ["/ask*"]`) + policyOf("two", "", "action: CUSTOM, provider: {name: by-http}, rules: [{}]"), nil, everybody},
+		{"no such service", custom("missing-open", `paths: ["/ask*"]`), []call{client}, []call{path("/ask"), asked("/ask", passed), clientTCP}},
+		{"no such provider", custom("unheard-of", `paths: ["/ask*"]`), []call{client}, []call{path("/ask"), asked("/ask", passed), clientTCP}},
+		{"two authorizers", custom("by-grpc", `paths: ["/ask*"]`) + policyOf("two", "", "action: CUSTOM, provider: {name: by-http}, rules: [{to: [{operation: {paths: [/two]}}]}]"),
+			[]call{client}, []call{asked("/ask", passed), asked("/two", passed), clientTCP}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			marker := fmt.Sprintf("case-%d", i)

@@ -44,17 +44,17 @@ func ruleName(o *kinds.Object, rule int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(rule) + "]"
 }
 
-// translate adds the rules of a policy to those of its action, for a chain. A rule that the chain's traffic has not the
-// attributes for never allows anything: an ALLOW policy is without it. In policies of other actions it is a rule
-// without these conditions.
-func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, named string) {
-	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: c.Mesh.TrustDomains(), own: o.Namespace}
+// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. A rule
+// that asks for what the chain's traffic does not have allows nothing: an ALLOW policy is without it. Policies of other
+// actions have it without these conditions.
+func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end string) {
+	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: trustDomains(c.Mesh), own: o.Namespace}
 	for i, r := range spec(o).Rules {
 		if p, err := t.policy(r); err == nil {
-			out.Policies[named+ruleName(o, i)] = p
+			out.Policies[begin+ruleName(o, i)+end] = p
 		}
 	}
 	if len(spec(o).Rules) == 0 {
-		out.Policies[named+ruleName(o, 0)] = never()
+		out.Policies[begin+ruleName(o, 0)+end] = never()
 	}
 }

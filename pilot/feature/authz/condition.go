@@ -13,8 +13,11 @@ const filterPrefix = "experimental."
 
 // condition returns what a condition demands, of the operation or of the source.
 func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
-	operation := func(one func(string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
-		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, each(permissions(), one)}}, nil, nil
+	operation := func(match func([]string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, match}}, nil, nil
+	}
+	operationEach := func(one func(string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+		return operation(each(permissions(), one))
 	}
 	source := func(match func([]string) (*rbacv3.Principal, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return nil, []attribute[*rbacv3.Principal]{{c.Values, c.NotValues, match}}, nil
@@ -37,7 +40,7 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	case "request.auth.audiences":
 		return source(t.claims("aud"))
 	case "request.auth.presenter":
-		return sourceEach(t.presenter)
+		return source(t.claims("azp"))
 	case "source.ip":
 		return sourceEach(sourceIP)
 	case "remote.ip":
@@ -51,11 +54,11 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	case "source.trustDomain":
 		return sourceEach(trustDomain)
 	case "destination.ip":
-		return operation(destinationIP)
+		return operationEach(destinationIP)
 	case "destination.port":
-		return operation(port)
+		return operationEach(port)
 	case "connection.sni":
-		return operation(serverName)
+		return operationEach(serverName)
 	}
 	return nil, nil, fmt.Errorf("unknown key %q", c.Key)
 }

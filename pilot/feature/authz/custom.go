@@ -23,15 +23,15 @@ func NewCustom() *feature.Feature {
 		Name:   "authz-custom",
 		Kinds:  []*kinds.Kind{kinds.AuthorizationPolicy},
 		Half:   feature.InboundHalf,
-		Select: selectCustom,
-		Hooks:  feature.Hooks{HTTPFilters: customHTTP, NetworkFilters: customNetwork},
+		Select: selectCustom, UnsupportedMesh: unsupportedMesh,
+		Hooks: feature.Hooks{HTTPFilters: customHTTP, NetworkFilters: customNetwork},
 	}
 }
 
 // selectCustom selects the policies and the providers that they name.
 func selectCustom(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 	policies := feature.Policies(r, namespace, func(o *kinds.Object, w feature.Workload) bool {
-		return action(o) == securityv1.AuthorizationPolicy_CUSTOM && feature.Matches(o, w)
+		return action(o) == securityv1.AuthorizationPolicy_CUSTOM && !dryRun(o) && feature.Matches(o, w)
 	}, kinds.AuthorizationPolicy)
 	return func(w feature.Workload) feature.Selection {
 		s := policies(w)
@@ -55,28 +55,35 @@ const (
 	customResult = customStats + "shadow_effective_policy_id"
 )
 
-// refuseAll is the rule that stands for policies whose authorizer cannot be asked.
-const refuseAll = "default-deny-all-due-to-bad-CUSTOM-action"
+// refused ends the names of rules that refuse what they match, because the authorizer cannot be asked.
+const refused = "-deny-due-to-bad-CUSTOM-action"
 
-// denyAll returns rules that refuse everything.
-func denyAll() *rbacv3.RBAC {
-	return &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{refuseAll: {
-		Permissions: []*rbacv3.Permission{permissions().any()}, Principals: []*rbacv3.Principal{principals().any()},
-	}}}
+// customRules are the rules of the policies that name one provider. Without provider they refuse what they match:
+// nobody can be asked about it.
+type customRules struct {
+	*rbacv3.RBAC
+	provider *feature.Provider
 }
 
-// customRules returns the rules of the policies that are selected, and the authorizer to ask. It is nil where there is
-// none, or where policies name several: then every request is refused.
-func customRules(c feature.Chain) (*rbacv3.RBAC, *feature.Provider) {
+// byProvider returns the rules of the policies that are selected, by provider. A workload has one authorizer: if its
+// policies name several, none is asked.
+func byProvider(c feature.Chain) []customRules {
+	var list []customRules
 	providers := slices.Collect(c.Selection.Providers.All)
-	if len(providers) != 1 || !usable(providers[0], c.HTTP) {
-		return denyAll(), nil
+	for i := range providers {
+		p, end := &providers[i], ""
+		r := customRules{&rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}, p}
+		if len(providers) > 1 || !usable(p, c.HTTP) {
+			r.provider, end = nil, refused
+		}
+		for o := range c.Selection.Objects.All {
+			if spec(o).GetProvider().GetName() == p.Name {
+				translate(r.RBAC, o, c, customPrefix+"-"+p.Name+"-", end)
+			}
+		}
+		list = append(list, r)
 	}
-	out := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
-	for o := range c.Selection.Objects.All {
-		translate(out, o, c, customPrefix+"-"+providers[0].Name+"-")
-	}
-	return out, &providers[0]
+	return list
 }
 
 // customHTTP returns the filters of policies of action CUSTOM.
@@ -84,14 +91,18 @@ func customHTTP(c feature.Chain) []*hcmv3.HttpFilter {
 	if !applies(c) {
 		return nil
 	}
-	r, p := customRules(c)
-	if p == nil {
-		return []*hcmv3.HttpFilter{envoy.HTTPFilter(httpRBAC, envoy.Any(&httprbacv3.RBAC{Rules: r}))}
+	var list []*hcmv3.HttpFilter
+	for _, r := range byProvider(c) {
+		if r.provider == nil {
+			list = append(list, envoy.HTTPFilter(httpRBAC, envoy.Any(&httprbacv3.RBAC{Rules: r.RBAC})))
+			continue
+		}
+		list = append(list,
+			envoy.HTTPFilter(httpRBAC, envoy.Any(&httprbacv3.RBAC{ShadowRules: r.RBAC, ShadowRulesStatPrefix: customStats})),
+			envoy.HTTPFilter("envoy.filters.http.ext_authz", envoy.Any(askHTTP(r.provider))),
+		)
 	}
-	return []*hcmv3.HttpFilter{
-		envoy.HTTPFilter(httpRBAC, envoy.Any(&httprbacv3.RBAC{ShadowRules: r, ShadowRulesStatPrefix: customStats})),
-		envoy.HTTPFilter("envoy.filters.http.ext_authz", envoy.Any(askHTTP(p))),
-	}
+	return list
 }
 
 // customNetwork returns the filters of policies of action CUSTOM for connections.
@@ -99,12 +110,16 @@ func customNetwork(c feature.Chain) []*listenerv3.Filter {
 	if !applies(c) || c.HTTP {
 		return nil
 	}
-	r, p := customRules(c)
-	if p == nil {
-		return []*listenerv3.Filter{envoy.NetworkFilter(networkRBAC, envoy.Any(&tcprbacv3.RBAC{Rules: r, StatPrefix: tcpStats}))}
+	var list []*listenerv3.Filter
+	for _, r := range byProvider(c) {
+		if r.provider == nil {
+			list = append(list, envoy.NetworkFilter(networkRBAC, envoy.Any(&tcprbacv3.RBAC{Rules: r.RBAC, StatPrefix: tcpStats})))
+			continue
+		}
+		list = append(list,
+			envoy.NetworkFilter(networkRBAC, envoy.Any(&tcprbacv3.RBAC{ShadowRules: r.RBAC, ShadowRulesStatPrefix: customStats, StatPrefix: tcpStats})),
+			envoy.NetworkFilter("envoy.filters.network.ext_authz", envoy.Any(askTCP(r.provider))),
+		)
 	}
-	return []*listenerv3.Filter{
-		envoy.NetworkFilter(networkRBAC, envoy.Any(&tcprbacv3.RBAC{ShadowRules: r, ShadowRulesStatPrefix: customStats, StatPrefix: tcpStats})),
-		envoy.NetworkFilter("envoy.filters.network.ext_authz", envoy.Any(askTCP(p))),
-	}
+	return list
 }

@@ -72,10 +72,11 @@ func byAction(c feature.Chain) []rules {
 	for _, a := range []struct {
 		action securityv1.AuthorizationPolicy_Action
 		rbac   rbacv3.RBAC_Action
+		dry    string // the prefix of what dry runs say
 	}{
-		{securityv1.AuthorizationPolicy_AUDIT, rbacv3.RBAC_LOG},
-		{securityv1.AuthorizationPolicy_DENY, rbacv3.RBAC_DENY},
-		{securityv1.AuthorizationPolicy_ALLOW, rbacv3.RBAC_ALLOW},
+		{securityv1.AuthorizationPolicy_AUDIT, rbacv3.RBAC_LOG, ""},
+		{securityv1.AuthorizationPolicy_DENY, rbacv3.RBAC_DENY, dryRunDeny},
+		{securityv1.AuthorizationPolicy_ALLOW, rbacv3.RBAC_ALLOW, dryRunAllow},
 	} {
 		r := rules{prefix: dryRunAllow}
 		for o := range c.Selection.Objects.All {
@@ -84,14 +85,12 @@ func byAction(c feature.Chain) []rules {
 			}
 			into := &r.enforced
 			if dryRun(o) {
-				if into = &r.dry; a.rbac == rbacv3.RBAC_DENY {
-					r.prefix = dryRunDeny
-				}
+				into, r.prefix = &r.dry, a.dry
 			}
 			if *into == nil {
 				*into = &rbacv3.RBAC{Action: a.rbac, Policies: map[string]*rbacv3.Policy{}}
 			}
-			translate(*into, o, c, "")
+			translate(*into, o, c, "", "")
 		}
 		if r.enforced != nil || r.dry != nil {
 			list = append(list, r)

@@ -57,17 +57,16 @@ func (p pattern) matcher(ignoreCase bool) *matcherv3.StringMatcher {
 	return m
 }
 
-// regex returns the regular expression of a part of a string. That part consists of any characters where the pattern
-// leaves them open.
-func (p pattern) regex() string {
+// regex returns the regular expression of a part of a string. What the pattern leaves open, the expression rest matches.
+func (p pattern) regex(rest string) string {
 	text := regexp.QuoteMeta(p.text)
 	switch p.kind {
 	case presence:
-		return ".*"
+		return rest
 	case suffix:
-		return ".*" + text
+		return rest + text
 	case prefix:
-		return text + ".*"
+		return text + rest
 	}
 	return text
 }

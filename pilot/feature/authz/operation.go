@@ -66,16 +66,16 @@ func serverName(value string) (*rbacv3.Permission, error) {
 }
 
 // filterMetadata matches what a filter says of a request. A value in brackets is an element of a list.
-func filterMetadata(filter, key string) func(value string) (*rbacv3.Permission, error) {
-	return func(value string) (*rbacv3.Permission, error) {
-		inner, isList := value, strings.HasPrefix(value, "[") && strings.HasSuffix(value, "]")
-		if isList {
-			inner = strings.Trim(value, "[]")
+func filterMetadata(filter, key string) func(values []string) (*rbacv3.Permission, error) {
+	return func(values []string) (*rbacv3.Permission, error) {
+		var list []*matcherv3.ValueMatcher
+		for _, v := range values {
+			if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") {
+				list = append(list, elementOf(textValue(stringMatcher(strings.Trim(v, "[]")))))
+			} else {
+				list = append(list, textValue(stringMatcher(v)))
+			}
 		}
-		m := textValue(stringMatcher(inner))
-		if isList {
-			m = elementOf(m)
-		}
-		return &rbacv3.Permission{Rule: &rbacv3.Permission_Metadata{Metadata: metadataMatcher(filter, m, key)}}, nil
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_Metadata{Metadata: metadataMatcher(filter, anyOf(list), key)}}, nil
 	}
 }

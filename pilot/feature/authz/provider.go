@@ -17,18 +17,30 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // defaultTimeout is how long proxies wait for an authorizer by default.
 const defaultTimeout = 600 * time.Second
 
-// usable reports whether a provider is an authorizer that can be asked.
-func usable(p feature.Provider, http bool) bool {
+// usable reports whether a provider is an authorizer that can be asked about requests, or else about connections: one
+// that takes HTTP knows requests only.
+func usable(p *feature.Provider, http bool) bool {
 	if p.Service == nil {
 		return false
 	}
-	grpc := p.Config.GetEnvoyExtAuthzGrpc()
-	return grpc != nil || http && p.Config.GetEnvoyExtAuthzHttp() != nil
+	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
+		return hasPort(p.Service, g.Port) && validStatus(g.StatusOnError)
+	}
+	h := p.Config.GetEnvoyExtAuthzHttp()
+	return http && h != nil && hasPort(p.Service, h.Port) && validStatus(h.StatusOnError)
+}
+
+func hasPort(s *registry.Service, number uint32) bool {
+	for range s.PortsByNumber(number) {
+		return true
+	}
+	return false
 }
 
 // cluster returns the cluster of a provider's service.
@@ -111,13 +123,19 @@ func enabled(filter, provider string) *matcherv3.MetadataMatcher {
 	return metadataMatcher(filter, textValue(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: customPrefix + "-" + provider}}), customResult)
 }
 
-// status returns a status by its number.
-func status(s string) *typev3.HttpStatus {
+// validStatus reports whether a text is empty or the number of a status that Envoy knows.
+func validStatus(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
+	return s == "" || err == nil && n > 0 && typev3.StatusCode_name[int32(n)] != "" //nolint:gosec // 16 bits
+}
+
+// status returns a status by its number; nil for none.
+func status(s string) *typev3.HttpStatus {
+	if s == "" {
 		return nil
 	}
-	return &typev3.HttpStatus{Code: typev3.StatusCode(n)}
+	n, _ := strconv.ParseUint(s, 10, 16)
+	return &typev3.HttpStatus{Code: typev3.StatusCode(n)} //nolint:gosec // 16 bits
 }
 
 func body(b *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) *httpauthzv3.BufferSettings {

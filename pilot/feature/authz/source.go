@@ -37,7 +37,7 @@ func (t translation) principals(values []string) (*rbacv3.Principal, error) {
 		p := parsePattern(v)
 		switch p.kind {
 		case suffix:
-			list = append(list, authenticated(regexMatcher(scheme+p.regex())))
+			list = append(list, authenticated(regexMatcher(scheme+p.regex(".*"))))
 		case presence:
 			list = append(list, authenticated(p.matcher(false)))
 		default:
@@ -50,12 +50,19 @@ func (t translation) principals(values []string) (*rbacv3.Principal, error) {
 
 // namespace matches the namespace in the peer's ID.
 func namespace(value string) (*rbacv3.Principal, error) {
-	return authenticated(regexMatcher(".*/ns/" + parsePattern(value).regex() + "/.*")), nil
+	return authenticated(regexMatcher(".*/ns/" + parsePattern(value).regex(".*") + "/.*")), nil
 }
 
 // trustDomain matches the trust domain in the peer's ID.
 func trustDomain(value string) (*rbacv3.Principal, error) {
-	return authenticated(regexMatcher(scheme + parsePattern(value).regex() + "/.*")), nil
+	switch p := parsePattern(value); p.kind {
+	case presence:
+		return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: scheme}}), nil
+	case exact:
+		return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: scheme + value + "/"}}), nil
+	default:
+		return authenticated(regexMatcher(scheme + p.regex("[^/]*") + "/.*")), nil
+	}
 }
 
 // serviceAccount matches the namespace and the service account in the peer's ID.

@@ -57,19 +57,11 @@ func (t translation) claims(path ...string) func(values []string) (*rbacv3.Princ
 		}
 		var list []*matcherv3.ValueMatcher
 		for _, v := range values {
-			text := textValue(stringMatcher(v))
-			list = append(list, elementOf(text), text)
+			list = append(list, textValue(stringMatcher(v)))
 		}
-		return claim(anyValue(list...), path...), nil
+		one := anyOf(list)
+		return claim(anyOf([]*matcherv3.ValueMatcher{elementOf(one), one}), path...), nil
 	}
-}
-
-// presenter matches the authorized presenter of the token.
-func (t translation) presenter(value string) (*rbacv3.Principal, error) {
-	if !t.http {
-		return nil, errNoHTTP
-	}
-	return claim(textValue(stringMatcher(value)), "azp"), nil
 }
 
 // metadataMatcher matches a value that a filter has stored under a path of keys.
@@ -90,6 +82,10 @@ func elementOf(m *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: m}}}}
 }
 
-func anyValue(all ...*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+// anyOf matches what one of all matches.
+func anyOf(all []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	if len(all) == 1 {
+		return all[0]
+	}
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: all}}}
 }

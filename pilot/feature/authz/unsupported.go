@@ -2,11 +2,13 @@ package authz
 
 import (
 	"strconv"
+	"strings"
 
-	typev1beta1 "istio.io/api/type/v1beta1"
+	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -20,14 +22,31 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 			Message: strconv.Quote(value) + " is no boolean: the policy is enforced", Fix: `write "true" or "false"`,
 		})
 	}
-	elsewhere := func(field string, r *typev1beta1.PolicyTargetReference) {
-		if ns := r.GetNamespace(); ns != "" && ns != o.Namespace {
-			found = append(found, feature.NotImplemented(field+".namespace", "a target in another namespace; "+o.Namespace+" is looked in", "remove it, and put the policy into namespace "+ns))
-		}
+	if action(o) == securityv1.AuthorizationPolicy_CUSTOM && dryRun(o) {
+		found = append(found, feature.NotImplemented("metadata.annotations["+strconv.Quote(kinds.AnnotationDryRun)+"]", "no authorizer is asked in a dry run: the policy has no effect", "remove it to have the authorizer asked"))
 	}
-	elsewhere("spec.targetRef", spec(o).TargetRef)
-	for i, r := range spec(o).TargetRefs {
-		elsewhere("spec.targetRefs["+strconv.Itoa(i)+"]", r)
+	return found
+}
+
+// unsupportedMesh returns the findings about authorizers that cannot be asked as they are configured.
+func unsupportedMesh(c *mesh.Config) []diag.Diagnostic {
+	var found []diag.Diagnostic
+	for i, p := range c.GetExtensionProviders() {
+		field := "extensionProviders[" + strconv.Itoa(i) + "]."
+		g, h := p.GetEnvoyExtAuthzGrpc(), p.GetEnvoyExtAuthzHttp()
+		status := g.GetStatusOnError()
+		if field += "envoyExtAuthzGrpc"; h != nil {
+			field, status = strings.TrimSuffix(field, "Grpc")+"Http", h.GetStatusOnError()
+		}
+		if (g != nil || h != nil) && !validStatus(status) {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Error, Code: "InvalidValue", Field: field + ".statusOnError",
+				Message: strconv.Quote(status) + " is no status of HTTP: policies that name the provider refuse what they match", Fix: `write a number such as "503"`,
+			})
+		}
+		if h.GetIncludeRequestBodyInCheck().GetPackAsBytes() {
+			found = append(found, feature.NotImplemented(field+".includeRequestBodyInCheck.packAsBytes", "a provider that takes HTTP is sent the body as it is", ""))
+		}
 	}
 	return found
 }

@@ -288,7 +288,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	if c.use.HTTP() {
 		chain.Filters = b.httpFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
 	} else {
-		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Outbound, c.to)
+		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to)
 	}
 	if c.use.TerminatesTLS() {
 		chain.TransportSocket = serverTLS(c.tls, !c.use.HTTP(), k.capabilities)
