@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	securityv1 "istio.io/api/security/v1"
@@ -9,7 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// authorizers reports the policies of action CUSTOM whose authorizer cannot be asked: they refuse every request.
+// authorizers reports the policies of action CUSTOM whose authorizer cannot be asked: they refuse what their rules
+// match.
 func (a *analysis) authorizers() {
 	var all []string // the names of authorizers
 	for _, p := range a.mesh.GetExtensionProviders() {
@@ -24,43 +27,45 @@ func (a *analysis) authorizers() {
 		}
 		name := policy.GetProvider().GetName()
 		p := a.mesh.Provider(name)
-		service := p.GetEnvoyExtAuthzGrpc().GetService() + p.GetEnvoyExtAuthzHttp().GetService()
-		switch {
-		case service != "":
-			a.authorizer(o, name, service)
+		switch g, h := p.GetEnvoyExtAuthzGrpc(), p.GetEnvoyExtAuthzHttp(); {
+		case g != nil:
+			a.authorizer(o, name, g.Service, g.Port)
+		case h != nil:
+			a.authorizer(o, name, h.Service, h.Port)
 		default:
 			fix := "define it in extensionProviders of the mesh configuration"
 			if meant := a.nearest(name, all); meant != "" {
 				fix = diag.DidYouMean(meant)
 			}
-			a.report(o, diag.Error, codeProvider, "spec.provider.name", fix, "the mesh configuration has no ext_authz provider %q: every request to the workloads that the policy selects is refused", name)
+			a.report(o, diag.Error, codeProvider, "spec.provider.name", fix, "the mesh configuration has no ext_authz provider %q: %s", name, refused)
 		}
 	}
 }
 
+// refused is what becomes of requests where no authorizer can be asked.
+const refused = "what the rules match is refused"
+
 // authorizer reports a service of an authorizer that does not exist, or that the workloads of a policy do not see. A
 // service is a host, or namespace/host.
-func (a *analysis) authorizer(o *kinds.Object, provider, service string) {
+func (a *analysis) authorizer(o *kinds.Object, provider, service string, port uint32) {
+	if len(a.services) == 0 { // somebody else has them
+		return
+	}
 	ns, name, ok := strings.Cut(service, "/")
 	if !ok {
 		ns, name = "", service
 	}
-	if len(a.services) == 0 { // somebody else has them
-		return
-	}
-	seen := false
+	problem, fix := "does not exist", "create it, or correct the provider in the mesh configuration"
 	for _, h := range a.hosts[name] {
-		if ns != "" && ns != h.object.Namespace {
-			continue
-		}
-		if seen = true; o.Namespace == a.root || a.visible(h, o.Namespace) {
+		switch {
+		case ns != "" && ns != h.object.Namespace:
+		case o.Namespace != a.root && !a.visible(h, o.Namespace):
+			problem, fix = "is not exported to namespace "+o.Namespace, "export it"
+		case !slices.Contains(h.ports, port):
+			problem, fix = "has no port "+strconv.Itoa(int(port)), "correct the provider in the mesh configuration"
+		default:
 			return
 		}
 	}
-	if seen {
-		a.report(o, diag.Error, codeProvider, "spec.provider.name", "export it to namespace "+o.Namespace, "provider %q is the service %s, which is not exported to namespace %s: every request is refused", provider, service, o.Namespace)
-		return
-	}
-	fix := "create it, or correct the provider in the mesh configuration"
-	a.report(o, diag.Error, codeProvider, "spec.provider.name", fix, "provider %q is the service %s, which does not exist: every request is refused", provider, service)
+	a.report(o, diag.Error, codeProvider, "spec.provider.name", fix, "provider %q is the service %s, which %s: %s", provider, service, problem, refused)
 }

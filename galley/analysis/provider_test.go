@@ -32,6 +32,7 @@ spec:
 - {name: by-http, envoyExtAuthzHttp: {service: b/authorizer.b.svc.cluster.local, port: 9000}}
 - {name: elsewhere, envoyExtAuthzHttp: {service: a/authorizer.b.svc.cluster.local, port: 9000}}
 - {name: hidden, envoyExtAuthzHttp: {service: hidden.b.svc.cluster.local, port: 9000}}
+- {name: port, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 9001}}
 - {name: gone, envoyExtAuthzHttp: {service: gone.b.svc.cluster.local, port: 9000}}
 `))
 	if m == nil {
@@ -39,11 +40,12 @@ spec:
 	}
 	for provider, want := range map[string]string{
 		"by-grpc": "", "by-http": "",
-		"by-gprc":    `no ext_authz provider "by-gprc": every request to the workloads that the policy selects is refused; did you mean "by-grpc"?`,
+		"by-gprc":    `no ext_authz provider "by-gprc": what the rules match is refused; did you mean "by-grpc"?`,
 		"prometheus": `no ext_authz provider "prometheus"`,
 		"elsewhere":  `the service a/authorizer.b.svc.cluster.local, which does not exist`,
-		"gone":       `the service gone.b.svc.cluster.local, which does not exist: every request is refused`,
-		"hidden":     `is not exported to namespace a: every request is refused; export it to namespace a`,
+		"gone":       `the service gone.b.svc.cluster.local, which does not exist: what the rules match is refused`,
+		"port":       `which has no port 9001: what the rules match is refused`,
+		"hidden":     `is not exported to namespace a: what the rules match is refused; export it`,
 	} {
 		var got []string
 		for _, d := range Run(decode(t, strings.Replace(objects, "NAME", provider, 1)), Options{Domain: "cluster.local", Mesh: m}) {

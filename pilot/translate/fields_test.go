@@ -33,9 +33,9 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	elsewhere := map[string]string{
 		"AuthorizationPolicy targetRef.namespace":  "validation refuses any but the policy's own",
 		"AuthorizationPolicy targetRefs.namespace": "validation refuses any but the policy's own",
-		"Gateway servers.name":      "a label",
-		"Sidecar egress.port.name":  "a label",
-		"Sidecar ingress.port.name": "a label",
+		"Gateway servers.name":                     "a label",
+		"Sidecar egress.port.name":                 "a label",
+		"Sidecar ingress.port.name":                "a label",
 	}
 	for _, kind := range kinds.All() {
 		if !kind.Istio || kind == kinds.WorkloadGroup { // which registration reads

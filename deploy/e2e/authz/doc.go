@@ -1,6 +1,6 @@
 // Package authz tests authorization policies with real Envoys, whose certificates come from the control plane: what is
-// let in by each attribute of a request and of a connection, and what is kept out. The authorizers of policies of action
-// CUSTOM are servers of the tests, on the network of the pods.
+// let in by each attribute of a request and of a connection, and what is kept out. The authorizers of policies of
+// action CUSTOM are servers of the tests, on the network of the pods.
 //
 //   - mesh_test.go: the mesh, its callers, and how they call.
 //   - authorizer_test.go: the authorizers, over gRPC and HTTP.

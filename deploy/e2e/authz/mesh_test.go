@@ -32,8 +32,8 @@ const (
 	gatewayPod  = "10.10.0.16"
 )
 
-// meshYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the authorizers,
-// and a gateway.
+// meshYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the
+// authorizers, and a gateway.
 var meshYAML = namespaces("istio-system", "a", "b") + `apiVersion: v1
 kind: Service
 metadata: {name: echo, namespace: a}

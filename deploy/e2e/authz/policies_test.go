@@ -50,7 +50,8 @@ func method(m string) call         { return call{method: m} }
 
 var everybody = []call{client, other, plain, clientTCP, otherTCP, plainTCP}
 
-// TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does not.
+// TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does
+// not.
 func TestPolicies(t *testing.T) {
 	m := startMesh(t)
 	for i, c := range []struct {

@@ -44,9 +44,9 @@ func ruleName(o *kinds.Object, rule int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(rule) + "]"
 }
 
-// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. A rule
-// that asks for what the chain's traffic does not have allows nothing: an ALLOW policy is without it. Policies of other
-// actions have it without these conditions.
+// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. A
+// rule that asks for what the chain's traffic does not have allows nothing: an ALLOW policy is without it. Policies of
+// other actions have it without these conditions.
 func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end string) {
 	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: trustDomains(c.Mesh), own: o.Namespace}
 	for i, r := range spec(o).Rules {

@@ -57,7 +57,8 @@ func (p pattern) matcher(ignoreCase bool) *matcherv3.StringMatcher {
 	return m
 }
 
-// regex returns the regular expression of a part of a string. What the pattern leaves open, the expression rest matches.
+// regex returns the regular expression of a part of a string. What the pattern leaves open, the expression rest
+// matches.
 func (p pattern) regex(rest string) string {
 	text := regexp.QuoteMeta(p.text)
 	switch p.kind {
