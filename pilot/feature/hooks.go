@@ -24,6 +24,9 @@ type Hooks struct {
 	// NetworkFilters returns network filters of a chain. The connection manager or the TCP proxy follows those of all
 	// features.
 	NetworkFilters func(Chain) []*listenerv3.Filter
+	// FiltersReadOf returns a chain with no more than HTTPFilters and NetworkFilters depend on. Chains for which it
+	// returns the same have the same filters, which are made once. Nil: they are made for each chain.
+	FiltersReadOf func(Chain) Chain
 	// ConnectionManager changes a connection manager.
 	ConnectionManager func(Chain, *hcmv3.HttpConnectionManager)
 	// Cluster changes a cluster for outgoing traffic.

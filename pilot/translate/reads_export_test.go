@@ -70,7 +70,7 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 			Type: "assignment", Name: r,
 			Generate: func(x *scope.Index) {
 				var cache engine.Cache
-				_, _ = eds.New(t.memo, hooks.New(t.features), &cache).Get(view.New(x), k, name)
+				_, _ = eds.New(t.memo, hooks.New(t.features, false), &cache).Get(view.New(x), k, name)
 			},
 			Dirty: func(n Next) bool {
 				d := &n.index.Dirty

@@ -57,7 +57,7 @@ func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provid
 // New returns a Translator.
 func New(o Options) *Translator {
 	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle), keys: cohort.NewInterner()}
-	t.types = providers(t.memo, hooks.New(o.Features), &t.cache)
+	t.types = providers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
 	t.derive = func(s *snapshot.Snapshot) any { return t.newState(s) }
 	return t
 }

@@ -22,7 +22,7 @@ func New() *feature.Feature {
 			}, kinds.AuthorizationPolicy)
 		},
 		Unsupported: unsupported,
-		Hooks:       feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters},
+		Hooks:       feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, NetworkFilters: networkFilters},
 	}
 }
 

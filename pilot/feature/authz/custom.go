@@ -24,7 +24,7 @@ func NewCustom() *feature.Feature {
 		Kinds:  []*kinds.Kind{kinds.AuthorizationPolicy},
 		Half:   feature.InboundHalf,
 		Select: selectCustom, UnsupportedMesh: unsupportedMesh,
-		Hooks: feature.Hooks{HTTPFilters: customHTTP, NetworkFilters: customNetwork},
+		Hooks: feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: customHTTP, NetworkFilters: customNetwork},
 	}
 }
 

@@ -34,6 +34,14 @@ func applies(c feature.Chain) bool {
 	return !c.Selection.Empty() && c.Direction != feature.Outbound && c.Cluster != names.BlackHoleCluster
 }
 
+// filtersReadOf returns what filters depend on: the policies, and whether they are for requests or connections.
+func filtersReadOf(c feature.Chain) feature.Chain {
+	if !applies(c) {
+		return feature.Chain{}
+	}
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh}, Direction: feature.Inbound, HTTP: c.HTTP, Selection: c.Selection}
+}
+
 // httpFilters returns a filter for the policies of each action.
 func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	if !applies(c) {

@@ -26,11 +26,16 @@ type Hooks struct {
 
 	destination *feature.Destination // that of the feature which applies traffic policies, or nil
 	routes      *feature.Routes      // that of the feature which makes routes, or nil
+
+	filters *filterCache // nil: filters are made again for each chain
 }
 
-// New returns the hooks of some features.
-func New(features []*feature.Feature) *Hooks {
+// New returns the hooks of some features. keep has filters kept that chains share.
+func New(features []*feature.Feature, keep bool) *Hooks {
 	h := &Hooks{features: features}
+	if keep {
+		h.filters = newFilterCache()
+	}
 	if i := slices.IndexFunc(features, func(f *feature.Feature) bool { return f.Transport != nil }); i >= 0 {
 		h.transport = features[i]
 	}
@@ -47,26 +52,26 @@ func New(features []*feature.Feature) *Hooks {
 
 // RequestFilters returns the HTTP filters of a chain; their order is the order on the wire.
 func (h *Hooks) RequestFilters(c feature.Chain, s feature.Selections) []*hcmv3.HttpFilter {
-	var filters []*hcmv3.HttpFilter
+	var list []*hcmv3.HttpFilter
 	for _, f := range h.features {
 		if f.HTTPFilters != nil {
 			c.Selection = s.Of(f)
-			filters = append(filters, f.HTTPFilters(c)...)
+			list = append(list, filters(h, f, c, false, f.HTTPFilters)...)
 		}
 	}
-	return append(filters, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
+	return append(list, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
 }
 
 // NetworkFilters returns the network filters of a chain that come before its last.
 func (h *Hooks) NetworkFilters(c feature.Chain, s feature.Selections) []*listenerv3.Filter {
-	var filters []*listenerv3.Filter
+	var list []*listenerv3.Filter
 	for _, f := range h.features {
 		if f.NetworkFilters != nil {
 			c.Selection = s.Of(f)
-			filters = append(filters, f.NetworkFilters(c)...)
+			list = append(list, filters(h, f, c, true, f.NetworkFilters)...)
 		}
 	}
-	return filters
+	return list
 }
 
 // ChangeManager lets the features change the connection manager of a chain.
