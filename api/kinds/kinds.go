@@ -161,6 +161,13 @@ var JWKS = &Kind{Name: "JWKS"}
 // Ingest makes these of its registries.
 var ServicePort = &Kind{Name: "ServicePort"}
 
+// What a Secret, or a ConfigMap, holds for TLS: the Object is named as that is, its Spec a *credentials.Credential. The
+// server makes these itself: no source has one, and All leaves them out.
+var (
+	SecretCredential    = &Kind{Name: "SecretCredential"}
+	ConfigMapCredential = &Kind{Name: "ConfigMapCredential"}
+)
+
 func clusterScoped(k *Kind) *Kind {
 	k.Cluster = true
 	return k

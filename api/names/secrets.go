@@ -45,6 +45,15 @@ func ParseSecret(resource, own string) (Secret, bool) {
 	return s, true
 }
 
+// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made of: the first that exists
+// counts. CA certificates may be in a Secret of their own.
+func (s Secret) Objects() []string {
+	if s.CA && !s.ConfigMap {
+		return []string{s.Name + caSuffix, s.Name}
+	}
+	return []string{s.Name}
+}
+
 // SecretNamespace returns the namespace of what a resource of SDS is made of. It reports false if ParseSecret does.
 func SecretNamespace(resource, own string) (string, bool) {
 	s, ok := ParseSecret(resource, own)

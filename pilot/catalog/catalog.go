@@ -72,6 +72,9 @@ func (l List) Kinds() map[*kinds.Kind]snapshot.Reach {
 	for _, k := range scope.Kinds() {
 		reach[k] = snapshot.Scoped
 	}
+	for _, k := range []*kinds.Kind{kinds.SecretCredential, kinds.ConfigMapCredential} {
+		reach[k] = snapshot.Named
+	}
 	for _, f := range l {
 		for _, k := range f.Kinds {
 			switch {

@@ -45,17 +45,18 @@ type Catalog interface {
 // World turns changes into snapshots: through the filter, the registries and the mesh configuration into the Builder.
 // Commit is called by one goroutine at a time; the other methods may be called from anywhere.
 type World struct {
-	logger   *slog.Logger
-	o        Options
-	parts    Parts
-	services *aggregate.Registry
-	builder  *snapshot.Builder
-	mesh     *mesh.Config
-	networks *mesh.Networks
-	goodMesh map[string]string // the last text without an error, by file or ConfigMap
-	filter   *filter
-	stages   *stages
-	reselect bool // the selectors have changed: every object has to be looked at
+	logger      *slog.Logger
+	o           Options
+	parts       Parts
+	services    *aggregate.Registry
+	builder     *snapshot.Builder
+	mesh        *mesh.Config
+	networks    *mesh.Networks
+	goodMesh    map[string]string // the last text without an error, by file or ConfigMap
+	filter      *filter
+	stages      *stages
+	credentials *credentialStore
+	reselect    bool // the selectors have changed: every object has to be looked at
 
 	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
 	entrances map[kinds.Key]*kinds.Object
@@ -82,7 +83,7 @@ func New(o Options, p Parts) *World {
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
-		wanted: map[*kinds.Kind][]string{},
+		wanted: map[*kinds.Kind][]string{}, credentials: newCredentialStore(time.Now),
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.Tenants {
@@ -154,6 +155,10 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 
 	w.builder.SetMesh(w.mesh)
 	w.builder.Apply(batch)
+	if held, looked := w.credentials.apply(batch); looked {
+		w.builder.Apply(held)
+		w.found("credentials", w.credentials.findings())
+	}
 	if rebuild {
 		w.builder.ApplyRegistry(w.registerAnew(batch))
 	} else {
@@ -353,7 +358,7 @@ func (w *World) Findings() []diag.Diagnostic {
 			objects = append(objects, list...)
 		}
 	}
-	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"])
+	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], w.findings["credentials"])
 	w.mu.Unlock()
 	objects = w.located(objects)
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {

@@ -9,6 +9,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -21,6 +22,7 @@ type destinationRuleTables struct {
 	destinationRules        frozen.Table[destinationRule] // by namespace and host, then precedence
 	partialDestinationRules frozen.Table[destinationRule] // those whose host is partial
 	rulesWithSelector       frozen.Table[*kinds.Object]   // those with a workload selector: by namespace, then precedence
+	credentialRules         frozen.Table[credentialRule]  // those that name credentials, by the name of the resource
 }
 
 func (t *destinationRuleTables) all() []declared {
@@ -28,6 +30,7 @@ func (t *destinationRuleTables) all() []declared {
 		declare("destinationRules", &t.destinationRules, compareDestinationRules),
 		declare("partialDestinationRules", &t.partialDestinationRules, compareDestinationRules),
 		declare("rulesWithSelector", &t.rulesWithSelector, compareByNamespace),
+		declare("credentialRules", &t.credentialRules, compareCredentialRules),
 	}
 }
 
@@ -53,6 +56,21 @@ func compareByNamespace(a, b *kinds.Object) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), snapshot.ByPrecedence(a, b))
 }
 
+// credentialRule connects a resource of SDS with a DestinationRule that names it.
+type credentialRule struct {
+	resource string
+	*kinds.Object
+}
+
+func (r credentialRule) String() string { return r.resource + " of " + r.Key.String() }
+
+func compareCredentialRules(a, b credentialRule) int {
+	if c := strings.Compare(a.resource, b.resource); c != 0 {
+		return c
+	}
+	return snapshot.ByPrecedence(a.Object, b.Object)
+}
+
 func (x *Index) destinationRule(o *kinds.Object) destinationRule {
 	return destinationRule{names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, x.Domain), o}
 }
@@ -66,6 +84,9 @@ func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destination
 	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
 		putOrDelete(&t.rulesWithSelector, e, add, r.Object)
 	}
+	for _, c := range credentials.References(r.Object) {
+		putOrDelete(&t.credentialRules, e, add, credentialRule{c.Resource, r.Object})
+	}
 }
 
 // destinationRuleInvalidation returns what changed DestinationRules make dirty.
@@ -74,6 +95,11 @@ func destinationRuleInvalidation() []InvalidationRule {
 		{Name: "destination rules", start: func(b *dirtyBuilder) {
 			for r := range changedRows(b.last.destinationRules, b.index.destinationRules) {
 				b.eachCovered(r.host, b.addChangedHost)
+			}
+		}},
+		{Name: "credentials of rules", start: func(b *dirtyBuilder) {
+			for r := range changedRows(b.last.credentialRules, b.index.credentialRules) {
+				b.addCredentials(credentials.Reference{Resource: r.resource}.Names()...)
 			}
 		}},
 		// A workload reads the rules of the services that it serves. By their addresses it serves other namespaces'
@@ -88,6 +114,12 @@ func destinationRuleInvalidation() []InvalidationRule {
 			}
 		}},
 	}
+}
+
+// DestinationRuleNames reports whether a DestinationRule names a resource of SDS.
+func (x *Index) DestinationRuleNames(resource string) bool {
+	_, ok := x.credentialRules.First(func(r credentialRule) int { return strings.Compare(r.resource, resource) })
+	return ok
 }
 
 // DestinationRulesWithSelector returns the DestinationRules of a namespace that have a workload selector, by

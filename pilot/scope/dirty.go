@@ -22,7 +22,10 @@ type Dirty struct {
 	// changed has none here.
 	Listeners []ListenerKey
 	Facts     []kinds.Key // those that came, changed or went
-	Reassign  Reassign
+	// Credentials are the names of the Secrets and ConfigMaps, of any namespace, whose content for TLS changed or who may
+	// be sent it, sorted.
+	Credentials []string
+	Reassign    Reassign
 	// Compare: more may differ than assignments and the configuration of single workloads. Every stream compares all
 	// that it has.
 	Compare bool
@@ -73,12 +76,13 @@ func MergeDirty(list []*Dirty) *Dirty {
 		all.All, all.Compare = all.All || c.All, all.Compare || c.Compare
 		all.Hosts = append(all.Hosts, c.Hosts...)
 		all.Endpoints = append(all.Endpoints, c.Endpoints...)
+		all.Credentials = append(all.Credentials, c.Credentials...)
 		all.Listeners = append(all.Listeners, c.Listeners...)
 		all.Facts = append(all.Facts, c.Facts...)
 		all.Reassign.All = all.Reassign.All || c.Reassign.All
 		all.Reassign.Namespaces = append(all.Reassign.Namespaces, c.Reassign.Namespaces...)
 	}
-	for _, names := range []*[]string{&all.Hosts, &all.Endpoints, &all.Reassign.Namespaces} {
+	for _, names := range []*[]string{&all.Hosts, &all.Endpoints, &all.Credentials, &all.Reassign.Namespaces} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
 	}

@@ -44,7 +44,16 @@ func meshInvalidation() []InvalidationRule {
 		}},
 		{Name: "selecting objects", start: func(b *dirtyBuilder) {
 			for o := range b.changedObjects {
-				b.reassign(o.Key)
+				if !b.index.Named(o.Kind) {
+					b.reassign(o.Key)
+				}
+			}
+		}},
+		{Name: "credentials", start: func(b *dirtyBuilder) {
+			for o := range b.changedObjects {
+				if b.index.Named(o.Kind) {
+					b.addCredentials(o.Name)
+				}
 			}
 		}},
 		{Name: "facts", start: func(b *dirtyBuilder) {
@@ -159,6 +168,15 @@ func (b *dirtyBuilder) changedObjects(yield func(*kinds.Object) bool) {
 			if o != nil && !yield(o) {
 				return
 			}
+		}
+	}
+}
+
+// addCredentials adds the names of Secrets and ConfigMaps.
+func (b *dirtyBuilder) addCredentials(names ...string) {
+	for _, name := range names {
+		if i, found := slices.BinarySearch(b.dirty.Credentials, name); !found {
+			b.dirty.Credentials = slices.Insert(b.dirty.Credentials, i, name)
 		}
 	}
 }

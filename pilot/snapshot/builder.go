@@ -60,6 +60,7 @@ const (
 	Scoped                  // package scope decides, by the spec: nothing else of the object is read
 	Selected                // the proxies of its namespace; all proxies, if that is the root namespace
 	Everywhere              // all proxies
+	Named                   // the proxies that subscribe to what is made of it, by its name
 )
 
 // NewBuilder returns a Builder that has committed nothing.
@@ -89,14 +90,15 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 	}
 }
 
-// Apply applies changes of configuration objects. A Snapshot holds only objects of Istio's kinds, because proxies and
-// other control planes are sent nothing else. Other kinds reach it as services, as mesh configuration, or as objects of
-// Istio's kinds that were made of them, so a write to another kind alone makes no Snapshot. A change that no
-// translation reads causes no translation. An object whose content is unchanged keeps its old pointer. Objects of
-// remote clusters are ignored.
+// Apply applies changes of configuration objects. A Snapshot holds objects of Istio's kinds, because proxies and other
+// control planes are sent nothing else, and those that proxies name. Other kinds reach it as services, as mesh
+// configuration, or as objects of those kinds that were made of them, so a write to another kind alone makes no
+// Snapshot. A change that no translation reads causes no translation. An object whose content is unchanged keeps its old
+// pointer. Objects of remote clusters are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
-		if c.Cluster != "" || !c.Kind.Istio {
+		named := b.last.Named(c.Kind)
+		if c.Cluster != "" || !c.Kind.Istio && !named {
 			continue
 		}
 		was := b.current.Object(c.Key)
@@ -111,7 +113,10 @@ func (b *Builder) Apply(changes []kinds.Change) {
 		}
 		b.current.replaceObject(b.edit, c.Kind, was, c.Object)
 		b.replaceWants(was, c.Object)
-		if !b.last.sameTranslation(c.Kind, was, c.Object) {
+		if named {
+			b.diff.Named = true
+			b.addTrigger("secret", c.Key.String())
+		} else if !b.last.sameTranslation(c.Kind, was, c.Object) {
 			b.markFull("config", c.Key.String())
 		} else {
 			b.diff.Objects = true
@@ -319,5 +324,5 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 // changed reports whether anything differs from the last commit.
 func (b *Builder) changed() bool {
 	d := &b.diff
-	return b.last.Revision == 0 || d.Full || d.Objects || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	return b.last.Revision == 0 || d.Full || d.Objects || d.Named || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
 }

@@ -16,6 +16,9 @@ type Diff struct {
 	// Objects: an object changed that no translation reads. Only clients that are sent objects are affected.
 	Objects bool
 
+	// Named: an object changed that reaches only the proxies that name it, such as what a Secret holds.
+	Named bool
+
 	// Endpoints are the services whose endpoints changed, whether or not more changed.
 	Endpoints []registry.ServiceKey
 
@@ -41,7 +44,7 @@ type Diff struct {
 	unsentWorkload bool // a workload changed in something that no proxy is sent
 
 	// Triggers counts the changes by reason, as the metric pilot_push_triggers does: endpoint, headlessendpoint,
-	// config, service, proxy, global, networks.
+	// config, service, proxy, global, networks, secret.
 	Triggers map[string]int
 
 	// Causes names what changed, such as "VirtualService a/web". There are at most MaxCauses.
@@ -49,6 +52,11 @@ type Diff struct {
 
 	// Received is the time at which the first of the changes arrived; zero where there is none.
 	Received time.Time
+}
+
+// OnlyNamed reports whether nothing else changed than objects that reach only the proxies that name them.
+func (d *Diff) OnlyNamed() bool {
+	return d.Named && !d.Full && !d.Objects && !d.unsentWorkload && len(d.Endpoints)+len(d.Workloads)+len(d.Addresses) == 0
 }
 
 // ServiceChange is one service before and after; nil where it did not or does not exist.

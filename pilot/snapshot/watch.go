@@ -47,7 +47,7 @@ func (s *Snapshot) Watched(later *Snapshot, found Found) *Snapshot {
 	})
 	c.facts = Watch("facts", s.facts, later.facts, found, nil)
 	c.objects = maps.Clone(s.objects)
-	for _, k := range kinds.All() {
+	for _, k := range append(kinds.All(), kinds.SecretCredential, kinds.ConfigMapCredential) {
 		if s.Reach(k) == Unread {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
@@ -51,6 +52,7 @@ func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provid
 		envoy.EndpointType: eds.New(m, h, c),
 		envoy.ListenerType: lds.New(m, h, c),
 		envoy.RouteType:    rds.New(m, h, c),
+		envoy.SecretType:   sds.New(m, c),
 	}
 }
 

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,13 @@ type subscriberGroup struct {
 	last [session.MaxTypes]envoy.Union // of each subscription, at the last push
 }
 
-// offer has a push checked.
+// offer has a push checked, unless it has nothing for the group's types.
 func (g *subscriberGroup) offer(p *session.Push) {
+	if !slices.ContainsFunc(g.key.Subscriptions[:], func(x session.Subscription) bool {
+		return x.TypeURL != "" && p.Changes(envoy.TypeOf(x.TypeURL))
+	}) {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.waiting = g.waiting.Merge(p); !g.checking {
@@ -62,7 +68,7 @@ func (g *subscriberGroup) changed(p *session.Push) bool {
 	before := g.last
 	if err := safe.Do("translate for a subscriber group", func() {
 		for i, x := range g.key.Subscriptions {
-			if x.TypeURL == "" || !p.Full && !x.Live {
+			if x.TypeURL == "" || !p.Changes(envoy.TypeOf(x.TypeURL)) {
 				continue
 			}
 			u, err := g.server.translator.Get(p.Snapshot, g.key.Cohort, x.TypeURL, x.Names)

@@ -95,7 +95,7 @@ func (r *rig) grouped(names ...string) {
 		defer r.server.mu.Unlock()
 		return !slices.ContainsFunc(names, func(name string) bool {
 			for key := range r.server.groups {
-				if slices.ContainsFunc(key.Subscriptions[:], func(x session.Subscription) bool { return x.Live && x.Names.Has(name) }) {
+				if slices.ContainsFunc(key.Subscriptions[:], func(x session.Subscription) bool { return x.TypeURL == envoy.EndpointType && x.Names.Has(name) }) {
 					return false
 				}
 			}

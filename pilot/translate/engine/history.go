@@ -26,7 +26,7 @@ type change struct {
 // Bounds of a history.
 const (
 	maxChanges = 256     // that are kept one by one
-	maxNames   = 1 << 14 // of hosts, endpoints and listeners in the merged change; a larger one is dropped
+	maxNames   = 1 << 14 // of hosts, endpoints, listeners and credentials in the merged change; a larger one is dropped
 )
 
 // record appends what the newest Snapshot changed.
@@ -42,7 +42,7 @@ func (h *history) record(revision uint64, c *scope.Dirty) {
 			first = first[1:]
 		}
 		old := change{first[0].from, first[len(first)-1].to, mergeChanges(first)}
-		if h.changes = slices.Delete(h.changes, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Listeners) <= maxNames {
+		if h.changes = slices.Delete(h.changes, 0, n); len(old.Hosts)+len(old.Endpoints)+len(old.Listeners)+len(old.Credentials) <= maxNames {
 			h.changes = slices.Insert(h.changes, 0, old)
 		}
 	}

@@ -26,6 +26,9 @@ type Reader interface {
 
 	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
 
+	Object(k kinds.Key) *kinds.Object // of kinds whose objects reach the proxies that name them
+	DestinationRuleNames(resource string) bool
+
 	Endpoints(k registry.ServiceKey) *snapshot.Endpoints
 	EndpointSummary(k registry.ServiceKey) snapshot.EndpointSummary
 	DestinationRules(client string, s *registry.Service, selected frozen.List[*kinds.Object]) frozen.List[*kinds.Object]

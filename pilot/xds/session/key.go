@@ -8,7 +8,6 @@ import (
 // Subscription is a type that a stream subscribes to: some names, or all that there is.
 type Subscription struct {
 	TypeURL string
-	Live    bool         // it changes with endpoints alone
 	Names   *envoy.Names // nil: all
 }
 
@@ -36,7 +35,7 @@ func (s *Session) Key() (Key, bool) {
 		if n == MaxTypes {
 			return k, false
 		}
-		k.Subscriptions[n] = Subscription{TypeURL: w.kind.URL, Live: w.kind.Live}
+		k.Subscriptions[n] = Subscription{TypeURL: w.kind.URL}
 		if !w.whole() {
 			k.Subscriptions[n].Names = w.names
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -18,6 +19,8 @@ type Push struct {
 	First     uint64 // revision of the earliest snapshot that it is for
 	Full      bool
 	Objects   bool // objects changed that change nothing for proxies
+	Secrets   bool // what secrets are made of changed
+	OnlyNamed bool // and nothing else did
 	Workloads []registry.WorkloadKey
 	Addresses []snapshot.ClusterAddress
 	Triggers  map[string]int
@@ -31,7 +34,7 @@ const maxMerged = 4096
 // NewPush makes the push of a snapshot.
 func NewPush(s *snapshot.Snapshot, now time.Time) *Push {
 	d := &s.Diff
-	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
+	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Secrets: d.Named, OnlyNamed: d.OnlyNamed(), Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
 }
 
 // NewFullPush makes a push for which a stream compares all that it has.
@@ -49,6 +52,8 @@ func (p *Push) Merge(newer *Push) *Push {
 		First:     p.First,
 		Full:      p.Full || newer.Full,
 		Objects:   p.Objects || newer.Objects,
+		Secrets:   p.Secrets || newer.Secrets,
+		OnlyNamed: p.OnlyNamed && newer.OnlyNamed,
 		Workloads: union(p.Workloads, newer.Workloads),
 		Addresses: union(p.Addresses, newer.Addresses),
 		Triggers:  p.Triggers,
@@ -71,6 +76,11 @@ func (p *Push) Merge(newer *Push) *Push {
 		m.Workloads, m.Addresses = nil, nil
 	}
 	return m
+}
+
+// Changes reports whether resources of a type may differ, whatever the workload of the proxy.
+func (p *Push) Changes(t *envoy.Type) bool {
+	return p.Full || t.Live && !p.OnlyNamed || t.Secret && p.Secrets
 }
 
 // Concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod

@@ -267,7 +267,7 @@ func (s *Session) Adopt(p *Push) {
 	}
 	s.compareWith(p.Snapshot)
 	for _, w := range s.watches {
-		w.compare = w.compare || w.kind.Live && !w.idle()
+		w.compare = w.compare || p.Changes(w.kind) && !w.idle()
 	}
 }
 

@@ -1,0 +1,10 @@
+// Package credentials is about what Secrets and ConfigMaps hold for TLS: certificates with their keys, and CA
+// certificates.
+//
+//   - references.go: which of them an object names, and where.
+//   - parse.go: what is in one, and what is wrong with it.
+//   - credential.go: the result, which is never shown.
+//
+// What is parsed here an Envoy takes: it is encoded anew, without what stands between or behind the certificates. The
+// package is pure: the time is an argument.
+package credentials

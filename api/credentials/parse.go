@@ -1,0 +1,240 @@
+package credentials
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ocsp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Bounds of what is parsed, in bytes of PEM.
+const (
+	maxChain = 95_000
+	maxKey   = 36_500
+	maxRoots = 330_000
+	minRSA   = 2048 // bits; Envoy takes no less
+)
+
+// Problem is what is wrong with a part of a Secret or a ConfigMap, which cannot be used for it. It never quotes content.
+type Problem struct {
+	Key     string // of the data
+	Message string
+	Fix     string
+}
+
+func (p *Problem) Error() string { return p.Key + ": " + p.Message }
+
+// Field returns the field of a Secret or a ConfigMap.
+func (p *Problem) Field() string { return fmt.Sprintf("data[%q]", p.Key) }
+
+// Parsed is what was found in a Secret or a ConfigMap.
+type Parsed struct {
+	Credential
+	BadCertificate *Problem // it has a certificate that cannot be used
+	BadRoots       *Problem // it has CA certificates that cannot be used
+	Remarks        []*Problem
+}
+
+// The keys of the data: of a Secret of the type kubernetes.io/tls, and of a generic one.
+const (
+	tlsCertificate, genericCertificate = corev1.TLSCertKey, "cert"
+	tlsKey, genericKey                 = corev1.TLSPrivateKeyKey, "key"
+	tlsRoots, genericRoots             = "ca.crt", "cacert"
+	tlsRevoked, genericRevoked         = "ca.crl", "crl"
+	staple                             = "tls.ocsp-staple"
+)
+
+// OfSecret returns what a Secret holds at a time.
+func OfSecret(s *corev1.Secret, now time.Time) Parsed {
+	data := make(map[string][]byte, len(s.Data)+len(s.StringData))
+	for k, v := range s.Data {
+		data[k] = v
+	}
+	for k, v := range s.StringData {
+		data[k] = []byte(v)
+	}
+	var p Parsed
+	has := func(key string) bool { return len(data[key]) > 0 }
+	certificate, key := tlsCertificate, tlsKey
+	if has(genericCertificate) && has(genericKey) || (has(genericCertificate) || has(genericKey)) && !has(tlsCertificate) && !has(tlsKey) {
+		certificate, key = genericCertificate, genericKey
+	}
+	if has(certificate) || has(key) {
+		p.Certificate, p.BadCertificate = parseCertificate(certificate, data[certificate], key, data[key], now)
+	}
+	if p.Certificate != nil && has(staple) {
+		if bad := checkStaple(p.Certificate, data[staple], now); bad != nil {
+			p.Remarks = append(p.Remarks, bad)
+		} else {
+			p.Certificate.Staple = data[staple]
+		}
+	}
+	if has(genericRoots) {
+		p.Roots, p.BadRoots = parseRoots(genericRoots, data[genericRoots], genericRevoked, data[genericRevoked], now)
+	} else if has(tlsRoots) {
+		p.Roots, p.BadRoots = parseRoots(tlsRoots, data[tlsRoots], tlsRevoked, data[tlsRevoked], now)
+	}
+	return p
+}
+
+// OfConfigMap returns what a ConfigMap holds at a time: CA certificates alone.
+func OfConfigMap(m *corev1.ConfigMap, now time.Time) Parsed {
+	var p Parsed
+	for _, keys := range [][2]string{{genericRoots, genericRevoked}, {tlsRoots, tlsRevoked}} {
+		if text := m.Data[keys[0]]; text != "" {
+			p.Roots, p.BadRoots = parseRoots(keys[0], []byte(text), keys[1], []byte(m.Data[keys[1]]), now)
+			return p
+		}
+	}
+	return p
+}
+
+func parseCertificate(certificateName string, certificate []byte, keyName string, key []byte, now time.Time) (*Certificate, *Problem) {
+	switch {
+	case len(certificate) == 0:
+		return nil, &Problem{certificateName, "there is a key and no certificate", "add the certificate, in PEM"}
+	case len(key) == 0:
+		return nil, &Problem{keyName, "there is a certificate and no key", "add the private key of the certificate, in PEM"}
+	case len(key) > maxKey:
+		return nil, &Problem{keyName, fmt.Sprintf("it has %d bytes, more than %d", len(key), maxKey), "add one private key alone"}
+	}
+	chain, leaf, bad := parseCertificates(certificateName, certificate, maxChain)
+	if bad != nil {
+		return nil, bad
+	}
+	if now.After(leaf[0].NotAfter) {
+		return nil, expired(certificateName, leaf[0])
+	}
+	switch public := leaf[0].PublicKey.(type) {
+	case *rsa.PublicKey:
+		if public.N.BitLen() < minRSA {
+			return nil, &Problem{certificateName, fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA), "have a certificate issued for a longer key"}
+		}
+	case *ecdsa.PublicKey:
+		if !slices.Contains([]elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}, public.Curve) {
+			return nil, &Problem{certificateName, "proxies do not take the curve of its key", "have a certificate issued for a key of P-256"}
+		}
+	}
+	private := privateKey(key)
+	if private == nil {
+		return nil, &Problem{keyName, "it is no private key in PEM", "add the private key of the certificate, without a passphrase"}
+	}
+	encoded := pem.EncodeToMemory(private)
+	if _, err := tls.X509KeyPair(chain, encoded); err != nil { // whose text may say something about the key
+		return nil, &Problem{keyName, "it is not the private key of the certificate, or cannot be parsed", "add the key and the certificate that belong together"}
+	}
+	return &Certificate{Chain: chain, Key: encoded, Expires: leaf[0].NotAfter}, nil
+}
+
+// privateKey returns the first private key, without its headers, or nil.
+func privateKey(text []byte) *pem.Block {
+	for {
+		b, rest := pem.Decode(text)
+		if b == nil {
+			return nil
+		}
+		switch b.Type {
+		case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
+			if len(b.Headers) > 0 { // it is encrypted
+				return nil
+			}
+			return b
+		}
+		text = rest
+	}
+}
+
+// parseCertificates returns certificates in PEM, encoded anew, and parsed.
+func parseCertificates(name string, text []byte, limit int) ([]byte, []*x509.Certificate, *Problem) {
+	if len(text) > limit {
+		return nil, nil, &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), limit), "add the certificates that are needed alone"}
+	}
+	var encoded []byte
+	var list []*x509.Certificate
+	for {
+		b, rest := pem.Decode(text)
+		if b == nil {
+			break
+		}
+		text = rest
+		if b.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(b.Bytes)
+		if err != nil {
+			return nil, nil, &Problem{name, fmt.Sprintf("certificate %d cannot be parsed: %v", len(list)+1, err), "add certificates in PEM"}
+		}
+		list = append(list, c)
+		encoded = append(encoded, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes})...)
+	}
+	if len(list) == 0 {
+		return nil, nil, &Problem{name, "there is no certificate in PEM in it", "add certificates in PEM"}
+	}
+	return encoded, list, nil
+}
+
+func expired(name string, c *x509.Certificate) *Problem {
+	return &Problem{name, "it expired at " + c.NotAfter.UTC().Format(time.RFC3339), "renew it"}
+}
+
+func parseRoots(name string, text []byte, revokedName string, revoked []byte, now time.Time) (*Roots, *Problem) {
+	encoded, list, bad := parseCertificates(name, text, maxRoots)
+	if bad != nil {
+		return nil, bad
+	}
+	if !slices.ContainsFunc(list, func(c *x509.Certificate) bool { return !now.After(c.NotAfter) }) {
+		return nil, expired(name, list[0])
+	}
+	r := &Roots{Certificates: encoded}
+	if len(revoked) == 0 {
+		return r, nil
+	}
+	if len(revoked) > maxRoots {
+		return nil, &Problem{revokedName, fmt.Sprintf("it has %d bytes, more than %d", len(revoked), maxRoots), "add the lists that are needed alone"}
+	}
+	for {
+		b, rest := pem.Decode(revoked)
+		if b == nil {
+			break
+		}
+		revoked = rest
+		if b.Type != "X509 CRL" {
+			continue
+		}
+		if _, err := x509.ParseRevocationList(b.Bytes); err != nil {
+			return nil, &Problem{revokedName, fmt.Sprintf("it cannot be parsed: %v", err), "add lists of revoked certificates in PEM"}
+		}
+		r.Revoked = append(r.Revoked, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes})...)
+	}
+	if len(r.Revoked) == 0 {
+		return nil, &Problem{revokedName, "there is no list of revoked certificates in PEM in it", "add one, or remove the key"}
+	}
+	return r, nil
+}
+
+// checkStaple returns what is wrong with a stapled response of OCSP for a certificate.
+func checkStaple(c *Certificate, der []byte, now time.Time) *Problem {
+	b, _ := pem.Decode(c.Chain)
+	leaf, err := x509.ParseCertificate(b.Bytes)
+	if err != nil {
+		return &Problem{staple, "it is for no certificate", "remove it"}
+	}
+	r, err := ocsp.ParseResponse(der, nil)
+	switch {
+	case err != nil:
+		return &Problem{staple, fmt.Sprintf("it cannot be parsed, and is left out: %v", err), "add a response of OCSP in DER"}
+	case r.SerialNumber.Cmp(leaf.SerialNumber) != 0:
+		return &Problem{staple, "it is for another certificate, and is left out", "add the response for this one"}
+	case !r.NextUpdate.IsZero() && now.After(r.NextUpdate):
+		return &Problem{staple, "it expired at " + r.NextUpdate.UTC().Format(time.RFC3339) + ", and is left out", "renew it"}
+	}
+	return nil
+}

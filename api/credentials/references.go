@@ -1,0 +1,121 @@
+package credentials
+
+import (
+	"fmt"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// Reference is a resource of SDS that an object names and that the control plane serves.
+type Reference struct {
+	Resource string // its name
+	Field    string // of the object that names it
+}
+
+// Names returns the names of the Secrets or ConfigMaps, of whatever namespace, that a resource may be made of: the first
+// that exists counts.
+func (r Reference) Names() []string {
+	s, ok := names.ParseSecret(r.Resource, "own")
+	if !ok {
+		return nil
+	}
+	return s.Objects()
+}
+
+// References returns what a Gateway or a DestinationRule names.
+func References(o *kinds.Object) []Reference {
+	switch spec := o.Spec.(type) {
+	case *networkingv1.Gateway:
+		return ofGateway(spec)
+	case *networkingv1.DestinationRule:
+		return ofDestinationRule(spec)
+	}
+	return nil
+}
+
+func ofGateway(g *networkingv1.Gateway) (list []Reference) {
+	for i, s := range g.Servers {
+		list = append(list, OfServer(s.GetTls(), fmt.Sprintf("spec.servers[%d].tls", i))...)
+	}
+	return list
+}
+
+// OfServer returns what the TLS settings of a server name, at a field.
+func OfServer(t *networkingv1alpha3.ServerTLSSettings, field string) (list []Reference) {
+	add := func(at string, resource string, served bool) {
+		if served {
+			list = append(list, Reference{resource, field + "." + at})
+		}
+	}
+	certificate := func(at, name string) {
+		resource, served := names.Credential(name)
+		add(at, resource, served)
+	}
+	roots := func(at, name string) {
+		resource, served := names.CACredential(name)
+		add(at, resource, served)
+	}
+	mutual := false
+	switch t.GetMode() {
+	case networkingv1alpha3.ServerTLSSettings_SIMPLE:
+	case networkingv1alpha3.ServerTLSSettings_MUTUAL, networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL:
+		mutual = true
+	default:
+		return nil
+	}
+	name, at := t.GetCredentialName(), "credentialName"
+	for i, n := range t.GetCredentialNames() {
+		certificate(fmt.Sprintf("credentialNames[%d]", i), n)
+		if i == 0 {
+			name, at = n, "credentialNames[0]"
+		}
+	}
+	if len(t.GetCredentialNames()) == 0 && name != "" {
+		certificate(at, name)
+	}
+	if n := t.GetCaCertCredentialName(); n != "" {
+		name, at = n, "caCertCredentialName"
+	}
+	if mutual && name != "" {
+		roots(at, name)
+	}
+	return list
+}
+
+func ofDestinationRule(r *networkingv1.DestinationRule) []Reference {
+	list := ofPolicy(r.GetTrafficPolicy(), "spec.trafficPolicy")
+	for i, s := range r.GetSubsets() {
+		list = append(list, ofPolicy(s.GetTrafficPolicy(), fmt.Sprintf("spec.subsets[%d].trafficPolicy", i))...)
+	}
+	return list
+}
+
+func ofPolicy(p *networkingv1alpha3.TrafficPolicy, field string) []Reference {
+	list := ofClient(p.GetTls(), field+".tls")
+	for i, port := range p.GetPortLevelSettings() {
+		list = append(list, ofClient(port.GetTls(), fmt.Sprintf("%s.portLevelSettings[%d].tls", field, i))...)
+	}
+	return list
+}
+
+func ofClient(t *networkingv1alpha3.ClientTLSSettings, field string) (list []Reference) {
+	if t.GetCredentialName() == "" {
+		return nil
+	}
+	field += ".credentialName"
+	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
+		if resource, served := names.Credential(t.CredentialName); served {
+			list = append(list, Reference{resource, field})
+		}
+	}
+	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL || t.Mode == networkingv1alpha3.ClientTLSSettings_SIMPLE {
+		if resource, served := names.CACredential(t.CredentialName); served && !t.GetInsecureSkipVerify().GetValue() {
+			list = append(list, Reference{resource, field})
+		}
+	}
+	return list
+}

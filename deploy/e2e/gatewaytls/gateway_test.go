@@ -1,0 +1,337 @@
+package gatewaytls
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+const startTimeout = 90 * time.Second
+
+// programs are the binaries under test.
+var programs binaries.Set
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "gatewaytls")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if programs, err = binaries.Gather(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// machine is where the gateway runs: no pod of its own.
+type machine struct{ net.Dialer }
+
+func (m *machine) Start(c *exec.Cmd) error { return c.Start() }
+
+// ca issues certificates for hosts.
+type ca struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	serial      int64
+}
+
+func newCA(t *testing.T) *ca {
+	t.Helper()
+	key := newKey(t)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return &ca{c, key, 1}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (c *ca) pem() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.certificate.Raw}))
+}
+
+func (c *ca) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(c.certificate)
+	return p
+}
+
+// issue returns a certificate for a host and its key. Each has another serial number.
+func (c *ca) issue(t *testing.T, host string, expires time.Time) (certificate, key string) {
+	t.Helper()
+	c.serial++
+	private := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(c.serial), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: expires, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, c.certificate, &private.PublicKey, c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+}
+
+func soon() time.Time { return time.Now().Add(time.Hour) }
+
+// secret returns a Secret as YAML.
+func secret(name string, data map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: ingress}\ndata:\n", name)
+	for k, v := range data {
+		fmt.Fprintf(&b, "  %s: %s\n", k, base64.StdEncoding.EncodeToString([]byte(v)))
+	}
+	return b.String()
+}
+
+// freePorts returns ports that nobody listens on.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// rig is a control plane, and a gateway that is connected to it as an account of the namespace ingress.
+type rig struct {
+	t       *testing.T
+	dir     string
+	pilot   *controlplane.Process
+	gateway *proxy.Proxy
+	port    int // of the gateway
+}
+
+// start starts a mesh of some files. delta is how the gateway asks.
+func start(t *testing.T, port, admin int, delta bool, files map[string]string) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	t.Cleanup(cancel)
+	work := t.TempDir()
+	suite.LogTails(t, work)
+	r := &rig{t: t, dir: filepath.Join(work, "mesh"), port: port}
+	state := filepath.Join(work, "state")
+	if err := os.Mkdir(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		r.write(name, text)
+	}
+	var err error
+	if r.pilot, err = controlplane.Start(ctx, controlplane.Options{Binary: programs.Pilot, ConfigDir: r.dir, Host: "127.0.0.1", WorkDir: work, StateDir: state}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.pilot.Stop)
+	issuer, err := r.pilot.Issuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay, err := agent.Connect(ctx, issuer, r.pilot.SecureGRPC, "ingress", "gateway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(relay.Stop)
+	r.gateway = r.proxy(relay.Address, work, "gateway", admin, delta)
+	return r
+}
+
+func (r *rig) proxy(xds, work, name string, admin int, delta bool) *proxy.Proxy {
+	r.t.Helper()
+	p, err := proxy.Start(proxy.Options{
+		Binary: programs.Envoy, Location: &machine{}, XDS: xds, Delta: delta, Admin: fmt.Sprintf("127.0.0.1:%d", admin), WorkDir: work,
+		Node: proxy.Node{Type: node.Router, Addr: netip.MustParseAddr("127.0.0.2"), Name: name, Namespace: "ingress", Labels: map[string]string{"istio": "ingress"}},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(p.Stop)
+	return p
+}
+
+// write replaces a file whole.
+func (r *rig) write(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name+".yaml")
+	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(path+".next", path); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// findings returns what the control plane finds wrong.
+func (r *rig) findings() []diag.Diagnostic {
+	r.t.Helper()
+	resp, err := r.pilot.Get(r.t.Context(), "/debug/findings")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if strings.Contains(string(text), "PRIVATE") {
+		r.t.Errorf("a finding shows a key: %s", text)
+	}
+	var list []struct{ Object, Field, Message, Fix string }
+	if err := json.Unmarshal(text, &list); err != nil {
+		r.t.Fatalf("%v: %s", err, text)
+	}
+	var out []diag.Diagnostic
+	for _, f := range list {
+		out = append(out, diag.Diagnostic{Object: f.Object, Field: f.Field, Message: f.Message, Fix: f.Fix})
+	}
+	return out
+}
+
+// hasFinding reports whether there is a finding about a field that says something, with a fix.
+func (r *rig) hasFinding(object, field, says string) bool {
+	for _, f := range r.findings() {
+		if f.Object == object && f.Field == field && f.Fix != "" && strings.Contains(f.Message, says) {
+			return true
+		}
+	}
+	return false
+}
+
+// call makes one request on a connection of its own, and returns the certificate that the host showed.
+func (r *rig) call(host string, roots *x509.CertPool, own *tls.Certificate) (*x509.Certificate, error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	config := &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
+	if own != nil {
+		config.Certificates = []tls.Certificate{*own}
+	}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(end); err != nil {
+			return nil, err
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the status is %d", resp.StatusCode)
+	}
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+// serves waits until a host is served with a certificate of that serial number.
+func (r *rig) serves(host string, roots *x509.CertPool, own *tls.Certificate, serial int64) {
+	r.t.Helper()
+	suite.Eventually(r.t, fmt.Sprintf("%s is served with certificate %d", host, serial), func() bool {
+		c, err := r.call(host, roots, own)
+		return err == nil && c.SerialNumber.Int64() == serial
+	})
+}
+
+// backend answers every request.
+func backend(t *testing.T) (port int) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// mesh is what all tests have: a service, and the workload of the gateway.
+func mesh(http, secure int) string {
+	return fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: DISABLE}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gateway, namespace: ingress, labels: {istio: ingress}}
+spec: {serviceAccountName: gateway, containers: [{name: istio-proxy, image: proxy}]}
+status: {phase: Running, podIP: 127.0.0.2, podIPs: [{ip: 127.0.0.2}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: ingress}
+spec:
+  hosts: [web.internal]
+  addresses: [10.96.0.10]
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: %d}, {number: 443, name: tls, protocol: TLS, targetPort: %d}]
+  resolution: STATIC
+  location: MESH_INTERNAL
+  endpoints: [{address: 127.0.0.1}]
+`, http, secure)
+}

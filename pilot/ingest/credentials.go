@@ -1,0 +1,183 @@
+package ingest
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/credentials"
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// credentialStore turns the Secrets and ConfigMaps that Gateways and DestinationRules name into credentials. What cannot
+// be used of one keeps the last that could. The goroutine that commits owns it.
+type credentialStore struct {
+	now        func() time.Time
+	references map[kinds.Key][]credentials.Reference // by the object that names them
+	names      map[string]int                        // how often a Secret or ConfigMap of that name is named
+	held       map[string]map[kinds.Key]*heldCredential
+}
+
+// heldCredential is a Secret or a ConfigMap, and what is in force of it while it is named.
+type heldCredential struct {
+	source   *kinds.Object // nil: it is gone
+	parsed   *kinds.Object // the source that was parsed last
+	inForce  *kinds.Object // the credential, nil if there is none
+	problems []diag.Diagnostic
+}
+
+func newCredentialStore(now func() time.Time) *credentialStore {
+	return &credentialStore{now: now, references: map[kinds.Key][]credentials.Reference{}, names: map[string]int{}, held: map[string]map[kinds.Key]*heldCredential{}}
+}
+
+// apply takes changes, returns those of credentials that follow, and reports whether findings may have changed.
+func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looked bool) {
+	dirty := map[string]bool{}
+	for _, c := range batch {
+		if c.Cluster != "" {
+			continue
+		}
+		switch c.Kind {
+		case kinds.Gateway, kinds.DestinationRule:
+			s.refer(c, dirty)
+		case kinds.Secret, kinds.ConfigMap:
+			s.hold(c)
+			dirty[c.Name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(dirty)) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
+			h := s.held[name][key]
+			was := h.inForce
+			if h.update(s.names[name] > 0, s.now()); h.inForce != was {
+				out = append(out, kinds.Change{Key: credentialKey(key), Object: h.inForce})
+			}
+			if h.source == nil {
+				delete(s.held[name], key)
+			}
+		}
+		if len(s.held[name]) == 0 {
+			delete(s.held, name)
+		}
+	}
+	return out, len(dirty) > 0
+}
+
+func compareCredentials(a, b kinds.Key) int {
+	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func credentialKey(k kinds.Key) kinds.Key {
+	if k.Kind == kinds.ConfigMap {
+		k.Kind = kinds.ConfigMapCredential
+	} else {
+		k.Kind = kinds.SecretCredential
+	}
+	return k
+}
+
+// refer takes in what an object names now, and adds the names that began or ceased to be named.
+func (s *credentialStore) refer(c kinds.Change, dirty map[string]bool) {
+	var now []credentials.Reference
+	if c.Object != nil {
+		now = credentials.References(c.Object)
+	}
+	was := s.references[c.Key]
+	count := func(list []credentials.Reference, by int) {
+		for _, r := range list {
+			for _, name := range r.Names() {
+				had := s.names[name] > 0
+				if s.names[name] += by; s.names[name] == 0 {
+					delete(s.names, name)
+				}
+				if had != (s.names[name] > 0) {
+					dirty[name] = true
+				}
+			}
+		}
+	}
+	count(now, 1)
+	count(was, -1)
+	if delete(s.references, c.Key); now != nil {
+		s.references[c.Key] = now
+	}
+}
+
+func (s *credentialStore) hold(c kinds.Change) {
+	if s.held[c.Name] == nil {
+		s.held[c.Name] = map[kinds.Key]*heldCredential{}
+	}
+	if s.held[c.Name][c.Key] == nil {
+		s.held[c.Name][c.Key] = &heldCredential{}
+	}
+	s.held[c.Name][c.Key].source = c.Object
+}
+
+// update parses a Secret or a ConfigMap if it is named and has changed, and forgets what it held if it is not.
+func (h *heldCredential) update(named bool, now time.Time) {
+	if h.source == nil || !named {
+		*h = heldCredential{source: h.source}
+		return
+	}
+	if h.parsed == h.source {
+		return
+	}
+	h.parsed = h.source
+	var p credentials.Parsed
+	switch spec := h.source.Spec.(type) {
+	case *corev1.Secret:
+		p = credentials.OfSecret(spec, now)
+	case *corev1.ConfigMap:
+		p = credentials.OfConfigMap(spec, now)
+	}
+	var last credentials.Credential
+	if h.inForce != nil {
+		last = *h.inForce.Spec.(*credentials.Credential)
+	}
+	next := p.Credential
+	if p.BadCertificate != nil || reflect.DeepEqual(next.Certificate, last.Certificate) {
+		next.Certificate = last.Certificate
+	}
+	if p.BadRoots != nil || reflect.DeepEqual(next.Roots, last.Roots) {
+		next.Roots = last.Roots
+	}
+	h.problems = badCredentials(h.source, p, next)
+	if h.inForce == nil || next != last {
+		h.inForce = &kinds.Object{Key: credentialKey(h.source.Key), Spec: &next}
+	}
+}
+
+// badCredentials returns the findings about an object, of which a credential is in force.
+func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.Credential) (list []diag.Diagnostic) {
+	add := func(severity diag.Severity, bad *credentials.Problem, instead string) {
+		d := diag.Diagnostic{Severity: severity, Code: "BadCredential", Object: o.String(), Field: bad.Field(), Message: bad.Message + instead, Fix: bad.Fix}
+		list = append(list, d.At(o.Position))
+	}
+	const stays, none = ": the last good one stays in force", ": proxies are sent none"
+	if p.BadCertificate != nil {
+		add(diag.Error, p.BadCertificate, map[bool]string{true: stays, false: none}[inForce.Certificate != nil])
+	}
+	if p.BadRoots != nil {
+		add(diag.Error, p.BadRoots, map[bool]string{true: stays, false: none}[inForce.Roots != nil])
+	}
+	for _, bad := range p.Remarks {
+		add(diag.Warning, bad, "")
+	}
+	return list
+}
+
+// findings returns what is wrong with Secrets and ConfigMaps that are named, sorted.
+func (s *credentialStore) findings() []diag.Diagnostic {
+	var list []diag.Diagnostic
+	for _, name := range slices.Sorted(maps.Keys(s.held)) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
+			list = append(list, s.held[name][key].problems...)
+		}
+	}
+	return list
+}
