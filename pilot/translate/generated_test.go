@@ -15,6 +15,7 @@ import (
 	typev1beta1 "istio.io/api/type/v1beta1"
 	"pgregory.net/rapid"
 
+	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -222,6 +223,11 @@ var generatedKeys = []kinds.Key{
 // generatedTargets are services of generated worlds, which may be there or not.
 var generatedTargets = []*typev1beta1.PolicyTargetReference{{Kind: "Service", Name: generatedHosts[0]}, {Kind: "Service", Name: generatedHosts[2]}}
 
+// generatedCredentials are what Secrets and ConfigMaps of generated worlds hold.
+var generatedCredentials = []any{
+	&credentials.Credential{Certificate: &credentials.Certificate{Chain: []byte("1"), Key: []byte("1")}}, &credentials.Credential{Roots: &credentials.Roots{Certificates: []byte("2")}},
+}
+
 // generatedSelector returns a selector of some workloads, or none.
 func generatedSelector(t *rapid.T) *typev1beta1.WorkloadSelector {
 	if chance(t, 2) {
@@ -281,6 +287,11 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{LoadBalancer: &networkingv1alpha3.LoadBalancerSettings{LbPolicy: &networkingv1alpha3.LoadBalancerSettings_ConsistentHash{
 				ConsistentHash: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB{HashKey: &networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB_UseSourceIp{UseSourceIp: true}},
 			}}}
+		}
+		if chance(t, 4) {
+			spec.TrafficPolicy = &networkingv1alpha3.TrafficPolicy{Tls: &networkingv1alpha3.ClientTLSSettings{
+				Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, CredentialName: one(t, []string{"one", "configmap://istio-system/two"}),
+			}}
 		}
 		for _, name := range some(t, []string{"v1", "v2"}, 2) {
 			spec.Subsets = append(spec.Subsets, &networkingv1alpha3.Subset{Name: name, Labels: map[string]string{"version": name}})

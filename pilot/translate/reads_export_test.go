@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -19,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
@@ -75,6 +77,19 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 			Dirty: func(n Next) bool {
 				d := &n.index.Dirty
 				return d.All || slices.Contains(d.Hosts, host) || slices.Contains(d.Endpoints, host)
+			},
+		})
+	}
+	for _, name := range []string{"kubernetes://one", "kubernetes://one-cacert", "configmap://istio-system/two-cacert"} {
+		list = append(list, Partition{
+			Type: "secret", Name: name,
+			Generate: func(x *scope.Index) {
+				var cache engine.Cache
+				_, _ = sds.New(t.memo, &cache).Get(view.New(x), k, interner.Intern([]string{name}))
+			},
+			Dirty: func(n Next) bool {
+				d := &n.index.Dirty
+				return d.All || slices.ContainsFunc(credentials.Reference{Resource: name}.Names(), func(o string) bool { return slices.Contains(d.Credentials, o) })
 			},
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -63,6 +64,8 @@ type conn struct {
 
 	// The owner's alone.
 	session   *session.Session
+	unwatch   func()             // ends to watch whether the peer may have secrets; nil: nobody asked for any
+	wanted    map[kinds.Key]bool // what the secrets are made of that the client may be sent
 	joined    bool
 	deadlines deadlines
 	lateAt    time.Time // when its cluster was last seen not to have been read
@@ -461,6 +464,9 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	if err != nil {
 		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if kind.Secret {
+		c.reviewSecrets()
 	}
 	st := c.session.StatusOf(v.TypeURL)
 	switch v.Kind {

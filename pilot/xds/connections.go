@@ -70,6 +70,7 @@ func (c *conn) introduce() error {
 
 // leave says that the stream has ended.
 func (c *conn) leave() {
+	c.leaveSecrets()
 	if c.server.connections != nil {
 		c.server.connections.Disconnected(c.client())
 	}

@@ -4,11 +4,26 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
+
+// Access finds out whether an identity may have the Secrets of its namespace, where being of the namespace is not enough.
+type Access interface {
+	// Watch has notify called after each answer about an identity, from any goroutine, until stop is called.
+	Watch(id identity.ID, notify func()) (stop func())
+	// Allowed returns the last answer about an identity that is watched, and reports whether it still counts for what is
+	// asked for anew.
+	Allowed(id identity.ID) (allowed, known bool)
+}
 
 // allowSecrets removes from a request the names of secrets that the client may not receive. They are not answered, like
 // unknown names. So no session ever subscribes to what its peer may not have. It reports whether the session has to
@@ -42,4 +57,104 @@ func (c *conn) allowSecret(name string) error {
 		return fmt.Errorf("%.200q is no name of a secret", name)
 	}
 	return c.server.authorizer.Secret(c.peer, namespace)
+}
+
+// reviewSecrets is called when the client has asked for secrets. Without an Access it may be sent all that it
+// subscribes to.
+func (c *conn) reviewSecrets() {
+	if a := c.server.access; a != nil && c.unwatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
+		c.unwatch = a.Watch(c.peer.ID, func() { c.put(func(*session.Session) { c.applyAccess() }) })
+	}
+	c.applyAccess()
+}
+
+// applyAccess grants the secrets that the client subscribes to, or withdraws them. While it is not known whether it may
+// have them, it keeps what it has, and gets no others.
+func (c *conn) applyAccess() {
+	subscribed := c.session.Subscribed(envoy.SecretType)
+	if subscribed == nil {
+		return
+	}
+	granted := subscribed
+	if a := c.server.access; a != nil {
+		allowed, known := a.Allowed(c.peer.ID)
+		switch {
+		case known && allowed:
+		case known || c.session.Granted() == nil:
+			granted = c.server.interner.Of(nil)
+		default:
+			granted = c.server.interner.Of(slices.DeleteFunc(slices.Clone(c.session.Granted().All()), func(name string) bool { return !subscribed.Has(name) }))
+		}
+		c.session.Grant(granted)
+	}
+	c.demandSecrets(granted)
+}
+
+// demandSecrets has the server want what some secrets are made of, for this stream.
+func (c *conn) demandSecrets(list *envoy.Names) {
+	if c.server.demand.changed == nil {
+		return
+	}
+	wanted := map[kinds.Key]bool{}
+	for name := range list.Each() {
+		s, ok := names.ParseSecret(name, c.proxy.Namespace)
+		if !ok {
+			continue
+		}
+		kind := kinds.Secret
+		if s.ConfigMap {
+			kind = kinds.ConfigMap
+		}
+		for _, object := range s.Objects() {
+			wanted[kinds.Key{Kind: kind, Namespace: s.Namespace, Name: object}] = true
+		}
+	}
+	c.server.demand.replace(c.wanted, wanted)
+	c.wanted = wanted
+}
+
+// leaveSecrets ends what the stream wanted.
+func (c *conn) leaveSecrets() {
+	if c.unwatch != nil {
+		c.unwatch()
+	}
+	c.server.demand.replace(c.wanted, nil)
+	c.wanted = nil
+}
+
+// demand counts the streams that may be sent what Secrets and ConfigMaps hold.
+type demand struct {
+	changed func([]kinds.Key) // is called in order, and must not block
+
+	mu    sync.Mutex
+	count map[kinds.Key]int
+}
+
+// replace replaces what a stream wants.
+func (d *demand) replace(was, is map[kinds.Key]bool) {
+	if d.changed == nil || maps.Equal(was, is) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.count == nil {
+		d.count = map[kinds.Key]int{}
+	}
+	turned := false
+	for k := range is {
+		if d.count[k]++; d.count[k] == 1 {
+			turned = true
+		}
+	}
+	for k := range was {
+		if d.count[k]--; d.count[k] == 0 {
+			delete(d.count, k)
+			turned = true
+		}
+	}
+	if turned {
+		d.changed(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
+			return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		}))
+	}
 }

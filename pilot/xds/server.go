@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -56,6 +57,8 @@ type Options struct {
 	// Authenticate returns who is at the other end of a stream. Its error is a gRPC status. Nil: the peer's address is
 	// all that is known.
 	Authenticate func(context.Context) (identity.Peer, error)
+	Access       Access                // who may have the secrets of its namespace; nil: who is of it
+	Demand       func([]kinds.Key)     // called when streams want other Secrets and ConfigMaps than before, with all of them; must not block
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
 	// Debug answers tools that ask for debug pages. Nil: they are refused.
 	Debug DebugPages
@@ -83,6 +86,8 @@ type Server struct {
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	late        func(*node.Proxy) bool
+	access      Access // nil: being of a namespace is enough for its secrets
+	demand      demand
 	authorizer  *authorize.Authorizer
 	authentic   func(context.Context) (identity.Peer, error) // nil: only addresses are known
 	differences diff.Cache
@@ -125,6 +130,8 @@ func New(o Options) *Server {
 		known:       o.Known,
 		late:        o.Late,
 		authorizer:  o.Authorizer,
+		access:      o.Access,
+		demand:      demand{changed: o.Demand},
 		authentic:   o.Authenticate,
 		interner:    wire.NewInterner(),
 		warnings:    newLogLimiter(),

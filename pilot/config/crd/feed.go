@@ -24,6 +24,7 @@ type feed struct {
 	selection Selection
 	seed      maphash.Seed
 	loaded    atomic.Bool // the first list was taken: what comes now is mostly known already
+	there     atomic.Bool // it has an object
 
 	decoding sync.Mutex // guards what follows
 	intern   *interner
@@ -137,6 +138,7 @@ func (f *feed) settled() bool {
 // Add takes an object as read, new or not.
 func (f *feed) Add(obj any) error {
 	f.apply(obj.(*item))
+	f.there.Store(len(f.entries) > 0)
 	f.s.wake()
 	return nil
 }
@@ -147,6 +149,7 @@ func (f *feed) Update(obj any) error { return f.Add(obj) }
 // Delete takes the word of the API server that an object is gone.
 func (f *feed) Delete(obj any) error {
 	f.remove(obj.(*item).name)
+	f.there.Store(len(f.entries) > 0)
 	f.s.wake()
 	return nil
 }
@@ -175,6 +178,7 @@ func (f *feed) Replace(list []any, _ string) error {
 	f.intern, f.masked = newInterner(), nil // what comes later is little, and has little in common
 	f.decoding.Unlock()
 	f.loaded.Store(true)
+	f.there.Store(len(f.entries) > 0)
 	f.s.mu.Lock()
 	f.synced = true
 	f.s.mu.Unlock()

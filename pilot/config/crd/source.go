@@ -60,6 +60,8 @@ type Source struct {
 
 	mu          sync.Mutex
 	feeds       []*feed
+	wanted      map[Object]bool // nil: nobody called Want
+	single      map[Object]*feed
 	definitions *definitions                    // nil: no kind needs one
 	pending     map[kinds.Key]transition        // not handed on yet
 	complaints  map[kinds.Key][]diag.Diagnostic // by object
@@ -125,6 +127,69 @@ func split(sel Selection) []Selection {
 	return out
 }
 
+// Object is one object of a core kind.
+type Object struct {
+	Kind            *kinds.Kind
+	Namespace, Name string
+}
+
+// Want replaces the single objects that are read beside the kinds of Options. An object that is not wanted any more
+// counts as gone. It does not wait.
+func (s *Source) Want(objects []Object) {
+	s.mu.Lock()
+	s.wanted = make(map[Object]bool, len(objects))
+	for _, o := range objects {
+		s.wanted[o] = true
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+// followWanted starts and stops the reading of single objects. Run calls it.
+func (s *Source) followWanted(ctx context.Context) {
+	s.mu.Lock()
+	var start, stop []*feed
+	for o := range s.wanted {
+		if s.single[o] == nil {
+			f := newFeed(s, o.Kind, Selection{Namespace: o.Namespace, Names: []string{o.Name}})
+			if s.single == nil {
+				s.single = map[Object]*feed{}
+			}
+			s.single[o], s.feeds = f, append(s.feeds, f)
+			start = append(start, f)
+		}
+	}
+	for o, f := range s.single {
+		if !s.wanted[o] {
+			delete(s.single, o)
+			s.feeds = slices.DeleteFunc(s.feeds, func(x *feed) bool { return x == f })
+			stop = append(stop, f)
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range stop {
+		f.stop()
+		s.metrics.count(f.plural, -1, 0)
+	}
+	for _, f := range start {
+		s.metrics.count(f.plural, 1, 0)
+		f.start(ctx)
+	}
+}
+
+// Missing returns the single objects that are wanted and that the API server does not have, in no order.
+func (s *Source) Missing() []Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Object
+	for o, f := range s.single {
+		if f.synced && f.trouble == nil && !f.there.Load() {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
 // HasSynced reports whether the handler has got, and handled, everything that the API server had.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
@@ -165,6 +230,7 @@ func (s *Source) Run(ctx context.Context) error {
 	start := time.Now()
 	s.readers(1)
 	s.start(ctx)
+	s.wake() // what reads single objects alone has everything until they are wanted
 	notice := time.NewTimer(firstNotice)
 	defer notice.Stop()
 	for {
@@ -177,6 +243,7 @@ func (s *Source) Run(ctx context.Context) error {
 			late = true
 			notice.Reset(waitNotice)
 		}
+		s.followWanted(ctx)
 		if waiting, why := s.waiting(); s.synced.Load() || len(waiting) == 0 {
 			s.deliver(start)
 		} else if late {

@@ -38,6 +38,9 @@ func (s *Session) Key() (Key, bool) {
 		k.Subscriptions[n] = Subscription{TypeURL: w.kind.URL}
 		if !w.whole() {
 			k.Subscriptions[n].Names = w.names
+			if w.kind.Secret {
+				k.Subscriptions[n].Names = s.grantedOf(w.names)
+			}
 		}
 		n++
 	}

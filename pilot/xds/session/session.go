@@ -74,6 +74,8 @@ type Session struct {
 
 	tombstones int // that the client was sent
 
+	granted *envoy.Names // the secrets that the client may be sent; nil: all that it subscribes to
+
 	watches []*watch // in the order of sending
 	nonces  uint64
 	names   int // subscribed to, of all types
@@ -377,6 +379,9 @@ func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) {
 	var u envoy.Union
 	var failed error
+	if kind.Secret {
+		names = s.grantedOf(names)
+	}
 	err := safe.Do("translate "+kind.Short, func() { u, failed = s.translator.Get(s.snapshot, s.cohort, kind.URL, names) })
 	if e := cmp.Or(err, failed); e != nil {
 		s.observer.Panicked(kind.URL, e)
