@@ -57,12 +57,12 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 
 const read = "get list watch"
 
-// What the server may do is what it does: it reads every kind there is, no Secret or ConfigMap of the cluster's at
-// large, has tokens reviewed, and writes registered workloads, its CA and its Leases, and the roots of namespaces.
+// What the server may do is what it does: it reads every kind there is, and of Secrets and ConfigMaps those that
+// gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, and the roots of namespaces.
 func TestRules(t *testing.T) {
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
-		"configmaps": "create", "configmaps istio-ca-root-cert": "list patch watch",
+		"subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert": "list patch watch",
 	}
 	for _, k := range kinds.All() {
 		if k != kinds.Secret && k != kinds.ConfigMap {
@@ -99,6 +99,8 @@ func TestRules(t *testing.T) {
 	cacerts["secrets istio-ca-secret,cacerts"] = "update"
 	noCA := without(leads("istio", "istio-workloadentry-cleanup"), "secrets istio-ca-secret")
 	noCA["secrets"] = read
+	noTokens := without(writes, "tokenreviews.authentication.k8s.io", "configmaps istio-ca-root-cert")
+	noTokens["configmaps"] = read
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	for _, c := range []struct {
@@ -114,7 +116,7 @@ func TestRules(t *testing.T) {
 		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots)},
 		{"no election", election + "=false", "", writes, reads("istio")},
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"no CA", "env.ENABLE_CA_SERVER=false", "", without(writes, "tokenreviews.authentication.k8s.io", "configmaps", "configmaps istio-ca-root-cert"), noCA},
+		{"no CA", "env.ENABLE_CA_SERVER=false", "", noTokens, noCA},
 		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -52,6 +52,7 @@ type Server struct {
 	names      dns.Resolver
 	keySets    *keysets.KeySets
 	from       *ingest.Sources
+	secrets    *secrets // nil without a cluster
 	prepare    func(*snapshot.Snapshot)
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
 	discovery  *xds.Server
@@ -101,6 +102,13 @@ func New(o Options) (*Server, error) {
 	// Without a cluster nothing that registers outlives this process.
 	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late}
+	if o.Client != nil {
+		s.secrets = &secrets{server: s}
+		ads.Demand = s.secrets.demanded
+		if ads.Access, err = s.secretAccess(); err != nil {
+			return nil, err
+		}
+	}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
 		if err != nil {
@@ -174,6 +182,9 @@ func (s *Server) findings() []diag.Diagnostic {
 		if s.secure.publisher != nil {
 			list = append(list, s.secure.publisher.Findings()...)
 		}
+	}
+	if s.secrets != nil {
+		list = append(list, s.secrets.findings()...)
 	}
 	return list
 }
@@ -317,6 +328,9 @@ func (s *Server) takeAnswers(changes []kinds.Change) {
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.Commit(batch, received)
+	if s.secrets != nil {
+		s.secrets.update()
+	}
 	s.noticeNamespaces(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.mu.Lock()

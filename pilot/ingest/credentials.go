@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // credentialStore turns the Secrets and ConfigMaps that Gateways and DestinationRules name into credentials. What cannot
@@ -20,6 +22,7 @@ type credentialStore struct {
 	now        func() time.Time
 	references map[kinds.Key][]credentials.Reference // by the object that names them
 	names      map[string]int                        // how often a Secret or ConfigMap of that name is named
+	renamed    bool                                  // references have changed
 	held       map[string]map[kinds.Key]*heldCredential
 }
 
@@ -65,7 +68,7 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 			delete(s.held, name)
 		}
 	}
-	return out, len(dirty) > 0
+	return out, len(dirty) > 0 || s.renamed
 }
 
 func compareCredentials(a, b kinds.Key) int {
@@ -88,6 +91,10 @@ func (s *credentialStore) refer(c kinds.Change, dirty map[string]bool) {
 		now = credentials.References(c.Object)
 	}
 	was := s.references[c.Key]
+	if slices.Equal(now, was) {
+		return
+	}
+	s.renamed = true
 	count := func(list []credentials.Reference, by int) {
 		for _, r := range list {
 			for _, name := range r.Names() {
@@ -180,4 +187,64 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 		}
 	}
 	return list
+}
+
+// Named is which Secrets and ConfigMaps objects name. It is frozen.
+type Named struct {
+	byObject map[kinds.Key][]credentials.Reference
+	names    map[string]bool
+}
+
+// Has reports whether an object names a Secret or a ConfigMap of that name.
+func (n *Named) Has(name string) bool { return n.names[name] }
+
+// named returns what objects name now: last, if that has not changed.
+func (s *credentialStore) named(last *Named) *Named {
+	if !s.renamed {
+		return last
+	}
+	s.renamed = false
+	n := &Named{byObject: maps.Clone(s.references), names: make(map[string]bool, len(s.names))}
+	for name := range s.names {
+		n.names[name] = true
+	}
+	return n
+}
+
+// NamedCredentials returns which Secrets and ConfigMaps objects name; the same pointer, if that has not changed.
+func (w *World) NamedCredentials() *Named {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.named
+}
+
+// MissingCredentials returns a finding for each field that names something for the proxies of a namespace of which all
+// that it may be is missing there.
+func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
+	references := w.NamedCredentials().byObject
+	var list []diag.Diagnostic
+	for _, key := range slices.SortedFunc(maps.Keys(references), compareCredentials) {
+		for _, r := range references[key] {
+			s, ok := names.ParseSecret(r.Resource, namespace)
+			kind := kinds.Secret
+			if s.ConfigMap {
+				kind = kinds.ConfigMap
+			}
+			if !ok || slices.ContainsFunc(s.Objects(), func(name string) bool { return !missing[kinds.Key{Kind: kind, Namespace: s.Namespace, Name: name}] }) {
+				continue
+			}
+			d := diag.Diagnostic{
+				Severity: diag.Error, Code: "IST0101", Object: key.String(), Field: r.Field,
+				Message: fmt.Sprintf("%s %s/%s does not exist: connections that need it are refused", kind.Name, s.Namespace, s.Name),
+				Fix:     "create it, or name another one",
+			}
+			if o := w.Object(key); o != nil {
+				d = d.At(o.Position)
+			}
+			if len(list) == 0 || list[len(list)-1] != d {
+				list = append(list, d)
+			}
+		}
+	}
+	return w.located(list)
 }

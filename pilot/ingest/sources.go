@@ -33,6 +33,7 @@ type Sources struct {
 	list   []Source
 	later  *configSources
 	own    *crd.Source              // of the own cluster's services; nil: there is no API server
+	single *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
 	remote *multicluster.Controller // nil: there is no API server to name remote clusters
 }
 
@@ -188,6 +189,11 @@ func (s *Sources) addCluster() error {
 		return err
 	}
 
+	if s.single, err = s.cluster(crd.Options{Handler: s.From(s.Source.Add("wanted secrets"))}); err != nil {
+		return err
+	}
+	s.list = append(s.list, Source{"wanted secrets", s.single.Run, s.single.Findings})
+
 	logger := s.o.Logger.With("scope", "kube")
 	secrets := crd.Selection{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
 	s.remote = multicluster.New(multicluster.Options{
@@ -205,6 +211,30 @@ func (s *Sources) addCluster() error {
 	})
 	s.list = append(s.list, Source{"remote clusters", s.remote.Run, s.remote.Findings})
 	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Selection{kinds.Secret: secrets}})
+}
+
+// WantSecrets replaces the Secrets and ConfigMaps of the own cluster that are read for what they hold for TLS. It does
+// not wait.
+func (s *Sources) WantSecrets(keys []kinds.Key) {
+	if s.single == nil {
+		return
+	}
+	list := make([]crd.Object, 0, len(keys))
+	for _, k := range keys {
+		list = append(list, crd.Object{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
+	}
+	s.single.Want(list)
+}
+
+// MissingSecrets returns the Secrets and ConfigMaps that are wanted and that the own cluster does not have.
+func (s *Sources) MissingSecrets() map[kinds.Key]bool {
+	all := map[kinds.Key]bool{}
+	if s.single != nil {
+		for _, o := range s.single.Missing() {
+			all[kinds.Key{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}] = true
+		}
+	}
+	return all
 }
 
 // Awaited names the sources that have not brought all they have yet.

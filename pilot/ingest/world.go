@@ -69,6 +69,7 @@ type World struct {
 	findings    map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
 	written     []hostName                      // where gateways are known by name
 	derived     []Derived
+	named       *Named
 	statuses    []Status
 	counts      Counts
 	tenants     *tenants // nil: nobody asks
@@ -83,7 +84,7 @@ func New(o Options, p Parts) *World {
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
-		wanted: map[*kinds.Kind][]string{}, credentials: newCredentialStore(time.Now),
+		wanted: map[*kinds.Kind][]string{}, credentials: newCredentialStore(time.Now), named: &Named{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.Tenants {
@@ -158,6 +159,9 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	if held, looked := w.credentials.apply(batch); looked {
 		w.builder.Apply(held)
 		w.found("credentials", w.credentials.findings())
+		w.mu.Lock()
+		w.named = w.credentials.named(w.named)
+		w.mu.Unlock()
 	}
 	if rebuild {
 		w.builder.ApplyRegistry(w.registerAnew(batch))

@@ -33,8 +33,8 @@ metadata: {name: rule, namespace: b}
 spec: {host: example.com, trafficPolicy: {tls: {mode: MUTUAL, credentialName: "y"}}}
 `
 
-// TestSecrets: a name leads to the object in the namespace that it says, for a proxy that is selected by a Gateway which
-// names it, or if a DestinationRule does. Nothing else is ever made, whatever was asked for before.
+// TestSecrets: a name leads to the object in the namespace that it says, for a proxy that is selected by a Gateway
+// which names it, or if a DestinationRule does. Nothing else is ever made, whatever was asked for before.
 func TestSecrets(t *testing.T) {
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
 	credential := func(kind *kinds.Kind, namespace, name, holds string) kinds.Change {

@@ -16,7 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Access finds out whether an identity may have the Secrets of its namespace, where being of the namespace is not enough.
+// Access finds out whether an identity may have the Secrets of its namespace, where being of the namespace is not
+// enough.
 type Access interface {
 	// Watch has notify called after each answer about an identity, from any goroutine, until stop is called.
 	Watch(id identity.ID, notify func()) (stop func())
