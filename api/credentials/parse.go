@@ -23,7 +23,8 @@ const (
 	minRSA   = 2048 // bits; Envoy takes no less
 )
 
-// Problem is what is wrong with a part of a Secret or a ConfigMap, which cannot be used for it. It never quotes content.
+// Problem is what is wrong with a part of a Secret or a ConfigMap, which cannot be used for it. It never quotes
+// content.
 type Problem struct {
 	Key     string // of the data
 	Message string

@@ -16,8 +16,8 @@ type Reference struct {
 	Field    string // of the object that names it
 }
 
-// Names returns the names of the Secrets or ConfigMaps, of whatever namespace, that a resource may be made of: the first
-// that exists counts.
+// Names returns the names of the Secrets or ConfigMaps, of whatever namespace, that a resource may be made of: the
+// first that exists counts.
 func (r Reference) Names() []string {
 	s, ok := names.ParseSecret(r.Resource, "own")
 	if !ok {

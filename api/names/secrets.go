@@ -45,8 +45,8 @@ func ParseSecret(resource, own string) (Secret, bool) {
 	return s, true
 }
 
-// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made of: the first that exists
-// counts. CA certificates may be in a Secret of their own.
+// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made of: the first that
+// exists counts. CA certificates may be in a Secret of their own.
 func (s Secret) Objects() []string {
 	if s.CA && !s.ConfigMap {
 		return []string{s.Name + caSuffix, s.Name}

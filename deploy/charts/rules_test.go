@@ -58,7 +58,8 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 const read = "get list watch"
 
 // What the server may do is what it does: it reads every kind there is, and of Secrets and ConfigMaps those that
-// gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, and the roots of namespaces.
+// gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, and
+// the roots of namespaces.
 func TestRules(t *testing.T) {
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",

@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// credentialStore turns the Secrets and ConfigMaps that Gateways and DestinationRules name into credentials. What cannot
-// be used of one keeps the last that could. The goroutine that commits owns it.
+// credentialStore turns the Secrets and ConfigMaps that Gateways and DestinationRules name into credentials. What
+// cannot be used of one keeps the last that could. The goroutine that commits owns it.
 type credentialStore struct {
 	now        func() time.Time
 	references map[kinds.Key][]credentials.Reference // by the object that names them

@@ -93,8 +93,8 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 // Apply applies changes of configuration objects. A Snapshot holds objects of Istio's kinds, because proxies and other
 // control planes are sent nothing else, and those that proxies name. Other kinds reach it as services, as mesh
 // configuration, or as objects of those kinds that were made of them, so a write to another kind alone makes no
-// Snapshot. A change that no translation reads causes no translation. An object whose content is unchanged keeps its old
-// pointer. Objects of remote clusters are ignored.
+// Snapshot. A change that no translation reads causes no translation. An object whose content is unchanged keeps its
+// old pointer. Objects of remote clusters are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
 		named := b.last.Named(c.Kind)

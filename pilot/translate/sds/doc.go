@@ -1,7 +1,7 @@
-// Package sds makes the secrets that proxies subscribe to by name: certificates with their keys, and CA certificates, of
-// the Secrets and ConfigMaps that Gateways and DestinationRules name.
+// Package sds makes the secrets that proxies subscribe to by name: certificates with their keys, and CA certificates,
+// of the Secrets and ConfigMaps that Gateways and DestinationRules name.
 //
-// A proxy gets what a Gateway that selects it names, or a DestinationRule. Whether it may have anything of a namespace is
-// decided before it subscribes, by package authorize. What cannot be used has been left out before the Snapshot. The
+// A proxy gets what a Gateway that selects it names, or a DestinationRule. Whether it may have anything of a namespace
+// is decided before it subscribes, by package authorize. What cannot be used has been left out before the Snapshot. The
 // package is pure.
 package sds
