@@ -42,7 +42,6 @@ type Options struct {
 
 // Server issues certificates to those who ask by gRPC. It is safe for concurrent use.
 type Server struct {
-	authv1.UnimplementedIstioCertificateServiceServer
 	o       Options
 	metrics metrics
 	signing *semaphore.Weighted
@@ -68,26 +67,53 @@ func New(o Options) (*Server, error) {
 	return &Server{o: o, metrics: m, limits: limits, signing: semaphore.NewWeighted(int64(signsPerCore * runtime.GOMAXPROCS(0)))}, nil
 }
 
-// Register registers the service at a gRPC server.
+// Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the
+// same on the wire. So callers are authenticated before the server takes a message of them, of whatever size.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
-	authv1.RegisterIstioCertificateServiceServer(r, s)
+	all := authv1.IstioCertificateService_ServiceDesc
+	r.RegisterService(&grpc.ServiceDesc{
+		ServiceName: all.ServiceName, HandlerType: (*any)(nil), Metadata: all.Metadata,
+		Streams: []grpc.StreamDesc{{StreamName: all.Methods[0].MethodName, Handler: func(_ any, stream grpc.ServerStream) error { return s.serve(stream) }}},
+	}, s)
+}
+
+// serve serves one call of CreateCertificate.
+func (s *Server) serve(stream grpc.ServerStream) error {
+	ctx, r := stream.Context(), &authv1.IstioCertificateRequest{}
+	caller, err := s.authenticate(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.RecvMsg(r); err != nil {
+		return err
+	}
+	response, err := s.create(ctx, caller, r)
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(response)
 }
 
 // impersonated is the key in a request's metadata of the identity that a node's proxy asks for, in place of its own.
 const impersonated = "ImpersonatedIdentity"
 
-// CreateCertificate returns a certificate for the key of a request.
-func (s *Server) CreateCertificate(ctx context.Context, r *authv1.IstioCertificateRequest) (*authv1.IstioCertificateResponse, error) {
+// authenticate returns who calls, or a gRPC status.
+func (s *Server) authenticate(ctx context.Context) (identity.Peer, error) {
 	s.metrics.requests.Inc()
 	caller, err := s.o.Authenticate(ctx)
-	if err != nil || !caller.Proved() {
-		s.metrics.unauthenticated.Inc()
-		s.o.Log.Debug("certificate refused: the caller could not be authenticated", "err", err)
-		if errors.Is(err, authenticate.ErrUnavailable) {
-			return nil, status.Error(codes.Unavailable, "request authenticate failure: try again")
-		}
-		return nil, status.Error(codes.Unauthenticated, "request authenticate failure")
+	if err == nil && caller.Proved() {
+		return caller, nil
 	}
+	s.metrics.unauthenticated.Inc()
+	s.o.Log.Debug("certificate refused: the caller could not be authenticated", "err", err)
+	if errors.Is(err, authenticate.ErrUnavailable) {
+		return caller, status.Error(codes.Unavailable, "request authenticate failure: try again")
+	}
+	return caller, status.Error(codes.Unauthenticated, "request authenticate failure")
+}
+
+// create returns a certificate for the key of a request.
+func (s *Server) create(ctx context.Context, caller identity.Peer, r *authv1.IstioCertificateRequest) (*authv1.IstioCertificateResponse, error) {
 	id, err := s.whom(caller, r)
 	if err != nil {
 		s.metrics.noIdentity.Inc()

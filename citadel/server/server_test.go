@@ -57,6 +57,12 @@ func (byToken) Authenticate(_ context.Context, r authenticate.Request) (identity
 // serve runs a Server over TLS, with a certificate of its own CA, and returns a client and the metrics.
 func serve(t testing.TB, change func(*server.Options)) (authv1.IstioCertificateServiceClient, *x509.CertPool, *prometheus.Registry) {
 	t.Helper()
+	conn, pool, reg := start(t, change)
+	return authv1.NewIstioCertificateServiceClient(conn), pool, reg
+}
+
+func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.CertPool, *prometheus.Registry) {
+	t.Helper()
 	issuer := ca.New(ca.Options{TTL: time.Hour, MaxTTL: 24 * time.Hour})
 	b, err := pki.NewSelfSigned("cluster.local", 24*365*time.Hour, time.Now())
 	if err != nil {
@@ -100,7 +106,7 @@ func serve(t testing.TB, change func(*server.Options)) (authv1.IstioCertificateS
 	return dial(t, l.Addr().String(), pool, nil), pool, reg
 }
 
-func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificate) authv1.IstioCertificateServiceClient {
+func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificate) *grpc.ClientConn {
 	t.Helper()
 	c := &tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"}
 	if own != nil {
@@ -111,7 +117,7 @@ func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificat
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return authv1.NewIstioCertificateServiceClient(conn)
+	return conn
 }
 
 func newKey(t testing.TB) crypto.Signer {
@@ -263,5 +269,21 @@ func TestPodsOfOneServiceAccount(t *testing.T) {
 	}
 	if first, second := ask("good-web@pod-0"), ask("good-web@pod-0"); first != codes.OK || second != codes.ResourceExhausted {
 		t.Errorf("%v, %v", first, second)
+	}
+}
+
+// TestStrangersSendNothing: a caller that proves nothing is refused before it has sent its request.
+func TestStrangersSendNothing(t *testing.T) {
+	conn, _, _ := start(t, nil)
+	for token, want := range map[string]codes.Code{"": codes.Unauthenticated, "x": codes.Unauthenticated, "later": codes.Unavailable} {
+		ctx, cancel := context.WithTimeout(as(t, token), time.Minute)
+		call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, authv1.IstioCertificateService_CreateCertificate_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := call.RecvMsg(&authv1.IstioCertificateResponse{}); status.Code(err) != want {
+			t.Errorf("%q: %v", token, err)
+		}
+		cancel()
 	}
 }

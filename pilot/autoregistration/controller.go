@@ -284,6 +284,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	timer := time.AfterFunc(drainTime, cancel)
 	defer timer.Stop()
 	running.Wait()
+	for queue.Len() > 0 { // entries that were added while a worker was still at them, when the queue looked empty
+		key, _ := queue.Get()
+		c.next(inner, queue, key)
+	}
 	c.mu.Lock()
 	c.queue = nil
 	c.mu.Unlock()

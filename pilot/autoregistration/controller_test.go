@@ -410,6 +410,40 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 	})
 }
 
+// A stream that ends while its entry is being written, just before a stop, is written too.
+func TestStopWritesWhatChangedDuringAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		writing, goOn := make(chan struct{}), make(chan struct{})
+		w.failing(func(what string) error {
+			if what == "create" {
+				w.mu.Unlock()
+				close(writing)
+				<-goOn
+				w.mu.Lock()
+			}
+			return nil
+		})
+		a := w.start(t, "a")
+		connected := make(chan error, 1)
+		go func() { connected <- a.Connected(t.Context(), stream("1")) }()
+		<-writing
+		a.Disconnected(stream("1"))
+		stopped := make(chan struct{})
+		go func() {
+			a.stop()
+			close(stopped)
+		}()
+		synctest.Wait() // all that can happen before the write ends has happened
+		close(goOn)
+		if err := <-connected; err != nil {
+			t.Error(err)
+		}
+		<-stopped
+		w.want(t, "a disconnected")
+	})
+}
+
 func TestRestartKeepsEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())

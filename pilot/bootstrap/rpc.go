@@ -112,6 +112,8 @@ func (b *bound) done(err error) {
 func (m *rpcMetrics) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	kind := "bidi_stream"
 	switch {
+	case !info.IsClientStream && !info.IsServerStream: // one message each way
+		kind = "unary"
 	case !info.IsClientStream:
 		kind = "server_stream"
 	case !info.IsServerStream:
