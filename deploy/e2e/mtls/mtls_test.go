@@ -339,7 +339,7 @@ func (f foreign) Issue(_ context.Context, namespace, account string) (chain, key
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	der, err := f.ca.Sign(pki.Leaf{URI: "spiffe://other.example/ns/" + namespace + "/sa/" + account, Key: private.Public(), TTL: time.Hour}, time.Now())
+	der, _, err := f.ca.Sign(pki.Leaf{URI: "spiffe://other.example/ns/" + namespace + "/sa/" + account, Key: private.Public(), TTL: time.Hour}, time.Now())
 	if err != nil {
 		return nil, nil, nil, err
 	}
