@@ -135,7 +135,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
-		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery,
+		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected,
 		Authorizer: s.authorizer, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.commitTime = newCommitTime(s.metrics)

@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -21,6 +22,8 @@ type Options struct {
 	Objects  func() []*kinds.Object    // every configuration object in force
 	Findings func() []diag.Diagnostic  // what is wrong with configuration, of every source
 	Proxies  Proxies
+	// Selected returns the objects of a kind that apply to a proxy's workload; nil: unknown.
+	Selected func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
 	Clusters func() any // the remote clusters, as JSON; nil: there are none
 	Cluster  string     // id of the cluster that the server runs in
 	Limits   limits.Limits
@@ -57,7 +60,7 @@ func New(o Options) *API {
 	a.pages = []page{
 		{"adsz", "connected proxies and what they watch", false, a.adsz},
 		{"ambientz", "ambient workloads", false, empty(list)},
-		{"authorizationz", "authorization policies by namespace", false, a.authorizationz},
+		{"authorizationz", "authorization policies by namespace, and by the proxies that they apply to", false, a.authorizationz},
 		{"cachez", "cached resources", false, empty(list)},
 		{"clusterz", "remote clusters", false, a.clusterz},
 		{"config_dump", "what one proxy was sent, as Envoy's own dump", true, a.configDump},

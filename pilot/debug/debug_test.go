@@ -13,6 +13,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	networkingv1 "istio.io/api/networking/v1"
+	securityv1 "istio.io/api/security/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -59,6 +60,11 @@ func testAPI(t *testing.T) (*API, *proxies) {
 			Annotations: map[string]string{lastApplied: "S3CRET", "kept": "yes"},
 			Spec:        &corev1.Secret{Data: map[string][]byte{"tls.key": []byte("S3CRET")}, StringData: map[string]string{"more": "S3CRET"}},
 		},
+		{
+			Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "mine"}, Annotations: map[string]string{"istio.io/dry-run": "true"}, Position: "p.yaml:1:1",
+			Spec: &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY},
+		},
+		{Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "b", Name: "other"}, Spec: &securityv1.AuthorizationPolicy{}},
 		{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "web.yaml:1:1", Spec: &networkingv1.VirtualService{Hosts: []string{"web"}}},
 	}
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
@@ -81,6 +87,9 @@ func testAPI(t *testing.T) (*API, *proxies) {
 			return []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}
 		},
 		Proxies: p, Cluster: "Kubernetes", Limits: limits.Default(),
+		Selected: func(_ *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
+			return slices.DeleteFunc(slices.Clone(objects), func(o *kinds.Object) bool { return o.Kind != kind || o.Namespace != p.Namespace })
+		},
 	}), p
 }
 
@@ -123,6 +132,18 @@ func TestEveryPageAnswers(t *testing.T) {
 	}
 }
 
+// TestPoliciesOfOneProxy: with a proxyID, authorizationz shows the policies that apply to that proxy alone.
+func TestPoliciesOfOneProxy(t *testing.T) {
+	a, _ := testAPI(t)
+	_, body := get(t, a, "/debug/authorizationz?proxyID=web-1.a", here)
+	if !strings.Contains(body, `"a/mine"`) || !strings.Contains(body, `"name": "mine"`) || strings.Contains(body, "other") {
+		t.Error(body)
+	}
+	if _, body := get(t, a, "/debug/authorizationz?proxyID=nobody", here); !strings.Contains(body, ErrNotConnected.Error()) {
+		t.Error(body)
+	}
+}
+
 func TestPagesHaveIstiosShapes(t *testing.T) {
 	a, _ := testAPI(t)
 	for target, want := range map[string][]string{
@@ -140,6 +161,10 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 		"/debug/limits":                      {`"HandshakeTimeout": "10s"`, `"RecvMessage": 4194304`},
 		"/debug/config_dump?proxyID=web-1.a": {"ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
 		"/debug/mesh":                        {`"trustDomain": "cluster.local"`},
+		"/debug/authorizationz": {
+			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`, `"action": "DENY"`, `"position": "p.yaml:1:1"`,
+			`"web-1.a": [`, `"a/mine"`,
+		},
 	} {
 		_, body := get(t, a, target, here)
 		// protojson puts spaces in at random.

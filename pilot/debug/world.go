@@ -135,11 +135,6 @@ func (a *API) byNamespace(kind *kinds.Kind) (map[string][]configObject, error) {
 	return out, nil
 }
 
-func (a *API) authorizationz(url.Values) (any, error) {
-	policies, err := a.byNamespace(kinds.AuthorizationPolicy)
-	return map[string]any{"authorization_policies": policies}, err
-}
-
 func (a *API) telemetryz(url.Values) (any, error) {
 	telemetries, err := a.byNamespace(kinds.Telemetry)
 	return map[string]any{"telemetries": telemetries}, err

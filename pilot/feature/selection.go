@@ -174,6 +174,19 @@ func (s Selections) Of(f *Feature) Selection {
 	return Selection{}
 }
 
+// OfKind returns the objects of a kind that are selected, in the order of features.
+func (s Selections) OfKind(kind *kinds.Kind) []*kinds.Object {
+	var list []*kinds.Object
+	for n := range s.list.All {
+		for o := range n.Objects.All {
+			if o.Kind == kind && !slices.Contains(list, o) {
+				list = append(list, o)
+			}
+		}
+	}
+	return list
+}
+
 // Select selects the objects of each feature for a workload. It returns a function that returns the Selections of a
 // half, or of several.
 func Select(features []*Feature, r Reader, namespace string, w Workload) func(Half) Selections {

@@ -3,6 +3,7 @@ package translate
 import (
 	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -106,6 +107,15 @@ func (t *Translator) newState(s *snapshot.Snapshot) *state {
 // depends on beside the Snapshot.
 func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.Key {
 	return t.keys.Intern(cohort.Resolve(t.state(s).index, p, t.features))
+}
+
+// Selected returns the objects of a kind that apply to a proxy's workload at a Snapshot, in the order of features.
+func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
+	k := cohort.Resolve(t.state(s).index, p, t.features)
+	if p.Type == node.Router {
+		return k.Outbound.Selections.OfKind(kind)
+	}
+	return k.Inbound.Selections.OfKind(kind)
 }
 
 // Compare reports whether more may differ from the Snapshot before than assignments and the configuration of proxies

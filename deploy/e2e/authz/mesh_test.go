@@ -3,6 +3,7 @@ package authz
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,7 @@ status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type
 // mesh is the mesh of the tests, while it runs.
 type mesh struct {
 	*world.World
+	pilot      *controlplane.Process
 	dir        string
 	authorizer *authorizer
 }
@@ -169,7 +171,7 @@ func startMesh(t *testing.T) *mesh {
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return &mesh{w, dir, startAuthorizer(t, w.Pod("authorizer"))}
+	return &mesh{w, pilot, dir, startAuthorizer(t, w.Pod("authorizer"))}
 }
 
 // call is what somebody asks for. What is zero is as in the first of calls: GET / of port 80 of the service.
@@ -275,4 +277,22 @@ func write(t *testing.T, path, text string) {
 	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// policies returns the names of the policies that apply to a pod's proxy, as the control plane's debug page shows them.
+func (m *mesh) policies(t *testing.T, pod *world.Running) []string {
+	t.Helper()
+	id := pod.Node.Name + "." + pod.Node.Namespace
+	resp, err := m.pilot.Get(t.Context(), "/debug/authorizationz?proxyID="+id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var page struct {
+		Proxies map[string][]string `json:"proxies"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+		t.Fatal(err)
+	}
+	return page.Proxies[id]
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,6 +212,12 @@ func TestGateway(t *testing.T) {
 				m.want(t, gateway(one), http.StatusForbidden)
 			}
 			m.want(t, call{from: "plain", path: "/admin"}, http.StatusOK) // past the gateway
+			if got := m.policies(t, m.Pod("gateway")); !slices.Equal(got, []string{"a/" + marker}) {
+				t.Errorf("the gateway's policies are %q", got)
+			}
+			if got := m.policies(t, m.Pod("echo")); len(got) > 0 {
+				t.Errorf("the server's policies are %q", got)
+			}
 		})
 	}
 }
