@@ -72,19 +72,17 @@ func (c *conn) reviewSecrets() {
 // applyAccess grants the secrets that the client subscribes to, or withdraws them. While it is not known whether it may
 // have them, it keeps what it has, and gets no others.
 func (c *conn) applyAccess() {
-	subscribed := c.session.Subscribed(envoy.SecretType)
-	if subscribed == nil {
-		return
-	}
-	granted := subscribed
+	granted := c.session.Subscribed(envoy.SecretType)
 	if a := c.server.access; a != nil {
+		c.session.Guard()
 		allowed, known := a.Allowed(c.peer.ID)
-		switch {
+		switch had := c.session.Granted(); {
 		case known && allowed:
-		case known || c.session.Granted() == nil:
-			granted = c.server.interner.Of(nil)
+		case known || had == nil || granted == nil:
+			granted = nil
 		default:
-			granted = c.server.interner.Of(slices.DeleteFunc(slices.Clone(c.session.Granted().All()), func(name string) bool { return !subscribed.Has(name) }))
+			subscribed := granted
+			granted = c.server.interner.Of(slices.DeleteFunc(slices.Clone(had.All()), func(name string) bool { return !subscribed.Has(name) }))
 		}
 		c.session.Grant(granted)
 	}

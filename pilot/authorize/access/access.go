@@ -19,7 +19,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	Fresh   time.Duration // how long an answer counts for what is asked for anew, 5 s
-	Again   time.Duration // how often an identity that is watched is asked for, 30 s
+	Again   time.Duration // how often an identity that is watched and allowed is asked for, 30 s; others: Fresh
 	Retry   time.Duration // after a failure, 1 s
 	Timeout time.Duration // of a question, 5 s
 }
@@ -173,6 +173,9 @@ func (r *Reviews) ask(ctx context.Context, id identity.ID) {
 	}
 	x.allowed, x.answered = allowed, time.Now()
 	x.next = x.answered.Add(r.o.Again)
+	if !allowed { // somebody waits for it
+		x.next = x.answered.Add(r.o.Fresh)
+	}
 	r.rouse()
 	for notify := range x.watchers {
 		(*notify)()

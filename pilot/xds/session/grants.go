@@ -10,10 +10,13 @@ func (s *Session) Subscribed(typeURL string) *envoy.Names {
 	return nil
 }
 
-// Granted returns the secrets that the client may be sent of those that it subscribes to, or nil if it may be sent all.
+// Guard has the client be sent no secret that is not granted.
+func (s *Session) Guard() { s.guarded = true }
+
+// Granted returns the secrets that the client may be sent of a session that is guarded, nil for none.
 func (s *Session) Granted() *envoy.Names { return s.granted }
 
-// Grant sets the secrets that the client may be sent. What it has beside them is removed.
+// Grant sets the secrets that the client may be sent, nil for none. What it has beside them is removed.
 func (s *Session) Grant(names *envoy.Names) {
 	if s.granted == names {
 		return
@@ -26,12 +29,12 @@ func (s *Session) Grant(names *envoy.Names) {
 
 // grantedOf returns those of some names that the client may be sent.
 func (s *Session) grantedOf(names *envoy.Names) *envoy.Names {
-	if s.granted == nil || names == nil || names == s.granted {
+	if !s.guarded || names == nil || names == s.granted {
 		return names
 	}
 	var list []string
 	for name := range names.Each() {
-		if s.granted.Has(name) {
+		if s.granted != nil && s.granted.Has(name) {
 			list = append(list, name)
 		}
 	}

@@ -74,7 +74,9 @@ type Session struct {
 
 	tombstones int // that the client was sent
 
-	granted *envoy.Names // the secrets that the client may be sent; nil: all that it subscribes to
+	// guarded: of the secrets that the client subscribes to it may be sent those that are granted; nil: none
+	guarded bool
+	granted *envoy.Names
 
 	watches []*watch // in the order of sending
 	nonces  uint64
@@ -380,7 +382,9 @@ func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) 
 	var u envoy.Union
 	var failed error
 	if kind.Secret {
-		names = s.grantedOf(names)
+		if names = s.grantedOf(names); names.Len() == 0 {
+			return envoy.Union{}, true
+		}
 	}
 	err := safe.Do("translate "+kind.Short, func() { u, failed = s.translator.Get(s.snapshot, s.cohort, kind.URL, names) })
 	if e := cmp.Or(err, failed); e != nil {

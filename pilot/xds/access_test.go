@@ -1,0 +1,145 @@
+package xds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
+)
+
+// oracle is an Access that a test writes.
+type oracle struct {
+	mu             sync.Mutex
+	allowed, known bool
+	notify         func()
+	stopped        int
+}
+
+func (o *oracle) Watch(_ identity.ID, notify func()) func() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.notify = notify
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.stopped++
+	}
+}
+
+func (o *oracle) Allowed(identity.ID) (bool, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.allowed, o.known
+}
+
+// say gives an answer. Without known there is none to new questions.
+func (o *oracle) say(allowed, known, notify bool) {
+	o.mu.Lock()
+	o.allowed, o.known = allowed, known
+	call := o.notify
+	o.mu.Unlock()
+	if notify {
+		call()
+	}
+}
+
+// TestAccessToSecrets: a peer is sent the secrets of its namespace once it is known that it may have them. While that is
+// not known it keeps what it has and gets no others. What is withdrawn is removed. What is wanted of a cluster follows.
+func TestAccessToSecrets(t *testing.T) {
+	access := &oracle{}
+	var mu sync.Mutex
+	var wanted []kinds.Key
+	wants := func(names ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprint("wanted: ", names), func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			var list []string
+			for _, k := range wanted {
+				list = append(list, k.String())
+			}
+			return slices.Equal(list, names)
+		})
+	}
+	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
+		o.Access = access
+		o.Demand = func(keys []kinds.Key) {
+			mu.Lock()
+			defer mu.Unlock()
+			wanted = keys
+		}
+	})
+	r.publish(true, "cds a=1", "sds kubernetes://x=1", "sds kubernetes://y-cacert=1")
+	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &deltaClient{t: t, stream: stream}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
+	c.expect("cds a=1")
+	secrets := func(want string) {
+		t.Helper()
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := envoy.ShortType(m.TypeUrl)
+		for _, x := range m.Resources {
+			s := &tlsv3.Secret{}
+			if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
+				t.Fatal(err)
+			}
+			got += " " + x.Name + "=" + strings.TrimPrefix(s.GetTlsCertificate().GetPrivateKey().GetInlineString(), xdstest.Canary)
+		}
+		for _, name := range m.RemovedResources {
+			got += " -" + name
+		}
+		if got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	c.subscribe("sds", "kubernetes://x")
+	c.subscribe("eds", "0")
+	c.expect("eds 0=none") // and no secret before it is known whether the peer may have it
+	wants()
+	access.say(true, true, true)
+	secrets("sds kubernetes://x=1")
+	wants("Secret a/x")
+
+	access.say(true, false, false)
+	c.subscribe("sds", "kubernetes://y-cacert")
+	c.subscribe("eds", "1")
+	c.expect("eds 1=none")
+	r.publish(true, "sds kubernetes://x=2")
+	secrets("sds kubernetes://x=2")
+	wants("Secret a/x")
+	access.say(true, true, true)
+	secrets("sds kubernetes://y-cacert=1")
+	wants("Secret a/x", "Secret a/y", "Secret a/y-cacert")
+
+	access.say(false, true, true)
+	secrets("sds -kubernetes://x -kubernetes://y-cacert")
+	wants()
+	stopped := func() bool {
+		access.mu.Lock()
+		defer access.mu.Unlock()
+		return access.stopped == 1
+	}
+	if stopped() {
+		t.Error("nobody watches")
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is watched no longer", stopped)
+}
