@@ -195,6 +195,8 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 	})
 	answerClusters := sync.OnceFunc(func() { close(g.clusters) })
 	defer answerClusters() // who waits there may be the group, which the stream does not need
+	answerEndpoints := sync.OnceFunc(func() { close(g.endpoints) })
+	defer answerEndpoints()
 	g.Still.Store(true)
 	r.publish(true, "cds a=1", "eds a=1", "eds b=1")
 	c := r.delta("web.a")
@@ -218,20 +220,19 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 			}
 		}
 	}()
-	close(g.endpoints) // the group notifies of endpoints
-	<-g.checking       // somebody is at the newest
+	answerEndpoints() // the group notifies of endpoints
+	<-g.checking      // somebody is at the newest
 	c.subscribe("eds", "b")
 	has := map[string]bool{}
-	for open := false; len(has) < 3; {
+	held := time.After(time.Second) // a stream that waits for clusters would be sent nothing until then
+	for late := time.After(time.Minute); len(has) < 3; {
 		select {
 		case x := <-got:
 			has[x] = true
-		case <-time.After(time.Second):
-			if open {
-				t.Fatalf("of clusters a=2 and endpoints a=2 and b=1 it has %v", slices.Sorted(maps.Keys(has)))
-			}
-			open = true
+		case <-held:
 			answerClusters()
+		case <-late:
+			t.Fatalf("of clusters a=2 and endpoints a=2 and b=1 it has %v", slices.Sorted(maps.Keys(has)))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +154,8 @@ func TestStreamsWait(t *testing.T) {
 func TestPublishNeverWaits(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Translations = 1 })
 	r.fake.Block = make(chan struct{})
+	release := sync.OnceFunc(func() { close(r.fake.Block) })
+	defer release() // the server stops only then
 	r.publish(true, "cds a=1")
 	one := r.delta("one.a")
 	eventually(t, "the only slot is taken", func() bool { return r.fake.Count("join") == 1 })
@@ -160,7 +163,7 @@ func TestPublishNeverWaits(t *testing.T) {
 	for i := range 1000 {
 		r.publish(true, fmt.Sprint("cds a=", i+2))
 	}
-	close(r.fake.Block)
+	release()
 	for _, c := range []*deltaClient{one, two} {
 		for last := ""; last != "1001"; {
 			m, err := c.stream.Recv()

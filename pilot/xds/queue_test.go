@@ -25,8 +25,10 @@ func TestGatewaysAndNewProxiesGoFirst(t *testing.T) {
 	for _, c := range []*deltaClient{slow, other, gateway} {
 		c.expect("cds a=1")
 	}
-	release := make(chan struct{})
-	r.fake.Held.Store("slow.a", release)
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release() // the server stops only then
+	r.fake.Held.Store("slow.a", held)
 	joins := r.fake.Count("join")
 	all := r.server.streams()
 	slowly := all[slices.IndexFunc(all, func(c *conn) bool { return c.proxy.ID == "slow.a" })]
@@ -57,7 +59,7 @@ func TestGatewaysAndNewProxiesGoFirst(t *testing.T) {
 		t.Errorf("an ordinary stream was sent %s while the slot was taken", v)
 	default:
 	}
-	close(release)
+	release()
 	if v := <-got; v != "3" {
 		t.Errorf("the ordinary stream was sent %s", v)
 	}

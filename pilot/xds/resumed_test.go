@@ -38,7 +38,7 @@ func TestGoneClustersAreRemovedFromLateResumer(t *testing.T) {
 	}()
 	select {
 	case <-removed:
-	case <-time.After(resumeMax - 3*time.Second):
+	case <-time.After(time.Minute): // it would keep it for ever
 		t.Error("the client still has a cluster that is gone")
 	}
 	_ = c.stream.CloseSend()

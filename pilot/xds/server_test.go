@@ -201,7 +201,7 @@ func (c *deltaClient) expect(want string) *discoveryv3.DeltaDiscoveryResponse {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if ok() {
 			return
 		}
