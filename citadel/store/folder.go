@@ -39,11 +39,8 @@ func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 			return nil, "", err
 		}
 		files, err := readFiles(filepath.Join(f.Path, version))
-		if !errors.Is(err, fs.ErrNotExist) {
-			return files, version, err
-		}
-		if now, other := f.version(); now == version || other != nil {
-			return nil, "", err
+		if now, other := f.version(); now == version || other != nil { // nothing of it was removed until now
+			return files, version, errors.Join(err, other)
 		}
 	}
 }
