@@ -53,8 +53,9 @@ func (o *oracle) say(allowed, known, notify bool) {
 	}
 }
 
-// TestAccessToSecrets: a peer is sent the secrets of its namespace once it is known that it may have them. While that is
-// not known it keeps what it has and gets no others. What is withdrawn is removed. What is wanted of a cluster follows.
+// TestAccessToSecrets: a peer is sent the secrets of its namespace once it is known that it may have them. While that
+// is not known it keeps what it has and gets no others. What is withdrawn is removed. What is wanted of a cluster
+// follows.
 func TestAccessToSecrets(t *testing.T) {
 	access := &oracle{}
 	var mu sync.Mutex

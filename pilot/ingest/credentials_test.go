@@ -1,0 +1,110 @@
+package ingest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/credentials"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// pair returns a certificate and its key, in PEM.
+func pair(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1000, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+}
+
+// TestCredentials: what a Secret holds is there while something names it. What is broken keeps what was, and is a
+// finding that does not show it.
+func TestCredentials(t *testing.T) {
+	s := newCredentialStore(func() time.Time { return time.Unix(0, 0) })
+	secret := func(name string, data map[string]string) kinds.Change {
+		k := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: name}
+		return kinds.Change{Key: k, Object: &kinds.Object{Key: k, Position: "s.yaml:1:1", Spec: &corev1.Secret{StringData: data}}}
+	}
+	gateway := func(names ...string) kinds.Change {
+		k := kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}
+		g := &networkingv1.Gateway{}
+		for _, n := range names {
+			g.Servers = append(g.Servers, &networkingv1alpha3.Server{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: n}})
+		}
+		return kinds.Change{Key: k, Object: &kinds.Object{Key: k, Spec: g}}
+	}
+	step := func(what string, findings int, want string, batch ...kinds.Change) []kinds.Change {
+		t.Helper()
+		out, _ := s.apply(batch)
+		var got []string
+		for _, c := range out {
+			text := c.Key.String() + " gone"
+			if c.Object != nil {
+				held := c.Object.Spec.(*credentials.Credential)
+				text = c.Key.String()
+				if held.Certificate != nil {
+					text += " certificate"
+				}
+				if held.Roots != nil {
+					text += " roots"
+				}
+			}
+			got = append(got, text)
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%s: %q, want %q", what, text, want)
+		}
+		list := s.findings()
+		if len(list) != findings {
+			t.Errorf("%s: %v", what, list)
+		}
+		for _, f := range list {
+			if f.Object != "Secret a/x" || f.File != "s.yaml" || f.Fix == "" || strings.Contains(f.String(), "BEGIN") {
+				t.Errorf("%s: %+v", what, f)
+			}
+		}
+		return out
+	}
+	certificate, key := pair(t)
+	_, other := pair(t)
+	good := map[string]string{"tls.crt": certificate, "tls.key": key}
+	step("nobody names it", 0, "", secret("x", good), secret("y", good))
+	was := step("named", 0, "SecretCredential a/x certificate", gateway("x"))
+	step("written again", 0, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "more": "data"}))
+	step("another key", 1, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": other}))
+	step("garbage", 2, "", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key, "ca.crt": "garbage"}))
+	is := step("roots", 0, "SecretCredential a/x certificate roots", secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}))
+	if was[0].Object.Spec.(*credentials.Credential).Certificate != is[0].Object.Spec.(*credentials.Credential).Certificate {
+		t.Error("the certificate is the same, and a new pointer")
+	}
+	step("roots of their own", 0, "SecretCredential a/x-cacert roots", secret("x-cacert", map[string]string{"cacert": certificate}))
+	step("another is named", 0, "SecretCredential a/x gone, SecretCredential a/x-cacert gone, SecretCredential a/y certificate", gateway("y"))
+	step("both", 0, "SecretCredential a/x certificate roots, SecretCredential a/x-cacert roots", gateway("x", "y"))
+	step("gone", 0, "SecretCredential a/x gone", kinds.Change{Key: kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "x"}})
+	step("broken from the beginning", 1, "SecretCredential a/x", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key}))
+	step("no Gateway", 0, "SecretCredential a/x gone, SecretCredential a/x-cacert gone, SecretCredential a/y gone", kinds.Change{Key: gateway().Key})
+	if len(s.names) > 0 || len(s.references) > 0 {
+		t.Errorf("what nothing names is kept: %v, %v", s.names, s.references)
+	}
+}
