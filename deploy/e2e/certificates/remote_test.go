@@ -1,0 +1,86 @@
+package certificates
+
+import (
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+)
+
+// TestRemoteCluster issues certificates to workloads of a cluster that a Secret names, by tokens of that cluster, for
+// as long as it is named. A token of one cluster is nothing in another.
+func TestRemoteCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json", `extraContainerArgs=["--clusterAliases=zwei=two"]`)
+	w.apply(pod("a", "web-0", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
+	c, err := cluster.Start(w.ctx, cluster.Options{})
+	w.must(err)
+	t.Cleanup(c.Stop)
+	two := &world{Cluster: c, t: t, ctx: w.ctx}
+	two.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n---" +
+		pod("a", "web-0", "web", "n1") + "---" + pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("c", "cache-0", "cache", "n1"))
+	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
+	w.must(err)
+	chart, err := charts.Chart("base")
+	w.must(err)
+	_, err = helms[0].Run(w.ctx, "install", "base", chart, "-n", root)
+	w.must(err)
+	reader, err := c.ServiceAccount(w.ctx, root, "istio-reader-service-account")
+	w.must(err)
+	kubeconfig, err := reader.Kubeconfig()
+	w.must(err)
+
+	r := w.launch("istiod-0").ready()
+	roots := w.secretRoots()
+	ask := func(token, cluster, impersonate string) error {
+		agent := connect(t, r.secure, roots, token)
+		agent.cluster = cluster
+		_, err := agent.certificate(w.ctx, impersonate)
+		return err
+	}
+	here, there := w.token("a", "web", "web-0", "istio-ca"), two.token("a", "web", "web-0", "istio-ca")
+	if err := ask(there, "two", ""); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("before the cluster is named: %v", err)
+	}
+	secrets := w.Client().CoreV1().Secrets(root)
+	_, err = secrets.Create(w.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "two", Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{"two": kubeconfig},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	w.eventually("a token of the remote cluster is good", func() error { return ask(there, "two", "") })
+	w.must(ask(there, "zwei", ""))
+	w.must(ask(two.token("a", "web", "", "istio-ca"), "two", "")) // which its own API server judges
+	for what, err := range map[string]error{
+		"of the other cluster, as this one's":  ask(there, "", ""),
+		"of the other cluster, by its name":    ask(there, "Kubernetes", ""),
+		"of this cluster, as the other one's":  ask(here, "two", ""),
+		"of a cluster that nobody knows":       ask(there, "three", ""),
+		"of no pod, of this, as the other's":   ask(w.token("a", "web", "", "istio-ca"), "two", ""),
+		"of no pod, of the other, as this one": ask(two.token("a", "web", "", "istio-ca"), "", ""),
+	} {
+		if status.Code(err) != codes.Unauthenticated {
+			t.Errorf("a token %s: %v", what, err)
+		}
+	}
+
+	// A node's proxy speaks for the pods of its own node, and another cluster's node of that name is another node.
+	ztunnel := two.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca")
+	w.eventually("the pods of the remote cluster are known", func() error { return ask(ztunnel, "two", "spiffe://cluster.local/ns/c/sa/cache") })
+	if err := ask(ztunnel, "two", "spiffe://cluster.local/ns/b/sa/db"); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("for a pod of the node of that name in another cluster: %v", err)
+	}
+
+	w.must(secrets.Delete(w.ctx, "two", metav1.DeleteOptions{}))
+	w.eventually("tokens of the cluster are good no more", func() error {
+		if err := ask(there, "two", ""); status.Code(err) != codes.Unauthenticated {
+			return fmt.Errorf("%w", err)
+		}
+		return nil
+	})
+}
