@@ -16,6 +16,9 @@ type Certificates struct {
 	// Trusts reports whether identities of a trust domain are the mesh's.
 	Trusts func(trustDomain string) bool
 	Now    func() time.Time
+	// Vouches returns an error unless a verified chain, from the leaf to its root, is good for a trust domain. Nil:
+	// every chain is good for every one.
+	Vouches func(chain []*x509.Certificate, trustDomain string) error
 }
 
 // Authenticate returns the identity in a certificate. It has exactly one URI, as an X.509-SVID must.
@@ -34,6 +37,20 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	// TLS looked at the time when the connection began. A connection may live longer than the certificate.
 	if c.Now().After(leaf.NotAfter) {
 		return identity.Peer{}, fmt.Errorf("the certificate of the connection expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	if c.Vouches != nil {
+		var problems []error
+		for _, chain := range r.TLS.VerifiedChains {
+			err := c.Vouches(chain, id.TrustDomain)
+			if err == nil {
+				problems = nil
+				break
+			}
+			problems = append(problems, err)
+		}
+		if problems != nil {
+			return identity.Peer{}, errors.Join(problems...)
+		}
 	}
 	return identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}, nil
 }

@@ -2,6 +2,7 @@ package authority
 
 import (
 	"context"
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -22,6 +23,12 @@ import (
 // Options of an Authority.
 type Options struct {
 	CA *ca.CA
+	// Elsewhere is true where others issue certificates: then nothing is loaded into CA.
+	Elsewhere bool
+	// Sign returns a certificate of the server's own names that others sign; nil: the CA does.
+	Sign func(ctx context.Context, names []string, key crypto.Signer, ttl time.Duration) (*ca.Issued, error)
+	// Anchors returns the roots of callers beside those of the CA; nil: there are none.
+	Anchors func() []*x509.Certificate
 
 	Folder    string      // of a CA that is plugged in: ROOT_CA_DIR. Where it has none, the CA is self-signed
 	MultiRoot bool        // a plugged-in CA may be replaced by one of another root: ISTIO_MULTIROOT_MESH
@@ -47,7 +54,12 @@ type Authority struct {
 	due     dueSince
 	serving atomic.Pointer[serving]
 	found   atomic.Pointer[[]diag.Diagnostic]
-	changed chan struct{} // of the roots; has one message at most
+	revoked atomic.Pointer[pki.Revocations] // nil: nothing is
+	changed chan struct{}                   // of the roots; has one message at most
+
+	// Of Run alone: why the server's own certificate was not signed, and when to try again.
+	unsigned error
+	retry    time.Time
 }
 
 // Intervals of the loop.
@@ -66,24 +78,32 @@ func New(o Options) (*Authority, error) {
 // Load loads the CA for the first time. It waits for a store that is away. After an error the server should not start:
 // it would issue nothing, or what nobody trusts.
 func (a *Authority) Load(ctx context.Context) error {
-	p, err := store.ReadPlugged(a.o.Folder, a.o.Now())
-	if err != nil {
-		return err
-	}
-	if p != nil {
-		a.plugged = true
-		return a.use(p.Bundle)
-	}
-	if a.o.Store == nil {
-		return errors.New("there is no CA, and nowhere to keep one of the server's own")
+	load := func() error { return a.step(ctx, a.o.Now()) }
+	if a.o.Elsewhere {
+		load = func() error { return a.renew(ctx, a.o.Now()) }
+	} else {
+		p, err := store.ReadPlugged(a.o.Folder, a.o.Now())
+		switch {
+		case err != nil:
+			return err
+		case p != nil:
+			a.plugged = true
+			load = func() error { return a.reload(ctx, a.o.Now()) }
+		case a.o.Store == nil:
+			return errors.New("there is no CA, and nowhere to keep one of the server's own")
+		}
 	}
 	for {
-		err := a.step(ctx, a.o.Now())
-		if !errors.Is(err, store.ErrAway) {
+		err := load()
+		if !errors.Is(err, store.ErrAway) && !errors.Is(err, ca.ErrUnavailable) {
 			a.report(nil, nil)
 			return err
 		}
-		a.report(err, nil)
+		if a.o.Elsewhere {
+			a.report(nil, err)
+		} else {
+			a.report(err, nil)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -101,7 +121,7 @@ func (a *Authority) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var own <-chan time.Time // nil: with the others
-	if a.o.Files != (Files{}) {
+	if a.o.Files != (Files{}) || a.o.Anchors != nil {
 		files := time.NewTicker(lookAtFolder)
 		defer files.Stop()
 		own = files.C
@@ -112,38 +132,44 @@ func (a *Authority) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if a.plugged {
-				problem = a.reload(a.o.Now())
-			} else {
+			switch {
+			case a.o.Elsewhere:
+			case a.plugged:
+				problem = a.reload(ctx, a.o.Now())
+			default:
 				problem = a.step(ctx, a.o.Now())
 			}
 		case <-own:
 		}
-		a.report(problem, a.renew(a.o.Now()))
+		a.report(problem, a.renew(ctx, a.o.Now()))
 	}
 }
 
 // report keeps what is wrong with the CA and with the server's own certificate as findings, and logs what is new.
-func (a *Authority) report(ca, own error) {
+func (a *Authority) report(problem, own error) {
 	var list []diag.Diagnostic
 	add := func(code, message, fix string) {
 		list = append(list, diag.Diagnostic{Severity: diag.Error, Code: code, Message: message, Fix: fix})
 	}
 	switch again := ": it is read again by itself"; {
-	case ca == nil:
+	case problem == nil:
 	case a.plugged:
-		add("CertificateAuthority", "the CA that was loaded last stays in use: "+ca.Error(), "correct the files in "+a.o.Folder+again)
+		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), "correct the files in "+a.o.Folder+again)
 	case a.o.CA.Bundle() == nil:
-		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+ca.Error(), "let this server read and write "+a.o.Store.String()+again)
+		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
 	default:
-		add("CertificateAuthority", "the CA that was loaded last stays in use: "+ca.Error(), "correct or restore "+a.o.Store.String()+again)
+		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	}
 	if own != nil {
 		fix := "it follows from what is wrong with the CA, and is tried again"
 		if f := a.o.Files; f != (Files{}) {
 			fix = "correct " + f.Certificate + " and the files beside it: they are read again by themselves"
 		}
-		add("ServerCertificate", "the server's own certificate cannot be replaced, and the last one stays in use: "+own.Error(), fix)
+		message := "the server's own certificate cannot be replaced, and the last one stays in use: "
+		if a.serving.Load() == nil {
+			message, fix = "the server has no certificate of its own yet, and nothing is served: ", "let the signer sign it: it is tried again"
+		}
+		add("ServerCertificate", message+own.Error(), fix)
 	}
 	had := a.Findings()
 	a.found.Store(&list)
@@ -176,11 +202,11 @@ func (a *Authority) step(ctx context.Context, now time.Time) error {
 	if last := a.o.CA.Bundle(); last != nil && !a.o.MultiRoot && !slices.ContainsFunc(b.Roots, func(r *x509.Certificate) bool { return slices.ContainsFunc(last.Roots, r.Equal) }) {
 		return errors.New("the CA was replaced by one that shares no root with it, so that workloads do not trust it: put the old one back, or restart every server and workload")
 	}
-	return a.use(b)
+	return a.use(ctx, b)
 }
 
 // reload reads a plugged-in CA again. A CA whose root workloads do not trust yet is refused.
-func (a *Authority) reload(now time.Time) error {
+func (a *Authority) reload(ctx context.Context, now time.Time) error {
 	p, err := store.ReadPlugged(a.o.Folder, now)
 	switch {
 	case err != nil:
@@ -188,20 +214,37 @@ func (a *Authority) reload(now time.Time) error {
 	case p == nil:
 		return fmt.Errorf("the CA in %s is gone", a.o.Folder)
 	}
-	if !a.o.MultiRoot && !slices.ContainsFunc(a.o.CA.Bundle().Roots, p.Bundle.Roots[0].Equal) {
+	if last := a.o.CA.Bundle(); last != nil && !a.o.MultiRoot && !slices.ContainsFunc(last.Roots, p.Bundle.Roots[0].Equal) {
 		return errors.New("the CA has another root, which workloads do not trust yet: add it to root-cert.pem first, and keep the old one there (ISTIO_MULTIROOT_MESH=true takes it at once)")
 	}
-	return a.use(p.Bundle)
+	revoked, err := pki.ParseRevocations(p.CRL)
+	if err != nil {
+		return fmt.Errorf("ca-crl.pem in %s: %w", a.o.Folder, err)
+	}
+	if err := a.use(ctx, p.Bundle); err != nil {
+		return err
+	}
+	if last := a.revoked.Swap(revoked); string(last.Text()) != string(revoked.Text()) {
+		a.o.Logger.Info("revoked certificates loaded", "lists", revoked.Len())
+		a.tell()
+	}
+	return nil
 }
+
+// Revoked returns what the operator of a CA that is plugged in has revoked.
+func (a *Authority) Revoked() *pki.Revocations { return a.revoked.Load() }
+
+// Loaded reports whether the server has a certificate to show.
+func (a *Authority) Loaded() bool { return a.serving.Load() != nil }
 
 // use has the CA sign with a bundle, if it is another one. The server has a certificate of that bundle first: it trusts
 // what the CA signs before the CA signs anything.
-func (a *Authority) use(b *pki.Bundle) error {
+func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	last := a.o.CA.Bundle()
 	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
 		return nil
 	}
-	own, err := a.newServing(b, a.o.Now())
+	own, err := a.newServing(ctx, b, a.o.Now())
 	if own == nil {
 		return fmt.Errorf("the server's own certificate: %w", err)
 	}
@@ -222,11 +265,25 @@ func (a *Authority) tell() {
 
 // Roots returns the certificates that workloads trust, as PEM.
 func (a *Authority) Roots() []byte {
-	b := a.o.CA.Bundle()
-	if b == nil {
-		return nil
+	if b := a.o.CA.Bundle(); b != nil {
+		return pki.EncodeCertificates(b.Roots...)
 	}
-	return pki.EncodeCertificates(b.Roots...)
+	if a.o.Elsewhere {
+		return pki.EncodeCertificates(a.anchors(nil)...)
+	}
+	return nil
+}
+
+// anchors returns the roots of callers: those of a bundle, which may be nil, and those beside.
+func (a *Authority) anchors(b *pki.Bundle) []*x509.Certificate {
+	var list []*x509.Certificate
+	if b != nil {
+		list = slices.Clone(b.Roots)
+	}
+	if a.o.Anchors != nil {
+		list = append(list, a.o.Anchors()...)
+	}
+	return list
 }
 
 // Changed returns a channel that gets a message when the roots may have changed.

@@ -2,6 +2,7 @@ package authority
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
 )
@@ -21,7 +23,8 @@ type Files struct{ Certificate, Key, Roots string }
 // serving is the server's own certificate, and the roots of its callers'.
 type serving struct {
 	certificate tls.Certificate
-	roots       []byte // of the certificate, as PEM; nil: they are the CA's
+	roots       []byte              // of the certificate, as PEM; nil: they are the CA's
+	anchors     []*x509.Certificate // in callers
 	callers     *x509.CertPool
 	names       []string
 	issued      time.Time // zero: by others
@@ -31,13 +34,25 @@ type serving struct {
 // servingTTL is how long the server's own certificate is valid.
 const servingTTL = 24 * time.Hour
 
-// newServing returns a new certificate of the server, and trusts callers of a bundle. If the files of a certificate are
-// not usable, the result has the last one, with the error; without a last one the result is nil.
-func (a *Authority) newServing(b *pki.Bundle, now time.Time) (*serving, error) {
+// signAgain is how long a signer that failed is left alone.
+const signAgain = 15 * time.Second
+
+// trusting returns what the server shows, with the roots of its callers.
+func (s serving) trusting(anchors []*x509.Certificate) *serving {
+	s.anchors, s.callers = anchors, x509.NewCertPool()
+	for _, c := range anchors {
+		s.callers.AddCert(c)
+	}
+	return &s
+}
+
+// newServing returns a new certificate of the server, and trusts callers of a bundle, which may be nil. If the files of
+// a certificate are not usable, the result has the last one, with the error; without a last one the result is nil.
+func (a *Authority) newServing(ctx context.Context, b *pki.Bundle, now time.Time) (*serving, error) {
 	var s *serving
 	var err error
 	if a.o.Files == (Files{}) {
-		s, err = a.issueOwn(b, now)
+		s, err = a.issueOwn(ctx, b, now)
 	} else if s, err = readOwn(a.o.Files, now); err != nil {
 		if last := a.serving.Load(); last != nil {
 			s = &serving{certificate: last.certificate, roots: last.roots}
@@ -46,26 +61,31 @@ func (a *Authority) newServing(b *pki.Bundle, now time.Time) (*serving, error) {
 	if s == nil {
 		return nil, err
 	}
-	s.callers = x509.NewCertPool()
-	for _, c := range b.Roots {
-		s.callers.AddCert(c)
-	}
-	return s, err
+	return s.trusting(a.anchors(b)), err
 }
 
-// issueOwn issues a certificate of the server with a bundle.
-func (a *Authority) issueOwn(b *pki.Bundle, now time.Time) (*serving, error) {
+// issueOwn issues a certificate of the server with a bundle, unless others sign it.
+func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) (*serving, error) {
 	key, err := pki.GenerateKey()
 	if err != nil {
 		return nil, err
 	}
 	names := a.o.Names()
-	own, err := a.o.CA.IssueServer(b, names, key.Public(), servingTTL)
+	var own *ca.Issued
+	if a.o.Sign != nil {
+		own, err = a.o.Sign(ctx, names, key, servingTTL)
+	} else {
+		own, err = a.o.CA.IssueServer(b, names, key.Public(), servingTTL)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, issued: now, renewal: rotation.Renewal(now, own.NotAfter, 0)}
-	for _, text := range own.Chain[:len(own.Chain)-1] {
+	last := len(own.Chain) - 1
+	if a.o.Sign != nil {
+		s.roots = own.Chain[last]
+	}
+	for _, text := range own.Chain[:last] {
 		list, err := pki.ParseCertificates(text)
 		if err != nil {
 			return nil, err
@@ -104,10 +124,12 @@ func readOwn(f Files, now time.Time) (*serving, error) {
 
 // serve has handshakes show a certificate from now on.
 func (a *Authority) serve(s *serving) {
-	if last := a.serving.Swap(s); last == nil || !bytes.Equal(last.roots, s.roots) {
+	if last := a.serving.Swap(s); last == nil || !bytes.Equal(last.roots, s.roots) || !same(last.anchors, s.anchors) {
 		a.tell()
 	}
 }
+
+func same(a, b []*x509.Certificate) bool { return slices.EqualFunc(a, b, (*x509.Certificate).Equal) }
 
 // ServerRoots returns the certificates by which callers verify the server's own, as PEM; nil before the first.
 func (a *Authority) ServerRoots() []byte {
@@ -118,14 +140,24 @@ func (a *Authority) ServerRoots() []byte {
 }
 
 // renew gives the server a new certificate in time, when its names change, and when the clock was set back, so that the
-// last one is not valid yet. One in files is read each time.
-func (a *Authority) renew(now time.Time) error {
+// last one is not valid yet. One in files is read each time. It also follows the roots of callers.
+func (a *Authority) renew(ctx context.Context, now time.Time) error {
+	b := a.o.CA.Bundle()
 	if s := a.serving.Load(); a.o.Files == (Files{}) && s != nil && now.Before(s.renewal) && now.After(s.issued.Add(-pki.Skew)) && slices.Equal(s.names, a.o.Names()) {
+		if anchors := a.anchors(b); !same(s.anchors, anchors) {
+			a.serve(s.trusting(anchors))
+		}
 		return nil
 	}
-	s, err := a.newServing(a.o.CA.Bundle(), now)
+	if a.o.Sign != nil && now.Before(a.retry) {
+		return a.unsigned
+	}
+	s, err := a.newServing(ctx, b, now)
 	if s != nil {
 		a.serve(s)
+	}
+	if a.unsigned = err; err != nil {
+		a.retry = now.Add(signAgain)
 	}
 	return err
 }

@@ -60,6 +60,8 @@ type Request struct {
 	ID  identity.ID // whom the certificate is for; the caller has been authenticated
 	CSR []byte      // PEM, PKCS #10
 	TTL time.Duration
+	// Signer is what the caller wants to be asked, where others sign; a CA signs itself.
+	Signer string
 }
 
 // Issue returns a certificate of an identity for the key of a request. A TTL of 0 is the default one.

@@ -25,8 +25,8 @@ type Leaf struct {
 	TTL   time.Duration
 }
 
-// hosts returns the DNS names and the IP addresses of a server.
-func (l Leaf) hosts() (dns []string, ips []net.IP) {
+// Hosts returns the DNS names and the IP addresses of a server.
+func (l Leaf) Hosts() (dns []string, ips []net.IP) {
 	for _, n := range l.Names {
 		if ip := net.ParseIP(n); ip != nil {
 			ips = append(ips, ip)
@@ -52,7 +52,7 @@ func (b *Bundle) Sign(l Leaf, now time.Time) (der []byte, notAfter time.Time, er
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 	}
-	t.DNSNames, t.IPAddresses = l.hosts()
+	t.DNSNames, t.IPAddresses = l.Hosts()
 	if l.URI != "" {
 		u, err := url.Parse(l.URI)
 		if err != nil {
@@ -88,14 +88,36 @@ func earlier(a, b time.Time) time.Time {
 // so a fault in making certificates gives nobody more names or rights than they should have.
 func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
 	c, err := x509.ParseCertificate(der)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !c.BasicConstraintsValid:
+		return errors.New("it does not say that it may not sign")
+	case c.NotAfter.After(b.notAfter):
+		return errors.New("it is valid for longer than what leads to its root")
 	}
+	return l.verify(c, b.pool, b.intermediates, now)
+}
+
+// Verify returns an error unless the first certificate of a chain, which others have signed, is what a leaf says, and
+// the chain leads to a root.
+func (l Leaf) Verify(chain, roots []*x509.Certificate, now time.Time) error {
+	pool, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	for _, c := range roots {
+		pool.AddCert(c)
+	}
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	return l.verify(chain[0], pool, intermediates, now)
+}
+
+func (l Leaf) verify(c *x509.Certificate, roots, intermediates *x509.CertPool, now time.Time) error {
 	uris := make([]string, 0, 1)
 	for _, u := range c.URIs {
 		uris = append(uris, u.String())
 	}
-	dns, ips := l.hosts()
+	dns, ips := l.Hosts()
 	var want []string
 	if l.URI != "" {
 		want = []string{l.URI}
@@ -104,18 +126,20 @@ func (b *Bundle) check(der []byte, l Leaf, now time.Time) error {
 	switch {
 	case !slices.Equal(uris, want) || !slices.Equal(c.DNSNames, dns) || !slices.EqualFunc(c.IPAddresses, ips, net.IP.Equal) || len(c.EmailAddresses) > 0:
 		return errors.New("it has other names")
-	case c.IsCA || !c.BasicConstraintsValid || c.KeyUsage&^(x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment) != 0:
+	case c.IsCA || c.KeyUsage&^(x509.KeyUsageDigitalSignature|x509.KeyUsageKeyEncipherment) != 0:
 		return errors.New("it has other rights")
 	case !ok || !key.Equal(l.Key):
 		return errors.New("it is for another key")
-	case !c.NotBefore.Before(now) || !c.NotAfter.After(now) || c.NotAfter.After(now.Add(l.TTL)) || c.NotAfter.After(b.notAfter):
+	case !c.NotBefore.Before(now) || !c.NotAfter.After(now) || c.NotAfter.After(now.Add(l.TTL)):
 		return errors.New("it is not valid for the right time")
 	case c.SerialNumber.Sign() <= 0:
 		return errors.New("it has no serial number")
 	}
-	_, err = c.Verify(x509.VerifyOptions{
-		Roots: b.pool, Intermediates: b.intermediates, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	return err
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} { // both, and not one of them
+		_, err := c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

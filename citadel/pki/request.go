@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Request is a certificate request whose signature proves that the caller has the key. Nothing but the key is
@@ -16,6 +19,8 @@ type Request struct {
 
 	uris  []string
 	other bool // it asks for names other than URIs
+	// subject is whether it has a subject, or an extension beside its names: a signer might certify them.
+	subject bool
 }
 
 // ParseRequest returns the request of a PEM text. It must be the only block. Sizes and the kind of the key are checked
@@ -44,13 +49,23 @@ func ParseRequest(text []byte) (*Request, error) {
 		return nil, errors.New("the signature of the certificate request is wrong")
 	}
 	r := &Request{Key: csr.PublicKey, other: len(csr.DNSNames)+len(csr.EmailAddresses)+len(csr.IPAddresses) > 0}
+	r.subject = slices.ContainsFunc(csr.Subject.Names, func(n pkix.AttributeTypeAndValue) bool { return n.Value != "" }) ||
+		slices.ContainsFunc(csr.Extensions, func(e pkix.Extension) bool { return !e.Id.Equal(subjectAltName()) })
 	for _, u := range csr.URIs {
 		r.uris = append(r.uris, u.String())
 	}
 	return r, nil
 }
 
+// subjectAltName is the extension that holds names: RFC 5280, section 4.2.1.6.
+func subjectAltName() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 5, 29, 17} }
+
 // AsksFor reports whether a request asks for no name, or for this URI alone. Other names are never certified.
 func (r *Request) AsksFor(uri string) bool {
 	return !r.other && (len(r.uris) == 0 || len(r.uris) == 1 && r.uris[0] == uri)
+}
+
+// AsksOnlyFor reports whether a request asks for this URI, and for no other name.
+func (r *Request) AsksOnlyFor(uri string) bool {
+	return !r.other && !r.subject && len(r.uris) == 1 && r.uris[0] == uri
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type Options struct {
 	// Impersonate returns an error unless a caller may have certificates of another identity. Nil: nobody may.
 	Impersonate func(caller identity.Peer, id identity.ID) error
 
+	AtOnce      int        // certificates that are made at once; more wait. 0: a few for each core
 	PerIdentity rate.Limit // certificates a second of one identity, or of one of its pods; 0 is no limit
 	Burst       int        // of the same at once
 	Registerer  prometheus.Registerer
@@ -64,7 +66,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{o: o, metrics: m, limits: limits, signing: semaphore.NewWeighted(int64(signsPerCore * runtime.GOMAXPROCS(0)))}, nil
+	atOnce := cmp.Or(o.AtOnce, signsPerCore*runtime.GOMAXPROCS(0))
+	return &Server{o: o, metrics: m, limits: limits, signing: semaphore.NewWeighted(int64(atOnce))}, nil
 }
 
 // Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the
@@ -96,6 +99,9 @@ func (s *Server) serve(stream grpc.ServerStream) error {
 
 // impersonated is the key in a request's metadata of the identity that a node's proxy asks for, in place of its own.
 const impersonated = "ImpersonatedIdentity"
+
+// certSigner is the key of the signer that is to be asked, where others sign.
+const certSigner = "CertSigner"
 
 // authenticate returns who calls, or a gRPC status.
 func (s *Server) authenticate(ctx context.Context) (identity.Peer, error) {
@@ -130,7 +136,8 @@ func (s *Server) create(ctx context.Context, caller identity.Peer, r *authv1.Ist
 		return nil, status.FromContextError(err).Err()
 	}
 	defer s.signing.Release(1)
-	out, err := s.o.Issuer.Issue(ctx, ca.Request{ID: id, CSR: []byte(r.GetCsr()), TTL: ttl})
+	signer := r.GetMetadata().GetFields()[certSigner].GetStringValue()
+	out, err := s.o.Issuer.Issue(ctx, ca.Request{ID: id, CSR: []byte(r.GetCsr()), TTL: ttl, Signer: signer})
 	switch {
 	case errors.Is(err, ca.ErrUnavailable):
 		return nil, s.failed(caller, "CA_NOT_READY", status.Error(codes.Unavailable, err.Error()))

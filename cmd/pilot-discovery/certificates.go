@@ -25,6 +25,8 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "", "certificate of this server that others issue, as PEM; without it the certificate authority issues one")
 	flags.StringVar(&c.Serving.Key, "tlsKeyFile", "", "private key of --tlsCertFile")
 	flags.StringVar(&c.Serving.Roots, "caCertFile", "", "roots by which proxies verify --tlsCertFile; without it those of the certificate authority")
+	f.external = e.text("EXTERNAL_CA", "")
+	c.Signing.Default, c.Signing.Domain = e.text("K8S_SIGNER", ""), e.text("CERT_SIGNER_DOMAIN", "")
 	f.provider = e.text("PILOT_CERT_PROVIDER", istiodProvider)
 	c.Folder = e.text("ROOT_CA_DIR", "./etc/cacerts")
 	c.MultiRoot = e.text("ISTIO_MULTIROOT_MESH", "false") == "true"
@@ -71,10 +73,17 @@ func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
 
 // Values of PILOT_CERT_PROVIDER, which says where the server's own certificate comes from.
 const (
-	istiodProvider = "istiod" // the certificate authority
-	customProvider = "custom" // files
-	noProvider     = "none"   // nowhere: the secure port does not listen
+	istiodProvider = "istiod"  // the certificate authority
+	customProvider = "custom"  // files
+	noProvider     = "none"    // nowhere: the secure port does not listen
+	signerProvider = "k8s.io/" // a signer of Kubernetes, whose name follows
 )
+
+// kubernetesRA is the value of EXTERNAL_CA by which signers of Kubernetes sign workloads' certificates.
+const kubernetesRA = "ISTIOD_RA_KUBERNETES_API"
+
+// clusterRoots is the file with the roots of the cluster, which are those of its own signers.
+const clusterRoots = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 // servingFiles are where istiod's charts mount a certificate of the server's that others issue.
 func servingFiles() bootstrap.ServingFiles {
@@ -100,10 +109,20 @@ func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
 	case f.provider == noProvider:
 		c.Off = true
 	case given, f.provider == istiodProvider, f.provider == "":
+	case strings.HasPrefix(f.provider, signerProvider) && f.provider != signerProvider:
+		c.Signing.Server = strings.TrimPrefix(f.provider, signerProvider)
 	case f.provider == customProvider:
 		return errors.New("PILOT_CERT_PROVIDER=custom needs --tlsCertFile and --tlsKeyFile, or the Secret istiod-tls mounted at /var/run/secrets/istiod/tls")
 	default:
-		return fmt.Errorf("PILOT_CERT_PROVIDER=%s is not supported: write istiod, custom or none", f.provider)
+		return fmt.Errorf("PILOT_CERT_PROVIDER=%s is not supported: write istiod, custom, none, or k8s.io/ and the name of a signer", f.provider)
 	}
+	switch f.external {
+	case "":
+	case kubernetesRA:
+		c.Signing.Workloads = true
+	default:
+		return fmt.Errorf("EXTERNAL_CA=%s is not supported: write %s, or nothing for a CA of the server's own", f.external, kubernetesRA)
+	}
+	c.Signing.Roots = clusterRoots
 	return nil
 }

@@ -35,6 +35,7 @@ type discoveryFlags struct {
 	gateways     string // TRUSTED_GATEWAY_CIDR
 	nodeAccounts string // CA_TRUSTED_NODE_ACCOUNTS
 	minTLS       string
+	external     string // EXTERNAL_CA
 	provider     string // PILOT_CERT_PROVIDER
 	logJSON      bool
 	unused       []string

@@ -235,7 +235,7 @@ func TestNotes(t *testing.T) {
 		ha + ",configMap=false,revision=canary":                                                       "ConfigMap istio-canary must come from elsewhere",
 		ha + ",global.istioNamespace=other":                                                           "The root namespace is other",
 		ha + ",cni.enabled=true,revisionTags={stable},profile=ambient":                                "no effect here: cni, profile, revisionTags.",
-		ha + ",global.remotePilotAddress=x,global.istiod.enableAnalysis=true":                 "no effect here: global.remotePilotAddress, global.istiod.enableAnalysis.",
+		ha + ",global.remotePilotAddress=x,global.istiod.enableAnalysis=true":                         "no effect here: global.remotePilotAddress, global.istiod.enableAnalysis.",
 		ha + ",global.externalIstiod=true,global.caAddress=ca":                                        "no effect here: global.caAddress, global.externalIstiod.",
 		ha + ",global.network=network1":                                                               "kubectl label namespace istio-system topology.istio.io/network=network1",
 		ha + ",extraContainerArgs={--shutdownDuration=60s}":                                           "--shutdownDuration in extraContainerArgs does not change",

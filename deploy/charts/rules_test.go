@@ -63,7 +63,7 @@ const read = "get list watch"
 func TestRules(t *testing.T) {
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
-		"subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert": "list patch watch",
+		"subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
 	}
 	for _, k := range kinds.All() {
 		if k != kinds.Secret && k != kinds.ConfigMap {
@@ -100,10 +100,19 @@ func TestRules(t *testing.T) {
 	cacerts["secrets istio-ca-secret,cacerts"] = "update"
 	noCA := without(leads("istio", "istio-workloadentry-cleanup"), "secrets istio-ca-secret")
 	noCA["secrets"] = read
-	noTokens := without(writes, "tokenreviews.authentication.k8s.io", "configmaps istio-ca-root-cert")
+	noTokens := without(writes, "tokenreviews.authentication.k8s.io", "configmaps istio-ca-root-cert,istio-ca-crl")
 	noTokens["configmaps"] = read
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
+	external := maps.Clone(noCA)
+	delete(external, "leases.coordination.k8s.io istio-workloadentry-cleanup")
+	external["leases.coordination.k8s.io istio-workloadentry-cleanup,"+roots] = "update"
+	signed := func(signers string) map[string]string {
+		all, group := maps.Clone(writes), ".certificates.k8s.io"
+		all["certificatesigningrequests"+group], all["certificatesigningrequests/approval"+group] = "create delete get watch", "update"
+		all["signers"+group+" "+signers] = "approve"
+		return all
+	}
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
@@ -118,6 +127,11 @@ func TestRules(t *testing.T) {
 		{"no election", election + "=false", "", writes, reads("istio")},
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noTokens, noCA},
+		{
+			"signers of Kubernetes", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example,global.pilotCertProvider=k8s.io/d.example/e", "",
+			signed("a.example/b,c.example/*,d.example/e"), external,
+		},
+		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "", signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots)},
 		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts},
 	} {
 		t.Run(c.name, func(t *testing.T) {

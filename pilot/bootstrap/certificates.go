@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
@@ -51,7 +53,8 @@ type Certificates struct {
 	ServerNames []string       // DNS names of this server beside those of its Service
 	Gateways    []netip.Prefix // from which certificates that were forwarded in a header count
 	Rule        string         // JWT_RULE: tokens of an OpenID provider; empty for none
-	Serving     ServingFiles   // of a certificate of this server's that others issue
+	Signing     Signing
+	Serving     ServingFiles // of a certificate of this server's that others issue
 	MinTLS      uint16
 }
 
@@ -60,6 +63,9 @@ type ServingFiles = authority.Files
 
 // secure is what serves the secure port.
 type secure struct {
+	issuer    *ca.CA     // issues nothing where signers of Kubernetes do
+	ra        *registrar // nil: such signers sign nothing
+	anchors   *anchors
 	authority *authority.Authority
 	lease     *leader.Lease    // without which this server does not replace the root; nil: it may in any case
 	issuers   *issuers         // of tokens of Kubernetes; nil: there are none
@@ -74,6 +80,9 @@ const (
 	identityBurst            = 20
 )
 
+// requestsAtOnce bounds what signers of Kubernetes are asked at once: nearly all of it is waiting.
+const requestsAtOnce = 100
+
 // newSecure makes what serves the secure port; nil if there is no CA.
 func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	o := s.o.Certificates
@@ -87,14 +96,19 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if plugged == nil && o.StateDir == "" && !s.o.member() {
 		return nil, nil
 	}
-	issuer := ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL})
+	x := &secure{issuer: ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL}), anchors: &anchors{current: s.mesh}}
+	if x.ra, err = s.newRegistrar(x.anchors); err != nil {
+		return nil, err
+	}
 	options := authority.Options{
-		CA: issuer, Folder: o.Folder, MultiRoot: o.MultiRoot,
+		CA: x.issuer, Anchors: x.trusted, Folder: o.Folder, MultiRoot: o.MultiRoot,
 		Rotation: rotation.Options{Organization: s.o.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
 		Lead:     func() bool { return true }, Interval: o.Interval,
 		Names: s.serverNames, Files: o.Serving, Now: time.Now, Logger: s.o.Logger.With("scope", "ca"), Registerer: s.metrics,
 	}
-	x := &secure{}
+	if x.ra != nil {
+		x.ra.complete(&options)
+	}
 	if s.o.member() {
 		if err := s.joinCluster(x, &options); err != nil {
 			return nil, err
@@ -103,7 +117,7 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not that of whom it speaks for
 		x.callers = append(x.callers, authenticate.Forwarded{Gateways: o.Gateways, Trusts: s.trusts, Now: time.Now})
 	}
-	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts, Now: time.Now})
+	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts, Vouches: s.vouches, Now: time.Now})
 	if x.issuers != nil {
 		x.callers = append(x.callers, authenticate.NewKubernetes(authenticate.KubernetesOptions{
 			TrustDomain: s.trustDomain, Audiences: o.Audiences, Cluster: x.issuers.find, Now: time.Now, Logger: options.Logger,
@@ -134,10 +148,14 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if x.authority, err = authority.New(options); err != nil {
 		return nil, err
 	}
-	service, err := citadel.New(citadel.Options{
-		Issuer: issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
+	work := citadel.Options{
+		Issuer: x.issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
 		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate,
-	})
+	}
+	if x.ra != nil && x.ra.o.Workloads {
+		work.Issuer, work.AtOnce = x.ra, requestsAtOnce
+	}
+	service, err := citadel.New(work)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +193,29 @@ func (s *Server) discoveryHost() string {
 		return ""
 	}
 	return host
+}
+
+// trusted returns the roots of callers beside those of the CA.
+func (x *secure) trusted() []*x509.Certificate {
+	list := x.anchors.all()
+	if x.ra != nil {
+		list = append(list, x.ra.signerRoots()...)
+	}
+	var once []*x509.Certificate
+	for _, c := range list {
+		if !slices.ContainsFunc(once, c.Equal) {
+			once = append(once, c)
+		}
+	}
+	return once
+}
+
+// mesh returns the mesh configuration; nil while there is none.
+func (s *Server) mesh() *mesh.Config {
+	if snap := s.world.Snapshot(); snap != nil {
+		return snap.Mesh
+	}
+	return nil
 }
 
 // trustDomain returns the mesh's own; empty while that is not known.

@@ -100,7 +100,7 @@ func streamAs(ctx context.Context, t *testing.T, conn *grpc.ClientConn, node str
 	t.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: node}})
 	return stream.Recv()

@@ -54,8 +54,13 @@ func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
 	return err
 }
 
-// rootsKey is the key of the roots in their ConfigMap.
-const rootsKey = "root-cert.pem"
+// Keys of the ConfigMaps that are handed out. The second one holds the revocation lists of a CA that is plugged in,
+// where there are some.
+const (
+	rootsKey = "root-cert.pem"
+	crlMap   = "istio-ca-crl"
+	crlKey   = "ca-crl.pem"
+)
 
 // newPublisher makes what hands out the roots. It writes only while this server leads.
 func (s *Server) newPublisher(x *secure) (*trust.Publisher, error) {
@@ -73,11 +78,15 @@ func (s *Server) newPublisher(x *secure) (*trust.Publisher, error) {
 		Source: func(h config.Handler) (trust.Source, error) {
 			return crd.New(crd.Options{
 				Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: h, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
-				Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Names: []string{name}}},
+				Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Names: []string{name, crlMap}}},
 			})
 		},
 		Wanted: func() map[string]trust.Content {
-			return map[string]trust.Content{name: {Key: rootsKey, Text: string(x.authority.ServerRoots())}}
+			wanted := map[string]trust.Content{name: {Key: rootsKey, Text: string(x.authority.ServerRoots())}}
+			if crl := x.authority.Revoked().Text(); crl != nil {
+				wanted[crlMap] = trust.Content{Key: crlKey, Text: string(crl)}
+			}
+			return wanted
 		},
 	}), nil
 }

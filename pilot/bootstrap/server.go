@@ -168,7 +168,7 @@ func (s *Server) late(p *node.Proxy) bool {
 // awaited names what the server waits for before it is ready.
 func (s *Server) awaited() []string {
 	names := s.from.Awaited()
-	if len(names) == 0 && s.secure != nil && s.secure.authority.Roots() == nil {
+	if len(names) == 0 && s.secure != nil && !s.secure.authority.Loaded() {
 		names = append(names, "certificate authority")
 	}
 	return names
@@ -179,6 +179,8 @@ func (s *Server) findings() []diag.Diagnostic {
 	list := append(s.from.Findings(), s.world.Findings()...)
 	if s.secure != nil {
 		list = append(list, s.secure.authority.Findings()...)
+		_, found := s.secure.anchors.get()
+		list = append(list, found...)
 		if s.secure.publisher != nil {
 			list = append(list, s.secure.publisher.Findings()...)
 		}

@@ -32,3 +32,16 @@ to, as $(POD_NAME), stands before it.
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The signers of Kubernetes by which certificates are signed, as a JSON array: workloads' by EXTERNAL_CA, and the server's own by its provider. */}}
+{{- define "istiod.signers" -}}
+{{- $env := .Values.env | default dict }}
+{{- $signers := list }}
+{{- if eq (toString $env.EXTERNAL_CA) "ISTIOD_RA_KUBERNETES_API" }}
+{{- with $env.K8S_SIGNER }}{{ $signers = append $signers . }}{{ end }}
+{{- with $env.CERT_SIGNER_DOMAIN }}{{ $signers = append $signers (print . "/*") }}{{ end }}
+{{- end }}
+{{- $provider := $env.PILOT_CERT_PROVIDER | default .Values.global.pilotCertProvider | default "" }}
+{{- if hasPrefix "k8s.io/" $provider }}{{ $signers = append $signers (trimPrefix "k8s.io/" $provider) }}{{ end }}
+{{- toJson (uniq $signers) }}
+{{- end }}

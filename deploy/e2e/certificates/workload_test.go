@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -32,6 +34,10 @@ type workload struct {
 	token string
 	// cluster is what the workload says of where it is; empty if it says nothing.
 	cluster string
+	// asks are the names in its certificate requests.
+	asks []string
+	// signer is what it has them signed by; empty for the default one.
+	signer string
 }
 
 // connect dials the secure port of a server by the name of its Service.
@@ -63,13 +69,24 @@ func (w workload) certificate(ctx context.Context, impersonate string) (tls.Cert
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	names := &x509.CertificateRequest{}
+	for _, text := range w.asks {
+		u, err := url.Parse(text)
+		if err != nil {
+			return tls.Certificate{}, err
+		}
+		names.URIs = append(names.URIs, u)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, names, key)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 	request := &authv1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
-	if impersonate != "" {
-		request.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"ImpersonatedIdentity": structpb.NewStringValue(impersonate)}}
+	request.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for key, value := range map[string]string{"ImpersonatedIdentity": impersonate, "CertSigner": w.signer} {
+		if value != "" {
+			request.Metadata.Fields[key] = structpb.NewStringValue(value)
+		}
 	}
 	a, err := authv1.NewIstioCertificateServiceClient(w.conn).CreateCertificate(w.context(ctx), request)
 	if err != nil {
@@ -141,4 +158,18 @@ func resign(token, keyFile string, change func(claims map[string]any)) (string, 
 		return "", err
 	}
 	return jwt.Signed(signer).Claims(claims).Serialize()
+}
+
+// forge returns a certificate of a name that a CA signs.
+func forge(b *pki.Bundle, uri string) (tls.Certificate, error) {
+	key, err := pki.GenerateKey()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	der, _, err := b.Sign(pki.Leaf{URI: uri, Key: key.Public(), TTL: time.Hour}, time.Now())
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }

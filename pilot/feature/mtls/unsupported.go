@@ -16,7 +16,7 @@ func lacksMesh(field string) (message, fix string) {
 	case "MeshConfig.meshMTLS", "MeshConfig.tlsDefaults":
 		message = "the versions and ciphers of TLS stay as they are"
 	case "MeshConfig.caCertificates":
-		message = "proxies trust no further roots"
+		message = "proxies trust no further roots; this server does, and signers of Kubernetes have theirs from here"
 	case "MeshConfig.ca", "MeshConfig.certificates":
 		message = "no certificates are requested for it"
 	case "ExtensionProvider.sds":

@@ -1,0 +1,95 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+)
+
+// Revocations are certificate revocation lists. They are immutable; nil are none.
+type Revocations struct {
+	text  []byte
+	lists []revocations
+}
+
+// revocations are the serial numbers, as text, of one list.
+type revocations struct {
+	list   *x509.RevocationList
+	serial map[string]bool
+}
+
+// maxRevocationText bounds the lists of a mesh, in bytes: some 20,000 certificates.
+const maxRevocationText = 1 << 20
+
+// ParseRevocations returns the lists of a PEM text; nil if it is empty.
+func ParseRevocations(text []byte) (*Revocations, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	if len(text) > maxRevocationText {
+		return nil, fmt.Errorf("%d bytes of revocation lists: there may be %d", len(text), maxRevocationText)
+	}
+	r := &Revocations{text: text}
+	for {
+		block, rest := pem.Decode(text)
+		switch {
+		case block == nil && len(bytes.TrimSpace(text)) > 0:
+			return nil, fmt.Errorf("text that is no PEM after %d revocation lists", len(r.lists))
+		case block == nil:
+			return r, nil
+		case block.Type != "X509 CRL":
+			return nil, fmt.Errorf("a PEM block %.40q in the place of a revocation list", block.Type)
+		}
+		list, err := x509.ParseRevocationList(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("revocation list %d: %w", len(r.lists)+1, err)
+		}
+		one := revocations{list, map[string]bool{}}
+		for _, e := range list.RevokedCertificateEntries {
+			one.serial[serialText(e.SerialNumber)] = true
+		}
+		r.lists, text = append(r.lists, one), rest
+	}
+}
+
+func serialText(n *big.Int) string { return string(n.Bytes()) }
+
+// Text returns the lists as PEM; nil if there are none.
+func (r *Revocations) Text() []byte {
+	if r == nil {
+		return nil
+	}
+	return r.text
+}
+
+// Len returns the number of lists.
+func (r *Revocations) Len() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.lists)
+}
+
+// Check returns an error if a certificate of a verified chain, from the leaf to the root, was revoked by its issuer.
+func (r *Revocations) Check(chain []*x509.Certificate) error {
+	if r == nil {
+		return nil
+	}
+	for i, c := range chain[:len(chain)-1] {
+		for _, one := range r.lists {
+			if one.serial[serialText(c.SerialNumber)] && signedBy(one.list, chain[i+1]) {
+				return errors.New("the certificate, or one that leads to its root, was revoked")
+			}
+		}
+	}
+	return nil
+}
+
+// signedBy reports whether an issuer signed a list. That it may sign lists its certificate need not say: a list that
+// did not count for that would revoke nothing, and nobody would learn it.
+func signedBy(l *x509.RevocationList, issuer *x509.Certificate) bool {
+	return issuer.CheckSignature(l.SignatureAlgorithm, l.RawTBSRevocationList, l.Signature) == nil
+}

@@ -1,0 +1,136 @@
+package ra
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// Options of an Authority.
+type Options struct {
+	Client dynamic.Interface
+	Signer string // of callers that name none: K8S_SIGNER
+	Domain string // of the signers that callers name: CERT_SIGNER_DOMAIN; empty: they may name none
+
+	TTL, MaxTTL time.Duration                           // of certificates whose caller asks for none, and of any
+	Roots       func(signer string) []*x509.Certificate // of a signer; none: nobody knows
+
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Authority has certificates signed. It is safe for concurrent use.
+type Authority struct{ o Options }
+
+// New returns an Authority.
+func New(o Options) *Authority { return &Authority{o} }
+
+// minTTL is what Kubernetes has for the shortest certificate.
+const minTTL = 10 * time.Minute
+
+// Issue returns a certificate of an identity for the key of a request, which has to ask for that identity alone.
+func (a *Authority) Issue(ctx context.Context, q ca.Request) (*ca.Issued, error) {
+	uri := q.ID.String()
+	if _, err := identity.Parse(uri); err != nil {
+		return nil, err
+	}
+	signer, err := a.signer(q.Signer)
+	if err != nil {
+		return nil, err
+	}
+	ttl := q.TTL
+	switch {
+	case ttl == 0:
+		ttl = min(a.o.TTL, a.o.MaxTTL)
+	case ttl < 0 || ttl > a.o.MaxTTL:
+		return nil, fmt.Errorf("a certificate may be valid for %s at most, not %s", a.o.MaxTTL, ttl)
+	}
+	r, err := pki.ParseRequest(q.CSR)
+	if err != nil {
+		return nil, err
+	}
+	if !r.AsksOnlyFor(uri) {
+		return nil, fmt.Errorf("the certificate request has to ask for %s and nothing else, for the signer certifies what it says", uri)
+	}
+	return a.sign(ctx, signer, q.CSR, pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
+}
+
+// IssueServer returns a certificate of a server's names for a key, by a signer.
+func (a *Authority) IssueServer(ctx context.Context, signer string, names []string, key crypto.Signer, ttl time.Duration) (*ca.Issued, error) {
+	l := pki.Leaf{Names: names, Key: key.Public(), TTL: min(ttl, a.o.MaxTTL)}
+	template := &x509.CertificateRequest{}
+	template.DNSNames, template.IPAddresses = l.Hosts()
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		return nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	return a.sign(ctx, signer, text, l)
+}
+
+// Roots returns the roots of a signer.
+func (a *Authority) Roots(signer string) []*x509.Certificate { return a.o.Roots(signer) }
+
+var signerName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.\-]{0,250}[a-zA-Z0-9])?$`)
+
+// signer returns the signer that a caller names.
+func (a *Authority) signer(named string) (string, error) {
+	switch {
+	case named == "" && a.o.Signer == "":
+		return "", errors.New("the request names no CertSigner, and there is no default one: K8S_SIGNER")
+	case named == "":
+		return a.o.Signer, nil
+	case a.o.Domain == "":
+		return "", errors.New("the request names a CertSigner, and there is no domain of such: CERT_SIGNER_DOMAIN")
+	case !signerName.MatchString(named):
+		return "", fmt.Errorf("%.100q is no name of a signer", named)
+	}
+	return a.o.Domain + "/" + named, nil
+}
+
+// sign has a request signed, and returns the certificate if it is what a leaf says.
+func (a *Authority) sign(ctx context.Context, signer string, csr []byte, l pki.Leaf) (*ca.Issued, error) {
+	roots := a.o.Roots(signer)
+	if len(roots) == 0 {
+		return nil, fmt.Errorf("%w: nobody knows the roots of signer %s: write them in the mesh configuration's caCertificates", ca.ErrUnavailable, signer)
+	}
+	text, err := a.request(ctx, signer, csr, max(l.TTL, minTTL))
+	if err != nil {
+		return nil, err
+	}
+	chain, err := pki.ParseCertificates(text)
+	if err == nil && len(chain) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err == nil {
+		l.TTL = max(a.o.MaxTTL, minTTL) + pki.Skew // by the signer's clock
+		err = l.Verify(chain, roots, a.o.Now())
+	}
+	if err != nil {
+		a.o.Logger.Error("what a signer has signed is not handed out", "signer", signer, "name", l.URI, "err", err)
+		return nil, fmt.Errorf("%w: signer %s: %w", ca.ErrInternal, signer, err)
+	}
+	out := &ca.Issued{NotAfter: chain[0].NotAfter}
+	for _, c := range chain {
+		if !selfSigned(c) {
+			out.Chain = append(out.Chain, pki.EncodeCertificates(c))
+		}
+	}
+	out.Chain = append(out.Chain, pki.EncodeCertificates(roots...))
+	return out, nil
+}
+
+func selfSigned(c *x509.Certificate) bool { return c.CheckSignatureFrom(c) == nil }

@@ -1,0 +1,88 @@
+package certificates
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// TestPlugged serves with the operator's CA, hands out its roots and what it has revoked, and follows both. A CA that
+// goes away goes on signing.
+func TestPlugged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b, err := pki.NewSelfSigned("operator", 24*time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, text []byte) {
+		t.Helper()
+		tmp := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(tmp, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("ca-key.pem", f.Key)
+	put("root-cert.pem", f.Roots)
+	put("ca-cert.pem", f.Certificate)
+	w := newWorld(t, "--set", "env.ROOT_CA_DIR="+dir)
+	w.apply(pod("a", "web-0", "web", "n1"))
+	r := w.launch("istiod-0").ready()
+	m := w.handed("at first", "a", string(f.Roots))
+	agent := connect(t, r.secure, w.pool([]byte(m.Data["root-cert.pem"])), w.token("a", "web", "web-0", "istio-ca"))
+	c, err := agent.certificate(w.ctx, "")
+	w.must(err)
+	if c.Leaf.Issuer.Organization[0] != "operator" {
+		t.Errorf("it is signed by %s", c.Leaf.Issuer)
+	}
+	if _, err := w.Client().CoreV1().Secrets(root).Get(w.ctx, "istio-ca-secret", metav1.GetOptions{}); err == nil {
+		t.Error("there is a CA beside the operator's")
+	}
+
+	// Another root is announced, and a certificate is revoked.
+	next, err := pki.NewSelfSigned("next", 24*time.Hour, time.Now())
+	w.must(err)
+	roots := append(f.Roots, pki.EncodeCertificates(next.Roots...)...)
+	put("root-cert.pem", roots)
+	w.handed("another root", "a", string(roots))
+	key, err := pki.ParseKey(f.Key)
+	w.must(err)
+	crl, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+		Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
+		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: c.Leaf.SerialNumber, RevocationTime: time.Now()}},
+	}, b.Certificate, key)
+	w.must(err)
+	list := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl})
+	put("ca-crl.pem", list)
+	w.eventually("the list is handed out", func() error {
+		m, err := w.Client().CoreV1().ConfigMaps("a").Get(w.ctx, "istio-ca-crl", metav1.GetOptions{})
+		if err == nil && m.Data["ca-crl.pem"] != string(list) {
+			err = fmt.Errorf("%q", m.Data)
+		}
+		return err
+	})
+	if err := connect(t, r.secure, w.pool(roots), "", c).stream(w.ctx, "web-0", "a"); err == nil {
+		t.Error("the revoked certificate is good")
+	}
+
+	w.must(os.RemoveAll(dir))
+	_, err = agent.certificate(w.ctx, "")
+	w.must(err)
+}

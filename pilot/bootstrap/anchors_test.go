@@ -1,0 +1,164 @@
+package bootstrap
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// selfSigned returns a CA.
+func selfSigned(t *testing.T) *pki.Bundle {
+	t.Helper()
+	b, err := pki.NewSelfSigned("example", 24*time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// leafOf returns a certificate of a name that a CA signs.
+func leafOf(t *testing.T, b *pki.Bundle, uri string) tls.Certificate {
+	t.Helper()
+	key, err := pki.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, _, err := b.Sign(pki.Leaf{URI: uri, Key: key.Public(), TTL: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// plug writes a CA into the folder of a server, and what it has revoked.
+func plug(t *testing.T, dir string, b *pki.Bundle, revoked ...*x509.Certificate) {
+	t.Helper()
+	f, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := pki.ParseKey(f.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}
+	for _, c := range revoked {
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
+	}
+	crl, err := x509.CreateRevocationList(rand.Reader, template, b.Certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "ca-crl.pem": pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl}),
+	} {
+		write(t, filepath.Join(dir, name), string(text))
+	}
+}
+
+const nodeInA = "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"
+
+// TestRevoked refuses a certificate once its CA has revoked it, and a list that cannot be read keeps the last good one.
+func TestRevoked(t *testing.T) {
+	o, b := certificateOptions(t), selfSigned(t)
+	o.Certificates.StateDir = ""
+	plug(t, o.Certificates.Folder, b)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	pool := x509.NewCertPool()
+	pool.AddCert(b.Roots[0])
+	one, two := leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web"), leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web")
+	ask := func(c tls.Certificate) codes.Code {
+		_, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool, c), nodeInA)
+		return status.Code(err)
+	}
+	if ask(one) != codes.OK || ask(two) != codes.OK {
+		t.Fatal("good certificates are refused")
+	}
+	plug(t, o.Certificates.Folder, b, one.Leaf)
+	eventually(t, "the revoked certificate is refused", func() bool { return ask(one) == codes.Unauthenticated })
+	if ask(two) != codes.OK {
+		t.Error("another certificate is refused")
+	}
+	write(t, filepath.Join(o.Certificates.Folder, "ca-crl.pem"), "x")
+	eventually(t, "the list is found to be broken", func() bool { return strings.Contains(fmt.Sprint(s.findings()), "ca-crl.pem") })
+	if ask(one) != codes.Unauthenticated || ask(two) != codes.OK {
+		t.Error("the last good list does not hold")
+	}
+}
+
+// TestAnchors lets in certificates of the roots in the mesh configuration, each for its trust domains alone.
+func TestAnchors(t *testing.T) {
+	o := certificateOptions(t)
+	plain, old, foreign := selfSigned(t), selfSigned(t), selfSigned(t)
+	mesh := "trustDomainAliases: [old.example]\ncaCertificates:\n"
+	for _, c := range []struct {
+		b       *pki.Bundle
+		domains string
+	}{{plain, ""}, {old, "old.example"}, {foreign, "elsewhere.example"}} {
+		text := strings.ReplaceAll(strings.TrimSpace(string(pki.EncodeCertificates(c.b.Roots...))), "\n", "\n    ")
+		mesh += fmt.Sprintf("- trustDomains: [%s]\n  pem: |\n    %s\n", c.domains, text)
+	}
+	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
+	write(t, o.MeshConfig, mesh+"- pem: x\n- spiffeBundleUrl: https://elsewhere.example/bundle\n")
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	const home, alias, elsewhere = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web", "spiffe://elsewhere.example/ns/a/sa/web"
+	for what, c := range map[string]struct {
+		by   *pki.Bundle
+		uri  string
+		want codes.Code
+	}{
+		"a root of the mesh":                     {plain, home, codes.OK},
+		"a root of the mesh, for an alias":       {plain, alias, codes.OK},
+		"an alias's root":                        {old, alias, codes.OK},
+		"an alias's root, for the mesh's domain": {old, home, codes.Unauthenticated},
+		"another domain's root, for the mesh's":  {foreign, home, codes.Unauthenticated},
+		"another domain's root, for its own":     {foreign, elsewhere, codes.Unauthenticated},
+		"a stranger's root":                      {selfSigned(t), home, codes.Unavailable}, // the handshake fails
+	} {
+		conn := dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o), leafOf(t, c.by, c.uri))
+		if _, err := streamAs(t.Context(), t, conn, nodeInA); status.Code(err) != c.want {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+	}
+	found := fmt.Sprint(s.findings())
+	for _, want := range []string{"caCertificates[3]: pem", "caCertificates[4]: a bundle"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("no finding %q in %s", want, found)
+		}
+	}
+	write(t, o.MeshConfig, "trustDomainAliases: [old.example]\n")
+	eventually(t, "a root that is gone from the mesh configuration does not count", func() bool {
+		_, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o), leafOf(t, plain, home)), nodeInA)
+		return err != nil
+	})
+}
