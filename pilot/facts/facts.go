@@ -31,7 +31,7 @@ type Failure struct {
 type Want struct {
 	Key     kinds.Key // of the fact: its kind and its name
 	Field   string    // of the object that says so, for findings
-	Without string    // what applies while the fact is missing, for findings
+	Without string    // what applies while the fact is missing, for findings; empty where that is as it should be
 }
 
 // ServicePort returns the key of the fact that a service of the mesh has a port. It needs no Provider.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // factPatience bounds how long the first snapshot waits for facts, so that a server that starts does not deny what was
@@ -44,30 +46,32 @@ func (w *World) failingFacts() (list []diag.Diagnostic) {
 	if last == nil {
 		return nil
 	}
+	found := func(want snapshot.Want, code, message, fix string) {
+		d := diag.Diagnostic{Severity: diag.Warning, Code: code, Object: want.Object.String(), Field: want.Field, Message: message, Fix: fix}
+		if o := w.Object(want.Object); o != nil {
+			d = d.At(o.Position)
+		}
+		list = append(list, d)
+	}
+	failing := map[*kinds.Kind]map[string]facts.Failure{}
 	for kind, p := range w.parts.Facts {
-		failing := p.Failing()
-		if len(failing) == 0 {
+		failing[kind] = p.Failing()
+	}
+	for want := range last.Wants {
+		missing := last.Fact(want.Key) == nil
+		if want.Key.Kind == kinds.ServicePort && missing && want.Without != "" {
+			found(want, "NoService", "no service of the mesh has "+want.Key.Name+": "+want.Without, "add a ServiceEntry for it")
+		}
+		f, fails := failing[want.Key.Kind][want.Key.Name]
+		if !fails {
 			continue
 		}
-		for want := range last.Wants {
-			f, fails := failing[want.Key.Name]
-			if want.Key.Kind != kind || !fails {
-				continue
-			}
-			applies := "the last answer stays in force"
-			if last.Fact(want.Key) == nil {
-				applies = want.Without
-			}
-			d := diag.Diagnostic{
-				Severity: diag.Warning, Code: "FactFailing", Object: want.Object.String(), Field: want.Field,
-				Message: fmt.Sprintf("%s cannot be had since %s: %s; %s", kind.Name, f.Since.UTC().Format(time.RFC3339), f.Why, applies),
-				Fix:     "see that this server can have it; it is tried again",
-			}
-			if o := w.Object(want.Object); o != nil {
-				d = d.At(o.Position)
-			}
-			list = append(list, d)
+		applies := "the last answer stays in force"
+		if missing {
+			applies = want.Without
 		}
+		found(want, "FactFailing", fmt.Sprintf("%s cannot be had since %s: %s; %s", want.Key.Kind.Name, f.Since.UTC().Format(time.RFC3339), f.Why, applies),
+			"see that this server can have it; it is tried again")
 	}
 	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))

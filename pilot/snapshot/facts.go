@@ -38,7 +38,15 @@ func (t tables) wanted(fact kinds.Key) bool {
 
 // Wanted returns the names of the facts of a kind that objects need, sorted, as of the last Apply.
 func (b *Builder) Wanted(kind *kinds.Kind) []string {
-	var names []string
+	names, ok := b.wanted[kind]
+	if !ok {
+		names = b.findWanted(kind)
+		b.wanted[kind] = names
+	}
+	return names
+}
+
+func (b *Builder) findWanted(kind *kinds.Kind) (names []string) {
 	for w := range b.current.wants.Where(func(w Want) int { return cmp.Compare(w.Key.Kind.Name, kind.Name) }) {
 		if w.Key.Kind == kind && (len(names) == 0 || names[len(names)-1] != w.Key.Name) {
 			names = append(names, w.Key.Name)
@@ -98,12 +106,14 @@ func (b *Builder) replaceWants(was, is *kinds.Object) {
 	}
 	if was != nil {
 		for _, w := range b.wants(was) {
+			delete(b.wanted, w.Key.Kind)
 			b.current.wants.Delete(b.edit, Want{w, was.Key})
 			b.unwanted = append(b.unwanted, w.Key)
 		}
 	}
 	if is != nil {
 		for _, w := range b.wants(is) {
+			delete(b.wanted, w.Key.Kind)
 			b.current.wants.Put(b.edit, Want{w, is.Key})
 		}
 	}

@@ -267,7 +267,11 @@ func (p *Poller[T]) answer(n *name[T], answer T, err error) (now *T, changed boo
 	if err != nil {
 		if n.failures == 0 {
 			n.failure.Since = time.Now()
-			p.o.Logger.Warn("a fact cannot be had: its last answer stays in force", "kind", p.o.Kind.Name, "name", n.name, "known", n.answer != nil, "err", err)
+			message := "a fact cannot be had, and is missing"
+			if n.answer != nil {
+				message = "a fact cannot be had: its last answer stays in force"
+			}
+			p.o.Logger.Warn(message, "kind", p.o.Kind.Name, "name", n.name, "err", err)
 		}
 		n.failure.Why = err.Error()
 		n.due = time.Now().Add(min(p.o.Retry<<min(n.failures, 16), p.o.Longest))

@@ -77,12 +77,9 @@ func anyOf(list ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 
 // provider returns how the tokens of a rule are found, verified and passed on.
 func (m Mode) provider(r *securityv1.JWTRule, s feature.Selection) *jwtv3.JwtProvider {
-	delimited := []string{"permission", "scope"}
-	for _, claim := range r.SpaceDelimitedClaims {
-		if !slices.Contains(delimited, claim) {
-			delimited = append(delimited, claim)
-		}
-	}
+	delimited := append([]string{"permission", "scope"}, r.SpaceDelimitedClaims...)
+	slices.Sort(delimited)
+	delimited = slices.Compact(delimited)
 	p := &jwtv3.JwtProvider{
 		Issuer: r.Issuer, Audiences: r.Audiences,
 		FromParams: r.FromParams, FromCookies: r.FromCookies,

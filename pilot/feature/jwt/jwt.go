@@ -24,6 +24,9 @@ const (
 	Proxies Mode = "envoy"  // proxies
 )
 
+// noToken is what applies to a rule without keys.
+const noToken = "no token of this rule is accepted"
+
 // New returns the feature.
 func New(m Mode) *feature.Feature {
 	return &feature.Feature{
@@ -51,15 +54,19 @@ func matches(o *kinds.Object, w feature.Workload) bool {
 // wants returns the key sets that a policy needs, and the services from which proxies may fetch them.
 func (m Mode) wants(policy *kinds.Object) (list []facts.Want) {
 	for i, r := range spec(policy).JwtRules {
-		if m == Hybrid && r.JwksUri != "" {
-			list = append(list, facts.Want{Key: service(r), Field: rulePath(i) + ".jwksUri"})
+		if m != Server && r.Jwks == "" && r.JwksUri != "" {
+			w := facts.Want{Key: service(r), Field: rulePath(i) + ".jwksUri"}
+			if m == Proxies {
+				w.Without = noToken
+			}
+			list = append(list, w)
 		}
 		if k, ok := m.keySet(r); ok {
 			field := "jwksUri"
 			if r.JwksUri == "" {
 				field = "issuer"
 			}
-			list = append(list, facts.Want{Key: k, Field: rulePath(i) + "." + field, Without: "no token of this rule is accepted"})
+			list = append(list, facts.Want{Key: k, Field: rulePath(i) + "." + field, Without: noToken})
 		}
 	}
 	return list

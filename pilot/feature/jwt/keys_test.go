@@ -63,7 +63,7 @@ func TestKeys(t *testing.T) {
 	}{
 		{jwt.Server, 4, "keys of a, keys of b, keys of c, nobody, nobody"},
 		{jwt.Hybrid, 6, "keys of a, outbound|80||keys.a.svc.cluster.local, keys of c, nobody, nobody"},
-		{jwt.Proxies, 2, "outbound|8443||a.example.com, outbound|80||keys.a.svc.cluster.local, keys of c, nobody, nobody"},
+		{jwt.Proxies, 4, "outbound|8443||a.example.com, outbound|80||keys.a.svc.cluster.local, keys of c, nobody, nobody"},
 	} {
 		f := jwt.New(c.mode)
 		policy := &kinds.Object{Key: kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}, Spec: &securityv1.RequestAuthentication{JwtRules: rules}}
