@@ -25,10 +25,12 @@
 //	W7    one namespace changes all the time, another now and then
 //	W8    memory with more and more idle proxies
 //	W10   W3, and a tenth of the proxies reads nothing
+//	W13a  W2a in a mesh with STRICT mutual TLS and 250 policies; W13b is W3 there, and W13c W8
+//	W14   there a policy of one namespace changes every second, and then that of the root namespace
 //
-// W2a and W3 to W5 run in both protocols, all others in delta. W3 and W10 make changes for a minute, W4 to W7 for 20
-// seconds, or all for -length; W2a, W2b and W8 take as long as the server does. In W10 a stalled proxy is cut off by
-// istiod-lite 10 s after a response, and a second for each 64 KiB of it, which a minute has room for.
+// W2a, W3 to W5, W13a, W13b and W14 run in both protocols, all others in delta. W3 and W10 make changes for a minute,
+// W4 to W7 for 20 seconds, or all for -length; W2a, W2b and W8 take as long as the server does. In W10 a stalled proxy
+// is cut off by istiod-lite 10 s after a response, and a second for each 64 KiB of it, which a minute has room for.
 //
 // # Micro-benchmarks
 //

@@ -269,7 +269,7 @@ func (b *bench) run(ctx context.Context, s *session, l workload, round int) (fig
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*patience+s.length)
 	defer cancel()
-	if l.needs().fleet && l.name() != (connects{}).name() {
+	if l.needs().fleet && !l.needs().connects {
 		if err := s.fill(ctx); err != nil {
 			return nil, err
 		}

@@ -13,9 +13,10 @@ const (
 	plain      scene = ""
 	withRoutes scene = "a gateway with routes"
 	sidecars   scene = "a Sidecar in each namespace"
+	policies   scene = "policies in each namespace"
 )
 
-func scenes() []scene { return []scene{plain, withRoutes, sidecars} }
+func scenes() []scene { return []scene{plain, withRoutes, sidecars, policies} }
 
 // set makes what the scene has, and clear takes it away. What a run that failed has left is made anew.
 func (b *bench) set(ctx context.Context, at scene, w world.World) error {
@@ -24,6 +25,8 @@ func (b *bench) set(ctx context.Context, at scene, w world.World) error {
 		return b.clients.SeedGateway(ctx, w, b.routes, seeders)
 	case sidecars:
 		return b.clients.SeedSidecars(ctx, w)
+	case policies:
+		return b.clients.SeedPolicies(ctx, w, seeders)
 	default:
 		return nil
 	}
@@ -35,6 +38,8 @@ func (b *bench) clear(ctx context.Context, at scene, w world.World) error {
 		return b.clients.RemoveGateway(ctx)
 	case sidecars:
 		return b.clients.RemoveSidecars(ctx, w)
+	case policies:
+		return b.clients.RemovePolicies(ctx, w)
 	default:
 		return nil
 	}

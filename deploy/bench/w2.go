@@ -9,7 +9,7 @@ import (
 type connects struct{}
 
 func (connects) name() string { return "W2a" }
-func (connects) needs() needs { return needs{fleet: true, limit: true} }
+func (connects) needs() needs { return needs{fleet: true, connects: true, limit: true} }
 
 func (connects) about(options) string {
 	return "All proxies connect at once, knowing nothing, until each has a full configuration. A refused stream is tried again as Envoy does."

@@ -27,6 +27,8 @@ type needs struct {
 	// fleet is a server with a connected fleet of proxies; without it the workload gets a fresh server, which may not
 	// be ready yet.
 	fleet bool
+	// connects reports whether the workload connects the fleet itself.
+	connects bool
 	// delta is that protocol alone. Workloads without a fleet speak no other.
 	delta bool
 	// scene is what the world has in addition while it runs.
@@ -45,6 +47,7 @@ const usualLength = 20 * time.Second
 func workloads() []workload {
 	return []workload{
 		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{},
+		withPolicies{connects{}, "a"}, withPolicies{endpointFlips{}, "b"}, policyChanges{}, withPolicies{idleProxies{}, "c"},
 	}
 }
 
