@@ -48,9 +48,9 @@ func (a *Analyst) Notice(batch []kinds.Change) {
 			continue
 		}
 		switch c.Kind {
-		case kinds.Node, kinds.Secret:
+		case kinds.Node:
 			continue
-		case kinds.EndpointSlice: // in a cluster they change all the time, and hardly matter
+		case kinds.EndpointSlice, kinds.Secret: // in a cluster they change all the time, and hardly matter
 			if !a.world.o.whole() {
 				continue
 			}
@@ -114,10 +114,10 @@ func (w *World) references() []diag.Diagnostic {
 	if last == nil {
 		return nil
 	}
-	return analysis.Run(objects, analysis.Options{
+	return append(w.absentCredentials(objects), analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
 		Pod: podOf, Slice: sliceOf,
-	})
+	})...)
 }
 
 func podOf(o *kinds.Object) analysis.Pod {

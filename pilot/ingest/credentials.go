@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	networkingv1 "istio.io/api/networking/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/credentials"
@@ -221,30 +222,76 @@ func (w *World) NamedCredentials() *Named {
 // MissingCredentials returns a finding for each field that names something for the proxies of a namespace of which all
 // that it may be is missing there.
 func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
-	references := w.NamedCredentials().byObject
 	var list []diag.Diagnostic
-	for _, key := range slices.SortedFunc(maps.Keys(references), compareCredentials) {
-		for _, r := range references[key] {
-			s, ok := names.ParseSecret(r.Resource, namespace)
-			kind := kinds.Secret
-			if s.ConfigMap {
-				kind = kinds.ConfigMap
-			}
-			if !ok || slices.ContainsFunc(s.Objects(), func(name string) bool { return !missing[kinds.Key{Kind: kind, Namespace: s.Namespace, Name: name}] }) {
-				continue
-			}
-			d := diag.Diagnostic{
-				Severity: diag.Error, Code: "IST0101", Object: key.String(), Field: r.Field,
-				Message: fmt.Sprintf("%s %s/%s does not exist: connections that need it are refused", kind.Name, s.Namespace, s.Name),
-				Fix:     "create it, or name another one",
-			}
-			if o := w.Object(key); o != nil {
-				d = d.At(o.Position)
-			}
-			if len(list) == 0 || list[len(list)-1] != d {
-				list = append(list, d)
-			}
-		}
+	for _, key := range slices.SortedFunc(maps.Keys(w.NamedCredentials().byObject), compareCredentials) {
+		list = append(list, w.missingCredentials(key, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
 	}
 	return w.located(list)
+}
+
+// missingCredentials is MissingCredentials for what one object names.
+func (w *World) missingCredentials(key kinds.Key, namespace string, severity diag.Severity, missing func(kinds.Key) bool) (list []diag.Diagnostic) {
+	o := w.Object(key)
+	for _, r := range w.NamedCredentials().byObject[key] {
+		s, ok := names.ParseSecret(r.Resource, namespace)
+		kind := kinds.Secret
+		if s.ConfigMap {
+			kind = kinds.ConfigMap
+		}
+		if !ok || slices.ContainsFunc(s.Objects(), func(name string) bool { return !missing(kinds.Key{Kind: kind, Namespace: s.Namespace, Name: name}) }) {
+			continue
+		}
+		d := diag.Diagnostic{
+			Severity: severity, Code: "IST0101", Object: key.String(), Field: r.Field,
+			Message: fmt.Sprintf("%s %s/%s does not exist: connections that need it are refused", kind.Name, s.Namespace, s.Name),
+			Fix:     "create it, or name another one",
+		}
+		if o != nil {
+			d = d.At(o.Position)
+		}
+		if len(list) == 0 || list[len(list)-1] != d {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// absentCredentials is MissingCredentials where the objects are the whole mesh: for the namespaces of the Pods that a
+// Gateway selects, or else its own. Where there is no Service they are a part of a mesh, and all findings are warnings.
+func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
+	named := w.NamedCredentials().byObject
+	if !w.o.whole() || len(named) == 0 {
+		return nil
+	}
+	there, severity := map[kinds.Key]bool{}, diag.Warning
+	var pods []*kinds.Object
+	for _, o := range objects {
+		switch o.Kind {
+		case kinds.Secret, kinds.ConfigMap:
+			there[o.Key] = true
+		case kinds.Pod:
+			pods = append(pods, o)
+		case kinds.Service, kinds.ServiceEntry:
+			severity = diag.Error
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(named), compareCredentials) {
+		o := w.Object(key)
+		if o == nil || o.Kind != kinds.Gateway { // which gateways call by a DestinationRule is not known here
+			continue
+		}
+		namespaces := map[string]bool{}
+		for _, p := range pods {
+			if kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, p.Labels) {
+				namespaces[p.Namespace] = true
+			}
+		}
+		if len(namespaces) == 0 {
+			namespaces[o.Namespace] = true
+		}
+		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+			list = append(list, w.missingCredentials(key, namespace, severity, func(k kinds.Key) bool { return !there[k] })...)
+		}
+	}
+	return list
 }

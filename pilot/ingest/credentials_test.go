@@ -108,3 +108,31 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("what nothing names is kept: %v, %v", s.names, s.references)
 	}
 }
+
+// TestMissingCredentials: in a directory a Gateway that names a Secret which is not where its Pods are is a finding.
+func TestMissingCredentials(t *testing.T) {
+	w := newTestWorld(t, Options{Namespace: "istio-system"})
+	gateway := kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}
+	secret := func(namespace string) *kinds.Object {
+		k := kinds.Key{Kind: kinds.Secret, Namespace: namespace, Name: "x"}
+		return &kinds.Object{Key: k, Spec: &corev1.Secret{}}
+	}
+	w.apply(&kinds.Object{Key: gateway, Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
+		{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE, CredentialName: "x"}},
+	}}}, secret("a"))
+	found := func() string {
+		for _, d := range w.references() {
+			if d.Code == "IST0101" && strings.Contains(d.Message, "Secret") {
+				return d.Object + " " + d.Field + " " + d.Message
+			}
+		}
+		return ""
+	}
+	if got := found(); !strings.HasPrefix(got, "Gateway b/gw spec.servers[0].tls.credentialName Secret b/x does not exist") {
+		t.Errorf("found %q", got)
+	}
+	w.apply(secret("b"))
+	if got := found(); got != "" {
+		t.Errorf("found %q", got)
+	}
+}

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
-		allowed, failure, asked := false, error(nil), 0
+		var mu sync.Mutex // guards what follows
+		allowed, failure, asked, notified := false, error(nil), 0, 0
+		set := func(a bool, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			allowed, failure, asked = a, err, 0
+		}
+		counts := func() (int, int) {
+			mu.Lock()
+			defer mu.Unlock()
+			return asked, notified
+		}
 		r := New(Options{Ask: func(_ context.Context, id identity.ID) (bool, error) {
 			if id != web {
 				t.Errorf("asked for %v", id)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			asked++
 			return allowed, failure
 		}})
@@ -43,38 +57,42 @@ func TestReviews(t *testing.T) {
 			synctest.Wait()
 		}
 		is("nobody watches", false, false)
-		notified := 0
-		stop := r.Watch(web, func() { notified++ })
+		stop := r.Watch(web, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			notified++
+		})
 		is("an answer", false, true)
-		if asked != 1 || notified != 1 {
+		if asked, notified := counts(); asked != 1 || notified != 1 {
 			t.Errorf("asked %d times, notified %d times", asked, notified)
 		}
-		allowed = true
+		set(true, nil)
 		time.Sleep(6 * time.Second) // who is not allowed is asked for soon again
 		is("allowed", true, true)
 		time.Sleep(6 * time.Second)
 		is("an old answer", false, false) // which is asked for at once
 		is("a new answer", true, true)
 
-		failure, asked = errors.New("internal error"), 0
+		set(true, errors.New("internal error"))
 		time.Sleep(40 * time.Second)
 		is("a failure", false, false)
-		if asked < 3 {
+		if asked, _ := counts(); asked < 3 {
 			t.Errorf("asked %d times in an outage", asked)
 		}
-		failure, asked = nil, 0
+		set(true, nil)
 		time.Sleep(2 * time.Second)
 		is("after a failure", true, true)
 
-		allowed = false
+		set(false, nil)
 		time.Sleep(31 * time.Second)
 		is("withdrawn", false, true)
 		stop()
 		stop()
 		time.Sleep(time.Minute)
-		asked = 0
+		set(false, nil)
 		time.Sleep(time.Minute)
-		if asked > 0 || len(r.known) > 0 {
+		synctest.Wait()
+		if asked, _ := counts(); asked > 0 || len(r.known) > 0 {
 			t.Errorf("asked %d times for nobody, and %d are known", asked, len(r.known))
 		}
 		cancel()
