@@ -85,9 +85,10 @@ func unknown(m protoreflect.Message) (found bool) {
 }
 
 // Closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
-// AuthorizationPolicy that allows nothing, a PeerAuthentication that takes only mTLS, a RequestAuthentication that
-// accepts no token. It selects what spec selects, if that is known and can be used, else the whole namespace. It is
-// nil only where namespace and name cannot be used.
+// AuthorizationPolicy that denies everything, or, where it is one of action ALLOW, allows nothing; a
+// PeerAuthentication that takes only mTLS; a RequestAuthentication that accepts no token. It selects what spec
+// selects, if that is known and can be used, else the whole namespace. It is nil only where namespace and name cannot
+// be used.
 func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) *kinds.Object {
 	meta.Labels, meta.Annotations = nil, nil
 	partly, whole := kind.New().(proto.Message), kind.New().(proto.Message)
@@ -101,6 +102,15 @@ func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message
 	}
 	for _, m := range []proto.Message{partly, whole} {
 		switch p := m.(type) {
+		case *securityv1.AuthorizationPolicy:
+			given, known := spec.(*securityv1.AuthorizationPolicy)
+			switch {
+			case known && given.Action == securityv1.AuthorizationPolicy_ALLOW:
+			case known && given.Action == securityv1.AuthorizationPolicy_AUDIT: // it would not have refused anything
+				p.Action = given.Action
+			default:
+				p.Action, p.Rules = securityv1.AuthorizationPolicy_DENY, []*securityv1.Rule{{}}
+			}
 		case *securityv1.PeerAuthentication:
 			p.Mtls = &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}
 		case *securityv1.RequestAuthentication:

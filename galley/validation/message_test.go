@@ -68,7 +68,12 @@ func TestClosed(t *testing.T) {
 		kind       *kinds.Kind
 		spec, want proto.Message
 	}{
-		{kinds.AuthorizationPolicy, nil, &securityv1.AuthorizationPolicy{}},
+		{kinds.AuthorizationPolicy, nil, &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY, Rules: []*securityv1.Rule{{}}}},
+		{
+			kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Selector: selector, Action: securityv1.AuthorizationPolicy_CUSTOM},
+			&securityv1.AuthorizationPolicy{Selector: selector, Action: securityv1.AuthorizationPolicy_DENY, Rules: []*securityv1.Rule{{}}},
+		},
+		{kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_AUDIT, Rules: []*securityv1.Rule{{}}}, &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_AUDIT}},
 		{kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Selector: selector, Rules: []*securityv1.Rule{{}}}, &securityv1.AuthorizationPolicy{Selector: selector}},
 		{
 			kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "no label"}}}, &securityv1.AuthorizationPolicy{},

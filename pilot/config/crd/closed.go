@@ -10,9 +10,10 @@ import (
 )
 
 // closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
-// AuthorizationPolicy that allows nothing, a PeerAuthentication that takes only mTLS, a RequestAuthentication that
-// accepts no token. It selects what the text selects, if that much can be understood, else the whole namespace. It is
-// nil only if the text has no metadata to take.
+// AuthorizationPolicy that denies everything, or, where it is one of action ALLOW, allows nothing; a
+// PeerAuthentication that takes only mTLS; a RequestAuthentication that accepts no token. It selects what the text
+// selects, if that much can be understood, else the whole namespace. It is nil only if the text has no metadata to
+// take.
 func closed(l limits.Limits, key kinds.Key, data []byte) *kinds.Object {
 	var text struct {
 		Metadata json.RawMessage            `json:"metadata"`
@@ -33,6 +34,12 @@ func closed(l limits.Limits, key kinds.Key, data []byte) *kinds.Object {
 		for _, f := range fields {
 			if v, ok := text.Spec[f]; ok {
 				spec[f] = v
+			}
+		}
+		if action := string(text.Spec["action"]); key.Kind == kinds.AuthorizationPolicy && (text.Spec == nil || action != "" && action != `"ALLOW"`) {
+			spec["action"], spec["rules"] = "DENY", []map[string]string{{}}
+			if action == `"AUDIT"` { // it would not have refused anything
+				spec["action"], spec["rules"] = "AUDIT", nil
 			}
 		}
 		if key.Kind == kinds.PeerAuthentication {

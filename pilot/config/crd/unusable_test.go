@@ -25,6 +25,9 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	a.put(policies, "a", "bad", policy(1, "1"))
 	a.put(policies, "a", "worse", object{"spec": object{"selector": 1, "rules": 2}})
 	a.put(policies, "a", "worst", object{"spec": 1})
+	a.put(policies, "a", "denies", object{"spec": object{"action": "DENY", "rules": 2}})
+	a.put(policies, "a", "asks", object{"spec": object{"action": "CUSTOM", "newerField": 1}})
+	a.put(policies, "a", "logs", object{"spec": object{"action": "AUDIT", "rules": 2}})
 	a.put("peerauthentications.security.istio.io", "a", "p", object{"spec": object{"selector": object{"matchLabels": object{"app": "x"}}, "mtls": object{"mode": "NEWER"}}})
 	a.put("requestauthentications.security.istio.io", "a", "r", object{"spec": object{"jwtRules": []any{object{"issuer": "a", "newerField": 1}}}})
 	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.AuthorizationPolicy, kinds.PeerAuthentication, kinds.RequestAuthentication}})
@@ -33,10 +36,17 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	if p := bad.Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Action != 0 || p.Selector.MatchLabels["app"] != "x" {
 		t.Errorf("%v", p)
 	}
-	for _, name := range []string{"worse", "worst"} {
-		if p := r.get(kinds.AuthorizationPolicy, "a", name).Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Selector != nil {
+	if p := r.get(kinds.AuthorizationPolicy, "a", "worse").Spec.(*securityv1.AuthorizationPolicy); len(p.Rules) != 0 || p.Action != 0 || p.Selector != nil {
+		t.Errorf("%v", p)
+	}
+	// What may have denied denies everything: another policy may allow what it was to refuse.
+	for _, name := range []string{"worst", "denies", "asks"} {
+		if p := r.get(kinds.AuthorizationPolicy, "a", name).Spec.(*securityv1.AuthorizationPolicy); p.Action != securityv1.AuthorizationPolicy_DENY || len(p.Rules) != 1 || p.Rules[0].From != nil || p.Selector != nil {
 			t.Errorf("%v", p)
 		}
+	}
+	if p := r.get(kinds.AuthorizationPolicy, "a", "logs").Spec.(*securityv1.AuthorizationPolicy); p.Action != securityv1.AuthorizationPolicy_AUDIT || len(p.Rules) != 0 {
+		t.Errorf("%v", p)
 	}
 	if p := r.get(kinds.PeerAuthentication, "a", "p").Spec.(*securityv1.PeerAuthentication); p.Mtls.Mode != securityv1.PeerAuthentication_MutualTLS_STRICT || p.Selector.MatchLabels["app"] != "x" {
 		t.Errorf("%v", p)
@@ -48,7 +58,7 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	for _, d := range r.Findings() {
 		errors[d.Object] = errors[d.Object] || d.Severity == diag.Error && d.Code == "Unusable"
 	}
-	if len(errors) != 5 || errors["AuthorizationPolicy a/bad"] != true {
+	if len(errors) != 8 || errors["AuthorizationPolicy a/bad"] != true {
 		t.Errorf("findings: %v", r.Findings())
 	}
 
