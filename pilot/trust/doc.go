@@ -1,5 +1,5 @@
 // Package trust hands out what workloads verify certificates with: ConfigMaps of the same content in many namespaces,
-// as istio-ca-root-cert with the roots of the mesh.
+// such as istio-ca-root-cert, which holds the roots of the mesh.
 //
 // A Publisher reads the ConfigMaps of those names, and writes those that are missing or differ. Whatever else is in
 // them stays. It writes nothing that is equal, so nobody who watches them is woken in vain. What cannot be written is

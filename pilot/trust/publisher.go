@@ -58,6 +58,7 @@ type Publisher struct {
 	mu     sync.Mutex
 	source Source // that runs; nil: none does
 	seen   map[types.NamespacedName]seen
+	taken  uint64 // how often the source has brought something
 	synced bool
 	failed map[types.NamespacedName]string // why it could not be written
 }
@@ -135,6 +136,7 @@ func (p *Publisher) reset(s Source) {
 func (p *Publisher) take(changes []kinds.Change) {
 	p.mu.Lock()
 	p.synced = true
+	p.taken++
 	for _, c := range changes {
 		at := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 		if c.Object == nil {
@@ -175,6 +177,7 @@ func (p *Publisher) publish(ctx context.Context) {
 func (p *Publisher) publishOne(ctx context.Context, at types.NamespacedName, c Content) {
 	p.mu.Lock()
 	had, exists := p.seen[at]
+	taken := p.taken
 	p.mu.Unlock()
 	if exists && had.labeled && had.data[c.Key] == c.Text {
 		p.done(at, "")
@@ -188,7 +191,9 @@ func (p *Publisher) publishOne(ctx context.Context, at types.NamespacedName, c C
 		maps.Copy(data, had.data)
 		data[c.Key] = c.Text
 		p.mu.Lock()
-		p.seen[at] = seen{data, true} // until the source brings it
+		if p.taken == taken { // what the source brought meanwhile may be newer
+			p.seen[at] = seen{data, true} // until the source brings it
+		}
 		p.mu.Unlock()
 		p.done(at, "")
 		p.o.Logger.Debug("roots written", "namespace", at.Namespace, "name", at.Name)

@@ -51,6 +51,7 @@ func TestPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var writes []string
+		var meanwhile func() // called once, while something is written
 		refused := map[string]error{
 			"forbidden": errors.New("forbidden"),
 			"gone":      apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "gone"),
@@ -63,6 +64,10 @@ func TestPublisher(t *testing.T) {
 				return true, nil, err
 			}
 			writes = append(writes, a.GetVerb()+" "+a.GetNamespace())
+			if meanwhile != nil {
+				meanwhile()
+				meanwhile = nil
+			}
 			return true, nil, nil
 		})
 		written := func(want ...string) {
@@ -106,6 +111,11 @@ func TestPublisher(t *testing.T) {
 		written()
 		s.brings("a", "edited")
 		written("patch a")
+		mu.Lock()
+		meanwhile = func() { s.brings("a", "edited once more") }
+		mu.Unlock()
+		s.brings("a", "edited again")
+		written("patch a", "patch a")
 		s.brings("z", "")
 		written("create z")
 		mu.Lock()
