@@ -190,6 +190,14 @@ func TestRevoked(t *testing.T) {
 				t.Errorf("it is revoked: %v", err)
 			}
 		}
+		now = accepts // the API server could not look up the pod for a while
+		time.Sleep(11 * time.Second)
+		if err := ask(); err == nil { // and has the API server asked
+			t.Error("a token is accepted before the API server was asked")
+		}
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -147,10 +147,10 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	}
 	p.Bound.Node = pod.Node
 	rechecked := keyOfReview(p, r.Token)
+	k.recheck(ctx, c, p, r.Token, rechecked)
 	if err, ok := k.revoked.get(rechecked); ok {
 		return identity.Peer{}, err
 	}
-	k.recheck(ctx, c, p, r.Token, rechecked)
 	return p, nil
 }
 
@@ -159,7 +159,8 @@ func keyOfReview(p identity.Peer, text string) reviewKey {
 }
 
 // recheck has the API server asked about a token that was verified here, unless it was of late. It waits for nothing: a
-// token whose account or key was revoked is refused the next time.
+// token whose account or key was revoked is refused the next time. An API server that cannot look up the account or the
+// pod also says that it does not accept the token: so one that is refused is asked about again soon.
 func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, text string, key reviewKey) {
 	if _, recent := k.rechecked.get(key); recent || !k.rechecking.TryAcquire(1) {
 		return
@@ -175,7 +176,10 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 			k.rechecked.remove(key)
 			return
 		}
-		if err := k.judge(v, &p); err != nil {
+		if err := k.judge(v, &p); err == nil {
+			k.revoked.remove(key)
+		} else {
+			k.rechecked.addFor(key, struct{}{}, refusedFor)
 			k.revoked.add(key, err)
 			k.o.Logger.Warn("a token is refused from now on, for the API server does not accept it", "account", p.ID.String(), "pod", p.Bound.Pod, "err", err)
 		}
@@ -204,6 +208,9 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	defer k.reviewing.Release(1)
 	v, err := c.Review(ctx, text, k.o.Audiences)
 	if err != nil {
+		if unverified != nil { // made-up tokens of a cluster that is away must not take the reviews of others
+			k.failures.Allow()
+		}
 		return identity.Peer{}, fmt.Errorf("%w: the token's review: %w", ErrUnavailable, errors.Join(err, unverified))
 	}
 	if err := k.judge(v, &p); err != nil {
