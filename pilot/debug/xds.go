@@ -35,31 +35,36 @@ const (
 //
 // What is wrong with a question, such as a proxy that is not connected, is text in place of the answer: tools show it.
 func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
+	page, query := "syncz", url.Values{}
+	if typeURL != syncType {
+		if len(names) != 1 {
+			return nil, status.Errorf(codes.InvalidArgument, "%s wants exactly one resource name", typeURL)
+		}
+		var rest string
+		page, rest, _ = strings.Cut(names[0], "?")
+		var err error
+		if query, err = url.ParseQuery(rest); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "the query of %q: %v", names[0], err)
+		}
+	}
+	if typeURL == dumpType {
+		page, query = "config_dump", url.Values{"proxyID": names}
+	}
+	// A peer that may not read such a page about any proxy takes no slot, and costs no look at the streams.
+	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: page, Namespace: peer.ID.Namespace}); err != nil {
+		return nil, err
+	}
 	done, ok := a.begin()
 	if !ok {
 		return nil, status.Error(codes.ResourceExhausted, "too many debug requests at a time")
 	}
 	defer done()
 	if typeURL == syncType {
-		if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: "syncz"}); err != nil {
-			return nil, err
-		}
 		return a.clientConfigs()
-	}
-	if len(names) != 1 {
-		return nil, status.Errorf(codes.InvalidArgument, "%s wants exactly one resource name", typeURL)
-	}
-	page, rest, _ := strings.Cut(names[0], "?")
-	query, err := url.ParseQuery(rest)
-	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "the query of %q: %v", names[0], err)
-	}
-	if typeURL == dumpType {
-		page, query = "config_dump", url.Values{"proxyID": names}
 	}
 	about := authorize.Page{Name: page}
 	if c, err := a.proxy(query); err == nil {
-		about.Namespace = c.Proxy.Namespace
+		about.Namespace, query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the same stream is answered about
 	}
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return nil, err

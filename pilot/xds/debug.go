@@ -25,6 +25,12 @@ const DebugType = "istio.io/debug"
 // debugTime bounds the stream of a tool.
 const debugTime = 5 * time.Minute
 
+// How many answers to tools may be on their way: to one peer, and to all. An answer takes memory until it is read.
+const (
+	debugAnswersEach = 2
+	debugAnswers     = 8
+)
+
 // DebugPages returns the answer to a peer that asks for debug pages by a type and names. It returns an
 // *authorize.Denied to a peer that may not read them.
 type DebugPages func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error)
@@ -78,6 +84,11 @@ func (c *conn) answerDebug(r *wire.Request) error {
 	if r.Names.Names != nil {
 		names = r.Names.Names.All()
 	}
+	done, ok := s.beginDebug(c.peer)
+	if !ok {
+		return status.Error(codes.ResourceExhausted, "earlier debug pages have not been read yet")
+	}
+	defer done()
 	pages, err := s.debug(c.peer, r.TypeURL, names)
 	var denied *authorize.Denied
 	switch {
@@ -95,6 +106,30 @@ func (c *conn) answerDebug(r *wire.Request) error {
 	})
 	defer watchdog.Stop()
 	return c.stream.SendMsg(m)
+}
+
+// beginDebug counts an answer to a peer, by its ID or else its address. It returns what counts it off, and reports
+// whether the answer may be made.
+func (s *Server) beginDebug(peer identity.Peer) (done func(), ok bool) {
+	to := peer.Address.Addr().String()
+	if peer.Proved() {
+		to = peer.ID.String()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.debugging.all >= debugAnswers || s.debugging.to[to] >= debugAnswersEach {
+		return nil, false
+	}
+	s.debugging.all++
+	s.debugging.to[to]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.debugging.all--
+		if s.debugging.to[to]--; s.debugging.to[to] == 0 {
+			delete(s.debugging.to, to)
+		}
+	}, true
 }
 
 // debugResponse returns a response without a nonce that matters: nobody is sent a page again.

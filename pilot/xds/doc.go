@@ -5,7 +5,8 @@
 // never looks inside a resource. It listens on no port. Who a peer is comes from Options.Authenticate, and what it may
 // do from package authorize.
 //
-// Each layer knows only those above it. The first three are packages, and deploy/house keeps them apart:
+// Each layer knows only those above it. The first three are packages, and so is api, which stands beside them;
+// deploy/house keeps them apart:
 //
 //   - diff: what brings a client from one Union of resources to another, once for all streams that need the same.
 //   - wire: requests and responses as bytes. Lists of names and versions that clients repeat are shared.
@@ -13,9 +14,9 @@
 //   - conn: one stream. Its owner, the goroutine of the gRPC handler, alone touches the session; a reader goroutine
 //     feeds it requests. The owner sends a response itself if the client has acknowledged all before it, or almost:
 //     then there is room. For any other response a goroutine sits in Send. The owner listens to everything else while
-//     it waits for a translation slot, and never waits for the peer, unless that has acknowledged what it did not
-//     read: then the watchdog ends the stream. What a stream waits for when it starts, resumes or leaves is in
-//     deadlines.go, and in what kinds of clients differ in profile.go.
+//     it waits for a translation slot, and does not wait for the peer. The watchdog ends the stream of a client that
+//     acknowledges data and does not read it. What a stream waits for when it starts, resumes or leaves is in
+//     deadlines.go. How kinds of clients differ is in profile.go.
 //   - subscriberGroup: the streams that are sent the same. It checks once whether a snapshot has anything for them, in
 //     a goroutine that ends with the answer.
 //   - Server: the set of streams, the newest snapshot, the slots that bound translation, the metrics. Publish never
@@ -25,8 +26,10 @@
 // refuse the stream, and Options.Known makes it wait a little for news of its workload. Neither holds up other streams,
 // and the session knows of neither.
 //
-// Secrets are for peers that proved who they are. What a peer may not have is taken from its requests before the
-// session sees them, as secrets.go says.
+// Secrets are for peers that proved who they are. Names of other namespaces are taken from a peer's requests before the
+// session sees them. Whether its service account may list Secrets is known later: until it is, the session is guarded,
+// and sends none. Both are in secrets.go. A subscription to a secret also has the server read it: demand goes from the
+// stream through Options to bootstrap, ingest and config/crd, and the Secret comes back as a change.
 //
 // A client whose node has GENERATOR=api is sent objects of configuration, which Options.Objects makes, in place of a
 // proxy's. Every type is answered as a whole, and only peers that Options.Authorizer allows are served.

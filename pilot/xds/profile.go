@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
-// profile is what kind of client a stream has. It is chosen at the stream's first request, and all in which kinds of
-// clients differ is here.
+// profile is what kind of client a stream has. It is chosen at the stream's first request. Every difference between
+// kinds of clients is here.
 type profile struct {
 	session.Profile
 	translator session.Translator

@@ -64,7 +64,12 @@ func (c *conn) allowSecret(name string) error {
 // subscribes to.
 func (c *conn) reviewSecrets() {
 	if a := c.server.access; a != nil && c.unwatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
-		c.unwatch = a.Watch(c.peer.ID, func() { c.put(func(*session.Session) { c.applyAccess() }) })
+		c.unwatch = a.Watch(c.peer.ID, func() {
+			c.put(func(*session.Session) {
+				c.applyAccess()
+				c.joinGroup() // what it may be sent is part of its group's key
+			})
+		})
 	}
 	c.applyAccess()
 }

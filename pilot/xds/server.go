@@ -113,6 +113,11 @@ type Server struct {
 	// those that cannot start without certificates, with a cluster that wants them
 	waiting map[*conn]string
 	closed  bool
+	// answers to tools that are on their way, of all peers and by peer
+	debugging struct {
+		all int
+		to  map[string]int
+	}
 }
 
 // New makes a Server that answers Unavailable until the first Publish.
@@ -145,6 +150,7 @@ func New(o Options) *Server {
 		waiting:     map[*conn]string{},
 		closing:     make(chan struct{}),
 	}
+	s.debugging.to = map[string]int{}
 	if s.objects == nil {
 		s.objects = o.Translator
 	}

@@ -3,6 +3,7 @@ package xds
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -174,6 +175,37 @@ func TestDebugPages(t *testing.T) {
 	none := newRig(t)
 	none.publish(true, "cds a=1")
 	ends(none.silent(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}, codes.Unimplemented, "is not served")
+}
+
+// TestDebugPagesThatNobodyReads: a tool that does not read what it asked for is answered no more than a few times.
+func TestDebugPagesThatNobodyReads(t *testing.T) {
+	made := make(chan struct{}, 100)
+	gate := make(chan struct{})
+	r := newRig(t, func(o *Options) {
+		o.Debug = func(identity.Peer, string, []string) ([]*anypb.Any, error) {
+			made <- struct{}{}
+			<-gate
+			return nil, nil
+		}
+	})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	r.publish(true, "cds a=1")
+	for range debugAnswersEach {
+		r.silent().send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
+		<-made
+	}
+	c := r.silent()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
+	if _, err := c.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the stream ends with %v", err)
+	}
+	open()
+	eventually(t, "they are counted off", func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return r.server.debugging.all == 0 && len(r.server.debugging.to) == 0
+	})
 }
 
 // TestUnknownTypesAreIgnored: a proxy that asks for a type that nobody serves goes on.

@@ -3,8 +3,8 @@
 //
 // A type is named by group, version and kind, networking.istio.io/v1/VirtualService, in any version that is served: all
 // share one schema. A resource is an istio.mcp.v1alpha1.Resource named namespace/name; its version and that in its
-// metadata are hashes of what it holds, so every server gives the same. Types of nothing that is known are empty, not
-// refused: a client of a newer release is complete without them.
+// metadata are hashes of what it holds, so every server gives the same. A type that this server does not know is
+// answered with an empty list, not refused: a client of a newer release is complete without it.
 //
 // What is served is the snapshot's: what this server's own sources have, filtered as its proxies see it, and nothing of
 // remote clusters. Objects that came from another control plane are that one's to serve, unless the Generator is told
