@@ -45,7 +45,7 @@ func (a *Authorizer) Proxy(peer identity.Peer, namespace string) error {
 
 // Workload returns an error unless a peer may be served as the proxy of a pod of a cluster. A peer whose proof is bound
 // to a pod is served as that pod alone, and one whose proof is of a cluster as a proxy of that cluster alone. An empty
-// name is that of no cluster in particular.
+// cluster is not checked.
 func (a *Authorizer) Workload(peer identity.Peer, pod, cluster string) error {
 	if id, ok := a.o.ClusterAliases[cluster]; ok {
 		cluster = id

@@ -23,7 +23,7 @@ import (
 )
 
 // secrets decides which Secrets and ConfigMaps of the cluster are read for what they hold for TLS: those that a proxy
-// has subscribed to, that may have them, and that a Gateway or a DestinationRule names.
+// may have and has subscribed to, and that a Gateway or a DestinationRule names.
 type secrets struct {
 	server *Server
 

@@ -1,7 +1,7 @@
-// Package facts is how answers of I/O reach the way from changes to snapshots, which itself does none.
+// Package facts brings answers of I/O into snapshots. What makes snapshots of changes does no I/O itself.
 //
-// A consumer names the facts that it needs. A Provider asks for them beside that way, in goroutines of its own, and
-// hands each answer on as a change, frozen like an object. So what is made of changes stays a function of the changes.
+// A consumer names the facts that it needs. A Provider asks for them in goroutines of its own, and hands each answer on
+// as a change, frozen like an object. So what is made of changes stays a function of the changes.
 //
 // There are two kinds of consumers:
 //

@@ -4,7 +4,7 @@
 //   - feature.go: what a feature declares.
 //   - hooks.go: the hooks that it may fill, and what they are given. A hook that is nil adds nothing.
 //   - selection.go: the objects that apply to a workload, as a part of a key, and how objects select workloads.
-//   - settings.go: what becomes of settings that the mesh configuration has as well as objects.
+//   - settings.go: translates settings that the mesh configuration and objects have in common.
 //   - unsupported.go: findings about fields that a feature does not support.
 //
 // Package catalog holds the one list of features. Package cohort selects objects for proxies, and package translate
@@ -25,14 +25,24 @@
 //   - golden_test.go: one call of featuretest.Run.
 //   - testdata/*.txtar: an input each. Write the input, run the test with -update, and read what it adds.
 //
-// In pilot/catalog, New gets a line at its place in the order of filters. A kind that nothing has read leaves the list
-// of ignored kinds. Nothing else names the feature: what is watched, keys of cohorts, invalidation and findings follow
-// from what it declares.
+// In pilot/catalog, catalog.go gets a line, jwt.New(), at its place in the order of filters. A kind that nothing read
+// before leaves ignoredKinds in unsupported.go. Nothing else names the feature: what is watched, keys of cohorts,
+// invalidation and findings follow from what it declares.
 //
 // What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that
 // an object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns
 // nil. It gets facts in no other way: then the keys of what it builds hold them, and a new answer reaches the proxies
 // that it concerns. A Select that depends on a fact asks the Reader.
+//
+// # A new hook
+//
+// A feature that no hook serves needs one more: a field of Hooks in hooks.go, with what it is given; its call in
+// pilot/translate/hooks; and its caller in cds, eds, lds or rds. A builder's result depends on its key alone, so what
+// a hook is given must be in that key: Capabilities, Selections, facts. Today the keys of listeners alone hold
+// Selections. Where several features' objects are selected by the nearest that applies, as PeerAuthentications are,
+// mtls/select.go shows how; Policies selects all that match.
+//
+// # Tests that know every kind
 //
 // Two tests of pilot/translate want more of a new kind: TestEveryKindIsGenerated wants it in the generated worlds and
 // in testdata/pool.yaml, TestNoFieldIsIgnored wants objects in testdata/fields in which each field has an effect. A

@@ -86,8 +86,8 @@ func (o Options) meshErrors() (list []error) {
 	return list
 }
 
-// after returns a handler for the source that the mesh configuration is in: it makes the sources that it names, and
-// hands on.
+// after returns a handler for the source that has the mesh configuration. The handler makes the sources that the mesh
+// configuration names, and then calls next.
 func (c *configSources) after(next config.Handler) config.Handler {
 	return func(changes []kinds.Change) {
 		c.look(changes)

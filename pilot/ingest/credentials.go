@@ -219,8 +219,8 @@ func (w *World) NamedCredentials() *Named {
 	return w.named
 }
 
-// MissingCredentials returns a finding for each field that names something for the proxies of a namespace of which all
-// that it may be is missing there.
+// MissingCredentials returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace,
+// where every object that it may mean is missing.
 func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, key := range slices.SortedFunc(maps.Keys(w.NamedCredentials().byObject), compareCredentials) {

@@ -146,7 +146,7 @@ func remoteKinds() []*kinds.Kind { return append(serviceKinds(), kinds.WorkloadE
 // configKinds are those of configuration.
 func configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
-		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // of Secrets nothing that is translated names one
+		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // Secrets and ConfigMaps are read one by one: WantSecrets
 	})
 }
 

@@ -28,9 +28,9 @@ type ThrottleOptions struct {
 	Gather  time.Duration // how long it waits for neighbours altogether, 50 ms
 }
 
-// Throttle gathers changes from all sources into commits. It is a throttle by namespace and not a quiet time: the first
-// change of a namespace waits for its neighbours only, so that applying a directory is one commit, and those that
-// follow come at intervals. Endpoints do not wait at all.
+// Throttle gathers changes from all sources into commits. It limits the rate of each namespace, and does not wait for a
+// pause in changes: the first change of a namespace waits for its neighbours only, so that applying a directory is one
+// commit, and those that follow come at intervals. Endpoints do not wait at all.
 //
 // Changes that were added together are committed together. Of the changes of one object the last counts, and none
 // overtakes a later one.

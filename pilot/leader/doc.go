@@ -1,9 +1,13 @@
 // Package leader elects one of several replicas to do what only one may do: write. Reading and serving need no leader.
 //
-// A Lease is an object of coordination.k8s.io in the API server. Its holder renews it every 1.5 seconds; from 8 seconds
-// after the last renewal on the holder counts itself as deposed, and after 12 another replica may take over, which it
-// does within 20 seconds: it learns of a renewal, and acts on the lack of one, up to 3.3 seconds late. Between the two
-// lies the margin for clocks that run at different speeds and for writes on their way.
+// A Lease is an object of coordination.k8s.io in the API server. These are its times, counted from the last renewal:
+//
+//   - after 1.5 seconds its holder renews it.
+//   - after 8 seconds the holder counts itself as deposed.
+//   - after 12 seconds another replica may take over. It does by 20 seconds, since it learns of a renewal, and acts on
+//     the lack of one, up to 3.3 seconds late.
+//
+// The time between 8 and 12 seconds is for clocks that run at different speeds, and for writes on their way.
 //
 // That a function's context ends when leadership is lost is not enough: a process that was stopped, or starved, goes on
 // where it was. So Valid looks at the clock, and Guard looks at it for each request that writes, right before it is

@@ -46,7 +46,8 @@ type provider interface {
 	Get(v *view.View, c cohort.Key, names *envoy.Names) (envoy.Union, error)
 }
 
-// providers returns the providers of all types. A further type is a folder, and a line here.
+// providers returns the providers of all types. A further type is a folder, a line here, and one in the layers of
+// deploy/house.
 func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provider {
 	return map[string]provider{
 		envoy.ClusterType:  cds.New(m, h, c),
@@ -118,8 +119,8 @@ func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.K
 	return k.Inbound.Selections.OfKind(kind)
 }
 
-// Compare reports whether more may differ from the Snapshot before than assignments and the configuration of proxies
-// whose workload changed.
+// Compare reports whether streams must compare everything they have with a Snapshot: more than endpoints and single
+// workloads changed since the one before.
 func (t *Translator) Compare(s *snapshot.Snapshot) bool { return t.state(s).index.Dirty.Compare }
 
 // NeedsReassign reports whether a proxy may belong to another cohort at a Snapshot than it did at an earlier revision.

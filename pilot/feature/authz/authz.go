@@ -32,8 +32,8 @@ func spec(o *kinds.Object) *securityv1.AuthorizationPolicy {
 
 func action(o *kinds.Object) securityv1.AuthorizationPolicy_Action { return spec(o).Action }
 
-// dryRun reports whether a policy is to log what it would refuse, and to refuse nothing. A value that is no boolean is
-// not an annotation that anybody meant to open anything by.
+// dryRun reports whether a policy is to log what it would refuse, and to refuse nothing. A value that is no boolean
+// does not make a policy a dry run.
 func dryRun(o *kinds.Object) bool {
 	dry, err := strconv.ParseBool(o.Annotations[kinds.AnnotationDryRun])
 	return err == nil && dry
@@ -44,9 +44,9 @@ func ruleName(o *kinds.Object, rule int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(rule) + "]"
 }
 
-// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. A
-// rule that asks for what the chain's traffic does not have allows nothing: an ALLOW policy is without it. Policies of
-// other actions have it without these conditions.
+// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. An
+// ALLOW rule with a condition that cannot be evaluated on the chain is left out. In policies of other actions, the
+// condition alone is left out.
 func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end string) {
 	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: trustDomains(c.Mesh), own: o.Namespace}
 	for i, r := range spec(o).Rules {

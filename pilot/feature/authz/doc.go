@@ -13,5 +13,5 @@
 // the other policies are evaluated after.
 //
 // What cannot be evaluated never opens anything. A rule that allows is left out whole. A rule that denies, logs or asks
-// is without the condition, and so about more. The package is pure.
+// is without the condition, and so matches more. The package is pure.
 package authz

@@ -2,6 +2,7 @@
 // of the Secrets and ConfigMaps that Gateways and DestinationRules name.
 //
 // A proxy gets what a Gateway that selects it names, or a DestinationRule. Whether it may have anything of a namespace
-// is decided before it subscribes, by package authorize. What cannot be used has been left out before the Snapshot. The
-// package is pure.
+// is decided elsewhere: by package authorize before it subscribes, and by a review of its service account's access,
+// until which its stream is sent none (pilot/xds, secrets.go). What cannot be used has been left out before the
+// Snapshot. The package is pure.
 package sds
