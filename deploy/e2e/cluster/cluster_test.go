@@ -224,9 +224,17 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 	if err := c.FreezeAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	if err := get(300 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("frozen API server: %v, want no answer", err)
+	silent := func(what string, ask func(time.Duration) error) { // threads of a busy machine stop a little later
+		t.Helper()
+		var err error
+		for range 100 {
+			if err = ask(300 * time.Millisecond); errors.Is(err, context.DeadlineExceeded) {
+				return
+			}
+		}
+		t.Errorf("frozen %s: %v, want no answer", what, err)
 	}
+	silent("API server", get)
 	if err := c.ThawAPIServer(); err != nil {
 		t.Fatal(err)
 	}
@@ -241,9 +249,7 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 		defer cancel()
 		return c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: after-freeze}"))
 	}
-	if err := write(300 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("frozen etcd: %v, want no answer", err)
-	}
+	silent("etcd", write)
 	if err := c.ThawEtcd(); err != nil {
 		t.Fatal(err)
 	}
