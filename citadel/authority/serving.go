@@ -139,7 +139,7 @@ func (a *Authority) ServerRoots() []byte {
 	return a.Roots()
 }
 
-// renew gives the server a new certificate in time, when its names change, and when the clock was set back, so that the
+// renew replaces the server's certificate: in time, when its names change, and when the clock was set back, so that the
 // last one is not valid yet. One in files is read each time. It also follows the roots of callers.
 func (a *Authority) renew(ctx context.Context, now time.Time) error {
 	b := a.o.CA.Bundle()

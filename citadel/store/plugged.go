@@ -26,7 +26,7 @@ func layouts() []map[string]string {
 }
 
 // ReadPlugged returns the CA in a folder; nil if there is none, or if a server has generated it: then a Secret holds
-// it. A CA of which a part is missing or does not belong is an error.
+// it. A CA with a part that is missing or does not belong is an error.
 func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
 	if _, err := os.Stat(filepath.Join(dir, generatedFile)); err == nil {
 		return nil, nil

@@ -23,8 +23,8 @@ import (
 // there.
 func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 
-// rootsLease is the right to replace the root of the CA and to hand out the roots: that of istiod, so that of the two
-// only one does. All revisions have one CA, and so one Lease.
+// rootsLease is the right to replace the root of the CA and to hand out the roots. It is istiod's Lease too: where both
+// run, one of them does. All revisions have one CA, and so one Lease.
 const rootsLease = "istio-namespace-controller-election"
 
 // joinCluster has the cluster hold the CA, elect who replaces its root, and say whose tokens are good.

@@ -160,7 +160,7 @@ func (h *heldCredential) update(named bool, now time.Time) {
 	}
 }
 
-// badCredentials returns the findings about an object, of which a credential is in force.
+// badCredentials returns the findings about an object. inForce is the credential that is served of it.
 func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.Credential) (list []diag.Diagnostic) {
 	add := func(severity diag.Severity, bad *credentials.Problem, instead string) {
 		d := diag.Diagnostic{Severity: severity, Code: "BadCredential", Object: o.String(), Field: bad.Field(), Message: bad.Message + instead, Fix: bad.Fix}

@@ -42,7 +42,7 @@ func (o *oracle) Allowed(identity.ID) (bool, bool) {
 	return o.allowed, o.known
 }
 
-// say gives an answer. Without known there is none to new questions.
+// say sets the answer. Without known there is none to new questions.
 func (o *oracle) say(allowed, known, notify bool) {
 	o.mu.Lock()
 	o.allowed, o.known = allowed, known

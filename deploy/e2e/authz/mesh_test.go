@@ -79,7 +79,7 @@ spec:
 	pod("authorizer", "b", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
 	strings.Replace(pod("gateway", "a", gatewayPod, "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1)
 
-// meshConfig has the authorizers: both kinds, of which one cannot be reached or does not exist.
+// meshConfig has the authorizers: of both kinds, and one that cannot be reached or does not exist.
 const meshConfig = `
 enableTracing: false
 extensionProviders:

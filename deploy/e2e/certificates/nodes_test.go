@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestNodes gives a trusted account's pod certificates of the accounts that run on its node, and of no others.
+// TestNodes: a pod of a trusted account gets certificates of the accounts that run on its node, and of no others.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel")

@@ -47,10 +47,10 @@ type Server struct {
 
 type account struct{ namespace, name string }
 
-// Identity is what an Issuer gives a proxy, as PEM.
+// Identity is what an Issuer issues to a proxy, as PEM.
 type Identity struct{ Chain, Key, Roots []byte }
 
-// Issuer gives proxies their certificates.
+// Issuer issues the certificates of proxies.
 type Issuer interface {
 	// Issue returns a certificate with its chain, its key, and the roots to trust, as PEM, for a proxy of a namespace
 	// and service account.
