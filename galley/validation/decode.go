@@ -173,6 +173,7 @@ type decoder struct {
 	documents []Document
 	templates []Template
 	stored    bool // one object of an API server: see Object
+	review    bool // one that is about to be stored: see Review
 }
 
 func (d *decoder) document(root *yaml.Node) {

@@ -15,6 +15,12 @@
 // Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is
 // judged differently.
 //
+// A webhook calls Review, which takes the JSON of one object that is about to be stored, and returns all that is wrong
+// with it. It is bounded in time and memory whatever it is given:
+//
+//	findings, known := validation.Review(limits.Default(), schema.GroupVersionKind{...}, request.Object.Raw)
+//	allowed := !validation.HasErrors(findings) // findings of severity Warning become warnings of the answer
+//
 // All faults of an object are reported at once: those of its meaning too where a type is wrong, but for what only
 // follows from that. Types are those of the CustomResourceDefinitions: what the API server would refuse is refused in a
 // file.

@@ -216,7 +216,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			if field.value.shape == null {
 				field.value.shape = mapping
 			}
-			protoSchema{f, d.stored && !o.Kind.Security, !d.stored}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
+			protoSchema{f, d.stored && !d.review && !o.Kind.Security, !d.stored}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
 			if d.stored { // no part of the object's meaning
 				continue
@@ -258,7 +258,7 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 		n.remove("status") // the gateway controller's own notes
 	}
 	o.Spec = o.Kind.New()
-	goSchema{findings: f, lenient: d.stored && !o.Kind.Security}.value(n, reflect.TypeOf(o.Spec), "")
+	goSchema{findings: f, lenient: d.stored && !d.review && !o.Kind.Security}.value(n, reflect.TypeOf(o.Spec), "")
 	if f.failed() {
 		return
 	}

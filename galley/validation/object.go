@@ -22,14 +22,19 @@ import (
 //     meant.
 func Object(l limits.Limits, kind *kinds.Kind, data []byte) Document {
 	d := &decoder{limits: l, stored: true}
+	return d.json(kind, data)
+}
+
+// json reads one object of an API server.
+func (d *decoder) json(kind *kinds.Kind, data []byte) Document {
 	f := &findings{}
-	n, err := parseJSON(data, l.YAMLDepth)
+	n, err := parseJSON(data, d.limits.YAMLDepth)
 	if err == nil && n.shape != mapping {
 		err = fmt.Errorf("expected an object, found %s", n.shape)
 	}
 	if err != nil {
 		f.errorAt(pos{}, "", "Syntax", "", "the object cannot be read: %v", err)
-		return Document{Key: kinds.Key{Kind: kind}, Security: kind.Security, Findings: f.finish(kind.Name)}
+		return Document{Key: kinds.Key{Kind: kind}, Security: kind.Security, Findings: withoutPosition(f.finish(kind.Name))}
 	}
 	return d.decode(kind, n, f)
 }
@@ -38,7 +43,7 @@ func Object(l limits.Limits, kind *kinds.Kind, data []byte) Document {
 func (d *decoder) storedKey(n *node, f *findings, o *kinds.Object) {
 	meta := n.get("metadata")
 	o.Name, o.Namespace = meta.str("name"), meta.str("namespace")
-	if o.Name == "" {
+	if o.Name == "" && !d.review {
 		f.errorAt(pos{}, "metadata.name", "MissingField", "", "the object has no name")
 	}
 	if o.Kind.Cluster {

@@ -1,0 +1,53 @@
+package validation
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// A valid object of each kind and version is reviewed without a finding, a mistyped field of it is an error that names
+// the field, and a kind of somebody else is not known.
+func TestReview(t *testing.T) {
+	l := limits.Default()
+	for _, k := range custom() {
+		m := mistakes()[k]
+		for _, version := range k.Versions {
+			gvk := schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name}
+			if findings, known := Review(l, gvk, stored(t, document(k, m.body))); !known || len(findings) > 0 {
+				t.Errorf("%s: known %v, findings %v", gvk, known, findings)
+			}
+			findings, _ := Review(l, gvk, stored(t, document(k, strings.Replace(m.body, m.right+":", m.wrong+":", 1))))
+			if !HasErrors(findings) || !strings.Contains(findings[0].Field, m.wrong) {
+				t.Errorf("%s with %s: findings %v", gvk, m.wrong, findings)
+			}
+		}
+	}
+	if _, known := Review(l, schema.GroupVersionKind{Group: "networking.istio.io", Version: "v7", Kind: "VirtualService"}, nil); known {
+		t.Error("a version that there is not is known")
+	}
+}
+
+// What is too large, too deep or no object is refused before anything of it is looked at.
+func TestReviewIsBounded(t *testing.T) {
+	l := limits.Default()
+	gvk := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: kinds.VirtualService.Name}
+	for name, text := range map[string]string{
+		"bytes":  `{"spec":{"hosts":["` + strings.Repeat("a", l.ReviewObject) + `"]}}`,
+		"values": `{"spec":{"http":[` + strings.Repeat("{},", 300_000) + `{}]}}`,
+		"depth":  strings.Repeat(`{"spec":`, 10_001) + "1" + strings.Repeat("}", 10_001),
+		"null":   "null",
+		"empty":  "",
+		"text":   "apiVersion: v1",
+		"twice":  `{"metadata":{"name":"a"},"spec":{"hosts":["a"],"hosts":["b"]}}`,
+	} {
+		findings, known := Review(l, gvk, []byte(text))
+		if !known || !HasErrors(findings) {
+			t.Errorf("%s: known %v, findings %v", name, known, findings)
+		}
+	}
+}
