@@ -77,8 +77,8 @@ func (s *session) make(ctx context.Context, c changes, track *load.Track) (writi
 		writing += time.Since(now)
 		last := time.Since(begin)+c.every > s.length
 		if last {
-			patient, cancel := context.WithTimeout(ctx, patience)
-			err := track.Wait(patient)
+			limited, cancel := context.WithTimeout(ctx, timeout)
+			err := track.Wait(limited)
 			cancel()
 			if err != nil && c.undo != nil {
 				err = errors.Join(err, c.undo()) // the next workload wants the world as it was

@@ -267,7 +267,7 @@ func (b *bench) run(ctx context.Context, s *session, l workload, round int) (fig
 	if s.length = b.length; s.length == 0 {
 		s.length = l.needs().length
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*patience+s.length)
+	ctx, cancel := context.WithTimeout(ctx, 3*timeout+s.length)
 	defer cancel()
 	if l.needs().fleet && !l.needs().connects {
 		if err := s.fill(ctx); err != nil {

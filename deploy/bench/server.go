@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// patience is how long a server may take for anything that it is asked.
-const patience = 5 * time.Minute
+// timeout is how long a server may take for anything that it is asked.
+const timeout = 5 * time.Minute
 
 // server is a running contender.
 type server struct {
@@ -176,7 +176,7 @@ func (s *server) listens(ctx context.Context) error {
 }
 
 func (s *server) poll(ctx context.Context, what string, ask func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		err := ask()
@@ -196,7 +196,7 @@ func (s *server) poll(ctx context.Context, what string, ask func() error) error 
 // settle waits until it has used next to no CPU for some time, and returns what it has used by then.
 func (s *server) settle(ctx context.Context) (usage, error) {
 	const little = 20 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for last := time.Duration(-1); ; {
 		u, err := s.usage()

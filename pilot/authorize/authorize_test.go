@@ -24,7 +24,7 @@ func TestWhatPeersMayDo(t *testing.T) {
 	}
 	closed := authorize.New(authorize.Options{})
 	open := authorize.New(authorize.Options{Readers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, RegisterAnyone: true})
-	mute := authorize.New(authorize.Options{Readers: []netip.Prefix{}})
+	silent := authorize.New(authorize.Options{Readers: []netip.Prefix{}})
 	aliased := authorize.New(authorize.Options{ClusterAliases: map[string]string{"uno": "one"}})
 	debug := func(namespace string, system ...string) func(identity.Peer) error {
 		page, o := authorize.Page{Name: "config_dump", Namespace: namespace}, authorize.Options{SystemNamespace: "istio-system"}
@@ -44,7 +44,7 @@ func TestWhatPeersMayDo(t *testing.T) {
 		{"proxy of b", func(p identity.Peer) error { return closed.Proxy(p, "b") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
 		{"read", closed.ReadConfig, []string{"on the host"}},
 		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "pod of web", "claims web"}},
-		{"read where nobody may", mute.ReadConfig, nil},
+		{"read where nobody may", silent.ReadConfig, nil},
 		{"all debug pages", debug(""), []string{"on the host"}},
 		{"all debug pages, from the system namespace", debug("", "a"), []string{"on the host", "web", "web by token", "pod of web"}},
 		{"debug page of a proxy of a", debug("a"), []string{"on the host", "web", "web by token", "pod of web"}},

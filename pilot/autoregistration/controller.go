@@ -81,8 +81,8 @@ var _ xds.Connections = (*Controller)(nil)
 const (
 	workers = 16 // writes at a time
 	// a stream waits as long for its entry to be written, and longer while others' are
-	patience    = 5 * time.Second
-	healthLeast = time.Second // between two writes of one entry's health
+	entryTimeout = 5 * time.Second
+	healthLeast  = time.Second // between two writes of one entry's health
 	// and as long for each entry that there is: health that flaps everywhere must leave room to register
 	healthEach  = 50 * time.Millisecond
 	requestTime = 10 * time.Second // for all requests of one step
@@ -130,7 +130,7 @@ func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 
 // await waits for an entry to be written.
 func (c *Controller) await(ctx context.Context, key types.NamespacedName, group string, written <-chan error) error {
-	tick := time.NewTicker(patience)
+	tick := time.NewTicker(entryTimeout)
 	defer tick.Stop()
 	for before := c.moved(key, 0); ; {
 		select {

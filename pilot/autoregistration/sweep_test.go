@@ -125,12 +125,12 @@ func TestSweepLeavesWhatItMayNotJudge(t *testing.T) {
 				if ctx.Value(key{}) != "the sweep's" {
 					t.Error("whose entries it sweeps is asked with another context")
 				}
-				return instance == "a_guest"
+				return instance == "an_outsider"
 			}
 		})
 		swept := make(chan struct{})
 		go func() { a.Sweep(ctx, w.Memory); close(swept) }()
-		for _, x := range []struct{ instance, want string }{{"a-pod", "a-pod disconnected"}, {"a_guest", "none"}} {
+		for _, x := range []struct{ instance, want string }{{"a-pod", "a-pod disconnected"}, {"an_outsider", "none"}} {
 			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{
 				annotationGroup: "reviews", annotationController: x.instance, annotationDisconnected: stamp(time.Now()),
 			}}

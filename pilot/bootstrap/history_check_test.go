@@ -413,9 +413,9 @@ func (h *history) wanted(s *snapshot.Snapshot, n *corev3.Node) (picture, error) 
 func (h *history) rest() error {
 	h.settle()
 	first := h.responses.Load()
-	for came, end := first, time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for came, end := first, time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		if n := h.responses.Load(); n != came {
-			came, end = n, time.Now().Add(patience)
+			came, end = n, time.Now().Add(timeout)
 		}
 		s, late := h.server.world.Snapshot(), ""
 		for _, c := range h.clients {

@@ -40,8 +40,8 @@ var (
 // fixedHistories is how many histories run from a seed that is set.
 const fixedHistories = 8
 
-// patience bounds the wait for anything to happen.
-const patience = time.Minute
+// timeout bounds the wait for anything to happen.
+const timeout = time.Minute
 
 // TestHistories runs the whole server, from changes through throttle, registries, Snapshots and translation to streams
 // over gRPC, under random histories: the world changes while clients of every protocol, several to a proxy, connect,
@@ -141,13 +141,13 @@ func (h *history) settle() {
 		}
 		return true
 	}
-	for end := time.Now().Add(patience); !there() && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); !there() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	// Commits are made one after the other: once one more has come, that one is over.
 	last := kinds.Key{Kind: kinds.Node, Name: fmt.Sprintf("last-%d", h.past.r.Uint64())}
 	h.server.take([]kinds.Change{{Key: last, Object: &kinds.Object{Key: last, Spec: kinds.Node.New()}}})
-	for end := time.Now().Add(patience); h.server.world.Object(last) == nil && time.Now().Before(end); {
+	for end := time.Now().Add(timeout); h.server.world.Object(last) == nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	h.server.take([]kinds.Change{{Key: last}})

@@ -142,7 +142,7 @@ func (l largeObject) change(n, state int) kinds.Change {
 
 // TestLargeObjects: the largest object of each kind comes, changes and goes while streams of every protocol live on,
 // and the endpoints of another service reach each of them in between. At last each stream has, byte for byte, what a
-// fresh Translator makes of the newest Snapshot. It waits for events: what a server cannot do within patience stops a
+// fresh Translator makes of the newest Snapshot. It waits for events: what a server cannot do within timeout stops a
 // mesh. What the work grows with is package translate's TestLinear.
 func TestLargeObjects(t *testing.T) {
 	size := largeSize
@@ -276,7 +276,7 @@ func (h *history) hasClusters(t *testing.T, n int) {
 func (h *history) until(t *testing.T, what string, has func(c *modelEnvoy) bool) {
 	t.Helper()
 	for _, c := range h.clients {
-		for end := time.Now().Add(2 * patience); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * timeout); ; time.Sleep(5 * time.Millisecond) {
 			if err := h.failure(); err != nil {
 				t.Fatal(shortened(err))
 			}

@@ -21,7 +21,7 @@ const cleanupLease = "istio-workloadentry-cleanup"
 type writers struct {
 	guarded  autoregistration.Store // what sweeps
 	lease    *leader.Lease          // without which it must not; nil: it may in any case
-	presence *leader.Presence       // of a guest of the cluster, on somebody's laptop; nil: it is none
+	presence *leader.Presence       // of a server outside the cluster; nil: it is a pod
 }
 
 // newRegistration makes what registers the workloads that ask for it, and has it run. Entries are written to the API
@@ -72,8 +72,8 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	return c, nil
 }
 
-// writeToCluster completes the options of a registration that writes to the own cluster. A guest is never the leader,
-// for it could not judge pods; it sweeps what guests left.
+// writeToCluster completes the options of a registration that writes to the own cluster. A server outside the
+// cluster is never the leader, for it could not judge pods; it sweeps what servers outside the cluster left.
 func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err error) {
 	store, err := autoregistration.NewKubernetes(s.o.Client)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	case s.o.NoElection:
 		return by, nil
 	case s.o.PodName == "":
-		o.Sweeps = func(ctx context.Context, instance string) bool { return s.judgesGuest(ctx, instance, observer) }
+		o.Sweeps = func(ctx context.Context, instance string) bool { return s.judgesOutside(ctx, instance, observer) }
 		o.OrphanAge = 0
 		by.presence, err = leader.NewPresence(leases)
 		return by, err
@@ -106,9 +106,9 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	return by, err
 }
 
-// gone reports whether an instance does not run any more. Of a pod: it is not there, while this one's own is, for else
-// the instances run elsewhere. Of a guest: it does not renew its Lease, or without election: it is another, for then
-// this is the only one.
+// gone reports whether an instance does not run any more. A pod does not if it is missing while the server's own pod is
+// there; without that pod, the instances run elsewhere. A server outside the cluster does not if its Lease is not
+// renewed; without election, every other instance is gone.
 func (s *Server) gone(ctx context.Context, instance string, observer *leader.Observer) bool {
 	if strings.Contains(instance, ingest.NotAPod) {
 		return s.o.NoElection || observer.Gone(ctx, instance)
@@ -119,8 +119,8 @@ func (s *Server) gone(ctx context.Context, instance string, observer *leader.Obs
 	return !s.o.NoServices && there(s.o.PodName) && !there(instance)
 }
 
-// judgesGuest reports whether a guest may judge an entry: its own, and those of guests that are gone. All others are
-// for the leader of the pods.
-func (s *Server) judgesGuest(ctx context.Context, instance string, observer *leader.Observer) bool {
+// judgesOutside reports whether a server outside the cluster may judge the entries of an instance: its own, and
+// those of servers outside the cluster that are gone. All others are for the leader of the pods.
+func (s *Server) judgesOutside(ctx context.Context, instance string, observer *leader.Observer) bool {
 	return strings.Contains(instance, ingest.NotAPod) && (instance == s.o.Instance() || observer.Gone(ctx, instance))
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
-// member reports whether the server is part of its cluster, and not a guest, on somebody's laptop, which keeps nothing
-// there.
+// member reports whether the server is a pod of its cluster. One outside the cluster keeps nothing there.
 func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 
 // rootsLease is the right to replace the root of the CA and to hand out the roots. It is istiod's Lease too: where both

@@ -28,9 +28,9 @@ type secrets struct {
 	server *Server
 
 	mu     sync.Mutex
-	demand []kinds.Key   // of proxies
-	named  *ingest.Named // by objects, when wanted was last found
-	wanted []kinds.Key   // of the cluster
+	demand []kinds.Key        // of proxies
+	named  *ingest.References // by objects, when wanted was last found
+	wanted []kinds.Key        // of the cluster
 }
 
 // demanded takes what proxies want. It does not wait.
@@ -45,7 +45,7 @@ func (s *secrets) demanded(keys []kinds.Key) {
 func (s *secrets) update() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	named := s.server.world.NamedCredentials()
+	named := s.server.world.References()
 	if named == s.named {
 		return
 	}

@@ -85,7 +85,7 @@ func (o Options) features() catalog.List {
 
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
-	o.Tenants = len(o.Certificates.NodeAccounts) > 0
+	o.CountNodeAccounts = len(o.Certificates.NodeAccounts) > 0
 	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now())}
 	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
 	var err error

@@ -73,7 +73,7 @@ func (l List) Kinds() map[*kinds.Kind]snapshot.Reach {
 		reach[k] = snapshot.Scoped
 	}
 	for _, k := range []*kinds.Kind{kinds.SecretCredential, kinds.ConfigMapCredential} {
-		reach[k] = snapshot.Named
+		reach[k] = snapshot.Subscribed
 	}
 	for _, f := range l {
 		for _, k := range f.Kinds {

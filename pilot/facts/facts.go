@@ -75,8 +75,8 @@ func NewTable[T any](kind *kinds.Kind, p Provider) *Table[T] {
 }
 
 // Want replaces the names of the facts that are needed, which must be sorted. Facts that are not needed any more are
-// forgotten. It waits for first answers for at most the patience, and not at all with none.
-func (t *Table[T]) Want(names []string, patience time.Duration) {
+// forgotten. It waits for first answers for at most timeout, and not at all if that is 0.
+func (t *Table[T]) Want(names []string, timeout time.Duration) {
 	if t.provider == nil || slices.Equal(names, t.wanted) {
 		return
 	}
@@ -87,10 +87,10 @@ func (t *Table[T]) Want(names []string, patience time.Duration) {
 		}
 	}
 	t.provider.Want(names)
-	if patience <= 0 || len(names) == 0 {
+	if timeout <= 0 || len(names) == 0 {
 		return
 	}
-	t.Apply(t.provider.Wait(patience))
+	t.Apply(t.provider.Wait(timeout))
 }
 
 func (t *Table[T]) wants(name string) bool {

@@ -23,7 +23,7 @@ type credentialStore struct {
 	now        func() time.Time
 	references map[kinds.Key][]credentials.Reference // by the object that names them
 	names      map[string]int                        // how often a Secret or ConfigMap of that name is named
-	renamed    bool                                  // references have changed
+	changed    bool                                  // references have changed
 	held       map[string]map[kinds.Key]*heldCredential
 }
 
@@ -69,7 +69,7 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 			delete(s.held, name)
 		}
 	}
-	return out, len(dirty) > 0 || s.renamed
+	return out, len(dirty) > 0 || s.changed
 }
 
 func compareCredentials(a, b kinds.Key) int {
@@ -95,7 +95,7 @@ func (s *credentialStore) refer(c kinds.Change, dirty map[string]bool) {
 	if slices.Equal(now, was) {
 		return
 	}
-	s.renamed = true
+	s.changed = true
 	count := func(list []credentials.Reference, by int) {
 		for _, r := range list {
 			for _, name := range r.Names() {
@@ -190,40 +190,40 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 	return list
 }
 
-// Named is which Secrets and ConfigMaps objects name. It is frozen.
-type Named struct {
+// References is which Secrets and ConfigMaps objects name. It is frozen.
+type References struct {
 	byObject map[kinds.Key][]credentials.Reference
 	names    map[string]bool
 }
 
 // Has reports whether an object names a Secret or a ConfigMap of that name.
-func (n *Named) Has(name string) bool { return n.names[name] }
+func (n *References) Has(name string) bool { return n.names[name] }
 
-// named returns what objects name now: last, if that has not changed.
-func (s *credentialStore) named(last *Named) *Named {
-	if !s.renamed {
+// frozen returns what objects name now: last, if that has not changed.
+func (s *credentialStore) frozen(last *References) *References {
+	if !s.changed {
 		return last
 	}
-	s.renamed = false
-	n := &Named{byObject: maps.Clone(s.references), names: make(map[string]bool, len(s.names))}
+	s.changed = false
+	n := &References{byObject: maps.Clone(s.references), names: make(map[string]bool, len(s.names))}
 	for name := range s.names {
 		n.names[name] = true
 	}
 	return n
 }
 
-// NamedCredentials returns which Secrets and ConfigMaps objects name; the same pointer, if that has not changed.
-func (w *World) NamedCredentials() *Named {
+// References returns which Secrets and ConfigMaps objects name; the same pointer, if that has not changed.
+func (w *World) References() *References {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.named
+	return w.referenced
 }
 
 // MissingCredentials returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace,
 // where every object that it may mean is missing.
 func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
-	for _, key := range slices.SortedFunc(maps.Keys(w.NamedCredentials().byObject), compareCredentials) {
+	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareCredentials) {
 		list = append(list, w.missingCredentials(key, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
 	}
 	return w.located(list)
@@ -232,7 +232,7 @@ func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool)
 // missingCredentials is MissingCredentials for what one object names.
 func (w *World) missingCredentials(key kinds.Key, namespace string, severity diag.Severity, missing func(kinds.Key) bool) (list []diag.Diagnostic) {
 	o := w.Object(key)
-	for _, r := range w.NamedCredentials().byObject[key] {
+	for _, r := range w.References().byObject[key] {
 		s, ok := names.ParseSecret(r.Resource, namespace)
 		kind := kinds.Secret
 		if s.ConfigMap {
@@ -259,7 +259,7 @@ func (w *World) missingCredentials(key kinds.Key, namespace string, severity dia
 // absentCredentials is MissingCredentials where the objects are the whole mesh: for the namespaces of the Pods that a
 // Gateway selects, or else its own. Where there is no Service they are a part of a mesh, and all findings are warnings.
 func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
-	named := w.NamedCredentials().byObject
+	named := w.References().byObject
 	if !w.o.whole() || len(named) == 0 {
 		return nil
 	}

@@ -21,7 +21,7 @@ type hostName struct{ host, object, field, position string }
 // changed.
 func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 	if anew {
-		clear(w.entrances)
+		clear(w.networkGateways)
 		batch = nil
 		for key, o := range w.objects {
 			if key.Kind == kinds.Service && w.filter.shows(o) {
@@ -32,8 +32,8 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 	for _, c := range batch {
 		switch c.Kind {
 		case kinds.Service:
-			if delete(w.entrances, c.Key); c.Object != nil && len(w.networksOf(c.Object)) > 0 {
-				w.entrances[c.Key] = c.Object
+			if delete(w.networkGateways, c.Key); c.Object != nil && len(w.networksOf(c.Object)) > 0 {
+				w.networkGateways[c.Key] = c.Object
 			}
 			anew = true
 		case kinds.Node: // whose address may be a gateway's
@@ -46,7 +46,7 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 	var found []diag.Diagnostic
 	var written []hostName
 	there := w.services.Gateways()
-	for key, o := range w.entrances {
+	for key, o := range w.networkGateways {
 		addresses := kube.ExternalAddresses(o)
 		for _, a := range addresses {
 			if _, err := netip.ParseAddr(a); err != nil {
@@ -72,7 +72,7 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 			if _, err := netip.ParseAddr(g.GetAddress()); err != nil && g.GetAddress() != "" {
 				written = append(written, hostName{g.GetAddress(), "MeshNetworks", field + ".address", ""})
 			}
-			if host := g.GetRegistryServiceName(); host != "" && !w.hasEntrance(network, host) {
+			if host := g.GetRegistryServiceName(); host != "" && !w.hasGatewayService(network, host) {
 				found = append(found, diag.Diagnostic{
 					Severity: diag.Warning, Code: "UnknownGateway", Object: "MeshNetworks", Field: field + ".registryServiceName",
 					Message: fmt.Sprintf("no cluster of the network has the Service %s: nobody comes in by this gateway", host),
@@ -111,9 +111,9 @@ func (w *World) networksOf(service *kinds.Object) []string {
 	return slices.Compact(out)
 }
 
-// hasEntrance reports whether a network's own clusters have the Service that it names.
-func (w *World) hasEntrance(network, host string) bool {
-	for key := range w.entrances {
+// hasGatewayService reports whether a network's own clusters have the Service that it names.
+func (w *World) hasGatewayService(network, host string) bool {
+	for key := range w.networkGateways {
 		if w.hostOf(key) != host {
 			continue
 		}

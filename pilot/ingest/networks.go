@@ -9,9 +9,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// namePatience bounds how long the first snapshot waits for the addresses of gateways that are known by name. Later
+// nameTimeout bounds how long the first snapshot waits for the addresses of gateways that are known by name. Later
 // ones do not: addresses come as changes.
-const namePatience = 3 * time.Second
+const nameTimeout = 3 * time.Second
 
 // gatewayServices returns the gateways that the mesh's networks name as services of a cluster, by host.
 func gatewayServices(n *mesh.Networks, cluster string) map[string][]registry.Gateway {
@@ -36,11 +36,11 @@ func (w *World) gateways() []registry.Gateway {
 		}
 	}
 	slices.Sort(hosts)
-	patience := namePatience
+	timeout := nameTimeout
 	if w.last != nil {
-		patience = 0
+		timeout = 0
 	}
-	w.hosts.Want(slices.Compact(hosts), patience)
+	w.hosts.Want(slices.Compact(hosts), timeout)
 	out := make([]registry.Gateway, 0, len(all))
 	for _, g := range all {
 		if _, err := netip.ParseAddr(g.Address); err == nil {

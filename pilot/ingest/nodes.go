@@ -10,18 +10,18 @@ import (
 // nodeAccount is a service account on a node.
 type nodeAccount struct{ cluster, node, namespace, account string }
 
-// tenants counts the running pods of each service account on each node.
-type tenants struct {
+// accountsByNode counts the running pods of each service account on each node.
+type accountsByNode struct {
 	of    map[kinds.Key]nodeAccount
 	count map[nodeAccount]int
 }
 
-func newTenants() *tenants {
-	return &tenants{map[kinds.Key]nodeAccount{}, map[nodeAccount]int{}}
+func newAccountsByNode() *accountsByNode {
+	return &accountsByNode{map[kinds.Key]nodeAccount{}, map[nodeAccount]int{}}
 }
 
 // apply takes in the change of an object. Those of other kinds than Pod do not count.
-func (t *tenants) apply(c kinds.Change) {
+func (t *accountsByNode) apply(c kinds.Change) {
 	if c.Kind != kinds.Pod {
 		return
 	}
@@ -52,9 +52,9 @@ func PodFacts(o *kinds.Object) *kube.PodFacts {
 }
 
 // RunsOn reports whether a pod of a service account runs on a node of a cluster, by the cluster's name in keys. It
-// reports false unless Options.Tenants is set.
+// reports false unless Options.CountNodeAccounts is set.
 func (w *World) RunsOn(cluster, node, namespace, account string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tenants != nil && w.filter.selected(clusterNamespace{cluster, namespace}) && w.tenants.count[nodeAccount{cluster, node, namespace, account}] > 0
+	return w.nodeAccounts != nil && w.filter.selected(clusterNamespace{cluster, namespace}) && w.nodeAccounts.count[nodeAccount{cluster, node, namespace, account}] > 0
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// TestTenants counts the accounts of running pods on each node, whatever becomes of the pods.
-func TestTenants(t *testing.T) {
-	n := newTenants()
+// TestAccountsByNode counts the accounts of running pods on each node, whatever becomes of the pods.
+func TestAccountsByNode(t *testing.T) {
+	n := newAccountsByNode()
 	change := func(name, account, node string, ended bool) {
 		k := kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: name}
 		var o *kinds.Object

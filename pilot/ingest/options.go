@@ -48,7 +48,7 @@ type Options struct {
 	Process        string // what to call this process where it has no PodName; no two that run at a time may share it
 	Revision       string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
 
-	Tenants bool // keep count of the service accounts on each node, for World.RunsOn
+	CountNodeAccounts bool // keep count of the service accounts on each node, for World.RunsOn
 
 	Limits limits.Limits
 }

@@ -216,14 +216,9 @@ func (s *Sources) addCluster() error {
 // WantSecrets replaces the Secrets and ConfigMaps of the own cluster that are read for what they hold for TLS. It does
 // not wait.
 func (s *Sources) WantSecrets(keys []kinds.Key) {
-	if s.single == nil {
-		return
+	if s.single != nil {
+		s.single.Want(keys)
 	}
-	list := make([]crd.Object, 0, len(keys))
-	for _, k := range keys {
-		list = append(list, crd.Object{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name})
-	}
-	s.single.Want(list)
 }
 
 // MissingSecrets returns the Secrets and ConfigMaps that are wanted and that the own cluster does not have.
@@ -231,7 +226,7 @@ func (s *Sources) MissingSecrets() map[kinds.Key]bool {
 	all := map[kinds.Key]bool{}
 	if s.single != nil {
 		for _, o := range s.single.Missing() {
-			all[kinds.Key{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}] = true
+			all[o] = true
 		}
 	}
 	return all

@@ -58,21 +58,21 @@ type World struct {
 	credentials *credentialStore
 	reselect    bool // the selectors have changed: every object has to be looked at
 
-	hosts     *facts.Table[[]string] // addresses of the gateways that are known by name
-	entrances map[kinds.Key]*kinds.Object
-	wanted    map[*kinds.Kind][]string // facts that translations need, sorted
+	hosts           *facts.Table[[]string] // addresses of the gateways that are known by name
+	networkGateways map[kinds.Key]*kinds.Object
+	wanted          map[*kinds.Kind][]string // facts that translations need, sorted
 
-	mu          sync.Mutex // guards what other goroutines read
-	last        *snapshot.Snapshot
-	objects     map[kinds.Key]*kinds.Object
-	unsupported map[kinds.Key][]diag.Diagnostic // what of objects has no effect
-	findings    map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
-	written     []hostName                      // where gateways are known by name
-	derived     []Derived
-	named       *Named
-	statuses    []Status
-	counts      Counts
-	tenants     *tenants // nil: nobody asks
+	mu           sync.Mutex // guards what other goroutines read
+	last         *snapshot.Snapshot
+	objects      map[kinds.Key]*kinds.Object
+	unsupported  map[kinds.Key][]diag.Diagnostic // what of objects has no effect
+	findings     map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
+	written      []hostName                      // where gateways are known by name
+	derived      []Derived
+	referenced   *References
+	statuses     []Status
+	counts       Counts
+	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
 }
 
 // Counts are the registries' own, as of the last commit.
@@ -83,12 +83,12 @@ func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
-		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), entrances: map[kinds.Key]*kinds.Object{},
-		wanted: map[*kinds.Kind][]string{}, credentials: newCredentialStore(time.Now), named: &Named{},
+		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
+		wanted: map[*kinds.Kind][]string{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
-	if o.Tenants {
-		w.tenants = newTenants()
+	if o.CountNodeAccounts {
+		w.nodeAccounts = newAccountsByNode()
 	}
 	w.makeRegistries()
 	return w
@@ -123,8 +123,8 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.objects = make(map[kinds.Key]*kinds.Object, len(batch)) // the first load
 	}
 	for _, c := range batch {
-		if w.tenants != nil {
-			w.tenants.apply(c)
+		if w.nodeAccounts != nil {
+			w.nodeAccounts.apply(c)
 		}
 		delete(w.unsupported, c.Key)
 		if c.Object == nil {
@@ -160,7 +160,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.builder.Apply(held)
 		w.found("credentials", w.credentials.findings())
 		w.mu.Lock()
-		w.named = w.credentials.named(w.named)
+		w.referenced = w.credentials.frozen(w.referenced)
 		w.mu.Unlock()
 	}
 	if rebuild {

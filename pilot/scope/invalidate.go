@@ -44,14 +44,14 @@ func meshInvalidation() []InvalidationRule {
 		}},
 		{Name: "selecting objects", start: func(b *dirtyBuilder) {
 			for o := range b.changedObjects {
-				if !b.index.Named(o.Kind) {
+				if !b.index.Subscribed(o.Kind) {
 					b.reassign(o.Key)
 				}
 			}
 		}},
 		{Name: "credentials", start: func(b *dirtyBuilder) {
 			for o := range b.changedObjects {
-				if b.index.Named(o.Kind) {
+				if b.index.Subscribed(o.Kind) {
 					b.addCredentials(o.Name)
 				}
 			}

@@ -61,7 +61,7 @@ const (
 	Scoped                  // package scope decides, by the spec: nothing else of the object is read
 	Selected                // the proxies of its namespace; all proxies, if that is the root namespace
 	Everywhere              // all proxies
-	Named                   // the proxies that subscribe to what is made of it, by its name
+	Subscribed              // the proxies that subscribe to what is made of it, by its name
 )
 
 // NewBuilder returns a Builder that has committed nothing.
@@ -98,8 +98,8 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 // old pointer. Objects of remote clusters are ignored.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
-		named := b.last.Named(c.Kind)
-		if c.Cluster != "" || !c.Kind.Istio && !named {
+		subscribed := b.last.Subscribed(c.Kind)
+		if c.Cluster != "" || !c.Kind.Istio && !subscribed {
 			continue
 		}
 		was := b.current.Object(c.Key)
@@ -114,8 +114,8 @@ func (b *Builder) Apply(changes []kinds.Change) {
 		}
 		b.current.replaceObject(b.edit, c.Kind, was, c.Object)
 		b.replaceWants(was, c.Object)
-		if named {
-			b.diff.Named = true
+		if subscribed {
+			b.diff.Secrets = true
 			b.addTrigger("secret", c.Key.String())
 		} else if !b.last.sameTranslation(c.Kind, was, c.Object) {
 			b.markFull("config", c.Key.String())
@@ -325,5 +325,5 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 // changed reports whether anything differs from the last commit.
 func (b *Builder) changed() bool {
 	d := &b.diff
-	return b.last.Revision == 0 || d.Full || d.Objects || d.Named || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	return b.last.Revision == 0 || d.Full || d.Objects || d.Secrets || d.unsentWorkload || len(d.Endpoints)+len(d.Workloads) > 0 || b.mesh != b.last.Mesh || b.networks != b.last.Networks
 }

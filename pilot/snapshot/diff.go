@@ -16,8 +16,8 @@ type Diff struct {
 	// Objects: an object changed that no translation reads. Only clients that are sent objects are affected.
 	Objects bool
 
-	// Named: an object changed that reaches only the proxies that name it, such as what a Secret holds.
-	Named bool
+	// Secrets: an object changed that reaches only the proxies that name it, such as what a Secret holds.
+	Secrets bool
 
 	// Endpoints are the services whose endpoints changed, whether or not more changed.
 	Endpoints []registry.ServiceKey
@@ -54,9 +54,9 @@ type Diff struct {
 	Received time.Time
 }
 
-// OnlyNamed reports whether nothing else changed than objects that reach only the proxies that name them.
-func (d *Diff) OnlyNamed() bool {
-	return d.Named && !d.Full && !d.Objects && !d.unsentWorkload && len(d.Endpoints)+len(d.Workloads)+len(d.Addresses) == 0
+// OnlySecrets reports whether nothing else changed than objects that reach only the proxies that name them.
+func (d *Diff) OnlySecrets() bool {
+	return d.Secrets && !d.Full && !d.Objects && !d.unsentWorkload && len(d.Endpoints)+len(d.Workloads)+len(d.Addresses) == 0
 }
 
 // ServiceChange is one service before and after; nil where it did not or does not exist.

@@ -190,8 +190,8 @@ func (s *Snapshot) Reach(k *kinds.Kind) Reach {
 	return s.reach[k]
 }
 
-// Named reports whether objects of a kind reach only the proxies that name them.
-func (s *Snapshot) Named(k *kinds.Kind) bool { return s.reach[k] == Named }
+// Subscribed reports whether objects of a kind reach only the proxies that name them.
+func (s *Snapshot) Subscribed(k *kinds.Kind) bool { return s.reach[k] == Subscribed }
 
 // RootNamespace returns the namespace of mesh-wide policies.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }

@@ -20,7 +20,7 @@ func TestIPv6Hosts(t *testing.T) {
 		p := proxyOf("a")
 		p.IPs = []string{"fd09::1"}
 		seen := map[string]bool{}
-		for _, h := range decode(t, tr.Named(s, tr.ResolveCohort(s, p), envoy.RouteType, "80")).(*routev3.RouteConfiguration).VirtualHosts {
+		for _, h := range decode(t, tr.Resource(s, tr.ResolveCohort(s, p), envoy.RouteType, "80")).(*routev3.RouteConfiguration).VirtualHosts {
 			for _, d := range h.Domains {
 				list = append(list, h.Name+"="+d)
 				if seen[strings.ToLower(d)] {
@@ -82,7 +82,7 @@ metadata: {name: default, namespace: a}
 spec: {mtls: {mode: STRICT}}
 `))...)
 	tr := newTranslator(0)
-	a := decode(t, tr.Named(s, tr.ResolveCohort(s, proxyOf("a")), envoy.EndpointType, "outbound|5432||db.example.com")).(*endpointv3.ClusterLoadAssignment)
+	a := decode(t, tr.Resource(s, tr.ResolveCohort(s, proxyOf("a")), envoy.EndpointType, "outbound|5432||db.example.com")).(*endpointv3.ClusterLoadAssignment)
 	n := 0
 	for _, l := range a.Endpoints {
 		for _, e := range l.LbEndpoints {

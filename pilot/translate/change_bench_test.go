@@ -55,7 +55,7 @@ func (m *benchMesh) askAll(s *snapshot.Snapshot) {
 func (m *benchMesh) askOne(s *snapshot.Snapshot, c cohort.Key) {
 	m.translator.Wildcard(s, c, envoy.ClusterType)
 	m.translator.Wildcard(s, c, envoy.ListenerType)
-	m.translator.Named(s, c, envoy.RouteType, "80")
+	m.translator.Resource(s, c, envoy.RouteType, "80")
 }
 
 func virtualService(t tb, i, seconds int) kinds.Change {

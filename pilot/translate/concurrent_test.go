@@ -112,7 +112,7 @@ func benchSets(tr *translate.Translator, s *snapshot.Snapshot, names *envoy.Name
 	c := tr.ResolveCohort(s, p)
 	clusters := tr.Wildcard(s, c, envoy.ClusterType)
 	tr.Wildcard(s, c, envoy.ListenerType)
-	tr.Named(s, c, envoy.RouteType, "80")
+	tr.Resource(s, c, envoy.RouteType, "80")
 	if names != nil {
 		_, _ = tr.Get(s, c, envoy.EndpointType, names) // nothing fails
 		return nil

@@ -35,7 +35,7 @@ func TestConflictsAreCounted(t *testing.T) {
 		c := tr.ResolveCohort(s, p)
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
-		tr.Named(s, c, envoy.RouteType, "80")
+		tr.Resource(s, c, envoy.RouteType, "80")
 	}
 	ask()
 	for problem, want := range map[engine.Conflict]int{

@@ -122,8 +122,8 @@ func (t *Translator) Wildcard(s *snapshot.Snapshot, c cohort.Key, typeURL string
 	return u
 }
 
-// Named returns the resource of a name.
-func (t *Translator) Named(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {
+// Resource returns the resource of a name.
+func (t *Translator) Resource(s *snapshot.Snapshot, c cohort.Key, typeURL, name string) *envoy.Resource {
 	var interner envoy.NameInterner
 	u, err := t.Get(s, c, typeURL, interner.Intern([]string{name}))
 	if err != nil {

@@ -208,5 +208,5 @@ spec: {selector: {istio: ingress}, servers: [{port: {number: 7000, name: http, p
 func hostsOf(t *testing.T, s *snapshot.Snapshot, tr *translate.Translator, route string) []*routev3.VirtualHost {
 	gw := *testProxies()["gateway"]
 	gw.Labels = map[string]string{"istio": "ingress"}
-	return decode(t, tr.Named(s, tr.ResolveCohort(s, &gw), envoy.RouteType, route)).(*routev3.RouteConfiguration).VirtualHosts
+	return decode(t, tr.Resource(s, tr.ResolveCohort(s, &gw), envoy.RouteType, route)).(*routev3.RouteConfiguration).VirtualHosts
 }

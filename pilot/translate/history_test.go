@@ -116,7 +116,7 @@ func (m *references) configByName(t tb, tr *translate.Translator, s *snapshot.Sn
 	c, out := tr.ResolveCohort(s, p), config{}
 	for typeURL, names := range m.wildcards(t, tr, s, p, out) {
 		for _, name := range names {
-			out[subscribed[typeURL]+name] = tr.Named(s, c, typeURL, name)
+			out[subscribed[typeURL]+name] = tr.Resource(s, c, typeURL, name)
 		}
 	}
 	return out

@@ -42,7 +42,7 @@ func TestNoRouteConfigurationIsEmpty(t *testing.T) {
 	s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+
 		"spec: {egress: [{port: {number: 9000, name: http, protocol: HTTP}, hosts: [./*]}]}\n"))...)
 	for who, name := range map[string]string{"web": "9001", "gateway": "http.9001"} {
-		r := tr.Named(s, tr.ResolveCohort(s, testProxies()[who]), envoy.RouteType, name)
+		r := tr.Resource(s, tr.ResolveCohort(s, testProxies()[who]), envoy.RouteType, name)
 		hosts := decode(t, r).(*routev3.RouteConfiguration).VirtualHosts
 		if len(hosts) != 1 || hosts[0].Name != "blackhole:9001" || !slices.Equal(hosts[0].Domains, []string{"*"}) || len(hosts[0].Routes) != 0 || r.Hosts.Len() != 1 {
 			t.Errorf("%s of %s: %v", name, who, hosts)

@@ -56,7 +56,7 @@ spec: {hosts: [web.a.svc.cluster.local], gateways: [mesh, a/gw], exportTo: [%[3]
 			}
 			p.ID, p.Domain = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local"
 			var got []string
-			for r := range tr.Named(s, tr.ResolveCohort(s, p), envoy.RouteType, route).Hosts.All {
+			for r := range tr.Resource(s, tr.ResolveCohort(s, p), envoy.RouteType, route).Hosts.All {
 				if h := decode(t, r).(*routev3.VirtualHost); h.Name == host {
 					for _, x := range h.Routes {
 						got = append(got, x.Name)

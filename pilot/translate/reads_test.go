@@ -278,7 +278,7 @@ func TestEveryKindIsGenerated(t *testing.T) {
 		if !generated[k] {
 			t.Errorf("no generated world has a %s", k.Name)
 		}
-		if versions[k] < 2 && reach != snapshot.Named { // which no source has
+		if versions[k] < 2 && reach != snapshot.Subscribed { // which no source has
 			t.Errorf("%d versions of a %s in the pool of the histories, want 2", versions[k], k.Name)
 		}
 	}

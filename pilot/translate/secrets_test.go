@@ -99,7 +99,7 @@ func TestSecrets(t *testing.T) {
 			if name == "kubernetes://a/x-cacert" { // the third server is MUTUAL too
 				want = map[bool]string{true: "roots of a/x"}[c.proxy.Labels["istio"] == "ingress"]
 			}
-			if got := holds(tr.Named(s, k, envoy.SecretType, name)); got != want {
+			if got := holds(tr.Resource(s, k, envoy.SecretType, name)); got != want {
 				t.Errorf("%s in %s gets %q for %s, want %q", c.proxy.Labels["istio"], c.proxy.Namespace, got, name, want)
 			}
 		}
@@ -108,31 +108,31 @@ func TestSecrets(t *testing.T) {
 	// A change costs what it concerns, and is no full one.
 	p := gateway("a", "ingress")
 	k := tr.ResolveCohort(s, p)
-	before := tr.Named(s, k, envoy.SecretType, "kubernetes://x-cacert")
+	before := tr.Resource(s, k, envoy.SecretType, "kubernetes://x-cacert")
 	next := credential(kinds.SecretCredential, "a", "x", "cr")
 	next.Object.Spec.(*credentials.Credential).Certificate.Chain = []byte("new")
 	next.Object.Spec.(*credentials.Credential).Roots = s.Object(next.Key).Spec.(*credentials.Credential).Roots
 	s = w.apply(next)
-	if s.Diff.Full || !s.Diff.OnlyNamed() || fmt.Sprint(s.Diff.Triggers) != "map[secret:1]" || tr.Compare(s) {
+	if s.Diff.Full || !s.Diff.OnlySecrets() || fmt.Sprint(s.Diff.Triggers) != "map[secret:1]" || tr.Compare(s) {
 		t.Errorf("%+v", s.Diff)
 	}
-	if got := holds(tr.Named(s, k, envoy.SecretType, "kubernetes://x")); got != "new" {
+	if got := holds(tr.Resource(s, k, envoy.SecretType, "kubernetes://x")); got != "new" {
 		t.Errorf("after a change: %q", got)
 	}
-	if tr.Named(s, k, envoy.SecretType, "kubernetes://x-cacert") != before {
+	if tr.Resource(s, k, envoy.SecretType, "kubernetes://x-cacert") != before {
 		t.Error("what did not change is made again")
 	}
 
 	// Without anybody who names it there is none.
 	s = w.apply(kinds.Change{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "b", Name: "rule"}})
-	if got := holds(tr.Named(s, k, envoy.SecretType, "kubernetes://y")); got != "" {
+	if got := holds(tr.Resource(s, k, envoy.SecretType, "kubernetes://y")); got != "" {
 		t.Errorf("without the rule: %q", got)
 	}
 	s = w.apply(kinds.Change{Key: kinds.Key{Kind: kinds.Gateway, Namespace: "c", Name: "gw"}})
 	if !tr.NeedsReassign(s, p, k, s.Revision-1) {
 		t.Error("the Gateway went, and no cohort")
 	}
-	if got := holds(tr.Named(s, tr.ResolveCohort(s, p), envoy.SecretType, "kubernetes://x")); got != "" {
+	if got := holds(tr.Resource(s, tr.ResolveCohort(s, p), envoy.SecretType, "kubernetes://x")); got != "" {
 		t.Errorf("without the Gateway: %q", got)
 	}
 	if list := slices.Collect(tr.Wildcard(s, k, envoy.SecretType).All); len(list) > 0 {

@@ -94,7 +94,7 @@ networks:
 		valid(t, "clusters", tr.Wildcard(s, c, envoy.ClusterType).Get(name))
 		return m.LoadAssignment
 	}
-	return valid(t, "assignments", tr.Named(s, c, envoy.EndpointType, name)).(*endpointv3.ClusterLoadAssignment)
+	return valid(t, "assignments", tr.Resource(s, c, envoy.EndpointType, name)).(*endpointv3.ClusterLoadAssignment)
 }
 
 // weights lists the weights of an assignment, and checks that Envoy takes them.

@@ -125,13 +125,13 @@ func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) c
 		out["cds"][r.Name] = r
 		if m := decode(t, r).(*clusterv3.Cluster); m.GetType() == clusterv3.Cluster_EDS {
 			name := cmp.Or(m.GetEdsClusterConfig().GetServiceName(), m.Name)
-			out["eds"][name] = tr.Named(s, c, envoy.EndpointType, name)
+			out["eds"][name] = tr.Resource(s, c, envoy.EndpointType, name)
 		}
 	}
 	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
 		out["lds"][r.Name] = r
 		for _, name := range routeNames(t, decode(t, r)) {
-			out["rds"][name] = tr.Named(s, c, envoy.RouteType, name)
+			out["rds"][name] = tr.Resource(s, c, envoy.RouteType, name)
 		}
 	}
 	return out

@@ -327,13 +327,13 @@ func (c *conn) loop(log *slog.Logger) error {
 				timer.Reset(time.Until(next))
 			}
 		}
-		var slot, express chan struct{}
+		var slot, urgentSlot chan struct{}
 		if c.ready() {
 			if slot = s.slots; c.urgent() {
-				express = s.express
+				urgentSlot = s.urgentSlot
 			}
 			// Most often one is free: to wait for many channels costs more than all else.
-			if taken := free(express, slot); taken != nil {
+			if taken := free(urgentSlot, slot); taken != nil {
 				if err := c.step(taken); err != nil {
 					return ending(err)
 				}
@@ -345,8 +345,8 @@ func (c *conn) loop(log *slog.Logger) error {
 			sent = c.sent
 		}
 		select {
-		case express <- struct{}{}:
-			if err := c.step(express); err != nil {
+		case urgentSlot <- struct{}{}:
+			if err := c.step(urgentSlot); err != nil {
 				return ending(err)
 			}
 		case slot <- struct{}{}:

@@ -98,7 +98,7 @@ type Server struct {
 	newcomer    time.Duration
 	warmTime    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
-	express     chan struct{} // one more, for urgent streams
+	urgentSlot  chan struct{} // one more, for urgent streams
 	admission   chan struct{} // one taken by each stream; nil: no bound
 	listeners   accepted
 	numbers     atomic.Uint64
@@ -166,7 +166,7 @@ func New(o Options) *Server {
 	if o.Translations <= 0 {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
-	s.slots, s.express = make(chan struct{}, o.Translations), make(chan struct{}, 1)
+	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	if o.Streams > 0 {
 		s.admission = make(chan struct{}, o.Streams)
 	}

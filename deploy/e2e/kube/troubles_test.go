@@ -25,7 +25,7 @@ func TestTroubles(t *testing.T) {
 	w.serve()
 	w.settled()
 	w.through("a kind that is forbidden", w.forbidden)
-	w.through("a kind that is not answered", w.mute)
+	w.through("a kind that is not answered", w.unanswered)
 	w.through("definitions that come and go", func() { w.definitions(entries) })
 	w.through("a mesh that is broken", w.mesh)
 	w.through("cut watches", w.cutWatches)
@@ -90,8 +90,8 @@ func (w *world) forbidden() {
 	w.troubled("no right", "does not let this server", func() { w.between.CutWatches(virtualServices) }, func() { set(role.Rules) })
 }
 
-// mute has the requests for one kind taken and never answered, on connections that are alive.
-func (w *world) mute() {
+// unanswered has the requests for one kind taken and never answered, on connections that are alive.
+func (w *world) unanswered() {
 	w.between.Set(faults.Rule{Match: virtualServices, Delay: time.Hour})
 	w.between.CutWatches(virtualServices)
 	w.troubled("no answer", "does not answer", func() {}, func() {

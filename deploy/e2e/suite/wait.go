@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// patience is when a test gives up. It says nothing about how long anything may take: it is far more than a busy
+// timeout is when a test gives up. It says nothing about how long anything may take: it is far more than a busy
 // machine needs.
-const patience = 3 * time.Minute
+const timeout = 3 * time.Minute
 
 // Eventually waits until ok says yes, and logs how long that took. The test fails when that is out of the question.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()
 	for !ok() {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %s: %s", patience, what)
+		if time.Since(began) > timeout {
+			t.Fatalf("not within %s: %s", timeout, what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -25,13 +25,13 @@ import (
 // metav1.Object it has what a reflector calls.
 type item struct {
 	metav1.Object
-	name    name // an empty name is a bookmark
-	version string
-	end     bool          // of a bookmark: all that there was at first has come
-	data    []byte        // what is kept of a core object, as protobuf; the text of another, as JSON
-	object  *kinds.Object // of a core object in place of data: what was decoded of it
-	print   uint64        // differs where two versions of an object differ in what is read; 0: unknown
-	uid     string        // of an object that is no core object
+	name        name // an empty name is a bookmark
+	version     string
+	end         bool          // of a bookmark: all that there was at first has come
+	data        []byte        // what is kept of a core object, as protobuf; the text of another, as JSON
+	object      *kinds.Object // of a core object in place of data: what was decoded of it
+	fingerprint uint64        // differs where two versions of an object differ in what is read; 0: unknown
+	uid         string        // of an object that is no core object
 }
 
 func (i *item) GetNamespace() string             { return i.name.namespace }
@@ -196,7 +196,7 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 		}
 		it, head, err := readJSONHead(data)
 		if err == nil && it.name.name != "" {
-			it.print, it.data = f.print(head), bytes.Clone(data)
+			it.fingerprint, it.data = f.fingerprint(head), bytes.Clone(data)
 		}
 		return it, err
 	}
@@ -219,7 +219,7 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	if err != nil {
 		return it, err
 	}
-	it.print = maphash.Bytes(f.seed, f.masked)
+	it.fingerprint = maphash.Bytes(f.seed, f.masked)
 	if f.loaded.Load() {
 		it.data = bytes.Clone(f.masked) // mostly nothing in it is new
 		return it, nil
@@ -283,9 +283,9 @@ func (f *feed) judge(it *item) verdict {
 	return out
 }
 
-// print sums up what of an object's metadata and status is read. The API server counts the versions of its spec; if it
-// does not, the print is 0.
-func (f *feed) print(head *customHead) uint64 {
+// fingerprint sums up what of an object's metadata and status is read. The API server counts the versions of its spec;
+// if it does not, the fingerprint is 0.
+func (f *feed) fingerprint(head *customHead) uint64 {
 	m := &head.Metadata
 	if m.Generation == 0 {
 		return 0

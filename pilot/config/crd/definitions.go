@@ -32,9 +32,9 @@ func (d *definitions) run(ctx context.Context) {
 // decided reports whether it is known which kinds to read. The caller holds s.mu.
 func (d *definitions) decided() bool { return d.synced || d.forbidden }
 
-// blind reports whether definitions cannot be listed. Then every kind is asked for from time to time. The caller holds
-// s.mu.
-func (d *definitions) blind() bool { return d.forbidden && !d.synced }
+// unreadable reports whether definitions cannot be listed. Then every kind is asked for from time to time. The caller
+// holds s.mu.
+func (d *definitions) unreadable() bool { return d.forbidden && !d.synced }
 
 func (d *definitions) readBlindly() {
 	d.s.mu.Lock()

@@ -34,11 +34,11 @@ type apiServer struct {
 	requests map[string]int
 
 	// Faults. They are asked with mu held.
-	refuse func(resource string, r *http.Request) (status int, text string) // 0: no
-	mute   string                                                           // the resource whose requests are taken and not answered
-	cut    int                                                              // raised to cut all streams
-	asJSON bool
-	oldAPI bool // no streamed lists
+	refuse     func(resource string, r *http.Request) (status int, text string) // 0: no
+	unanswered string                                                           // the resource whose requests are taken and not answered
+	cut        int                                                              // raised to cut all streams
+	asJSON     bool
+	oldAPI     bool // no streamed lists
 }
 
 type apiEvent struct {
@@ -163,9 +163,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status, text = http.StatusNotFound, "not found"
 		}
 	}
-	mute := a.mute == res
+	unanswered := a.unanswered == res
 	a.mu.Unlock()
-	if mute {
+	if unanswered {
 		<-r.Context().Done()
 		return
 	}

@@ -47,10 +47,10 @@ type name struct{ namespace, name string }
 // entry is one object: which version was last read, and what is in force. Objects of core kinds can always be used and
 // are not kept.
 type entry struct {
-	print  uint64
-	uid    string
-	object *kinds.Object // nil: left out
-	closed bool          // object only stands in for one that could not be used
+	fingerprint uint64
+	uid         string
+	object      *kinds.Object // nil: left out
+	closed      bool          // object only stands in for one that could not be used
 }
 
 func newFeed(s *Source, k *kinds.Kind, sel Selection) *feed {
@@ -122,8 +122,8 @@ func (f *feed) stop() {
 	f.s.wake()
 }
 
-// absentPatience is how long the first load waits for a kind that is defined and yet not served.
-const absentPatience = 30 * time.Second
+// absentDelay is how long the first load waits for a kind that is defined and yet not served.
+const absentDelay = 30 * time.Second
 
 // settled reports whether the first load need not wait for the feed any longer. The caller holds s.mu.
 func (f *feed) settled() bool {
@@ -132,7 +132,7 @@ func (f *feed) settled() bool {
 	}
 	// A remote cluster's kubeconfig may be older than the rights to read such kinds: its services count without them.
 	lesser := f.core == nil && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.trouble)
-	return f.synced || lesser || f.absent() && (f.s.definitions == nil || f.s.definitions.blind() || f.absentFor() > absentPatience)
+	return f.synced || lesser || f.absent() && (f.s.definitions == nil || f.s.definitions.unreadable() || f.absentFor() > absentDelay)
 }
 
 // Add takes an object as read, new or not.
@@ -194,7 +194,7 @@ var _ cache.ReflectorStore = (*feed)(nil)
 // apply puts a version of an object in force, if it can be used and differs.
 func (f *feed) apply(it *item) {
 	old, existed := f.entries[it.name]
-	if existed && it.print != 0 && it.print == old.print {
+	if existed && it.fingerprint != 0 && it.fingerprint == old.fingerprint {
 		return
 	}
 	key := f.key(it.name)
@@ -205,11 +205,11 @@ func (f *feed) apply(it *item) {
 			f.note(key, transition{}, []diag.Diagnostic{unusable(key, err.Error())})
 			return
 		}
-		f.entries[it.name] = entry{print: it.print}
+		f.entries[it.name] = entry{fingerprint: it.fingerprint}
 		f.note(key, transition{existed: existed, now: object}, nil)
 		return
 	}
-	v, next := f.judge(it), entry{print: it.print, uid: it.uid}
+	v, next := f.judge(it), entry{fingerprint: it.fingerprint, uid: it.uid}
 	switch {
 	case v.object != nil:
 		next.object = v.object

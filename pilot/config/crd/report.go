@@ -19,9 +19,9 @@ func (s *Source) report() {
 	s.findings.Set(s.gather(), config.ByObject, s.opts.Logger)
 }
 
-// outagePatience is how long an API server is away before that is a finding: a restart, or a failure now and then, is
+// outageDelay is how long an API server is away before that is a finding: a restart, or a failure now and then, is
 // none.
-const outagePatience = 3 * time.Second
+const outageDelay = 3 * time.Second
 
 func (s *Source) gather() []diag.Diagnostic {
 	s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Source) gather() []diag.Diagnostic {
 	look := func(w *watched, what string) {
 		switch {
 		case w.trouble == nil:
-		case time.Since(w.since) < outagePatience: // an API server that starts refuses some requests, too
+		case time.Since(w.since) < outageDelay: // an API server that starts refuses some requests, too
 		case apierrors.IsForbidden(w.trouble):
 			list = append(list, s.forbidden(w))
 		default:
@@ -48,7 +48,7 @@ func (s *Source) gather() []diag.Diagnostic {
 	}
 	for _, f := range s.feeds {
 		look(&f.watched, f.String())
-		if f.absent() && f.running && s.definitions != nil && !s.definitions.blind() && f.absentFor() > absentPatience {
+		if f.absent() && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Warning, Code: "NotServed", Object: "CustomResourceDefinition " + f.plural + "." + f.group,
 				Message: fmt.Sprintf("%s is defined, but the API server serves none of the versions %s%s", f.kind.Name, strings.Join(f.versions, ", "), s.where()),

@@ -325,7 +325,7 @@ func BenchmarkPod(b *testing.B) {
 	}
 }
 
-// A heartbeat of a node, or a pod's status that nobody reads, shows in its print.
+// A heartbeat of a node, or a pod's status that nobody reads, shows in its fingerprint.
 func BenchmarkNothingNew(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	feed := newFeed(&Source{}, kinds.Pod, Selection{})

@@ -56,12 +56,12 @@ type Source struct {
 	synced   atomic.Bool
 	findings config.Findings
 	running  sync.WaitGroup
-	patience patience
+	timeouts timeouts
 
 	mu          sync.Mutex
 	feeds       []*feed
-	wanted      map[Object]bool // nil: nobody called Want
-	single      map[Object]*feed
+	wanted      map[kinds.Key]bool // nil: nobody called Want
+	single      map[kinds.Key]*feed
 	definitions *definitions                    // nil: no kind needs one
 	pending     map[kinds.Key]transition        // not handed on yet
 	complaints  map[kinds.Key][]diag.Diagnostic // by object
@@ -92,7 +92,7 @@ func New(opts Options) (*Source, error) {
 	s := &Source{
 		opts: opts, http: client, metrics: newMetrics(opts.Metrics, opts.Cluster), signal: make(chan struct{}, 1),
 		pending: map[kinds.Key]transition{}, complaints: map[kinds.Key][]diag.Diagnostic{},
-		patience: defaultPatience(),
+		timeouts: defaultTimeouts(),
 	}
 	if s.limiter = opts.Client.RateLimiter; s.limiter == nil {
 		s.limiter = flowcontrol.NewTokenBucketRateLimiter(cmp.Or(opts.Client.QPS, DefaultQPS), cmp.Or(opts.Client.Burst, DefaultBurst))
@@ -127,17 +127,11 @@ func split(sel Selection) []Selection {
 	return out
 }
 
-// Object is one object of a core kind.
-type Object struct {
-	Kind            *kinds.Kind
-	Namespace, Name string
-}
-
-// Want replaces the single objects that are read beside the kinds of Options. An object that is not wanted any more
-// counts as gone. It does not wait.
-func (s *Source) Want(objects []Object) {
+// Want replaces the single objects, of core kinds, that are read beside the kinds of Options. An object that is not
+// wanted any more counts as gone. It does not wait.
+func (s *Source) Want(objects []kinds.Key) {
 	s.mu.Lock()
-	s.wanted = make(map[Object]bool, len(objects))
+	s.wanted = make(map[kinds.Key]bool, len(objects))
 	for _, o := range objects {
 		s.wanted[o] = true
 	}
@@ -153,7 +147,7 @@ func (s *Source) followWanted(ctx context.Context) {
 		if s.single[o] == nil {
 			f := newFeed(s, o.Kind, Selection{Namespace: o.Namespace, Names: []string{o.Name}})
 			if s.single == nil {
-				s.single = map[Object]*feed{}
+				s.single = map[kinds.Key]*feed{}
 			}
 			s.single[o], s.feeds = f, append(s.feeds, f)
 			start = append(start, f)
@@ -178,10 +172,10 @@ func (s *Source) followWanted(ctx context.Context) {
 }
 
 // Missing returns the single objects that are wanted and that the API server does not have, in no order.
-func (s *Source) Missing() []Object {
+func (s *Source) Missing() []kinds.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []Object
+	var list []kinds.Key
 	for o, f := range s.single {
 		if f.synced && f.trouble == nil && !f.there.Load() {
 			list = append(list, o)

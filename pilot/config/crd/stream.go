@@ -32,18 +32,18 @@ type stream struct {
 	ended  func()
 
 	silence time.Duration
-	mute    *time.Timer // stops a stream that was silent for so long
+	idle    *time.Timer // stops a stream that was silent for so long
 }
 
 // newStream reads events from body until it ends, Stop is called, or nothing came for the time of silence. Then it
 // calls ended.
 func (w *watched) newStream(body io.ReadCloser, silence time.Duration, ended func()) *stream {
 	s := &stream{body: body, item: w.item, events: make(chan watch.Event), done: make(chan struct{}), ended: ended, silence: silence}
-	s.mute = time.AfterFunc(silence, s.Stop)
+	s.idle = time.AfterFunc(silence, s.Stop)
 	w.source.spawn(w.plural+" stream", func() {
 		defer close(s.events)
 		defer s.Stop()
-		defer s.mute.Stop()
+		defer s.idle.Stop()
 		err := errors.New("the stream was ended by a panic")
 		defer func() { s.fail(err) }()
 		err = s.read()
@@ -169,7 +169,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 
 // event hands on one event, and reports whether to go on.
 func (s *stream) event(kind string, object []byte) (bool, error) {
-	s.mute.Reset(s.silence)
+	s.idle.Reset(s.silence)
 	if watch.EventType(kind) == watch.Error {
 		status, err := readStatus(object)
 		if err != nil {

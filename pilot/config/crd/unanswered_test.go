@@ -24,7 +24,7 @@ func TestUnansweredRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Source = s
-	s.patience = patience{mute: outagePatience + 100*time.Millisecond, answer: 4 * time.Second, silent: time.Minute}
+	s.timeouts = timeouts{finding: outageDelay + 100*time.Millisecond, answer: 4 * time.Second, silent: time.Minute}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
@@ -34,11 +34,11 @@ func TestUnansweredRequests(t *testing.T) {
 	})
 	r.synced()
 
-	a.with(func() { a.mute = "secrets" })
+	a.with(func() { a.unanswered = "secrets" })
 	before := a.count("secrets")
 	a.cutStreams(false)
 	d := r.finding("APIServer")
-	if !strings.Contains(d.Message, "Secret") || !strings.Contains(d.Message, errMute.Error()) {
+	if !strings.Contains(d.Message, "Secret") || !strings.Contains(d.Message, errUnanswered.Error()) {
 		t.Errorf("%+v", d)
 	}
 	a.put("configmaps", "a", "m", configMap("2"))
@@ -47,7 +47,7 @@ func TestUnansweredRequests(t *testing.T) {
 	if r.get(kinds.Secret, "a", "s") == nil {
 		t.Error("the secret is gone")
 	}
-	a.with(func() { a.mute = "" })
+	a.with(func() { a.unanswered = "" })
 	r.noFindings()
 	a.put("secrets", "a", "t", object{"type": "Opaque", "data": object{"k": "dg=="}})
 	until(t, "what is new comes", func() bool { return r.get(kinds.Secret, "a", "t") != nil })

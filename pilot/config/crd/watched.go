@@ -28,21 +28,21 @@ const (
 	retryMax   = 4 * time.Second
 )
 
-// patience is how long an API server may be silent.
-type patience struct {
-	mute   time.Duration // until that no answer came is a finding
-	answer time.Duration // until it is asked anew: as long as an API server itself gives a request that is no watch
-	silent time.Duration // until a stream is given up: an API server sends a bookmark every minute
+// timeouts are how long an API server may be silent.
+type timeouts struct {
+	finding time.Duration // until that no answer came is a finding
+	answer  time.Duration // until it is asked anew: as long as an API server itself gives a request that is no watch
+	silent  time.Duration // until a stream is given up: an API server sends a bookmark every minute
 }
 
-func defaultPatience() patience {
-	return patience{mute: 10 * time.Second, answer: time.Minute, silent: 150 * time.Second}
+func defaultTimeouts() timeouts {
+	return timeouts{finding: 10 * time.Second, answer: time.Minute, silent: 150 * time.Second}
 }
 
-var errMute = errors.New("it takes requests and does not answer")
+var errUnanswered = errors.New("it takes requests and does not answer")
 
-// blindPause is how often a kind is asked for when it is not known whether it exists.
-const blindPause = 30 * time.Second
+// forbiddenPause is how often a kind is asked for when it is not known whether it exists.
+const forbiddenPause = 30 * time.Second
 
 // watched is one resource of the API server that is listed and watched into a store.
 type watched struct {
@@ -90,8 +90,8 @@ func (w *watched) run(ctx context.Context) {
 			} else {
 				version = 0
 				w.missing()
-				if w.blindly() {
-					delay = blindPause + rand.N(blindPause/3)
+				if w.definitionsForbidden() {
+					delay = forbiddenPause + rand.N(forbiddenPause/3)
 				}
 			}
 			reflector, err = w.reflector(ctx, w.versions[version])
@@ -106,10 +106,10 @@ func (w *watched) run(ctx context.Context) {
 	}
 }
 
-func (w *watched) blindly() bool {
+func (w *watched) definitionsForbidden() bool {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
-	return w.source.definitions != nil && w.source.definitions.blind()
+	return w.source.definitions != nil && w.source.definitions.unreadable()
 }
 
 func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflector, error) {
@@ -124,10 +124,10 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 	}
 	return cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			result := request(&o).Timeout(w.source.patience.answer).Do(ctx)
+			result := request(&o).Timeout(w.source.timeouts.answer).Do(ctx)
 			if err := result.Error(); err != nil { // other than Raw, it reads the API server's own words
 				if errors.Is(err, context.DeadlineExceeded) {
-					err = errMute
+					err = errUnanswered
 				}
 				return nil, err
 			}
@@ -142,7 +142,7 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 			return w.watch(ctx, request(&o))
 		},
 	}, nil, w.store, cache.ReflectorOptions{
-		Name: "crd", TypeDescription: w.plural, Clock: mortalClock{clock.RealClock{}, ctx},
+		Name: "crd", TypeDescription: w.plural, Clock: contextClock{clock.RealClock{}, ctx},
 		Backoff: &wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: retryMax, Jitter: 1},
 	}), nil
 }
@@ -152,23 +152,23 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Interface, error) {
 	asking, giveUp := context.WithCancel(ctx)
 	asked, answered := time.Now(), false // answered is guarded by source.mu
-	mute := time.AfterFunc(w.source.patience.mute, func() {
+	report := time.AfterFunc(w.source.timeouts.finding, func() {
 		w.source.mu.Lock()
 		defer w.source.mu.Unlock()
 		if !answered {
-			w.troubled(errMute, asked)
+			w.troubled(errUnanswered, asked)
 		}
 	})
-	late := time.AfterFunc(w.source.patience.answer, giveUp)
+	late := time.AfterFunc(w.source.timeouts.answer, giveUp)
 	body, err := request.Stream(asking)
-	mute.Stop()
+	report.Stop()
 	late.Stop()
 	w.source.mu.Lock()
 	answered = true
 	w.source.mu.Unlock()
 	if err != nil {
 		if asking.Err() != nil && ctx.Err() == nil {
-			err = errMute
+			err = errUnanswered
 		}
 		giveUp()
 		if ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
@@ -177,7 +177,7 @@ func (w *watched) watch(ctx context.Context, request *rest.Request) (watch.Inter
 		return nil, err
 	}
 	w.answered()
-	return w.newStream(body, w.source.patience.silent, giveUp), nil
+	return w.newStream(body, w.source.timeouts.silent, giveUp), nil
 }
 
 func (w *watched) client(version string) (*rest.RESTClient, error) {
@@ -251,14 +251,14 @@ func (w *watched) absent() bool { return !w.absentSince.IsZero() }
 
 func (w *watched) absentFor() time.Duration { return time.Since(w.absentSince) }
 
-// mortalClock is the time of day, except that no wait outlasts ctx: a reflector's does not look at it.
-type mortalClock struct {
+// contextClock is the time of day, except that no wait outlasts ctx: a reflector's does not look at it.
+type contextClock struct {
 	clock.RealClock
 	ctx context.Context
 }
 
 // After returns a channel that receives after d, or when ctx ends.
-func (c mortalClock) After(d time.Duration) <-chan time.Time {
+func (c contextClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 2)
 	fire := func() { out <- time.Now() }
 	stop := context.AfterFunc(c.ctx, fire)

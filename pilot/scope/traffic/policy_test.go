@@ -30,7 +30,7 @@ func TestResolve(t *testing.T) {
 	const (
 		layered = `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
 			"subsets":[{"name":"plain"},{"name":"own","trafficPolicy":{"loadBalancer":{"simple":"PASSTHROUGH"},"portLevelSettings":[{"port":{"number":90},"tls":{"mode":"SIMPLE"}}]}}]}`
-		mute   = `{"subsets":[{"name":"own"},{"name":"more","labels":{"v":"2"}}]}`
+		others = `{"subsets":[{"name":"own"},{"name":"more","labels":{"v":"2"}}]}`
 		second = `{"trafficPolicy":{"loadBalancer":{"simple":"ROUND_ROBIN"}},"subsets":[{"name":"own","labels":{"v":"1"}},{"name":"last"}]}`
 	)
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestResolve(t *testing.T) {
 		{"a subset's over the rule's", []string{layered}, 80, "own", "PASSTHROUGH", "DISABLE"},
 		{"a subset's port replaces everything", []string{layered}, 90, "own", "", "SIMPLE"},
 		{"a subset that does not exist", []string{layered}, 80, "other", "RANDOM", "DISABLE"},
-		{"the first that says something", []string{mute, second, layered}, 80, "", "ROUND_ROBIN", ""},
+		{"the first that says something", []string{others, second, layered}, 80, "", "ROUND_ROBIN", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule, _ := traffic.Merge(rules(t, c.rules...)).Rule(c.subset)
@@ -65,7 +65,7 @@ func TestResolve(t *testing.T) {
 			}
 		})
 	}
-	merged := traffic.Merge(rules(t, mute, second))
+	merged := traffic.Merge(rules(t, others, second))
 	names := ""
 	for _, s := range merged.Subsets {
 		names += s.Name + " "

@@ -105,7 +105,7 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 // that is not shared.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	get := func(k engine.Key, located bool) *engine.Version {
-		return engine.GetNamed(m.cache, k, v.Revision, list, engine.Named{
+		return engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
 			Affected: func(d *scope.Dirty, list *envoy.Names) []string {
 				var affected []string
 				for _, hosts := range [][]string{d.Hosts, d.Endpoints} {

@@ -5,8 +5,8 @@
 // a Snapshot changes, the partitions that scope.Dirty affects are invalidated and generated again, and no others. A Set
 // in which nothing changed keeps its pointer, so that comparing pointers shows that there is nothing to send.
 //
-// There are two kinds of generators: Generator makes all resources of a type (generator.go), and Named makes those of
-// a list of names (named.go). One Cache holds the Sets of both (cache.go), with the history of what was dirty
+// There are two kinds of generators: Generator makes all resources of a type (generator.go), and ByName makes those of
+// a list of names (byname.go). One Cache holds the Sets of both (cache.go), with the history of what was dirty
 // (history.go) and the conflicts that came up (conflicts.go).
 //
 // The package runs no goroutine. The first caller that needs a Set generates it, and the others wait.

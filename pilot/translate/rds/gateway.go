@@ -264,11 +264,11 @@ func (b *gatewayRouteBuilder) closure(hosts []string) []string {
 		}
 	}
 	add(hosts)
-	entrances := map[*scope.VirtualService]struct{}{}
+	seen := map[*scope.VirtualService]struct{}{}
 	for _, h := range hosts {
 		for vs := range b.view.GatewayVirtualServicesTo(h) {
-			if _, ok := entrances[vs]; !ok {
-				entrances[vs] = struct{}{}
+			if _, ok := seen[vs]; !ok {
+				seen[vs] = struct{}{}
 				add(vs.Hosts)
 			}
 		}

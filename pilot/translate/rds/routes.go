@@ -79,7 +79,7 @@ func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Scope], name string
 
 // Get returns the route configurations of a list of names.
 func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
-	s := engine.GetNamed(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.Named{
+	s := engine.GetByName(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
 		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
 			if d.Empty() {
 				return nil

@@ -45,7 +45,7 @@ type rootsKey struct {
 func (m *Secrets) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	of := c.Scope.Value()
 	named := sync.OnceValue(func() map[string]struct{} { return ofGateways(of) })
-	s := engine.GetNamed(m.cache, engine.Key{Type: envoy.SecretType, Scope: c.Scope.Weak()}, v.Revision, list, engine.Named{
+	s := engine.GetByName(m.cache, engine.Key{Type: envoy.SecretType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
 		Affected: affected,
 		Build: func(name string) *envoy.Resource {
 			if _, ok := named()[name]; !ok && !v.DestinationRuleNames(name) {

@@ -15,17 +15,17 @@ import (
 // Push says that a stream has to compare what it has with a snapshot, and why. Pushes that wait are merged into one,
 // for the newest snapshot. A Push never changes once made, because many streams share it.
 type Push struct {
-	Snapshot  *snapshot.Snapshot
-	First     uint64 // revision of the earliest snapshot that it is for
-	Full      bool
-	Objects   bool // objects changed that change nothing for proxies
-	Secrets   bool // what secrets are made of changed
-	OnlyNamed bool // and nothing else did
-	Workloads []registry.WorkloadKey
-	Addresses []snapshot.ClusterAddress
-	Triggers  map[string]int
-	Received  time.Time // when the first of the changes came in; zero where there is none
-	Queued    time.Time // when the first of the pushes was published
+	Snapshot    *snapshot.Snapshot
+	First       uint64 // revision of the earliest snapshot that it is for
+	Full        bool
+	Objects     bool // objects changed that change nothing for proxies
+	Secrets     bool // what secrets are made of changed
+	OnlySecrets bool // and nothing else did
+	Workloads   []registry.WorkloadKey
+	Addresses   []snapshot.ClusterAddress
+	Triggers    map[string]int
+	Received    time.Time // when the first of the changes came in; zero where there is none
+	Queued      time.Time // when the first of the pushes was published
 }
 
 // maxMerged bounds the workloads that a waiting push lists: beyond, everything is compared.
@@ -34,7 +34,7 @@ const maxMerged = 4096
 // NewPush makes the push of a snapshot.
 func NewPush(s *snapshot.Snapshot, now time.Time) *Push {
 	d := &s.Diff
-	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Secrets: d.Named, OnlyNamed: d.OnlyNamed(), Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
+	return &Push{Snapshot: s, First: s.Revision, Full: d.Full, Objects: d.Objects, Secrets: d.Secrets, OnlySecrets: d.OnlySecrets(), Workloads: d.Workloads, Addresses: d.Addresses, Triggers: d.Triggers, Received: d.Received, Queued: now}
 }
 
 // NewFullPush makes a push for which a stream compares all that it has.
@@ -48,17 +48,17 @@ func (p *Push) Merge(newer *Push) *Push {
 		return newer
 	}
 	m := &Push{
-		Snapshot:  newer.Snapshot,
-		First:     p.First,
-		Full:      p.Full || newer.Full,
-		Objects:   p.Objects || newer.Objects,
-		Secrets:   p.Secrets || newer.Secrets,
-		OnlyNamed: p.OnlyNamed && newer.OnlyNamed,
-		Workloads: union(p.Workloads, newer.Workloads),
-		Addresses: union(p.Addresses, newer.Addresses),
-		Triggers:  p.Triggers,
-		Received:  p.Received,
-		Queued:    p.Queued,
+		Snapshot:    newer.Snapshot,
+		First:       p.First,
+		Full:        p.Full || newer.Full,
+		Objects:     p.Objects || newer.Objects,
+		Secrets:     p.Secrets || newer.Secrets,
+		OnlySecrets: p.OnlySecrets && newer.OnlySecrets,
+		Workloads:   union(p.Workloads, newer.Workloads),
+		Addresses:   union(p.Addresses, newer.Addresses),
+		Triggers:    p.Triggers,
+		Received:    p.Received,
+		Queued:      p.Queued,
 	}
 	if m.Received.IsZero() || !newer.Received.IsZero() && newer.Received.Before(m.Received) {
 		m.Received = newer.Received
@@ -80,7 +80,7 @@ func (p *Push) Merge(newer *Push) *Push {
 
 // Changes reports whether resources of a type may differ, whatever the workload of the proxy.
 func (p *Push) Changes(t *envoy.Type) bool {
-	return p.Full || t.Live && !p.OnlyNamed || t.Secret && p.Secrets
+	return p.Full || t.Live && !p.OnlySecrets || t.Secret && p.Secrets
 }
 
 // Concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod

@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// TestNamedSetMatchesFreshOne: whatever changes, and whoever asks in which order, a cached Set of names holds
+// TestSetByNameMatchesFreshOne: whatever changes, and whoever asks in which order, a cached Set of names holds
 // what building every name would give. A name that fails keeps its last good resource, and equal content is one Set.
-func TestNamedSetMatchesFreshOne(t *testing.T) {
+func TestSetByNameMatchesFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const hosts = 4
 		var c Cache
@@ -78,7 +78,7 @@ func TestNamedSetMatchesFreshOne(t *testing.T) {
 					continue
 				}
 				revision := max(0, len(worlds)-1-rapid.IntRange(0, 3).Draw(t, "behind"))
-				g := Named{
+				g := ByName{
 					Affected: func(d *scope.Dirty, list *envoy.Names) (affected []string) {
 						for _, host := range slices.Concat(d.Hosts, d.Endpoints) {
 							affected = slices.AppendSeq(affected, list.OfHost(host))
@@ -92,7 +92,7 @@ func TestNamedSetMatchesFreshOne(t *testing.T) {
 						return at(revision, name)
 					},
 				}
-				got := GetNamed(&c, Key{}, uint64(revision), n, g)
+				got := GetByName(&c, Key{}, uint64(revision), n, g)
 				var good []string
 				for _, name := range n.All() {
 					r := got.Set.Get(name)
@@ -112,7 +112,7 @@ func TestNamedSetMatchesFreshOne(t *testing.T) {
 				}
 				if n == lastList && slices.Equal(good, last) && len(good) == n.Len() && revision == len(worlds)-1 {
 					g.Build = nil
-					if again := GetNamed(&c, Key{}, uint64(revision), n, g); again.Set != got.Set {
+					if again := GetByName(&c, Key{}, uint64(revision), n, g); again.Set != got.Set {
 						t.Fatal("asked again, it is another Set")
 					}
 				}
@@ -122,13 +122,13 @@ func TestNamedSetMatchesFreshOne(t *testing.T) {
 	})
 }
 
-// TestNamedSetsAreEvicted: a Set of names is evicted when nobody holds its names any more.
-func TestNamedSetsAreEvicted(t *testing.T) {
+// TestSetByNamesAreEvicted: a Set of names is evicted when nobody holds its names any more.
+func TestSetByNamesAreEvicted(t *testing.T) {
 	var c Cache
 	var table envoy.NameInterner
 	for i := range 10 {
 		list := table.Intern([]string{fmt.Sprint(i)})
-		GetNamed(&c, Key{}, 1, list, Named{Build: func(name string) *envoy.Resource { return &envoy.Resource{Name: name} }})
+		GetByName(&c, Key{}, 1, list, ByName{Build: func(name string) *envoy.Resource { return &envoy.Resource{Name: name} }})
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		runtime.GC()

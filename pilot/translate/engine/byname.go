@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// Named generates the resources of a list of names at one Snapshot. Each name is a partition.
-type Named struct {
+// ByName generates the resources of a list of names at one Snapshot. Each name is a partition.
+type ByName struct {
 	// Affected returns the names of a list that dirty rows affect. Repetitions do no harm.
 	Affected func(d *scope.Dirty, list *envoy.Names) []string
 	// Build returns the resource of a name, or nil where the Set has none.
@@ -36,9 +36,9 @@ func (f *failures) Err() error {
 	return errors.Join(slices.Collect(maps.Values(f.failed))...)
 }
 
-// GetNamed returns the Set of a list of names as it is at a revision. A name whose builder panics keeps its last good
+// GetByName returns the Set of a list of names as it is at a revision. A name whose builder panics keeps its last good
 // resource, or is missing where there is none. A list that was edited from another one is made from the Set of that.
-func GetNamed(c *Cache, k Key, revision uint64, list *envoy.Names, g Named) *Version {
+func GetByName(c *Cache, k Key, revision uint64, list *envoy.Names, g ByName) *Version {
 	k.names = weak.Make(list)
 	return c.get(k, revision, func(last *Version) *Version {
 		if last == nil {
@@ -59,12 +59,12 @@ func GetNamed(c *Cache, k Key, revision uint64, list *envoy.Names, g Named) *Ver
 
 // fromOrigin returns what a first version is made from, and the names that have to be built: the version of the list
 // that the names were edited from, if it is cached, or else nothing and all names.
-func (g Named) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) (*Version, iter.Seq[string]) {
+func (g ByName) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) (*Version, iter.Seq[string]) {
 	origin := list.Origin()
 	if k.names = weak.Make(origin); origin == nil || !c.has(k) {
 		return &Version{}, list.Each()
 	}
-	from := GetNamed(c, k, revision, origin, g)
+	from := GetByName(c, k, revision, origin, g)
 	var removed []*envoy.Resource
 	var look []string
 	frozen.Diff(origin.Table(), list.Table(), func(was, is string, had, has bool) {
@@ -83,7 +83,7 @@ func (g Named) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) (
 }
 
 // rebuild makes a version from another one by building some names again; no others may have changed.
-func (g Named) rebuild(last *Version, revision uint64, look iter.Seq[string]) *Version {
+func (g ByName) rebuild(last *Version, revision uint64, look iter.Seq[string]) *Version {
 	v := &Version{from: revision, to: revision}
 	var removed, added []*envoy.Resource
 	for name := range look {
