@@ -173,16 +173,16 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: servicesOf(targets),
 	})
 	if p.Type == node.Router {
-		k.Outbound.Selections = selected(feature.ListenersHalf | feature.InboundHalf)
+		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
 		k.Scope.Gateways = selectedGateways(x, w.Labels)
 		k.Scope.Targets = targets
 		return k
 	}
-	k.Outbound.Selections = selected(feature.ListenersHalf)
+	k.Outbound.Selections = selected(feature.ListenersPart)
 	k.Scope.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
 	k.Inbound = Inbound{
 		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
-		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundHalf),
+		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundPart),
 	}
 	if s := k.Scope.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {

@@ -16,7 +16,7 @@
 // files:
 //
 //   - doc.go: what the feature does, and what is in which file.
-//   - jwt.go: New, which returns the Feature. Kinds is RequestAuthentication. Half is InboundHalf, because the policies
+//   - jwt.go: New, which returns the Feature. Kinds is RequestAuthentication. Part is InboundPart, because the policies
 //     change what takes calls for the workload. Select is Policies with Matches, for the root namespace and the
 //     workload's own. The hook HTTPFilters is all that it fills.
 //   - filter.go: what the hook does. It makes a filter of Chain.Selection, and none where that is empty or the

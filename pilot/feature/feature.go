@@ -12,8 +12,8 @@ type Feature struct {
 	Name  string        // unique in a list of features
 	Kinds []*kinds.Kind // of the objects that it reads
 
-	// Half is the part of a cohort's key that holds the objects which Select returns.
-	Half Half
+	// Part is the part of a cohort's key that holds the objects which Select returns.
+	Part Part
 	// Select returns a function that selects objects for a workload of a namespace; nil where nothing is selected.
 	Select func(r Reader, namespace string) func(Workload) Selection
 
@@ -29,13 +29,13 @@ type Feature struct {
 	Hooks
 }
 
-// Half is a part of a cohort's key. Values may be combined.
-type Half int
+// Part is a part of a cohort's key. Values may be combined.
+type Part int
 
-// Halves.
+// Values of Part.
 const (
-	ListenersHalf Half = 1 << iota // a sidecar's listeners for outgoing traffic, and the listeners of a router
-	InboundHalf                    // what takes calls for the workload: a sidecar's inbound half, or a router's listeners
+	ListenersPart Part = 1 << iota // a sidecar's listeners for outgoing traffic, and the listeners of a router
+	InboundPart                    // what takes calls for the workload: a sidecar's inbound half, or a router's listeners
 )
 
 // SelectsEverywhere reports whether the objects of a feature are selected for other workloads than the proxy's own too:

@@ -66,7 +66,7 @@ type Chain struct {
 	HTTP      bool              // the chain has a connection manager, not a TCP proxy
 	Protocol  registry.Protocol // of the port; Unsupported where it is detected
 	Cluster   string            // of a TCP proxy: the cluster that it forwards to
-	Selection Selection         // the feature's own, of the half that the listener belongs to
+	Selection Selection         // the feature's own, of the part that the listener belongs to
 }
 
 // Cluster is the cluster that a hook changes.

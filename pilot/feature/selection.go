@@ -188,22 +188,22 @@ func (s Selections) OfKind(kind *kinds.Kind) []*kinds.Object {
 }
 
 // Select selects the objects of each feature for a workload. It returns a function that returns the Selections of a
-// half, or of several.
-func Select(features []*Feature, r Reader, namespace string, w Workload) func(Half) Selections {
+// part, or of several.
+func Select(features []*Feature, r Reader, namespace string, w Workload) func(Part) Selections {
 	var list []named
-	var halves []Half
+	var parts []Part
 	for _, f := range features {
 		if f.Select == nil {
 			continue
 		}
 		if s := f.Select(r, namespace)(w); !s.Empty() {
-			list, halves = append(list, named{f.Name, s.withFacts(f, r)}), append(halves, f.Half)
+			list, parts = append(list, named{f.Name, s.withFacts(f, r)}), append(parts, f.Part)
 		}
 	}
-	return func(half Half) Selections {
+	return func(part Part) Selections {
 		var in []named
 		for i, n := range list {
-			if halves[i]&half != 0 {
+			if parts[i]&part != 0 {
 				in = append(in, n)
 			}
 		}

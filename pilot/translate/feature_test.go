@@ -32,7 +32,7 @@ func tap() *feature.Feature {
 	return &feature.Feature{
 		Name:  "tap",
 		Kinds: []*kinds.Kind{tapKind},
-		Half:  feature.InboundHalf,
+		Part:  feature.InboundPart,
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			return feature.Policies(r, namespace, feature.Matches, tapKind)
 		},

@@ -15,7 +15,7 @@ func New() *feature.Feature {
 	return &feature.Feature{
 		Name:  "authz",
 		Kinds: []*kinds.Kind{kinds.AuthorizationPolicy},
-		Half:  feature.InboundHalf,
+		Part:  feature.InboundPart,
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			return feature.Policies(r, namespace, func(o *kinds.Object, w feature.Workload) bool {
 				return action(o) != securityv1.AuthorizationPolicy_CUSTOM && feature.Matches(o, w)

@@ -22,7 +22,7 @@ func NewCustom() *feature.Feature {
 	return &feature.Feature{
 		Name:   "authz-custom",
 		Kinds:  []*kinds.Kind{kinds.AuthorizationPolicy},
-		Half:   feature.InboundHalf,
+		Part:   feature.InboundPart,
 		Select: selectCustom, UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: customHTTP, NetworkFilters: customNetwork},
 	}

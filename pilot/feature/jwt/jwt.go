@@ -32,7 +32,7 @@ func New(m Mode) *feature.Feature {
 	return &feature.Feature{
 		Name:  "jwt",
 		Kinds: []*kinds.Kind{kinds.RequestAuthentication},
-		Half:  feature.InboundHalf,
+		Part:  feature.InboundPart,
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			return feature.Policies(r, namespace, matches, kinds.RequestAuthentication)
 		},

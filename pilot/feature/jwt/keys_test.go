@@ -71,7 +71,7 @@ func TestKeys(t *testing.T) {
 		if len(wants) != c.wanted {
 			t.Errorf("%q: %v are wanted, not %d", c.mode, wants, c.wanted)
 		}
-		selected := feature.Select([]*feature.Feature{f}, mesh{policy: policy, facts: all}, "a", feature.Workload{Namespace: "a"})(feature.InboundHalf).Of(f)
+		selected := feature.Select([]*feature.Feature{f}, mesh{policy: policy, facts: all}, "a", feature.Workload{Namespace: "a"})(feature.InboundPart).Of(f)
 		filters := f.HTTPFilters(feature.Chain{Direction: feature.Inbound, HTTP: true, Selection: selected})
 		filter := &jwtv3.JwtAuthentication{}
 		if len(filters) != 1 {

@@ -14,7 +14,7 @@ func New() *feature.Feature {
 	return &feature.Feature{
 		Name:            "mtls",
 		Kinds:           []*kinds.Kind{kinds.PeerAuthentication},
-		Half:            feature.InboundHalf,
+		Part:            feature.InboundPart,
 		Select:          selectPolicies,
 		UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{
