@@ -39,6 +39,14 @@ type Limits struct {
 	HTTPBody       int64         // the body of one request
 	DebugRequests  int           // concurrent requests of /debug; more get 429
 
+	// Webhooks of an API server. Whoever reaches the port may call them.
+	WebhookBody   int64         // the body of one request
+	WebhookBodies int64         // all bodies together, but for the large ones, of which there are two at most
+	WebhookRead   time.Duration // from the headers of a request to the end of its body
+	Reviews       int           // concurrent reviews; more wait
+	ReviewedBytes int64         // what is reviewed at once; what is larger is reviewed alone
+	ReviewWait    time.Duration // for which a review waits, before it gets 429
+
 	// User-written regular expressions.
 	RegexBytes        int // one expression
 	RegexInstructions int // one compiled program
@@ -97,6 +105,13 @@ func Default() Limits {
 		HTTPHeader:     16 << 10,
 		HTTPBody:       1 << 20,
 		DebugRequests:  2,
+
+		WebhookBody:   6 << 20,
+		WebhookBodies: 16 << 20,
+		WebhookRead:   5 * time.Second,
+		Reviews:       8,
+		ReviewedBytes: 512 << 10,
+		ReviewWait:    5 * time.Second,
 
 		RegexBytes:        1024,
 		RegexInstructions: 2000,

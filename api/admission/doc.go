@@ -1,0 +1,9 @@
+// Package admission answers AdmissionReviews over HTTP: it reads what an API server asks, has a function review it, and
+// writes the answer.
+//
+// Whoever reaches the port may send anything, so the cost of a request is bounded before anybody looks at it: the size
+// of its body, the time that it takes to arrive, how much memory all bodies take, and how much is reviewed at once. The
+// bounds are those of package limits. What exceeds them waits for a while, and is refused then.
+//
+// A Gate holds what is taken of the bounds, and is shared by all webhooks of a server. It runs no goroutine.
+package admission

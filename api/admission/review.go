@@ -1,0 +1,84 @@
+package admission
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reviewer answers a request. It must not keep the request, whose bytes are used again.
+type Reviewer func(r *http.Request, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+
+// Handler returns what answers AdmissionReviews, v1 and v1beta1, by what a Reviewer says. The answer has the version
+// and the UID of the request. refused hears the HTTP status of each request that is not reviewed; nil: nobody does.
+func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := g.answer(w, r, review)
+		var no *refusal
+		if !errors.As(err, &no) {
+			return
+		}
+		if refused != nil {
+			refused(no.status)
+		}
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+		http.Error(w, no.message, no.status)
+	})
+}
+
+func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) error {
+	body, release, err := g.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	leave, err := g.enter(r.Context(), len(body))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	in, err := decode(body)
+	if err != nil {
+		return err
+	}
+	answer := review(r, in.Request)
+	answer.UID = in.Request.UID
+	text, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: answer})
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // a client that has gone needs no answer
+	return nil
+}
+
+// kind of what an API server sends.
+const kind = "AdmissionReview"
+
+// decode reads an AdmissionReview. v1beta1 has the fields of v1. The error is a refusal.
+func decode(body []byte) (*admissionv1.AdmissionReview, error) {
+	var in admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, refuse(http.StatusBadRequest, "could not decode the body: %v", err)
+	}
+	const group = "admission.k8s.io/"
+	switch {
+	case in.Kind != kind, in.APIVersion != group+"v1" && in.APIVersion != group+"v1beta1":
+		return nil, refuse(http.StatusBadRequest, "the body is %s %s, and not an %s of %sv1 or v1beta1", in.APIVersion, in.Kind, kind, group)
+	case in.Request == nil:
+		return nil, refuse(http.StatusBadRequest, "the %s has no request", kind)
+	}
+	return &in, nil
+}
+
+// Deny returns the answer that refuses a request with a message.
+func Deny(message string) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: message}}
+}
+
+// Allow returns the answer that lets a request through.
+func Allow() *admissionv1.AdmissionResponse { return &admissionv1.AdmissionResponse{Allowed: true} }
