@@ -1,7 +1,9 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -16,9 +18,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// newHTTP makes an HTTP server with a bound on every phase of a request. With h2c it speaks HTTP/2 without TLS too, to
-// clients that know beforehand.
-func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, h2c bool) *http.Server {
+// httpOptions are how an HTTP server differs from one that speaks HTTP/1 alone.
+type httpOptions struct {
+	h2c  bool        // it speaks HTTP/2 without TLS too, to clients that know beforehand
+	tls  *tls.Config // it speaks nothing without TLS; nil: it speaks no TLS
+	body int64       // bound on the body of one request; 0: Limits.HTTPBody
+}
+
+// newHTTP makes an HTTP server with a bound on every phase of a request.
+func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, o httpOptions) *http.Server {
+	l.HTTPBody = cmp.Or(o.body, l.HTTPBody)
 	s := &http.Server{
 		Handler:           guarded(logger, l, handler),
 		ReadHeaderTimeout: l.HTTPReadHeader,
@@ -28,10 +37,13 @@ func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, h2c boo
 		MaxHeaderBytes:    l.HTTPHeader,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
 	}
-	if h2c {
+	if o.h2c {
 		s.Protocols = new(http.Protocols)
 		s.Protocols.SetHTTP1(true)
 		s.Protocols.SetUnencryptedHTTP2(true)
+	}
+	if o.h2c || o.tls != nil {
+		s.TLSConfig = o.tls
 		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: int(l.StreamsPerConn), PingTimeout: 10 * time.Second, SendPingTimeout: 30 * time.Second}
 	}
 	return s
@@ -88,7 +100,11 @@ type httpServing struct {
 }
 
 func (s *httpServing) serve() error {
-	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+	serve := s.server.Serve
+	if s.server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.server.ServeTLS(l, "", "") }
+	}
+	if err := serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

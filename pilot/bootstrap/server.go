@@ -214,6 +214,7 @@ func (s *Server) register() {
 		}
 	}
 	s.components.start("discovery listener", s.listenGRPC)
+	s.components.start("webhook listener", s.listenHTTPS)
 	s.components.start("readiness", s.announce)
 }
 
@@ -245,13 +246,18 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 
 	var handler http.Handler = front
 	shared := s.o.GRPC == ""
+	options := httpOptions{h2c: shared}
+	if s.o.HTTPS == "" {
+		s.mountWebhooks(front)
+		options.body = s.o.Limits.WebhookBody
+	}
 	if shared {
 		handler = multiplex(s.grpc, s.serving.Load, front)
 	}
-	if err := s.serveHTTP(ctx, "http", s.o.HTTP, handler, shared, &s.bound.HTTP); err != nil {
+	if err := s.serveHTTP(ctx, "http", s.o.HTTP, handler, options, &s.bound.HTTP); err != nil {
 		return err
 	}
-	if err := s.serveHTTP(ctx, "monitoring", s.o.Monitoring, monitoring, false, &s.bound.Monitoring); err != nil {
+	if err := s.serveHTTP(ctx, "monitoring", s.o.Monitoring, monitoring, httpOptions{}, &s.bound.Monitoring); err != nil {
 		return err
 	}
 	if shared {
@@ -262,7 +268,7 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) serveHTTP(ctx context.Context, name, address string, handler http.Handler, h2c bool, bound *string) error {
+func (s *Server) serveHTTP(ctx context.Context, name, address string, handler http.Handler, o httpOptions, bound *string) error {
 	if address == "" {
 		return nil
 	}
@@ -273,10 +279,10 @@ func (s *Server) serveHTTP(ctx context.Context, name, address string, handler ht
 	s.mu.Lock()
 	*bound = l.Addr().String()
 	s.mu.Unlock()
-	if h2c {
+	if o.h2c {
 		l = s.discovery.Listen(l)
 	}
-	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, h2c)}
+	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, o)}
 	s.http = append(s.http, h)
 	s.serve(name, h.serve)
 	return nil
@@ -400,7 +406,7 @@ func (s *Server) servers() (list []*grpc.Server) {
 func (s *Server) announce(context.Context) error {
 	s.ready.Store(true)
 	b := s.Addresses()
-	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "secure_grpc", b.SecureGRPC, "version", s.o.Version)
+	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "secure_grpc", b.SecureGRPC, "https", b.HTTPS, "version", s.o.Version)
 	if s.o.AddressFile == "" {
 		return nil
 	}
