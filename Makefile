@@ -112,7 +112,7 @@ fmt: $(TOOLS)/golangci-lint-$(LINT) ## Format all Go files.
 	$< fmt ./...
 
 gen: $(HELM4) ## Write the custom resources and the golden files anew, from what is pinned and what the code does now: read the diff before committing it.
-	go run ./deploy/crds charts/base/files/crds
+	go run ./deploy/crds charts/base/files/crds galley/validation/schema/schemas.zip
 	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update|featuretest\.Run' . | xargs -r -n1 dirname | sort -u) -args -update
 
 image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.

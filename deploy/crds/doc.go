@@ -2,6 +2,9 @@
 // directory, one file each: names, schemas and rules as they are, without descriptions: a third of the bytes, which
 // every API server and every Helm release would carry.
 //
-// `make gen` runs it for charts/base. It holds no state, starts no goroutine, and writes the same bytes for the same
-// module.
+// It also writes the schemas alone, with those of the Gateway API, into the archive that galley/validation/schema
+// embeds.
+//
+// `make gen` runs it for charts/base and galley/validation/schema. It holds no state, starts no goroutine, and writes
+// the same bytes for the same modules.
 package main

@@ -15,11 +15,12 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: crds DIR")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: crds DIR ZIP")
 		os.Exit(2)
 	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
+	ctx := context.Background()
+	if err := errors.Join(run(ctx, os.Args[1]), writeSchemas(ctx, os.Args[2])); err != nil {
 		fmt.Fprintln(os.Stderr, "crds:", err)
 		os.Exit(1)
 	}
@@ -56,13 +57,22 @@ func run(ctx context.Context, dir string) error {
 
 // module returns the definitions of the istio.io/api module that go.mod pins, and its version.
 func module(ctx context.Context) (text []byte, version string, err error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "istio.io/api").Output()
+	version, dir, err := locate(ctx, "istio.io/api")
 	if err != nil {
-		return nil, "", fmt.Errorf("find the module istio.io/api: %w", err)
+		return nil, "", err
 	}
-	version, dir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	text, err = os.ReadFile(filepath.Join(dir, "kubernetes", "customresourcedefinitions.gen.yaml"))
 	return text, version, err
+}
+
+// locate returns the version of a module that go.mod pins, and its folder.
+func locate(ctx context.Context, name string) (version, dir string, err error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", name).Output()
+	if err != nil {
+		return "", "", fmt.Errorf("find the module %s: %w", name, err)
+	}
+	version, dir, _ = strings.Cut(strings.TrimSpace(string(out)), " ")
+	return version, dir, nil
 }
 
 const header = `# Made by "make gen" from the module istio.io/api %s; not to be edited.

@@ -40,6 +40,17 @@ func TestChartIsUpToDate(t *testing.T) {
 	}
 }
 
+// So is the archive that validation embeds.
+func TestSchemasAreUpToDate(t *testing.T) {
+	want, err := schemas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile("../../galley/validation/schema/schemas.zip"); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("schemas.zip is not what the generator makes (%v): run make gen", err)
+	}
+}
+
 // Nothing is lost but prose: read as Kubernetes reads them, the definitions are equal once the originals have no
 // descriptions.
 func TestOnlyProseIsLeftOut(t *testing.T) {

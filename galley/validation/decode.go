@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/galley/validation/schema"
 )
 
 // Result is what one file holds.
@@ -60,12 +61,18 @@ type Document struct {
 	Findings []diag.Diagnostic
 }
 
-// Decode reads a file of YAML documents. JSON is YAML. File names in positions are as given.
+// Decode reads a file of YAML documents without asking the CustomResourceDefinitions. See Rules.
 func Decode(l limits.Limits, file string, data []byte) Result {
+	return Rules{Limits: l}.Decode(file, data)
+}
+
+// Decode reads a file of YAML documents. JSON is YAML. File names in positions are as given.
+func (r Rules) Decode(file string, data []byte) Result {
+	l := r.Limits
 	if p, why, fix := unreadable(l, data); why != "" {
 		return broken(file, p, "Limit", why, fix)
 	}
-	d := &decoder{limits: l, file: file}
+	d := &decoder{limits: l, file: file, schemas: r.Schemas}
 	d.tree = treeBuilder{maxDepth: l.YAMLDepth, budget: fileValues(len(data)), open: map[*yaml.Node]bool{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for count := 1; ; count++ {
@@ -168,6 +175,7 @@ func parserMessage(err error) (line int, why string) {
 // decoder reads the documents of one file.
 type decoder struct {
 	limits    limits.Limits
+	schemas   *schema.Set
 	file      string
 	tree      treeBuilder
 	documents []Document

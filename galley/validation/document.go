@@ -59,6 +59,7 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	judged := &findings{file: f.file}
 	check(d.limits, o, n, judged)
 	f.addUnrelated(judged.list)
+	d.definition(kind, n, f)
 	if !f.failed() {
 		doc.Object = o
 	}

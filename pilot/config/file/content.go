@@ -32,6 +32,8 @@ const (
 	boundDoubt = 2 * time.Second
 	boundLast  = 10 * time.Second
 
+	restJudged = 10 * time.Second // after the last change, what files are judged by is kept
+
 	coarseClock = 2 * time.Second // a file may change again within this time and keep its time of change, on NFS for one
 )
 
@@ -65,6 +67,10 @@ type held struct {
 // scan brings files up to date. If recheck is not 0, something is waited for, and scan should be called again after
 // that time.
 func (s *Source) scan() (found listing, recheck time.Duration) {
+	if !s.judged.IsZero() && time.Since(s.judged) > restJudged {
+		s.rules.Schemas.Forget()
+		s.judged = time.Time{}
+	}
 	found = list(s.opts)
 	if found.err == nil && len(found.files) == 0 && len(s.files) > 0 && len(found.unknown) == 0 {
 		found.err = errEmpty
@@ -265,7 +271,8 @@ func read(root *os.Root, file string, limit int64) (data []byte, before, after s
 // decode never panics: a fault of the decoder costs one file.
 func (s *Source) decode(file string, data []byte) (r validation.Result) {
 	name := filepath.Join(s.opts.Dir, file)
-	if err := safe.Do("decode config", func() { r = validation.Decode(s.opts.Limits, name, data) }); err != nil {
+	s.judged = time.Now()
+	if err := safe.Do("decode config", func() { r = s.rules.Decode(name, data) }); err != nil {
 		r = validation.Result{Broken: &diag.Diagnostic{Severity: diag.Error, Code: "Internal", File: name, Message: err.Error(), Fix: "report it, with the file"}}
 	}
 	return r

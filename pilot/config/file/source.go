@@ -12,6 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+	"github.com/istiod-lite/istiod-lite/galley/validation/schema"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -28,6 +30,7 @@ type Options struct {
 // Source reads one directory, or holds files that were read before.
 type Source struct {
 	opts     Options
+	rules    validation.Rules
 	texts    *Texts // nil: there is a directory
 	synced   atomic.Bool
 	findings config.Findings
@@ -36,6 +39,7 @@ type Source struct {
 	files     map[string]*content // by path below the directory
 	published map[kinds.Key]claim
 	watch     *watch
+	judged    time.Time // when a file was last; zero: what it is judged by is forgotten
 }
 
 // How long events are gathered, so that what a tool writes together is read together.
@@ -66,7 +70,8 @@ func newSource(opts Options) *Source {
 	if opts.Limits == (limits.Limits{}) {
 		opts.Limits = limits.Default()
 	}
-	return &Source{opts: opts, files: map[string]*content{}, published: map[kinds.Key]claim{}}
+	rules := validation.Rules{Limits: opts.Limits, Schemas: &schema.Set{}}
+	return &Source{opts: opts, rules: rules, files: map[string]*content{}, published: map[kinds.Key]claim{}}
 }
 
 // HasSynced reports whether the handler has got, and handled, the first load.

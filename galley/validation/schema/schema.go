@@ -1,0 +1,142 @@
+package schema
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	runtime "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+//go:embed schemas.zip
+var archive []byte
+
+// File is one entry of schemas.zip: the schemas of one kind, named GROUP/KIND.json.
+type File struct {
+	Versions map[string]int    `json:"versions"` // index of each version's schema
+	Schemas  []json.RawMessage `json:"schemas"`
+}
+
+// Set holds the definitions that are compiled. The zero value is ready to use, and holds none.
+type Set struct {
+	mu       sync.Mutex
+	compiled map[runtime.GroupVersionKind]*definition
+}
+
+// definition is that of one version of a kind. It is nil where there is none.
+type definition struct {
+	structural *structural.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// Check returns what the definition of that kind finds wrong with an object, whose whole numbers are of type int64. It
+// sets the defaults of the definition in the object. Of a kind without definition it says nothing.
+func (s *Set) Check(gvk runtime.GroupVersionKind, object map[string]any) (field.ErrorList, error) {
+	d, err := s.definition(gvk)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, d.structural)
+	defaulting.Default(object, d.structural)
+	errs := validation.ValidateCustomResource(nil, object, d.schema)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
+	if len(errs) > 0 {
+		for _, e := range errs {
+			name(e)
+		}
+		return errs, nil // rules may rely on types and required fields
+	}
+	errs, _ = d.rules.Validate(context.Background(), nil, d.structural, object, nil, celconfig.RuntimeCELCostBudget)
+	return errs, nil
+}
+
+// name moves the path of the field from the beginning of an error's text to where it belongs: of alternatives, the
+// library says it only there.
+func name(e *field.Error) {
+	rest, quoted := strings.CutPrefix(e.Detail, `"`)
+	path, why, ended := strings.Cut(rest, `" `)
+	if quoted && ended && (e.Field == "" || e.Field == "<nil>") {
+		e.Field, e.Detail = path, why
+	}
+}
+
+// Forget frees what is compiled.
+func (s *Set) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compiled = nil
+}
+
+func (s *Set) definition(gvk runtime.GroupVersionKind) (*definition, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, ok := s.compiled[gvk]; ok {
+		return d, nil
+	}
+	d, err := compile(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("compile the definition of %s: %w", gvk, err)
+	}
+	if s.compiled == nil {
+		s.compiled = map[runtime.GroupVersionKind]*definition{}
+	}
+	s.compiled[gvk] = d
+	return d, nil
+}
+
+func compile(gvk runtime.GroupVersionKind) (*definition, error) {
+	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		return nil, err
+	}
+	entry := gvk.Group + "/" + gvk.Kind + ".json"
+	if !slices.ContainsFunc(z.File, func(f *zip.File) bool { return f.Name == entry }) {
+		return nil, nil
+	}
+	r, err := z.Open(entry)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var file File
+	if err := json.NewDecoder(r).Decode(&file); err != nil {
+		return nil, err
+	}
+	i, ok := file.Versions[gvk.Version]
+	if !ok {
+		return nil, nil
+	}
+	var props apiextensionsv1.JSONSchemaProps
+	if err := json.Unmarshal(file.Schemas[i], &props); err != nil {
+		return nil, err
+	}
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&props, &internal, nil); err != nil {
+		return nil, err
+	}
+	d := &definition{}
+	if d.structural, err = structural.NewStructural(&internal); err != nil {
+		return nil, err
+	}
+	if d.schema, _, err = validation.NewSchemaValidator(&internal); err != nil {
+		return nil, err
+	}
+	d.rules = cel.NewValidator(d.structural, true, celconfig.PerCallLimit)
+	return d, nil
+}
