@@ -77,3 +77,21 @@ func ParseNetworks(name string, yaml []byte) (*Networks, []diag.Diagnostic) {
 func failed(findings []diag.Diagnostic) bool {
 	return slices.ContainsFunc(findings, func(f diag.Diagnostic) bool { return f.Severity == diag.Error })
 }
+
+// SalvageProxyConfig reads a ProxyConfig, as annotations of pods have it, over another, which stays as it is. It leaves
+// out fields that do not exist, which are warnings: an annotation outlives releases. It is nil if anything else is
+// wrong.
+func SalvageProxyConfig(base *meshv1alpha1.ProxyConfig, yaml []byte) (*meshv1alpha1.ProxyConfig, []diag.Diagnostic) {
+	p := proto.CloneOf(base)
+	d := &document{object: "ProxyConfig"}
+	d.decode(yaml, p.ProtoReflect())
+	for i := range d.findings {
+		if f := &d.findings[i]; f.Code == "UnknownField" {
+			f.Severity, f.Message = diag.Warning, f.Message+", so it is ignored"
+		}
+	}
+	if failed(d.findings) {
+		return nil, d.findings
+	}
+	return p, d.findings
+}

@@ -57,7 +57,7 @@ func checkOurs(f *file, spec *ast.ImportSpec, target string, add report) {
 	switch top {
 	case "api":
 		allowed = within(target, "api")
-	case "registry", "citadel":
+	case "registry", "citadel", "injector":
 		allowed = withinAny(target, "api", top)
 	case "galley":
 		allowed = withinAny(target, "api", "galley")
@@ -100,7 +100,7 @@ func checkPilot(f *file, spec *ast.ImportSpec, target string, add report) {
 	case withinAny(target, "api", "registry"):
 	case within(target, "galley/validation") && from == "config":
 	case withinAny(target, "galley/validation", "galley/analysis") && from == "ingest":
-	case withinAny(target, "citadel", "galley") && from == "bootstrap":
+	case withinAny(target, "citadel", "galley", "injector") && from == "bootstrap":
 	case !within(target, "pilot"):
 		add("imports", f.at(spec), "%s must not import %s", f.dir, target)
 	case second(target) != from:

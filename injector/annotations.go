@@ -1,0 +1,107 @@
+package injector
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// badAnnotation is the error of a pod that has an annotation with a value that means nothing.
+func badAnnotation(name, value string, err error) error {
+	return fmt.Errorf("the pod's annotation %s has the value %s, which cannot be used: %w", name, quoted(value), err)
+}
+
+// checkAnnotations returns what is wrong with the annotations that templates read: all of it.
+func checkAnnotations(annotations map[string]string) error {
+	checks := map[string]func(string) error{
+		"readiness.status.sidecar.istio.io/applicationPorts":    checkPorts,
+		"readiness.status.sidecar.istio.io/failureThreshold":    checkUint32,
+		"readiness.status.sidecar.istio.io/initialDelaySeconds": checkUint32,
+		"readiness.status.sidecar.istio.io/periodSeconds":       checkUint32,
+		"sidecar.istio.io/interceptionMode":                     checkMode,
+		"traffic.sidecar.istio.io/excludeInboundPorts":          checkPorts,
+		"traffic.sidecar.istio.io/excludeOutboundIPRanges":      checkRanges,
+		"traffic.sidecar.istio.io/excludeOutboundPorts":         checkPorts,
+		"traffic.sidecar.istio.io/includeInboundPorts":          orAll(checkPorts),
+		"traffic.sidecar.istio.io/includeOutboundIPRanges":      orAll(checkRanges),
+		"traffic.sidecar.istio.io/includeOutboundPorts":         orAll(checkPorts),
+		mergeAnnotation:      checkBool,
+		rewriteAnnotation:    checkBool,
+		statusPortAnnotation: checkPort,
+	}
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(checks)) {
+		if value, ok := annotations[name]; ok {
+			if err := checks[name](value); err != nil {
+				wrong = append(wrong, badAnnotation(name, value, err))
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func checkBool(v string) error {
+	if _, err := strconv.ParseBool(v); err != nil {
+		return errors.New(`write "true" or "false"`)
+	}
+	return nil
+}
+
+func checkUint32(v string) error {
+	if _, err := strconv.ParseUint(v, 10, 32); err != nil {
+		return errors.New("write a whole number that is not negative")
+	}
+	return nil
+}
+
+func checkPort(v string) error {
+	if _, err := strconv.ParseUint(v, 10, 16); err != nil {
+		return fmt.Errorf("%s is no port: write a number up to 65535", quoted(v))
+	}
+	return nil
+}
+
+func checkMode(v string) error {
+	if !slices.Contains([]string{"REDIRECT", "TPROXY", "NONE"}, v) {
+		return errors.New("write REDIRECT, TPROXY or NONE")
+	}
+	return nil
+}
+
+// orAll allows also a star, which stands for all.
+func orAll(check func(string) error) func(string) error {
+	return func(v string) error {
+		if v == "*" {
+			return nil
+		}
+		return check(v)
+	}
+}
+
+func checkPorts(v string) error {
+	if v == "" {
+		return nil
+	}
+	for p := range strings.SplitSeq(v, ",") {
+		if err := checkPort(strings.TrimSpace(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkRanges(v string) error {
+	if v == "" {
+		return nil
+	}
+	for r := range strings.SplitSeq(v, ",") {
+		if _, err := netip.ParsePrefix(strings.TrimSpace(r)); err != nil {
+			return fmt.Errorf("%s is no range: write CIDRs with commas between, for example 10.0.0.0/8: %w", quoted(r), err)
+		}
+	}
+	return nil
+}

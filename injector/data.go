@@ -1,0 +1,96 @@
+package injector
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+)
+
+// data is what templates read: its fields are an interface with those who write templates.
+type data struct {
+	TypeMeta                 metav1.TypeMeta   // of the workload
+	DeploymentMeta           metav1.ObjectMeta // of the workload: its name and namespace
+	ObjectMeta               metav1.ObjectMeta // of the pod
+	Spec                     corev1.PodSpec
+	ProxyConfig              proxyConfig
+	MeshConfig               *meshv1alpha1.MeshConfig
+	Values                   map[string]any
+	Revision                 string
+	NativeSidecars           bool
+	ProxyImage               string
+	ProxyInitImage           string
+	ProxyUID                 *int64
+	ProxyGID                 *int64
+	InboundTrafficPolicyMode string
+	CompliancePolicy         string
+}
+
+type proxyConfig = *meshv1alpha1.ProxyConfig
+
+// workload returns what a pod belongs to, as far as its owner says it: a ReplicaSet's name is its Deployment's with the
+// hash of the template behind it, and a Job's that a CronJob made ends with the minute.
+func workload(pod *corev1.Pod) (metav1.TypeMeta, metav1.ObjectMeta) {
+	kind := metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
+	meta := metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		if meta.Name == "" {
+			meta.Name = strings.TrimSuffix(pod.GenerateName, "-")
+		}
+		return kind, meta
+	}
+	kind, meta.Name = metav1.TypeMeta{Kind: owner.Kind, APIVersion: owner.APIVersion}, owner.Name
+	switch owner.Kind {
+	case "ReplicaSet":
+		if rollout := pod.Labels["rollouts-pod-template-hash"]; rollout != "" && strings.HasSuffix(owner.Name, "-"+rollout) {
+			meta.Name = strings.TrimSuffix(owner.Name, "-"+rollout)
+			kind = metav1.TypeMeta{Kind: "Rollout", APIVersion: "v1alpha1"}
+			break
+		}
+		if hash := pod.Labels["pod-template-hash"]; hash != "" && strings.HasSuffix(owner.Name, "-"+hash) {
+			meta.Name = strings.TrimSuffix(owner.Name, "-"+hash)
+			kind.Kind = "Deployment"
+		}
+	case "ReplicationController":
+		if name := pod.Labels["deploymentconfig"]; name != "" && strings.HasPrefix(owner.Name, name+"-") {
+			meta.Name = name
+			kind.Kind = "DeploymentConfig"
+		}
+	case "Job":
+		if i := strings.LastIndexByte(owner.Name, '-'); i > 0 && minute(owner.Name[i+1:]) {
+			meta.Name = owner.Name[:i]
+			kind.Kind = "CronJob"
+		}
+	}
+	return kind, meta
+}
+
+// minute reports whether a text is what a CronJob ends the names of its Jobs with: minutes, or seconds, since 1970.
+func minute(s string) bool {
+	return len(s) >= 8 && len(s) <= 10 && strings.Trim(s, "0123456789") == ""
+}
+
+// image returns where a proxy is pulled from. kind is that of the image, such as distroless.
+func (s *settings) image(name, kind string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	image := s.Global.Hub + "/" + nonEmpty(name, "proxyv2")
+	tag := text(s.Global.Tag)
+	if tag == "" {
+		return image
+	}
+	kind = nonEmpty(kind, s.Global.Variant)
+	for _, known := range []string{"-distroless", "-debug"} {
+		if kind != "" {
+			tag = strings.TrimSuffix(tag, known)
+		}
+	}
+	if kind != "" && kind != "default" {
+		tag += "-" + kind
+	}
+	return image + ":" + tag
+}

@@ -1,0 +1,253 @@
+package injector
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+)
+
+var update = flag.Bool("update", false, "write what injection makes of the pods of testdata")
+
+// rig is an Injector of texts.
+type rig struct {
+	*Injector
+	findings []diag.Diagnostic
+}
+
+// newRig makes an Injector of the files config, values and mesh, as far as they are there.
+func newRig(t testing.TB, files map[string]string) *rig {
+	t.Helper()
+	m, findings := mesh.Parse("mesh", []byte(files["mesh"]))
+	if m == nil {
+		t.Fatal(findings)
+	}
+	r := &rig{}
+	c, findings := Parse("ConfigMap a/b", Texts{files["config"], files["values"]}, Functions{Env: func(name string) string { return "value of " + name }})
+	r.findings = findings
+	r.Injector = New(Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+	r.Set(c)
+	return r
+}
+
+func sections(a *txtar.Archive) map[string]string {
+	m := map[string]string{}
+	for _, f := range a.Files {
+		m[f.Name] = string(f.Data)
+	}
+	return m
+}
+
+func toJSONText(t testing.TB, text string) []byte {
+	t.Helper()
+	j, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// inject injects a pod, checks that the patch makes the result, and returns the result as YAML, or why there is none.
+func (r *rig) inject(t testing.TB, q Request) string {
+	t.Helper()
+	got, err := r.Inject(context.Background(), q)
+	switch {
+	case err != nil:
+		return "refused: " + err.Error() + "\n"
+	case got.Skipped != "":
+		return "skipped: " + got.Skipped + "\n"
+	}
+	p, err := jsonpatch.DecodePatch(got.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := p.Apply(q.Pod)
+	if err != nil {
+		t.Fatalf("%v: %s", err, got.Patch)
+	}
+	if !sameJSON(t, applied, got.Pod) {
+		t.Errorf("the patch makes %s, want %s", applied, got.Pod)
+	}
+	text, err := yaml.JSONToYAML(got.Pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range got.Warnings {
+		text = append(text, "# warning: "+w+"\n"...)
+	}
+	return string(text)
+}
+
+func sameJSON(t testing.TB, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		t.Fatalf("no JSON: %s or %s", a, b)
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// TestGoldens injects the pods of testdata. A file has config, values and mesh, and for each pod a file NAME.pod with
+// what becomes of it as NAME.want; base.txtar has what others leave out.
+func TestGoldens(t *testing.T) {
+	base, err := txtar.ParseFile("testdata/base.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) < 2 {
+		t.Fatal(err, paths)
+	}
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			files := sections(base)
+			for name, text := range sections(a) {
+				files[name] = text
+			}
+			r := newRig(t, files)
+			for _, f := range r.findings {
+				t.Error(f)
+			}
+			for i := range a.Files {
+				f := &a.Files[i]
+				name, isPod := strings.CutSuffix(f.Name, ".pod")
+				if !isPod {
+					continue
+				}
+				q := Request{Pod: toJSONText(t, string(f.Data)), Namespace: "shop", Cluster: strings.TrimSpace(files["cluster"]), Network: strings.TrimSpace(files["network"])}
+				got, want := r.inject(t, q), &a.Files[i+1]
+				if want.Name != name+".want" {
+					t.Fatalf("%s is not followed by %s.want", f.Name, name)
+				}
+				if got != string(want.Data) && !*update {
+					t.Errorf("%s: got\n%s\nwant\n%s", name, got, want.Data)
+				}
+				want.Data = []byte(got)
+				again(t, r, q)
+			}
+			if *update {
+				if err := os.WriteFile(path, txtar.Format(a), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// again injects what came out once more, which must change nothing.
+func again(t *testing.T, r *rig, q Request) {
+	t.Helper()
+	first, err := r.Inject(t.Context(), q)
+	if err != nil || first.Skipped != "" {
+		return
+	}
+	q.Pod = first.Pod
+	second, err := r.Inject(t.Context(), q)
+	if err != nil {
+		t.Fatalf("injected once more: %v", err)
+	}
+	if string(second.Patch) != "[]" {
+		t.Errorf("injected once more, the pod changes: %s", second.Patch)
+	}
+}
+
+// A pod's template cannot cost more than its bounds: of time, and of what it writes.
+func TestTemplatesAreBounded(t *testing.T) {
+	pod := []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app"}]}}`)
+	for name, c := range map[string]struct{ template, want string }{
+		"writes without end": {`{{ range until 60000 }}{{ repeat 60000 "x" }}{{ end }}`, "more than 1048576 bytes"},
+		"runs without end":   {`{{ define "x" }}{{ template "x" . }}{{ template "x" . }}{{ end }}{{ template "x" . }}`, "exceeded maximum template depth"},
+		"takes too long":     {`{{ range 100000000000 }}{{ "" }}{{ end }}`, "takes too long"},
+		"a long list":        {`{{ until 1000000000 }}`, "too many"},
+		"a long text":        {`{{ repeat 1000000000 "x" }}`, "too long"},
+		"the network":        {`{{ getHostByName "localhost" }}`, "not resolved"},
+		"no YAML":            {`a: [`, "no YAML"},
+		"no pod":             {`spec: {containers: 3}`, "no pod"},
+		"a panic":            {`{{ index .Values "a" "b" "c" }}`, "error calling index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := yaml.Marshal(map[string]any{"policy": "enabled", "templates": map[string]string{"sidecar": c.template}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRig(t, map[string]string{"config": string(text), "values": "{}"})
+			if r.Config() == nil {
+				t.Fatal(r.findings)
+			}
+			if name == "takes too long" {
+				r.o.Time = time.Millisecond
+			}
+			if got := r.inject(t, Request{Pod: pod}); !strings.Contains(got, c.want) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// What is wrong with the ConfigMap is a finding that says where, and such a version is not used.
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct{ config, values, want string }{
+		"no YAML":          {"policy: [", "{}", "error: ConfigMap a/b: data.config: "},
+		"no values":        {"policy: enabled", "[", "error: ConfigMap a/b: data.values: "},
+		"policy":           {"policy: sometimes", "{}", `data.config: policy: "sometimes" is no policy`},
+		"unknown function": {"policy: enabled\ntemplates:\n  sidecar: |\n    a: b\n    {{ nope }}\n", "{}", `data.config: templates.sidecar: line 2 of the template: function "nope" not defined`},
+		"unknown field":    {"policy: enabled\ntemplate: x\nneverInjectSelectors: []\n", "{}", "warning: ConfigMap a/b: data.config: neverInjectSelectors: unknown field, ignored; did you mean neverInjectSelector?"},
+		"selector":         {"policy: enabled\ntemplate: x\nneverInjectSelector: [{matchExpressions: [{key: a, operator: Maybe}]}]", "{}", "data.config: neverInjectSelector[0]: "},
+		"default template": {"policy: enabled\ntemplates: {a: x}\ndefaultTemplates: [b]", "{}", `warning: ConfigMap a/b: data.config: defaultTemplates: there is no template "b": there are a`},
+		"alias":            {"policy: enabled\ntemplates: {sidecar: x}\naliases: {c: [b]}", "{}", `warning: ConfigMap a/b: data.config: aliases.c: there is no template "b"`},
+		"type of a value":  {"policy: enabled\ntemplate: x", "global: {hub: [1]}", "error: ConfigMap a/b: data.values: "},
+	} {
+		c2, findings := Parse("ConfigMap a/b", Texts{c.config, c.values}, Functions{})
+		if len(findings) != 1 || !strings.Contains(findings[0].String(), c.want) {
+			t.Errorf("%s: got %v, want %s", name, findings, c.want)
+		}
+		if wrong := len(findings) > 0 && findings[0].Severity == diag.Error; wrong != (c2 == nil) {
+			t.Errorf("%s: the version is used: %v", name, c2 != nil)
+		}
+	}
+}
+
+// Whatever a pod is, it gets an answer, whose patch fits it.
+func FuzzInject(f *testing.F) {
+	base, err := txtar.ParseFile("testdata/base.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	r := newRig(f, sections(base))
+	paths, _ := filepath.Glob("testdata/*.txtar")
+	for _, path := range paths {
+		a, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range a.Files {
+			if strings.HasSuffix(file.Name, ".pod") {
+				f.Add(toJSONText(f, string(file.Data)))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, pod []byte) {
+		if bytes.Contains(pod, []byte(`\u0000`)) || !json.Valid(pod) {
+			return
+		}
+		r.inject(t, Request{Pod: pod, Namespace: "shop"})
+	})
+}

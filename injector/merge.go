@@ -1,0 +1,209 @@
+package injector
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+)
+
+// status is the annotation sidecar.istio.io/status: what was added to a pod.
+type status struct {
+	InitContainers   []string `json:"initContainers"`
+	Containers       []string `json:"containers"`
+	Volumes          []string `json:"volumes"`
+	ImagePullSecrets []string `json:"imagePullSecrets"`
+	Revision         string   `json:"revision"`
+}
+
+// overrides is the annotation proxy.istio.io/overrides: the containers as the user wrote them that a template has too.
+// Injecting the pod once more begins with them.
+type overrides struct {
+	Containers     []corev1.Container `json:"containers,omitempty"`
+	InitContainers []corev1.Container `json:"initContainers,omitempty"`
+}
+
+// merged returns a pod, or the whole of a container, with what a patch says over it, by the rules of a strategic merge.
+func merged[T any](base *T, patch []byte) (*T, error) {
+	from, err := json.Marshal(base)
+	if err != nil {
+		return nil, err
+	}
+	out, err := strategicpatch.StrategicMergePatch(from, patch, *new(T))
+	if err != nil {
+		return nil, err
+	}
+	t := new(T)
+	return t, json.Unmarshal(out, t)
+}
+
+// rendering is a pod on its way: what templates made of it, and of nothing.
+type rendering struct {
+	pod, template *corev1.Pod
+}
+
+// lay puts over both what a template wrote.
+func (r *rendering) lay(name string, text []byte) error {
+	patch, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return fmt.Errorf("what template %s writes for this pod is no YAML: %w", name, err)
+	}
+	if err := json.Unmarshal(patch, &corev1.Pod{}); err != nil {
+		return fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	}
+	if r.pod, err = merged(r.pod, patch); err == nil {
+		r.template, err = merged(r.template, patch)
+	}
+	if err != nil {
+		return fmt.Errorf("what template %s writes cannot be merged into this pod: %w", name, err)
+	}
+	return nil
+}
+
+// named returns the position of a container, or -1.
+func named(list []corev1.Container, name string) int {
+	return slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name })
+}
+
+// reapply lays containers as the user wrote them over what the templates made of them, and returns them: what the user
+// says of the proxy counts. The image auto stands for the template's.
+func reapply(list, users, template []corev1.Container) (kept []corev1.Container, err error) {
+	for _, user := range users {
+		at := named(list, user.Name)
+		if at < 0 || named(template, user.Name) < 0 {
+			continue
+		}
+		if user.Image == "auto" {
+			user.Image = ""
+		}
+		patch, err := json.Marshal(user)
+		if err != nil {
+			return nil, err
+		}
+		c, err := merged(&list[at], patch)
+		if err != nil {
+			return nil, fmt.Errorf("merge container %s: %w", user.Name, err)
+		}
+		list[at] = *c
+		kept = append(kept, user)
+	}
+	return kept, nil
+}
+
+// original returns a pod to inject, and its containers as the user wrote them. Of a pod that was injected before these
+// are the ones that the templates have too. Those that were added stay, and the templates are laid over them once more:
+// somebody else may have changed them since.
+func original(pod *corev1.Pod) (*corev1.Pod, overrides, error) {
+	if _, ok := pod.Annotations[statusAnnotation]; !ok {
+		return pod, overrides{pod.Spec.Containers, pod.Spec.InitContainers}, nil
+	}
+	text, ok := pod.Annotations[overridesAnnotation]
+	if !ok {
+		return pod, overrides{}, nil
+	}
+	var users overrides
+	if err := json.Unmarshal([]byte(text), &users); err != nil {
+		return nil, users, badAnnotation(overridesAnnotation, text, err)
+	}
+	out := pod.DeepCopy()
+	restore(out.Spec.Containers, users.Containers)
+	restore(out.Spec.InitContainers, users.InitContainers)
+	return out, users, nil
+}
+
+// reapply lays what the user says of containers of the templates over them, and remembers it in the pod.
+func (r *rendering) reapply(users overrides) error {
+	var kept overrides
+	var err error
+	s, t := &r.pod.Spec, &r.template.Spec
+	if kept.Containers, err = reapply(s.Containers, users.Containers, t.Containers); err != nil {
+		return err
+	}
+	if kept.InitContainers, err = reapply(s.InitContainers, users.InitContainers, t.InitContainers); err != nil {
+		return err
+	}
+	if len(kept.Containers)+len(kept.InitContainers) == 0 {
+		return nil
+	}
+	text, err := toJSON(kept)
+	r.pod.Annotations[overridesAnnotation] = text
+	return err
+}
+
+// restore puts the user's containers in the place of those of the same names.
+func restore(list, users []corev1.Container) {
+	for i := range list {
+		if at := named(users, list[i].Name); at >= 0 {
+			list[i] = users[at]
+		}
+	}
+}
+
+// names returns the names of things, nil if there are none.
+func names[T any](list []T, name func(T) string) (out []string) {
+	for _, t := range list {
+		out = append(out, name(t))
+	}
+	return out
+}
+
+func containerName(c corev1.Container) string { return c.Name }
+
+// proxyOf returns the container of the proxy, wherever it is, or nil.
+func proxyOf(pod *corev1.Pod) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		if at := named(list, proxyContainer); at >= 0 {
+			return &list[at]
+		}
+	}
+	return nil
+}
+
+// setVariable gives a container a variable, behind all others.
+func setVariable(c *corev1.Container, name, value string) {
+	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
+	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+}
+
+// variable returns the value of a variable of a container, or nothing.
+func variable(c *corev1.Container, name string) string {
+	if c != nil {
+		for _, e := range c.Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+	}
+	return ""
+}
+
+// move puts a container at the beginning of a list, or at its end.
+func move(list []corev1.Container, name string, first bool) []corev1.Container {
+	at := named(list, name)
+	if at < 0 {
+		return list
+	}
+	c := list[at]
+	list = slices.Delete(slices.Clone(list), at, at+1)
+	if first {
+		return slices.Insert(list, 0, c)
+	}
+	return append(list, c)
+}
+
+// order puts the containers where they have to be: what redirects traffic runs behind the user's own init containers,
+// which so reach the network, unless the proxy is one of them and runs before.
+func order(pod *corev1.Pod, hold bool) {
+	s := &pod.Spec
+	s.Containers = move(s.Containers, proxyContainer, hold)
+	native := named(s.InitContainers, proxyContainer) >= 0
+	if native {
+		s.InitContainers = move(s.InitContainers, proxyContainer, true)
+	}
+	for _, name := range []string{"istio-validation", "istio-init"} {
+		s.InitContainers = move(s.InitContainers, name, native)
+	}
+}

@@ -1,0 +1,22 @@
+package injector
+
+// Annotations and labels, and names inside pods, that are an interface with users and agents.
+const (
+	proxyContainer = "istio-proxy"
+
+	injectName           = "sidecar.istio.io/inject" // a label, or an annotation
+	templatesAnnotation  = "inject.istio.io/templates"
+	statusAnnotation     = "sidecar.istio.io/status"
+	overridesAnnotation  = "proxy.istio.io/overrides"
+	configAnnotation     = "proxy.istio.io/config"
+	rewriteAnnotation    = "sidecar.istio.io/rewriteAppHTTPProbers"
+	imageTypeAnnotation  = "sidecar.istio.io/proxyImageType"
+	statusPortAnnotation = "status.sidecar.istio.io/port"
+	mergeAnnotation      = "prometheus.istio.io/merge-metrics"
+	networkLabel         = "topology.istio.io/network"
+
+	probersVariable    = "ISTIO_KUBE_APP_PROBERS"
+	prometheusVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"
+	clusterVariable    = "ISTIO_META_CLUSTER_ID"
+	networkVariable    = "ISTIO_META_NETWORK"
+)

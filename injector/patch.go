@@ -1,0 +1,134 @@
+package injector
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// MarshalJSON writes also a value that is false, 0 or empty.
+func (o operation) MarshalJSON() ([]byte, error) {
+	if o.Op == "remove" {
+		return json.Marshal(map[string]string{"op": o.Op, "path": o.Path})
+	}
+	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
+}
+
+// patch returns the operations that make one value of JSON into another.
+func patch(path string, from, to any) []operation {
+	if reflect.DeepEqual(from, to) {
+		return nil
+	}
+	switch from := from.(type) {
+	case map[string]any:
+		if to, ok := to.(map[string]any); ok {
+			return patchMap(path, from, to)
+		}
+	case []any:
+		if to, ok := to.([]any); ok && keepsNames(from, to) {
+			return patchList(path, from, to)
+		}
+	}
+	return []operation{{"replace", path, to}}
+}
+
+func patchMap(path string, from, to map[string]any) (ops []operation) {
+	for _, k := range sortedKeys(from) {
+		at := path + "/" + escape(k)
+		if v, ok := to[k]; ok {
+			ops = append(ops, patch(at, from[k], v)...)
+		} else {
+			ops = append(ops, operation{Op: "remove", Path: at})
+		}
+	}
+	for _, k := range sortedKeys(to) {
+		if _, ok := from[k]; !ok {
+			ops = append(ops, operation{"add", path + "/" + escape(k), to[k]})
+		}
+	}
+	return ops
+}
+
+// keepsNames reports whether a list has all entries of another by name, in the same order, perhaps with others between.
+func keepsNames(from, to []any) bool {
+	at := 0
+	for _, v := range to {
+		if at < len(from) && nameOf(v) != "" && nameOf(v) == nameOf(from[at]) {
+			at++
+		}
+	}
+	return at == len(from) && len(from) > 0
+}
+
+func patchList(path string, from, to []any) (ops []operation) {
+	at := 0
+	for i, v := range to {
+		here := path + "/" + strconv.Itoa(i)
+		if at < len(from) && nameOf(v) == nameOf(from[at]) {
+			ops = append(ops, patch(here, from[at], v)...)
+			at++
+		} else {
+			ops = append(ops, operation{"add", here, v})
+		}
+	}
+	return ops
+}
+
+func nameOf(v any) string {
+	m, _ := v.(map[string]any)
+	name, _ := m["name"].(string)
+	return name
+}
+
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+// carry returns a value of JSON as the Go type wrote it after a change, with the fields that only the first text has:
+// those of a newer Kubernetes, which the type does not know. before is what the type wrote before the change.
+func carry(raw, before, after any) any {
+	switch after := after.(type) {
+	case map[string]any:
+		raw, ok := raw.(map[string]any)
+		if !ok {
+			return after
+		}
+		before, _ := before.(map[string]any)
+		out := map[string]any{}
+		for k, v := range after {
+			out[k] = carry(raw[k], before[k], v)
+		}
+		for k, v := range raw {
+			_, known := before[k]
+			if _, has := after[k]; !has && !known && v != nil {
+				out[k] = v
+			}
+		}
+		return out
+	case []any:
+		raw, _ := raw.([]any)
+		before, _ := before.([]any)
+		if len(raw) != len(before) {
+			return after
+		}
+		out := make([]any, len(after))
+		for i, v := range after {
+			out[i] = v
+			for j := range before {
+				if nameOf(v) != "" && nameOf(v) == nameOf(before[j]) {
+					out[i] = carry(raw[j], before[j], v)
+				}
+			}
+		}
+		return out
+	}
+	return after
+}

@@ -1,0 +1,71 @@
+package injector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/template"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// maxOutput bounds what a template may write, in bytes.
+const maxOutput = 1 << 20
+
+// compile returns a template that is ready to be executed by several goroutines at once.
+func compile(name, text string, f Functions) (*template.Template, error) {
+	return template.New(name).Funcs(f.table()).Parse(text)
+}
+
+var errTooLong = fmt.Errorf("the template writes more than %d bytes", maxOutput)
+
+// bounded passes on a number of bytes, and fails when there are more or when its context has ended: then the execution
+// that writes to it ends.
+type bounded struct {
+	ctx  context.Context
+	w    io.Writer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errTooLong
+	}
+	if b.ctx != nil && b.ctx.Err() != nil {
+		return 0, b.ctx.Err()
+	}
+	return b.w.Write(p)
+}
+
+// execute returns what a template writes. When ctx ends it returns at once; the execution ends with what it would write
+// next.
+func execute(ctx context.Context, logger *slog.Logger, t *template.Template, d *data) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	safe.Go(logger, "injection template", func() {
+		var b bytes.Buffer
+		var err error
+		if p := safe.Do("injection template", func() { err = t.Execute(&bounded{ctx, &b, maxOutput}, d) }); p != nil {
+			err = p
+		}
+		done <- result{b.Bytes(), err}
+	})
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return nil, fmt.Errorf("template %s: %w", t.Name(), r.err)
+		}
+		return r.text, nil
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, fmt.Errorf("template %s takes too long", t.Name())
+		}
+		return nil, ctx.Err()
+	}
+}
