@@ -72,7 +72,7 @@ vet: | bin/test ## Vet all packages.
 # Random histories begin with this seed, the same each time, so that a red run can be repeated. 0 is a random one; soak runs those.
 export RAPID_SEED ?= 1
 
-unit: $(ENVOY) $(HELM4) $(GOTESTSUM) | bin/test ## Test all but end to end.
+unit: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test all but end to end.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
 	$(RACING) $(call GOTEST,unit,pkgname-and-test-fails) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
 	@touch bin/test/unit.ok

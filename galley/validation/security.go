@@ -136,21 +136,33 @@ func operation(o fieldRef) {
 	})
 }
 
-// pathTemplate judges a path with {*} for one segment and {**} for any number of them.
+// pathTemplate judges a path with {*} for one segment and {**} for any number of them. A proxy that is sent one that it
+// cannot read may end.
 func pathTemplate(v fieldRef) {
-	segments := strings.Split(strings.TrimPrefix(v.text(), "/"), "/")
+	path, rooted := strings.CutPrefix(v.text(), "/")
+	if !rooted {
+		v.bad("begin it with /", "%q is no template of a path", v.text())
+	}
+	segments, open := strings.Split(path, "/"), false
 	for i, s := range segments {
 		switch {
+		case open && (s == "{*}" || s == "{**}"):
+			v.bad("keep one, as the last", "%s follows {**}", s)
 		case s == "{*}":
 		case s == "{**}":
-			if slices.Contains(segments[i+1:], "{**}") {
-				v.bad("keep one", "{**} may occur once")
-			}
+			open = true
+		case s == "" && i < len(segments)-1:
+			v.bad("remove one slash", "a template has no empty segment")
 		case strings.ContainsAny(s, "{}*"):
 			v.bad("use {*} or {**} as a whole segment", "segment %q mixes a template with text", s)
+		case strings.ContainsFunc(s, func(c rune) bool { return !strings.ContainsRune(pathCharacters, c) }):
+			v.bad("write it in percent-encoding, such as %20 for a space", "segment %q has a character that no path has", s)
 		}
 	}
 }
+
+// pathCharacters are those of the segments of a path.
+const pathCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%!$&'()+,;:@="
 
 func condition(w fieldRef) {
 	if !w.required("key") {
@@ -163,7 +175,7 @@ func condition(w fieldRef) {
 	lists := []string{"values", "notValues"}
 	name, bracket, hasBracket := strings.Cut(key, "[")
 	switch {
-	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.HasSuffix(key, "[]"):
+	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.Contains(key, "[]"):
 		w.at("key").bad(`write the name in brackets, such as request.headers[version]`, "%q has no name in brackets", key)
 		return
 	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters."):

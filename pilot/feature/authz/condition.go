@@ -36,7 +36,9 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	}
 	switch c.Key {
 	case "request.auth.principal":
-		return source(t.requestPrincipals)
+		return nil, []attribute[*rbacv3.Principal]{
+			{values: c.Values, match: t.requestPrincipals(t.wide)}, {notValues: c.NotValues, match: t.requestPrincipals(!t.wide)},
+		}, nil
 	case "request.auth.audiences":
 		return source(t.claims("aud"))
 	case "request.auth.presenter":

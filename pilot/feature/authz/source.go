@@ -13,7 +13,8 @@ import (
 func (t translation) source(s *securityv1beta1.Source) []attribute[*rbacv3.Principal] {
 	return []attribute[*rbacv3.Principal]{
 		{s.GetPrincipals(), s.GetNotPrincipals(), t.principals},
-		{s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), t.requestPrincipals},
+		{values: s.GetRequestPrincipals(), match: t.requestPrincipals(t.wide)},
+		{notValues: s.GetNotRequestPrincipals(), match: t.requestPrincipals(!t.wide)},
 		{s.GetServiceAccounts(), s.GetNotServiceAccounts(), each(principals(), t.serviceAccount)},
 		{s.GetNamespaces(), s.GetNotNamespaces(), each(principals(), namespace)},
 		{s.GetTrustDomains(), s.GetNotTrustDomains(), each(principals(), trustDomain)},
@@ -48,9 +49,14 @@ func (t translation) principals(values []string) (*rbacv3.Principal, error) {
 	return principals().or(list...), nil
 }
 
-// namespace matches the namespace in the peer's ID.
+// namespace matches the namespace in the peer's ID. Where a value could match what follows a namespace in an ID, which
+// is "sa", the expression is bound to the namespace's place.
 func namespace(value string) (*rbacv3.Principal, error) {
-	return authenticated(regexMatcher(".*/ns/" + parsePattern(value).regex(".*") + "/.*")), nil
+	p := parsePattern(value)
+	if p.kind == prefix || p.kind == suffix || p.text == "sa" {
+		return authenticated(regexMatcher(scheme + "[^/]*/ns/" + p.regex("[^/]*") + "/.*")), nil
+	}
+	return authenticated(regexMatcher(".*/ns/" + p.regex(".*") + "/.*")), nil
 }
 
 // trustDomain matches the trust domain in the peer's ID.

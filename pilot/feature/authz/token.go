@@ -18,35 +18,68 @@ func claim(m *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: metadataMatcher(tokenFilter, m, append([]string{payload}, path...)...)}}
 }
 
-// requestPrincipals matches the issuer and the subject of the request's token, joined by a slash.
-func (t translation) requestPrincipals(values []string) (*rbacv3.Principal, error) {
-	if !t.http {
-		return nil, errNoHTTP
+// requestPrincipals matches the issuer and the subject of the request's token, joined by a slash. Both may have slashes
+// themselves. In what lets requests in, the last slash of a value separates the two. In what keeps them out, each of
+// its slashes may.
+func (t translation) requestPrincipals(keepsOut bool) func(values []string) (*rbacv3.Principal, error) {
+	return func(values []string) (*rbacv3.Principal, error) {
+		if !t.http {
+			return nil, errNoHTTP
+		}
+		var list []*rbacv3.Principal
+		for _, v := range values {
+			splits := []tokenOf{splitPrincipal(v)}
+			if keepsOut {
+				splits = everySplit(v)
+			}
+			for _, of := range splits {
+				list = append(list, principals().and(claim(textValue(of.iss), "iss"), claim(textValue(of.sub), "sub")))
+			}
+		}
+		if len(list) == 1 {
+			return list[0], nil
+		}
+		return principals().or(list...), nil
 	}
-	var list []*rbacv3.Principal
-	for _, v := range values {
-		iss, sub := splitPrincipal(v)
-		list = append(list, principals().and(claim(textValue(iss), "iss"), claim(textValue(sub), "sub")))
-	}
-	if len(list) == 1 {
-		return list[0], nil
-	}
-	return principals().or(list...), nil
 }
 
+// tokenOf matches tokens by issuer and subject.
+type tokenOf struct{ iss, sub *matcherv3.StringMatcher }
+
 // splitPrincipal returns the matchers of issuer and subject. Issuers are URLs: the last slash separates the two.
-func splitPrincipal(value string) (iss, sub *matcherv3.StringMatcher) {
+func splitPrincipal(value string) tokenOf {
 	i := strings.LastIndexByte(value, '/')
 	p := parsePattern(value)
 	switch {
 	case p.kind == presence:
-		return p.matcher(false), p.matcher(false)
+		return tokenOf{p.matcher(false), p.matcher(false)}
 	case i < 0 && p.kind == suffix:
-		return regexMatcher(".+"), p.matcher(false)
+		return tokenOf{regexMatcher(".+"), p.matcher(false)}
 	case i < 0:
-		return p.matcher(false), regexMatcher(".+")
+		return tokenOf{p.matcher(false), regexMatcher(".+")}
 	}
-	return stringMatcher(value[:i]), stringMatcher(value[i+1:])
+	return tokenOf{stringMatcher(value[:i]), stringMatcher(value[i+1:])}
+}
+
+// everySplit returns the matchers of each issuer and subject that joined by a slash match a value. No issuer ends
+// within the "://" of a URL.
+func everySplit(value string) []tokenOf {
+	var list []tokenOf
+	switch p := parsePattern(value); {
+	case p.kind == suffix && p.text != "/":
+		list = append(list, tokenOf{regexMatcher(".+"), p.matcher(false)})
+	case p.kind == prefix:
+		list = append(list, tokenOf{p.matcher(false), regexMatcher(".+")})
+	case !strings.Contains(value, "/"):
+		return []tokenOf{splitPrincipal(value)}
+	}
+	for i := range len(value) {
+		iss := value[:i]
+		if value[i] == '/' && !strings.HasSuffix(iss, ":") && !strings.HasSuffix(iss, ":/") {
+			list = append(list, tokenOf{stringMatcher(iss), stringMatcher(value[i+1:])})
+		}
+	}
+	return list
 }
 
 // claims matches a claim that is one of the values, or a list with one of them.
