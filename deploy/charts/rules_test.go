@@ -59,7 +59,7 @@ const read = "get list watch"
 
 // What the server may do is what it does: it reads every kind there is, and of Secrets and ConfigMaps those that
 // gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, and
-// the roots of namespaces.
+// the roots of namespaces. Of webhooks' configurations it patches its own, by name.
 func TestRules(t *testing.T) {
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
@@ -80,7 +80,9 @@ func TestRules(t *testing.T) {
 	secrets := map[string]string{"secrets": "create get list watch", "secrets istio-ca-secret": "update"}
 	reads := func(mesh string) map[string]string {
 		all := maps.Clone(secrets)
-		all["configmaps "+mesh] = read
+		first, _, _ := strings.Cut(mesh, ",")
+		all["configmaps "+mesh+",istio-sidecar-injector"+strings.TrimPrefix(first, "istio")] = read
+		all["gateways.networking.istio.io"] = "create" // a bad one, tried alone
 		return all
 	}
 	const roots = "istio-namespace-controller-election"
@@ -116,23 +118,25 @@ func TestRules(t *testing.T) {
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
+		tags              string // with the names that are patched
 	}{
-		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary,"+roots)},
-		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup,"+roots)},
-		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"no registration", registration + "=false", "", cluster, leads("istio", roots)},
-		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots)},
-		{"no election", election + "=false", "", writes, reads("istio")},
-		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"no CA", "env.ENABLE_CA_SERVER=false", "", noTokens, noCA},
+		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary,"+roots), ""},
+		{"tags", "revisionTags={stable,next}", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ",istio-revision-tag-stable,istio-revision-tag-next"},
+		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup,"+roots), ""},
+		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"no registration", registration + "=false", "", cluster, leads("istio", roots), ""},
+		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots), ""},
+		{"no election", election + "=false", "", writes, reads("istio"), ""},
+		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"no CA", "env.ENABLE_CA_SERVER=false", "", noTokens, noCA, ""},
 		{
 			"signers of Kubernetes", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example,global.pilotCertProvider=k8s.io/d.example/e", "",
-			signed("a.example/b,c.example/*,d.example/e"), external,
+			signed("a.example/b,c.example/*,d.example/e"), external, "",
 		},
-		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "", signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots)},
-		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts},
+		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "", signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := template(t, helms(t)[0], "istiod", chart(t, "istiod"), "--set", c.set)
@@ -140,7 +144,12 @@ func TestRules(t *testing.T) {
 			if len(clusterRoles) != 1 || len(roles) != 1 {
 				t.Fatalf("%d cluster roles, %d roles", len(clusterRoles), len(roles))
 			}
-			if d := cmp.Diff(c.cluster, verbs(clusterRoles[0].Rules)); d != "" {
+			all := maps.Clone(c.cluster)
+			const group = "webhookconfigurations.admissionregistration.k8s.io"
+			all["mutating"+group], all["validating"+group] = read, read
+			all["mutating"+group+" istio-sidecar-injector"+c.suffix+c.tags] = "patch"
+			all["validating"+group+" istio-validator"+c.suffix+"-istio-system,istiod-default-validator"] = "patch"
+			if d := cmp.Diff(all, verbs(clusterRoles[0].Rules)); d != "" {
 				t.Errorf("cluster role: %s", d)
 			}
 			if d := cmp.Diff(c.role, verbs(roles[0].Rules)); d != "" {

@@ -26,8 +26,8 @@ import (
 // world is what the parts of the test share.
 type world struct {
 	*cluster.Cluster
-	helms        []charts.Helm
-	base, istiod string // paths of the charts
+	helms                 []charts.Helm
+	base, istiod, gateway string // paths of the charts
 }
 
 const namespace = "istio-system"
@@ -54,6 +54,9 @@ func TestCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.istiod, err = charts.Chart("istiod"); err != nil {
+		t.Fatal(err)
+	}
+	if w.gateway, err = charts.Chart("gateway"); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range w.helms {
@@ -90,6 +93,7 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 		t.Errorf("notes find something wrong: %s", out)
 	}
 	w.rights(ctx, t)
+	w.bundles(ctx, t, h)
 	w.runByHand(ctx, t, h, "istiod", "")
 	run("install", "canary", w.istiod, "--set", "revision=canary,env.SHARED_MESH_CONFIG=istio,global.logAsJson=true,resources.limits.memory=1Gi")
 	w.runByHand(ctx, t, h, "canary", "canary")
@@ -150,7 +154,9 @@ func (w *world) nothingElseIsLeft(ctx context.Context, t *testing.T) {
 	bindings, err2 := w.Client().RbacV1().ClusterRoleBindings().List(ctx, of)
 	accounts, err3 := w.Client().CoreV1().ServiceAccounts(namespace).List(ctx, of)
 	services, err4 := w.Client().CoreV1().Services(namespace).List(ctx, of)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	mutating, err5 := w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, of)
+	validating, err6 := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, of)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range roles.Items {
@@ -164,6 +170,12 @@ func (w *world) nothingElseIsLeft(ctx context.Context, t *testing.T) {
 	}
 	for _, o := range services.Items {
 		add("Service", []metav1.ObjectMeta{o.ObjectMeta})
+	}
+	for _, o := range mutating.Items {
+		add("MutatingWebhookConfiguration", []metav1.ObjectMeta{o.ObjectMeta})
+	}
+	for _, o := range validating.Items {
+		add("ValidatingWebhookConfiguration", []metav1.ObjectMeta{o.ObjectMeta})
 	}
 	if len(names) > 0 {
 		t.Errorf("left behind: %s", strings.Join(names, ", "))
@@ -202,6 +214,9 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		t.Fatal("no goldens", err)
 	}
 	all := map[string][]string{"base": {"template", "base", w.base, "-n", namespace}}
+	for _, set := range []string{"kind=Deployment", "kind=DaemonSet,service.type=NodePort,serviceAccount.create=false", "networkGateway=net1,podDisruptionBudget.minAvailable=1,env.A=1"} {
+		all["gateway with "+set] = []string{"template", "istio-ingressgateway", w.gateway, "-n", namespace, "--set", set}
+	}
 	for _, path := range goldens {
 		a, err := txtar.ParseFile(path)
 		if err != nil {
@@ -273,6 +288,12 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-namespace-controller-election"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps", Namespace: "default", Name: "istio-ca-root-cert"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps", Namespace: "default", Name: "istio-ca-root-cert"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "istio-sidecar-injector"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "istiod-default-validator"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "gateways", Namespace: namespace}},
+		{false, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "another"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "gateways", Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps", Namespace: "default", Name: "another"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: namespace, Name: "cacerts"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "secrets", Namespace: namespace, Name: "istio-ca-secret"}},

@@ -1,0 +1,32 @@
+{{- define "gateway.name" -}}{{ .Values.name | default .Release.Name | trunc 53 | trimSuffix "-" }}{{- end }}
+
+{{- define "gateway.account" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "gateway.name" .) }}{{ else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
+{{- end }}
+
+{{- /* What selects the pods, here and in Gateways. */}}
+{{- define "gateway.selector" -}}
+app: {{ (.Values.labels | default dict).app | default (include "gateway.name" .) | quote }}
+istio: {{ (.Values.labels | default dict).istio | default (include "gateway.name" . | trimPrefix "istio-") | quote }}
+{{- end }}
+
+{{- define "gateway.labels" -}}
+{{- with omit (.Values.labels | default dict) "app" "istio" }}{{ toYaml . }}
+{{ end }}
+{{- include "gateway.selector" . }}
+{{- with .Values.networkGateway }}
+topology.istio.io/network: {{ . | quote }}
+{{- end }}
+istio.io/dataplane-mode: none
+app.kubernetes.io/name: {{ include "gateway.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: istio
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* A number as people write it: Helm reads 1000000 as a float and would print 1e+06. */}}
+{{- define "gateway.scalar" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- end }}

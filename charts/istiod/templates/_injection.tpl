@@ -1,0 +1,85 @@
+{{- /* What templates of injection read of the values, as JSON; users' own templates may read more than this chart's. */}}
+{{- define "istiod.injectionValues" -}}
+{{- $global := deepCopy .Values.global }}
+{{- $_ := set $global "tag" ($global.tag | default (regexReplaceAll "-lite.*" .Chart.AppVersion "") | toString) }}
+{{- $_ := set $global "istioNamespace" (include "istiod.rootNamespace" .) }}
+{{- $_ := set $global "pilotCertProvider" ($global.pilotCertProvider | default "istiod") }}
+{{- toJson (dict "global" $global "revision" .Values.revision "gateways" (.Values.gateways | default dict)
+      "pilot" (dict "cni" .Values.cni "env" (.Values.env | default dict))
+      "sidecarInjectorWebhook" (omit .Values.sidecarInjectorWebhook "templates")) }}
+{{- end }}
+
+{{- /*
+The configuration of the injection webhook, by a name of the control plane: its revision or a tag. The API server asks one webhook of those here for a pod, or none:
+what each selects no other does.
+*/}}
+{{- define "istiod.injectionWebhooks" -}}
+{{- $name := .name }}
+{{- $named := dict "key" "istio.io/rev" "operator" "In" "values" (list $name) }}
+{{- $unnamed := dict "key" "istio.io/rev" "operator" "DoesNotExist" }}
+{{- $silent := dict "key" "istio-injection" "operator" "DoesNotExist" }}
+{{- $enabled := dict "key" "istio-injection" "operator" "In" "values" (list "enabled") }}
+{{- $allowed := dict "key" "sidecar.istio.io/inject" "operator" "NotIn" "values" (list "false") }}
+{{- $wanted := dict "key" "sidecar.istio.io/inject" "operator" "In" "values" (list "true") }}
+{{- $open := dict "key" "sidecar.istio.io/inject" "operator" "DoesNotExist" }}
+{{- $system := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" "kube-public" "kube-node-lease" "local-path-storage") }}
+{{- /* The namespace says the revision; the pod does, in a namespace that says nothing. */}}
+{{- template "istiod.injectionWebhook" dict "root" .root "name" "rev.namespace" "namespace" (list $named $silent) "object" (list $allowed) }}
+{{- template "istiod.injectionWebhook" dict "root" .root "name" "rev.object" "namespace" (list $unnamed $silent) "object" (list $allowed $named) }}
+{{- if eq $name "default" }}
+{{- /* The namespace is labelled for injection; the pod is, and neither says a revision; neither says anything. */}}
+{{- template "istiod.injectionWebhook" dict "root" .root "name" "namespace" "namespace" (list $enabled) "object" (list $allowed) }}
+{{- template "istiod.injectionWebhook" dict "root" .root "name" "object" "namespace" (list $silent $unnamed) "object" (list $wanted $unnamed) }}
+{{- if .root.Values.sidecarInjectorWebhook.enableNamespacesByDefault }}
+{{- template "istiod.injectionWebhook" dict "root" .root "name" "auto" "namespace" (list $silent $unnamed $system) "object" (list $open $unnamed) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The caBundle is left to the server, which keeps it true: a field that a release does not have is not taken back by its upgrades. */}}
+{{- define "istiod.injectionWebhook" }}
+- name: {{ .name }}.sidecar-injector.istio.io
+  clientConfig:
+    {{- with .root.Values.istiodRemote.injectionURL }}
+    url: {{ . | quote }}
+    {{- else }}
+    service:
+      name: {{ include "istiod.name" .root }}
+      namespace: {{ .root.Release.Namespace }}
+      path: {{ .root.Values.istiodRemote.injectionPath | default "/inject" }}
+      port: 443
+    {{- end }}
+  sideEffects: None
+  admissionReviewVersions: [v1, v1beta1]
+  failurePolicy: Fail
+  reinvocationPolicy: {{ .root.Values.sidecarInjectorWebhook.reinvocationPolicy }}
+  timeoutSeconds: 5
+  rules:
+    - operations: [CREATE]
+      apiGroups: [""]
+      apiVersions: [v1]
+      resources: [pods]
+  namespaceSelector:
+    matchExpressions:
+      {{- toYaml .namespace | nindent 6 }}
+  objectSelector:
+    matchExpressions:
+      {{- toYaml .object | nindent 6 }}
+{{- end }}
+
+{{- /* The names of the webhook configurations whose caBundles the server keeps, as a JSON object of arrays. */}}
+{{- define "istiod.webhookNames" -}}
+{{- $suffix := ternary "" (print "-" .Release.Namespace) (eq .Release.Namespace "istio-system") }}
+{{- $mutating := list (print "istio-sidecar-injector" (include "istiod.suffix" .) $suffix) }}
+{{- range .Values.revisionTags }}{{ $mutating = append $mutating (print "istio-revision-tag-" . $suffix) }}{{ end }}
+{{- $validating := list }}
+{{- if .Values.global.configValidation }}{{ $validating = list (printf "istio-validator%s-%s" (include "istiod.suffix" .) .Release.Namespace) "istiod-default-validator" }}{{ end }}
+{{- toJson (dict "mutating" $mutating "validating" $validating) }}
+{{- end }}
+
+{{- /* The failurePolicy that the named ValidatingWebhookConfiguration has in the cluster; Ignore where there is none. */}}
+{{- define "istiod.failurePolicy" -}}
+{{- $policy := "Ignore" }}
+{{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" .).webhooks }}{{ $policy = .failurePolicy }}{{ end }}
+{{- $policy }}
+{{- end }}

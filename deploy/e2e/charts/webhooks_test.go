@@ -1,0 +1,137 @@
+package charts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+)
+
+var webhookKinds = []schema.GroupVersionResource{
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
+}
+
+// configurations returns the charts' webhook configurations by name.
+func (w *world) configurations(ctx context.Context, t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	all := map[string]*unstructured.Unstructured{}
+	for _, kind := range webhookKinds {
+		list, err := w.Dynamic().Resource(kind).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=istio"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			all[list.Items[i].GetName()] = &list.Items[i]
+		}
+	}
+	return all
+}
+
+// bundles has the chart's account patch what the server patches of webhook configurations, and Helm upgrade the
+// releases that they came with: what was patched stays as it was, and nothing is written that did not change.
+func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
+	t.Helper()
+	access, err := w.ServiceAccount(ctx, namespace, "istiod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := dynamic.NewForConfig(access.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := h.Run(ctx, append(args, "-n", namespace)...); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	bundle := "Q0E=" // what it says nobody asks: no server is called here
+	for name, o := range w.configurations(ctx, t) {
+		kind := webhookKinds[0]
+		if strings.HasPrefix(o.GetKind(), "Validating") {
+			kind = webhookKinds[1]
+		}
+		var patches []map[string]any
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil || len(hooks) == 0 {
+			t.Fatalf("%s has no webhooks: %v", name, err)
+		}
+		for i, hook := range hooks {
+			patches = append(patches, map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": bundle})
+			if policy := hook.(map[string]any)["failurePolicy"]; kind == webhookKinds[1] {
+				if policy != "Ignore" {
+					t.Errorf("%s starts with failurePolicy %v", name, policy)
+				}
+				patches = append(patches, map[string]any{"op": "replace", "path": fmt.Sprintf("/webhooks/%d/failurePolicy", i), "value": "Fail"})
+			}
+		}
+		text, err := json.Marshal(patches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := account.Resource(kind).Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := w.configurations(ctx, t)
+	if len(before) != 3 {
+		t.Errorf("%d webhook configurations", len(before))
+	}
+	kept := func(when, policy string) {
+		t.Helper()
+		same := strings.Contains(when, "the same")
+		for name, o := range w.configurations(ctx, t) {
+			text, err := json.Marshal(o.Object["webhooks"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			was, err := json.Marshal(before[name].Object["webhooks"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same && string(text) != string(was) {
+				t.Errorf("%s after %s: %s; it was %s", name, when, text, was)
+			}
+			if same && o.GetGeneration() != before[name].GetGeneration() {
+				t.Errorf("%s after %s is of generation %d; it was of %d", name, when, o.GetGeneration(), before[name].GetGeneration())
+			}
+			if n := strings.Count(string(text), `"caBundle":"`+bundle+`"`); n == 0 || n != strings.Count(string(text), `"clientConfig"`) {
+				t.Errorf("%s after %s has %d caBundles: %s", name, when, n, text)
+			}
+			if name == "istio-validator-"+namespace && !strings.Contains(string(text), `"failurePolicy":"`+policy+`"`) {
+				t.Errorf("%s after %s: the failurePolicy is not %s: %s", name, when, policy, text)
+			}
+		}
+	}
+	run("upgrade", "istiod", w.istiod, "--set", "autoscaleMin=2")
+	run("upgrade", "base", w.base)
+	kept("upgrades to the same", "Fail")
+	run("upgrade", "istiod", w.istiod, "--set", "autoscaleMin=2,sidecarInjectorWebhook.reinvocationPolicy=IfNeeded")
+	kept("an upgrade to something else", "Fail")
+	// The first release says Ignore: Helm 4 takes that from the server if it is told to, Helm 3 in any case, and the
+	// server then has to find out anew.
+	force := []string{"rollback", "istiod", "1"}
+	if h.Name != "helm3" {
+		if out, err := h.Run(ctx, append(force, "-n", namespace)...); err == nil || !strings.Contains(err.Error(), "failurePolicy") {
+			t.Errorf("a rollback took the failurePolicy from the server unasked: %v: %s", err, out)
+		}
+		force = append(force, "--force-conflicts")
+	}
+	run(force...)
+	kept("a rollback to the first release", "Ignore")
+	// From here on nobody answers: objects are let through.
+	text := `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}, {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`
+	if _, err := account.Resource(webhookKinds[1]).Patch(ctx, "istiod-default-validator", types.JSONPatchType, []byte(text), metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
+		t.Fatal(err)
+	}
+}
