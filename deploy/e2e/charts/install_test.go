@@ -95,6 +95,7 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	w.rights(ctx, t)
 	w.bundles(ctx, t, h)
 	w.runByHand(ctx, t, h, "istiod", "")
+	w.tags(ctx, t, h)
 	run("install", "canary", w.istiod, "--set", "revision=canary,env.SHARED_MESH_CONFIG=istio,global.logAsJson=true,resources.limits.memory=1Gi")
 	w.runByHand(ctx, t, h, "canary", "canary")
 

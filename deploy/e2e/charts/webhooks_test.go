@@ -135,3 +135,53 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 		t.Fatal(err)
 	}
 }
+
+// tags moves a tag from one release to another: the tag's configuration is there at every moment.
+func (w *world) tags(ctx context.Context, t *testing.T, h charts.Helm) {
+	t.Helper()
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := h.Run(ctx, append(args, "-n", namespace)...); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	const tag = "istio-revision-tag-stable"
+	serves := func(service string, uid types.UID) types.UID {
+		t.Helper()
+		o := w.configurations(ctx, t)[tag]
+		if o == nil {
+			t.Fatalf("the tag is gone; it was to be %s's", service)
+		}
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hook := range hooks {
+			if name, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "service", "name"); name != service {
+				t.Errorf("a webhook of the tag asks %s, not %s", name, service)
+			}
+		}
+		if uid != "" && uid != o.GetUID() {
+			t.Error("the tag was deleted and made again")
+		}
+		return o.GetUID()
+	}
+	run("install", "blue", w.istiod, "--set", "revision=blue,revisionTags={stable}")
+	run("install", "green", w.istiod, "--set", "revision=green")
+	uid := serves("istiod-blue", "")
+	if _, err := h.Run(ctx, "upgrade", "green", w.istiod, "--set", "revision=green,revisionTags={stable}", "-n", namespace); err == nil {
+		t.Error("a release takes the tag of another unasked")
+	}
+	run("upgrade", "green", w.istiod, "--take-ownership", "--set", "revision=green,revisionTags={stable}")
+	serves("istiod-green", uid)
+	run("upgrade", "blue", w.istiod, "--set", "revision=blue")
+	serves("istiod-green", uid)
+	run("upgrade", "green", w.istiod, "--set", "revision=green,revisionTags={stable}")
+	serves("istiod-green", uid)
+	run("uninstall", "blue")
+	serves("istiod-green", uid)
+	run("uninstall", "green")
+	if w.configurations(ctx, t)[tag] != nil {
+		t.Error("the tag outlives its release")
+	}
+}
