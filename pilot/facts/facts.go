@@ -10,9 +10,9 @@ import (
 
 // Provider asks for the facts of one kind. Its methods may be called from any goroutine.
 type Provider interface {
-	// Want replaces the names of the facts that are needed. It does not wait. A name that is wanted anew, after it was
-	// not, is answered anew, if only by the last answer.
-	Want(names []string)
+	// Want replaces the facts that are needed. It does not wait. A name that is wanted anew, after it was not, is
+	// answered anew, if only by the last answer.
+	Want(needs []Need)
 
 	// Wait returns, as changes, the answers to the names that are wanted, once each was asked for, or after that time.
 	Wait(longest time.Duration) []kinds.Change
@@ -20,6 +20,26 @@ type Provider interface {
 	// Failing returns the names whose last question failed.
 	Failing() map[string]Failure
 }
+
+// Need is a fact that somebody needs.
+type Need struct {
+	Name string
+	// Namespaces are those of the objects that need it, sorted; nil: it is no object's. Providers take namespaces in
+	// turn, so that one which needs much does not delay the others.
+	Namespaces []string
+}
+
+// Needs returns names as needs of no object.
+func Needs(names ...string) []Need {
+	needs := make([]Need, len(names))
+	for i, n := range names {
+		needs[i].Name = n
+	}
+	return needs
+}
+
+// Equal reports whether two needs are the same.
+func (n Need) Equal(o Need) bool { return n.Name == o.Name && slices.Equal(n.Namespaces, o.Namespaces) }
 
 // Failure is why a fact cannot be had at present.
 type Failure struct {
@@ -86,7 +106,7 @@ func (t *Table[T]) Want(names []string, timeout time.Duration) {
 			delete(t.known, n)
 		}
 	}
-	t.provider.Want(names)
+	t.provider.Want(Needs(names...))
 	if timeout <= 0 || len(names) == 0 {
 		return
 	}

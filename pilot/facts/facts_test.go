@@ -19,7 +19,12 @@ type fake struct {
 	first  []kinds.Change
 }
 
-func (f *fake) Want(names []string) { f.wanted = names }
+func (f *fake) Want(needs []facts.Need) {
+	f.wanted = nil
+	for _, n := range needs {
+		f.wanted = append(f.wanted, n.Name)
+	}
+}
 
 func (f *fake) Wait(longest time.Duration) []kinds.Change {
 	f.waits = append(f.waits, longest)

@@ -26,9 +26,9 @@ func (w *World) applyFacts(answers []kinds.Change) {
 	latest := time.Now().Add(factPatience)
 	var asked []*kinds.Kind
 	for kind, p := range w.parts.Facts {
-		if names := w.builder.Wanted(kind); !slices.Equal(names, w.wanted[kind]) {
-			w.wanted[kind] = names
-			p.Want(names)
+		if needs := w.builder.Wanted(kind); !slices.EqualFunc(needs, w.wanted[kind], facts.Need.Equal) {
+			w.wanted[kind] = needs
+			p.Want(needs)
 			asked = append(asked, kind)
 		}
 	}

@@ -24,7 +24,12 @@ type oracle struct {
 	failing map[string]facts.Failure
 }
 
-func (p *oracle) Want(names []string) { p.wanted = names }
+func (p *oracle) Want(needs []facts.Need) {
+	p.wanted = nil
+	for _, n := range needs {
+		p.wanted = append(p.wanted, n.Name)
+	}
+}
 
 func (p *oracle) Wait(time.Duration) []kinds.Change { p.waits++; return p.first }
 

@@ -26,7 +26,12 @@ type book struct {
 	failing map[string]facts.Failure
 }
 
-func (b *book) Want(hosts []string) { b.wanted = hosts }
+func (b *book) Want(needs []facts.Need) {
+	b.wanted = nil
+	for _, n := range needs {
+		b.wanted = append(b.wanted, n.Name)
+	}
+}
 
 func (b *book) Wait(time.Duration) (list []kinds.Change) {
 	b.waits++

@@ -60,7 +60,7 @@ type World struct {
 
 	hosts           *facts.Table[[]string] // addresses of the gateways that are known by name
 	networkGateways map[kinds.Key]*kinds.Object
-	wanted          map[*kinds.Kind][]string // facts that translations need, sorted
+	wanted          map[*kinds.Kind][]facts.Need // facts that translations need, sorted by name
 
 	mu           sync.Mutex // guards what other goroutines read
 	last         *snapshot.Snapshot
@@ -84,7 +84,7 @@ func New(o Options, p Parts) *World {
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
-		wanted: map[*kinds.Kind][]string{}, credentials: newCredentialStore(time.Now), referenced: &References{},
+		wanted: map[*kinds.Kind][]facts.Need{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {

@@ -35,8 +35,8 @@ type Builder struct {
 	oldFacts     map[kinds.Key]*kinds.Object
 
 	wants    func(*kinds.Object) []facts.Want
-	wanted   map[*kinds.Kind][]string // what Wanted returns, where it is known
-	unwanted []kinds.Key              // facts that an object ceased to need since the last commit
+	wanted   map[*kinds.Kind][]facts.Need // what Wanted returns, where it is known
+	unwanted []kinds.Key                  // facts that an object ceased to need since the last commit
 }
 
 // Options of a Builder.
@@ -66,7 +66,7 @@ const (
 
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{mesh: o.Mesh, wants: o.Wants, wanted: map[*kinds.Kind][]string{}, last: &Snapshot{
+	b := &Builder{mesh: o.Mesh, wants: o.Wants, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
 		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
 		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,

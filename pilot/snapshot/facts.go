@@ -36,23 +36,30 @@ func (t tables) wanted(fact kinds.Key) bool {
 	return ok
 }
 
-// Wanted returns the names of the facts of a kind that objects need, sorted, as of the last Apply.
-func (b *Builder) Wanted(kind *kinds.Kind) []string {
-	names, ok := b.wanted[kind]
+// Wanted returns the facts of a kind that objects need, sorted by name, as of the last Apply.
+func (b *Builder) Wanted(kind *kinds.Kind) []facts.Need {
+	needs, ok := b.wanted[kind]
 	if !ok {
-		names = b.findWanted(kind)
-		b.wanted[kind] = names
+		needs = b.findWanted(kind)
+		b.wanted[kind] = needs
 	}
-	return names
+	return needs
 }
 
-func (b *Builder) findWanted(kind *kinds.Kind) (names []string) {
+func (b *Builder) findWanted(kind *kinds.Kind) (needs []facts.Need) {
 	for w := range b.current.wants.Where(func(w Want) int { return cmp.Compare(w.Key.Kind.Name, kind.Name) }) {
-		if w.Key.Kind == kind && (len(names) == 0 || names[len(names)-1] != w.Key.Name) {
-			names = append(names, w.Key.Name)
+		if w.Key.Kind != kind {
+			continue
+		}
+		if len(needs) == 0 || needs[len(needs)-1].Name != w.Key.Name {
+			needs = append(needs, facts.Need{Name: w.Key.Name})
+		}
+		last := &needs[len(needs)-1]
+		if i, found := slices.BinarySearch(last.Namespaces, w.Object.Namespace); !found {
+			last.Namespaces = slices.Insert(last.Namespaces, i, w.Object.Namespace)
 		}
 	}
-	return names
+	return needs
 }
 
 // ApplyFacts applies answers. One that no object needs is ignored, and a fact is forgotten when no object needs it any
@@ -69,7 +76,8 @@ func (b *Builder) ApplyFacts(answers []kinds.Change) {
 
 // ApplyServicePorts makes the facts of kind ServicePort that objects need, as of the last ApplyRegistry.
 func (b *Builder) ApplyServicePorts() {
-	for _, name := range b.Wanted(kinds.ServicePort) {
+	for _, need := range b.Wanted(kinds.ServicePort) {
+		name := need.Name
 		i := strings.LastIndexByte(name, ':')
 		b.ApplyFacts([]kinds.Change{facts.Change(kinds.ServicePort, name, b.hasPort(name[:i], name[i+1:]))})
 	}

@@ -54,8 +54,15 @@ func TestFacts(t *testing.T) {
 	} {
 		before := b.Commit(time.Time{})
 		b.Apply(step.objects)
-		if got := b.Wanted(textKind); !slices.Equal(got, step.wanted) {
-			t.Errorf("step %d: %v are wanted, not %v", i, got, step.wanted)
+		var wanted []string
+		for _, n := range b.Wanted(textKind) {
+			wanted = append(wanted, n.Name)
+			if !slices.Equal(n.Namespaces, []string{"a"}) {
+				t.Errorf("step %d: %s is wanted by %v", i, n.Name, n.Namespaces)
+			}
+		}
+		if !slices.Equal(wanted, step.wanted) {
+			t.Errorf("step %d: %v are wanted, not %v", i, wanted, step.wanted)
 		}
 		b.ApplyFacts(step.answers)
 		s := b.Commit(time.Time{})

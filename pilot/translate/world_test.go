@@ -84,8 +84,8 @@ func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	w.builder.ApplyRegistry(w.registry.Apply(changes))
 	w.builder.Apply(changes)
 	w.builder.ApplyFacts(answers)
-	for _, name := range w.builder.Wanted(kinds.JWKS) {
-		w.builder.ApplyFacts([]kinds.Change{facts.Change(kinds.JWKS, name, &name)})
+	for _, need := range w.builder.Wanted(kinds.JWKS) {
+		w.builder.ApplyFacts([]kinds.Change{facts.Change(kinds.JWKS, need.Name, &need.Name)})
 	}
 	w.builder.SetNetworks(w.registry.Gateways(), nil)
 	return w.builder.Commit(time.Time{})

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
 )
 
@@ -94,7 +95,7 @@ func run(t *testing.T, test func(*testing.T, *zone, dns.Resolver)) {
 func TestAnswers(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1")
-		r.Want([]string{"a", "b"})
+		r.Want(facts.Needs("a", "b"))
 		a := map[string][]string{"a": {"192.0.2.1", "192.0.2.2"}}
 		z.want(t, a, 1)
 		time.Sleep(time.Minute)
@@ -113,7 +114,7 @@ func TestAnswers(t *testing.T) {
 func TestForgets(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
-		r.Want([]string{"a"})
+		r.Want(facts.Needs("a"))
 		synctest.Wait()
 		r.Want(nil)
 		time.Sleep(time.Hour)
@@ -129,14 +130,14 @@ func TestForgets(t *testing.T) {
 func TestWait(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
-		r.Want([]string{"a", "b"})
+		r.Want(facts.Needs("a", "b"))
 		if got := r.Wait(time.Hour); len(got) != 1 || got[0].Name != "a" || !slices.Equal(*got[0].Object.Spec.(*[]string), []string{"192.0.2.1"}) {
 			t.Errorf("%v", got)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := dns.New(dns.Options{}) // does not run
-		r.Want([]string{"a"})
+		r.Want(facts.Needs("a"))
 		began := time.Now()
 		if got := r.Wait(time.Second); len(got) != 0 || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", got, time.Since(began))
@@ -149,7 +150,7 @@ func TestWait(t *testing.T) {
 		defer cancel()
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
-		r.Want([]string{"a"})
+		r.Want(facts.Needs("a"))
 		began := time.Now()
 		if r.Wait(time.Hour); time.Since(began) != time.Second {
 			t.Errorf("Wait ended after %v, Run after a second", time.Since(began))
@@ -188,7 +189,7 @@ func TestDeadNames(t *testing.T) {
 		for i := range dead {
 			names = append(names, fmt.Sprint("dead", i))
 		}
-		r.Want(names)
+		r.Want(facts.Needs(names...))
 		time.Sleep(2 * (dead/16 + 1) * time.Second)
 		z.want(t, map[string][]string{"alive": {"192.0.2.1"}}, 1)
 		if n := most.Load(); n != 16 {
@@ -200,17 +201,17 @@ func TestDeadNames(t *testing.T) {
 		z.set("alive", "192.0.2.2")
 		time.Sleep(33 * time.Second) // it waits for its turn at most until a question has ended
 		z.want(t, map[string][]string{"alive": {"192.0.2.2"}}, 2)
-		r.Want(append(names, "new"))
+		r.Want(facts.Needs(append(names, "new")...))
 		time.Sleep(3 * time.Second)
 		z.want(t, map[string][]string{"alive": {"192.0.2.2"}, "new": {"192.0.2.9"}}, 3)
 		for i := range 2 * dead { // nor do those keep it waiting that nobody has asked for
 			names = append(names, fmt.Sprint("late", i))
 		}
-		r.Want(append(names, "new"))
+		r.Want(facts.Needs(append(names, "new")...))
 		z.set("alive", "192.0.2.4")
 		time.Sleep(33 * time.Second)
 		z.want(t, map[string][]string{"alive": {"192.0.2.4"}, "new": {"192.0.2.9"}}, 4)
-		r.Want(append(names[:dead+1], "new"))
+		r.Want(facts.Needs(append(names[:dead+1], "new")...))
 
 		time.Sleep(time.Hour)
 		z.set("dead0", "192.0.2.3")
@@ -247,7 +248,7 @@ func TestPanic(t *testing.T) {
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
 		defer cancel()
-		r.Want([]string{"a"})
+		r.Want(facts.Needs("a"))
 		if err := r.Run(ctx); err != nil || z.asked["a"] != 4 {
 			t.Errorf("asked %d times in 95 s: %v", z.asked["a"], err)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 )
 
@@ -110,7 +111,7 @@ func TestHostileServers(t *testing.T) {
 	for _, s := range sources {
 		names = append(names, s.Name())
 	}
-	k.Want(names)
+	k.Want(facts.Needs(names...))
 	got := map[string]string{}
 	for _, c := range k.Wait(time.Minute) {
 		got[c.Name] = *c.Object.Spec.(*string)
@@ -180,7 +181,7 @@ func TestKeysOverTime(t *testing.T) {
 		}
 		first, firstPublic := keySet(t, "1")
 		second, secondPublic := keySet(t, "2")
-		k.Want([]string{source.Name()})
+		k.Want(facts.Needs(source.Name()))
 		want(time.Hour, 0, "")
 		times := func() int { mu.Lock(); defer mu.Unlock(); return asked }
 		if n := times(); n < 60 || n > 70 {
@@ -200,7 +201,7 @@ func TestKeysOverTime(t *testing.T) {
 		before := times()
 		for i := range 10 {
 			k.Want(nil)
-			k.Want([]string{source.Name()})
+			k.Want(facts.Needs(source.Name()))
 			want(time.Second, 5+i, secondPublic)
 		}
 		if n := times(); n != before {
@@ -208,7 +209,7 @@ func TestKeysOverTime(t *testing.T) {
 		}
 		k.Want(nil)
 		want(2*time.Minute, 14, secondPublic)
-		k.Want([]string{source.Name()})
+		k.Want(facts.Needs(source.Name()))
 		if want(time.Second, 15, secondPublic); times() != before+1 {
 			t.Errorf("asked %d times more for one that comes back late", times()-before)
 		}

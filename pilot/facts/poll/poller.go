@@ -34,8 +34,12 @@ type Options[T any] struct {
 // each time.
 const kept = time.Minute
 
-// atOnce is how many questions are open at a time: names whose server does not answer must not keep the others waiting.
-const atOnce = 16
+// atOnce is how many questions are open at a time. A namespace has at most as many as are left for the others: names
+// whose server does not answer must not keep those of other namespaces waiting.
+const atOnce = 32
+
+// firstTime bounds the first question of a name, however long its server may take later.
+const firstTime = 5 * time.Second
 
 // Poller is a facts.Provider.
 type Poller[T any] struct {
@@ -44,7 +48,8 @@ type Poller[T any] struct {
 	ended chan struct{} // closed when Run has ended
 
 	mu    sync.Mutex
-	open  int // questions
+	all   int            // questions that are open
+	open  map[string]int // the same, by the namespace whose turn each was
 	names map[string]*name[T]
 	idle  map[string]*name[T] // that nobody wants any more
 }
@@ -52,7 +57,9 @@ type Poller[T any] struct {
 // name is one that is wanted.
 type name[T any] struct {
 	name     string
-	answer   *T // the last good one, or nil; replaced and never changed
+	of       []string // the namespaces that need it
+	turn     string   // the one of them whose turn the open question is
+	answer   *T       // the last good one, or nil; replaced and never changed
 	good     time.Time
 	tried    chan struct{} // closed once it was asked for
 	asking   bool
@@ -65,16 +72,17 @@ type name[T any] struct {
 
 // New makes a Poller that wants nothing.
 func New[T any](o Options[T]) *Poller[T] {
-	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
+	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), open: map[string]int{}, names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
 }
 
 // Want replaces the names that are asked for. It does not wait.
-func (p *Poller[T]) Want(names []string) {
+func (p *Poller[T]) Want(needs []facts.Need) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	next := make(map[string]*name[T], len(names))
-	for _, s := range names {
+	next := make(map[string]*name[T], len(needs))
+	for _, need := range needs {
+		s := need.Name
 		n := p.names[s]
 		if idle := p.idle[s]; n == nil && idle != nil && now.Sub(idle.unwanted) < kept {
 			n = idle
@@ -83,6 +91,7 @@ func (p *Poller[T]) Want(names []string) {
 		if n == nil {
 			n = &name[T]{name: s, tried: make(chan struct{}), due: now}
 		}
+		n.of = need.Namespaces
 		next[s] = n
 		delete(p.idle, s)
 	}
@@ -188,32 +197,53 @@ func (n *name[T]) rank() int {
 	return 0
 }
 
-// next takes a name that is due, or returns the time until one is. At the bound, the end of a question wakes Run.
+// turnOf returns the namespace whose turn the question of a name would be, which of those that need it has the fewest
+// open, and how many those are.
+func (p *Poller[T]) turnOf(n *name[T]) (namespace string, open int) {
+	for i, ns := range n.of {
+		if i == 0 || p.open[ns] < open {
+			namespace, open = ns, p.open[ns]
+		}
+	}
+	return namespace, p.open[namespace]
+}
+
+// next takes a name that is due, or returns the time until one is. Namespaces with few open questions come first. At
+// the bound, the end of a question wakes Run.
 func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = p.o.Every
-	if p.open == atOnce {
+	if p.all == atOnce {
 		return nil, wait
 	}
+	fewest := 0
 	for _, n := range p.names {
+		turn, open := p.turnOf(n)
 		switch left := n.due.Sub(now); {
 		case n.asking:
 		case n.again:
-			n.asking = true
-			p.open++
+			p.begin(n, turn)
 			return n, 0
 		case left > 0:
 			wait = min(wait, left)
-		case first == nil || cmp.Or(cmp.Compare(n.rank(), first.rank()), n.due.Compare(first.due)) < 0:
-			first = n
+		case open >= atOnce-p.all:
+		case first == nil || cmp.Or(cmp.Compare(open, fewest), cmp.Compare(n.rank(), first.rank()), n.due.Compare(first.due)) < 0:
+			first, fewest = n, open
 		}
 	}
 	if first != nil {
-		first.asking, first.due = true, now.Add(p.o.Every)
-		p.open++
+		turn, _ := p.turnOf(first)
+		p.begin(first, turn)
+		first.due = now.Add(p.o.Every)
 	}
 	return first, wait
+}
+
+func (p *Poller[T]) begin(n *name[T], turn string) {
+	n.asking, n.turn = true, turn
+	p.all++
+	p.open[turn]++
 }
 
 // end is called after each question.
@@ -221,7 +251,10 @@ func (p *Poller[T]) end(n *name[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n.asking = false
-	p.open--
+	p.all--
+	if p.open[n.turn]--; p.open[n.turn] == 0 {
+		delete(p.open, n.turn)
+	}
 	p.look()
 }
 
@@ -230,13 +263,24 @@ func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
 		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, known)})
 		return
 	}
-	answer, err := p.o.Ask(ctx, n.name)
+	answer, err := p.question(ctx, n)
 	if ctx.Err() != nil {
 		return
 	}
 	if now, changed := p.answer(n, answer, err); changed {
 		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, now)})
 	}
+}
+
+func (p *Poller[T]) question(ctx context.Context, n *name[T]) (T, error) {
+	select {
+	case <-n.tried:
+		return p.o.Ask(ctx, n.name)
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	defer cancel()
+	return p.o.Ask(ctx, n.name)
 }
 
 // takeAgain returns the answer that is to be handed on again, or nil.
