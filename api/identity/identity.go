@@ -83,6 +83,10 @@ type Peer struct {
 
 	Bound   Bound
 	Expires time.Time // when the proof does; zero if it proved none
+
+	// Federated: those who vouch for the ID may do so for aliases of the mesh's trust domain alone. The control plane
+	// shows it nothing that the mesh keeps to itself.
+	Federated bool
 }
 
 // Bound restricts what a proof is good for beside its ID. An empty field restricts nothing.

@@ -16,9 +16,9 @@ type Certificates struct {
 	// Trusts reports whether identities of a trust domain are the mesh's.
 	Trusts func(trustDomain string) bool
 	Now    func() time.Time
-	// Vouches returns an error unless a verified chain, from the leaf to its root, is good for a trust domain. Nil:
-	// every chain is good for every one.
-	Vouches func(chain []*x509.Certificate, trustDomain string) error
+	// Vouches returns an error unless a verified chain, from the leaf to its root, is good for a trust domain. It
+	// reports whether the root is federated: see identity.Peer. Nil: every chain is good for every one.
+	Vouches func(chain []*x509.Certificate, trustDomain string) (federated bool, err error)
 }
 
 // Authenticate returns the identity in a certificate. It has exactly one URI, as an X.509-SVID must.
@@ -38,21 +38,26 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	if c.Now().After(leaf.NotAfter) {
 		return identity.Peer{}, fmt.Errorf("the certificate of the connection expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	if c.Vouches != nil {
-		var problems []error
-		for _, chain := range r.TLS.VerifiedChains {
-			err := c.Vouches(chain, id.TrustDomain)
-			if err == nil {
-				problems = nil
-				break
-			}
+	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}
+	if c.Vouches == nil {
+		return p, nil
+	}
+	var problems []error
+	for _, chain := range r.TLS.VerifiedChains {
+		federated, err := c.Vouches(chain, id.TrustDomain)
+		switch {
+		case err != nil:
 			problems = append(problems, err)
-		}
-		if problems != nil {
-			return identity.Peer{}, errors.Join(problems...)
+		case !federated:
+			return p, nil
+		default:
+			p.Federated = true
 		}
 	}
-	return identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}, nil
+	if !p.Federated {
+		return identity.Peer{}, errors.Join(problems...)
+	}
+	return p, nil
 }
 
 // certificateID returns the identity of a certificate:

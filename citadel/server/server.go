@@ -168,6 +168,9 @@ func (s *Server) failed(caller identity.Peer, reason string, err error) error {
 
 // whom returns the identity that a certificate is for: the caller's, or the one that it may impersonate.
 func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (identity.ID, error) {
+	if caller.Federated { // a certificate of this CA would be good for more than the one that it proved its identity by
+		return caller.ID, status.Errorf(codes.PermissionDenied, "%s is not issued certificates: its root counts for aliases of the trust domain alone", caller)
+	}
 	v, ok := r.GetMetadata().GetFields()[impersonated]
 	if !ok || v.GetStringValue() == "" {
 		return caller.ID, nil

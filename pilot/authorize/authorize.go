@@ -82,8 +82,10 @@ type Page struct {
 // read all of them if it is on this host.
 func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 	switch {
-	case !peer.Proved() && peer.OnHost(), peer.Proved() && a.o.SystemNamespace != "" && peer.ID.Namespace == a.o.SystemNamespace:
+	case !peer.Proved() && peer.OnHost(), peer.Proved() && !peer.Federated && a.o.SystemNamespace != "" && peer.ID.Namespace == a.o.SystemNamespace:
 		return nil
+	case peer.Federated:
+		return deny("debug pages are not served to %s: its root counts for aliases of the trust domain alone", peer)
 	case !peer.Proved():
 		return deny("debug pages are served to peers on the control plane's host, and over the secure port to those that prove their identity")
 	case !slices.Contains([]string{"config_dump", "edsz", "ndsz"}, page.Name):
@@ -100,6 +102,8 @@ func (a *Authorizer) Register(peer identity.Peer, namespace, serviceAccount stri
 	switch {
 	case !peer.Proved() && !peer.OnHost() && !a.o.RegisterAnyone:
 		return deny("a workload is registered only for a proxy that proves its identity: it must connect to the secure port")
+	case peer.Federated:
+		return deny("%s may not register a workload: its root counts for aliases of the trust domain alone", peer)
 	case peer.Proved() && peer.ID.Namespace != namespace:
 		return deny("%s may not register a workload in namespace %s", peer, namespace)
 	case peer.Proved() && serviceAccount != "" && peer.ID.ServiceAccount != serviceAccount:
@@ -114,6 +118,8 @@ func (a *Authorizer) Secret(peer identity.Peer, namespace string) error {
 	switch {
 	case !peer.Proved():
 		return deny("secrets are served only to a proxy that proves its identity: it must connect to the secure port")
+	case peer.Federated:
+		return deny("%s may not receive secrets: its root counts for aliases of the trust domain alone", peer)
 	case peer.ID.Namespace != namespace:
 		return deny("%s may not receive the secrets of namespace %s", peer, namespace)
 	}

@@ -20,6 +20,7 @@ func TestWhatPeersMayDo(t *testing.T) {
 		"web by token": {Address: far, ID: web, Proof: identity.Token},
 		"claims web":   {Address: far, ID: web},
 		"nowhere":      {},
+		"federated":    {Address: far, ID: identity.ID{TrustDomain: "alias", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate, Federated: true},
 		"pod of web":   {Address: far, ID: web, Proof: identity.Token, Bound: identity.Bound{Cluster: "one", Pod: "web-0"}},
 	}
 	closed := authorize.New(authorize.Options{})
@@ -33,17 +34,17 @@ func TestWhatPeersMayDo(t *testing.T) {
 		}
 		return func(p identity.Peer) error { return authorize.New(o).Debug(p, page) }
 	}
-	others := []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere"}
+	others := []string{"stranger", "on the host", "web", "web by token", "claims web", "nowhere", "federated"}
 	all := append([]string{"pod of web"}, others...)
 	for _, c := range []struct {
 		what    string
 		ask     func(identity.Peer) error
 		allowed []string
 	}{
-		{"proxy of a", func(p identity.Peer) error { return closed.Proxy(p, "a") }, []string{"stranger", "on the host", "web", "web by token", "pod of web", "claims web", "nowhere"}},
+		{"proxy of a", func(p identity.Peer) error { return closed.Proxy(p, "a") }, append([]string{"pod of web"}, others...)},
 		{"proxy of b", func(p identity.Peer) error { return closed.Proxy(p, "b") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
 		{"read", closed.ReadConfig, []string{"on the host"}},
-		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "pod of web", "claims web"}},
+		{"read where told", open.ReadConfig, []string{"stranger", "web", "web by token", "pod of web", "claims web", "federated"}},
 		{"read where nobody may", silent.ReadConfig, nil},
 		{"all debug pages", debug(""), []string{"on the host"}},
 		{"all debug pages, from the system namespace", debug("", "a"), []string{"on the host", "web", "web by token", "pod of web"}},

@@ -92,23 +92,39 @@ func (a *anchors) all() []*x509.Certificate {
 }
 
 // vouches returns an error unless a chain is good for a trust domain of the mesh: the root is that of the CA, or is
-// written for the trust domain, and nothing in the chain was revoked.
-func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) error {
-	x, root := s.secure, chain[len(chain)-1]
-	if err := x.authority.Revoked().Check(chain); err != nil {
-		return err
+// written for the trust domain, and nothing in the chain was revoked. The root of a signer counts for every one, unless
+// the mesh configuration has it too and says for which. A root that is written for aliases alone is federated.
+func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) (federated bool, err error) {
+	if err := s.secure.authority.Revoked().Check(chain); err != nil {
+		return false, err
 	}
+	return s.secure.counts(chain[len(chain)-1], trustDomain, s.trustDomain())
+}
+
+// counts is vouches without revocation. own is the trust domain of the mesh that is no alias.
+func (x *secure) counts(root *x509.Certificate, trustDomain, own string) (federated bool, err error) {
 	if b := x.issuer.Bundle(); b != nil && slices.ContainsFunc(b.Roots, root.Equal) {
-		return nil
+		return false, nil
 	}
 	list, _ := x.anchors.get()
+	written := false
 	for _, a := range list {
-		if slices.ContainsFunc(a.roots, root.Equal) && (len(a.trustDomains) == 0 || slices.Contains(a.trustDomains, trustDomain)) {
-			return nil
+		if !slices.ContainsFunc(a.roots, root.Equal) {
+			continue
+		}
+		written = true
+		switch {
+		case len(a.trustDomains) == 0:
+			return false, nil
+		case !slices.Contains(a.trustDomains, trustDomain):
+		case slices.Contains(a.trustDomains, own):
+			return false, nil
+		default:
+			federated = true
 		}
 	}
-	if x.ra != nil && slices.ContainsFunc(x.ra.signerRoots(), root.Equal) {
-		return nil
+	if federated || !written && x.ra != nil && slices.ContainsFunc(x.ra.signerRoots(), root.Equal) {
+		return federated, nil
 	}
-	return fmt.Errorf("the certificate's root is not one of trust domain %s", trustDomain)
+	return false, fmt.Errorf("the certificate's root is not one of trust domain %s", trustDomain)
 }

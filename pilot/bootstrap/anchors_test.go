@@ -15,8 +15,12 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/ra"
 )
 
 // selfSigned returns a CA.
@@ -135,19 +139,23 @@ func TestAnchors(t *testing.T) {
 	for what, c := range map[string]struct {
 		by   *pki.Bundle
 		uri  string
-		want codes.Code
+		want codes.Code // of a stream
+		sign codes.Code // of a request for a certificate
 	}{
-		"a root of the mesh":                     {plain, home, codes.OK},
-		"a root of the mesh, for an alias":       {plain, alias, codes.OK},
-		"an alias's root":                        {old, alias, codes.OK},
-		"an alias's root, for the mesh's domain": {old, home, codes.Unauthenticated},
-		"another domain's root, for the mesh's":  {foreign, home, codes.Unauthenticated},
-		"another domain's root, for its own":     {foreign, elsewhere, codes.Unauthenticated},
-		"a stranger's root":                      {selfSigned(t), home, codes.Unavailable}, // the handshake fails
+		"a root of the mesh":                     {plain, home, codes.OK, codes.OK},
+		"a root of the mesh, for an alias":       {plain, alias, codes.OK, codes.OK},
+		"an alias's root":                        {old, alias, codes.OK, codes.PermissionDenied},
+		"an alias's root, for the mesh's domain": {old, home, codes.Unauthenticated, codes.Unauthenticated},
+		"another domain's root, for the mesh's":  {foreign, home, codes.Unauthenticated, codes.Unauthenticated},
+		"another domain's root, for its own":     {foreign, elsewhere, codes.Unauthenticated, codes.Unauthenticated},
+		"a stranger's root":                      {selfSigned(t), home, codes.Unavailable, codes.Unavailable}, // the handshake fails
 	} {
 		conn := dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o), leafOf(t, c.by, c.uri))
 		if _, err := streamAs(t.Context(), t, conn, nodeInA); status.Code(err) != c.want {
 			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+		if _, err := issued(t.Context(), t, conn); status.Code(err) != c.sign {
+			t.Errorf("%s: a request for a certificate: %v, want %v", what, err, c.sign)
 		}
 	}
 	found := fmt.Sprint(s.findings())
@@ -161,4 +169,45 @@ func TestAnchors(t *testing.T) {
 		_, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o), leafOf(t, plain, home)), nodeInA)
 		return err != nil
 	})
+}
+
+// TestRootsOfSigners counts the roots of signers of Kubernetes for the trust domains that the mesh configuration names.
+// A root that is in a file alone counts for each.
+func TestRootsOfSigners(t *testing.T) {
+	const own = "cluster.local"
+	inFile, both, alias, plain := selfSigned(t), selfSigned(t), selfSigned(t), selfSigned(t)
+	file := filepath.Join(t.TempDir(), "roots.pem")
+	write(t, file, string(pki.EncodeCertificates(inFile.Roots[0])))
+	entry := func(b *pki.Bundle, signer string, domains ...string) *meshv1.MeshConfig_CertificateData {
+		return &meshv1.MeshConfig_CertificateData{
+			CertificateData: &meshv1.MeshConfig_CertificateData_Pem{Pem: string(pki.EncodeCertificates(b.Roots...))}, CertSigners: []string{signer}, TrustDomains: domains,
+		}
+	}
+	config := mesh.Default()
+	config.CaCertificates = []*meshv1.MeshConfig_CertificateData{entry(both, "one", own, "alias"), entry(alias, "one", "alias"), entry(plain, "one")}
+	a := &anchors{current: func() *mesh.Config { return config }}
+	signer := func(name string) *registrar {
+		return &registrar{ra.New(ra.Options{Roots: func(s string) []*x509.Certificate { return a.ofSigner(s, file) }}), Signing{Workloads: true, Default: name}}
+	}
+	for _, c := range []struct {
+		signer string
+		root   *pki.Bundle
+		domain string
+		want   string
+	}{
+		{"one", both, own, "own"}, {"one", both, "alias", "own"}, {"one", both, "other", "refused"},
+		{"one", alias, "alias", "federated"}, {"one", alias, own, "refused"},
+		{"one", plain, own, "own"}, {"one", plain, "alias", "own"},
+		{"two", inFile, own, "own"}, {"two", inFile, "alias", "own"}, {"one", inFile, own, "refused"}, {"two", selfSigned(t), own, "refused"},
+	} {
+		x := &secure{issuer: ca.New(ca.Options{}), anchors: a, ra: signer(c.signer)}
+		federated, err := x.counts(c.root.Roots[0], c.domain, own)
+		got := map[bool]string{true: "federated", false: "own"}[federated]
+		if err != nil {
+			got = "refused"
+		}
+		if got != c.want {
+			t.Errorf("signer %s, trust domain %s: %s, want %s", c.signer, c.domain, got, c.want)
+		}
+	}
 }
