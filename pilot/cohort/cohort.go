@@ -170,7 +170,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
 	targets := findTargets(x, w, addresses)
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
-		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: servicesOf(targets),
+		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets),
 	})
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
@@ -291,6 +291,23 @@ func servicesOf(targets frozen.List[Target]) []*registry.Service {
 	for t := range targets.All {
 		if len(list) == 0 || list[len(list)-1] != t.Service {
 			list = append(list, t.Service)
+		}
+	}
+	return list
+}
+
+// policyServices returns the services whose policies apply to a workload: those that it serves. A workload that is not
+// known yet will also serve those that select its proxy's own labels: until then their policies protect it too.
+func policyServices(x *scope.Index, w *registry.Workload, targets frozen.List[Target]) []*registry.Service {
+	list := servicesOf(targets)
+	if w.Kind != nil {
+		return list
+	}
+	cluster := x.ClusterKey(w.Cluster)
+	for s := range x.CandidateServices(w.Namespace, w.Labels, nil, true) {
+		s = s.ClusterVersion(cluster)
+		if s != nil && s.Namespace == w.Namespace && len(s.Selector) > 0 && kinds.Selects(s.Selector, w.Labels) && !slices.Contains(list, s) {
+			list = append(list, s)
 		}
 	}
 	return list

@@ -89,6 +89,41 @@ func TestPoliciesReachTheirWorkloads(t *testing.T) {
 	}
 }
 
+// TestPoliciesReachUnknownWorkloads: a proxy that comes before the news of its Pod has the policies of the services
+// that will select it, from its first listener on, and the same ones once the Pod is known.
+func TestPoliciesReachUnknownWorkloads(t *testing.T) {
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: other, namespace: a}, spec: {selector: {app: other}, ports: [{name: http, port: 80}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: entry, namespace: a}, spec: {hosts: [entry.example.com], ports: [{number: 82, name: http, protocol: HTTP}], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: web}}}}
+---
+`
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}`
+	for target, applies := range map[string]bool{
+		"kind: Service, name: web": true, "group: networking.istio.io, kind: ServiceEntry, name: entry": true, "kind: Service, name: other": false,
+	} {
+		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+		web := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local", "metadata": {"LABELS": {"app": "web"}}}`))
+		var has cohort.Key
+		var revision uint64
+		policy := `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p, namespace: a}, spec: {action: DENY, rules: [{}], targetRefs: [{` + target + `}]}}`
+		for _, text := range []string{world + policy, pod} {
+			s := w.apply(objects(t, "p.yaml", []byte(text))...)
+			tr.Prepare(s)
+			if revision == 0 || tr.NeedsReassign(s, web, has, revision) {
+				has = tr.ResolveCohort(s, web)
+			}
+			revision = s.Revision
+			for r := range tr.Wildcard(s, has, envoy.ListenerType).All {
+				if got := strings.Contains(string(r.Body), "RBAC"); r.Name == "virtualInbound" && got != applies {
+					t.Errorf("%s, known %v: %s refuses %v", target, text == pod, r.Name, got)
+				}
+			}
+		}
+	}
+}
+
 // TestDryRunEndsAndBegins: a policy that becomes a dry run, or ceases to be one, is in force at once, also for a proxy
 // that is connected.
 func TestDryRunEndsAndBegins(t *testing.T) {
