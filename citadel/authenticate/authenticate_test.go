@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -363,6 +364,48 @@ func TestForgedTokensCostFewReviews(t *testing.T) {
 	if n := c.reviews.Load(); n > 100 {
 		t.Errorf("%d reviews", n)
 	}
+}
+
+// TestHangingClusterHoldsUpNoOther: while the API server of one cluster answers no review, however many callers wait
+// for it, callers of another cluster are judged at once.
+func TestHangingClusterHoldsUpNoOther(t *testing.T) {
+	i := newIssuer(t, "k1")
+	unbound := i.token(t, map[string]any{"kubernetes.io": nil})
+	const callers = 200
+	var waiting sync.WaitGroup
+	waiting.Add(50) // as many as are asked about at once
+	hanging, good := newCluster(i), newCluster(i)
+	release := make(chan struct{})
+	hanging.review = func(string) (authenticate.Review, error) {
+		waiting.Done()
+		<-release
+		return authenticate.Review{}, errors.New("timeout")
+	}
+	good.review = func(string) (authenticate.Review, error) {
+		return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}}, nil
+	}
+	k := authenticate.NewKubernetes(authenticate.KubernetesOptions{
+		TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return start },
+		Cluster: func(name string) (string, authenticate.Cluster, error) {
+			return name, map[string]*cluster{"hanging": hanging, "good": good}[name], nil
+		},
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			if _, err := k.Authenticate(ctx, authenticate.Request{Token: unbound, Cluster: "hanging"}); !errors.Is(err, authenticate.ErrUnavailable) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	waiting.Wait()
+	if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: unbound, Cluster: "good"}); err != nil || p.ID != web {
+		t.Errorf("%+v, %v", p, err)
+	}
+	leave()
+	close(release)
+	all.Wait()
 }
 
 // TestKeysRotate follows an issuer that changes its key, and one that cannot be reached.

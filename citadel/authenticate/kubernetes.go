@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -57,15 +58,33 @@ type KubernetesOptions struct {
 // API server. It also asks, behind the caller's back and now and then, whether a token that it verified was revoked. It
 // is safe for concurrent use.
 type Kubernetes struct {
-	o         KubernetesOptions
-	reviewing *semaphore.Weighted
-	accepted  cache[identity.Peer]
-	refused   cache[error]
-	failures  *rate.Limiter // of reviews of tokens that anybody could have made
+	o        KubernetesOptions
+	accepted cache[identity.Peer]
+	refused  cache[error]
 
-	rechecking *semaphore.Weighted
-	rechecked  cache[struct{}] // verified tokens that the API server accepts, or is being asked about
-	revoked    cache[error]    // verified tokens that it does not accept
+	rechecked cache[struct{}] // verified tokens that the API server accepts, or is being asked about
+	revoked   cache[error]    // verified tokens that it does not accept
+
+	mu     sync.Mutex
+	bounds map[string]*bounds // by the ID of the cluster
+}
+
+// bounds are those of the reviews of one cluster: one that does not answer must not hold up the callers of others.
+type bounds struct {
+	reviewing, rechecking *semaphore.Weighted
+	failures              *rate.Limiter // of reviews of tokens that anybody could have made
+}
+
+// boundsOf returns the bounds of a cluster.
+func (k *Kubernetes) boundsOf(cluster string) *bounds {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.bounds[cluster]
+	if b == nil {
+		b = &bounds{semaphore.NewWeighted(reviewsAtOnce), semaphore.NewWeighted(rechecksAtOnce), rate.NewLimiter(failuresPerSecond, reviewsAtOnce)}
+		k.bounds[cluster] = b
+	}
+	return b
 }
 
 // reviewKey is the cluster and the SHA-256 of a token that was reviewed.
@@ -74,7 +93,7 @@ type reviewKey struct {
 	token   [sha256.Size]byte
 }
 
-// Bounds of reviews.
+// Bounds of the reviews of one cluster.
 const (
 	reviewsAtOnce     = 50
 	failuresPerSecond = 5
@@ -92,15 +111,13 @@ const (
 // NewKubernetes returns a Kubernetes.
 func NewKubernetes(o KubernetesOptions) *Kubernetes {
 	return &Kubernetes{
-		o:         o,
-		reviewing: semaphore.NewWeighted(reviewsAtOnce),
-		accepted:  newCache[identity.Peer](acceptedFor, o.Now),
-		refused:   newCache[error](refusedFor, o.Now),
-		failures:  rate.NewLimiter(failuresPerSecond, reviewsAtOnce),
+		o:        o,
+		accepted: newCache[identity.Peer](acceptedFor, o.Now),
+		refused:  newCache[error](refusedFor, o.Now),
 
-		rechecking: semaphore.NewWeighted(rechecksAtOnce),
-		rechecked:  newCache[struct{}](recheckAfter, o.Now),
-		revoked:    newCache[error](revokedFor, o.Now),
+		rechecked: newCache[struct{}](recheckAfter, o.Now),
+		revoked:   newCache[error](revokedFor, o.Now),
+		bounds:    map[string]*bounds{},
 	}
 }
 
@@ -162,13 +179,14 @@ func keyOfReview(p identity.Peer, text string) reviewKey {
 // token whose account or key was revoked is refused the next time. An API server that cannot look up the account or the
 // pod also says that it does not accept the token: so one that is refused is asked about again soon.
 func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, text string, key reviewKey) {
-	if _, recent := k.rechecked.get(key); recent || !k.rechecking.TryAcquire(1) {
+	b := k.boundsOf(key.cluster)
+	if _, recent := k.rechecked.get(key); recent || !b.rechecking.TryAcquire(1) {
 		return
 	}
 	k.rechecked.add(key, struct{}{})
 	ctx = context.WithoutCancel(ctx) // it goes on when the caller leaves
 	safe.Go(k.o.Logger, "token review", func() {
-		defer k.rechecking.Release(1)
+		defer b.rechecking.Release(1)
 		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 		v, err := c.Review(ctx, text, k.o.Audiences)
@@ -197,24 +215,25 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	if err, ok := k.refused.get(key); ok {
 		return identity.Peer{}, err
 	}
-	if unverified != nil && k.failures.Tokens() < 1 {
+	b := k.boundsOf(key.cluster)
+	if unverified != nil && b.failures.Tokens() < 1 {
 		return identity.Peer{}, fmt.Errorf("%w: %w, and too many tokens were refused of late", ErrUnavailable, unverified)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	if err := k.reviewing.Acquire(ctx, 1); err != nil {
+	if err := b.reviewing.Acquire(ctx, 1); err != nil {
 		return identity.Peer{}, fmt.Errorf("%w: too many tokens wait for a review", ErrUnavailable)
 	}
-	defer k.reviewing.Release(1)
+	defer b.reviewing.Release(1)
 	v, err := c.Review(ctx, text, k.o.Audiences)
 	if err != nil {
 		if unverified != nil { // made-up tokens of a cluster that is away must not take the reviews of others
-			k.failures.Allow()
+			b.failures.Allow()
 		}
 		return identity.Peer{}, fmt.Errorf("%w: the token's review: %w", ErrUnavailable, errors.Join(err, unverified))
 	}
 	if err := k.judge(v, &p); err != nil {
-		k.failures.Allow()
+		b.failures.Allow()
 		k.refused.add(key, err)
 		return identity.Peer{}, err
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -21,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/ra"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 // selfSigned returns a CA.
@@ -82,10 +85,11 @@ func plug(t *testing.T, dir string, b *pki.Bundle, revoked ...*x509.Certificate)
 
 const nodeInA = "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"
 
-// TestRevoked refuses a certificate once its CA has revoked it, and a list that cannot be read keeps the last good one.
+// TestRevoked refuses a certificate once its CA has revoked it, and ends the stream that it opened. A list that cannot
+// be read keeps the last good one.
 func TestRevoked(t *testing.T) {
 	o, b := certificateOptions(t), selfSigned(t)
-	o.Certificates.StateDir = ""
+	o.Certificates.StateDir, o.ProofTime = "", 100*time.Millisecond
 	plug(t, o.Certificates.Folder, b)
 	s, err := New(o)
 	if err != nil {
@@ -103,7 +107,18 @@ func TestRevoked(t *testing.T) {
 	if ask(one) != codes.OK || ask(two) != codes.OK {
 		t.Fatal("good certificates are refused")
 	}
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dialSecure(t, s.Addresses().SecureGRPC, pool, one)).StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: nodeInA}})
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
 	plug(t, o.Certificates.Folder, b, one.Leaf)
+	if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream of the revoked certificate: %v", err)
+	}
 	eventually(t, "the revoked certificate is refused", func() bool { return ask(one) == codes.Unauthenticated })
 	if ask(two) != codes.OK {
 		t.Error("another certificate is refused")

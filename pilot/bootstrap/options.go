@@ -33,6 +33,7 @@ type Options struct {
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age
+	ProofTime                           time.Duration // see xds.Options
 	Drain                               time.Duration // from not being ready any more to refusing connections
 	Shutdown                            time.Duration // after that, how long streams and all else that runs get to end by themselves
 

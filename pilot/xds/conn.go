@@ -111,6 +111,7 @@ func newConn(s *Server, stream grpc.ServerStream, delta bool, peer identity.Peer
 	}
 	c.remote, c.local = addresses(stream.Context())
 	c.deadlines.set(credential, peer.Expires)
+	c.keepProof()
 	return c
 }
 
@@ -398,6 +399,8 @@ func (c *conn) expire(log *slog.Logger) {
 			c.session.EndResuming()
 		case credential:
 			c.end(status.Error(codes.Unauthenticated, "the proof of the caller's identity has expired"))
+		case proof:
+			c.judgeAgain()
 		case departed:
 			c.session.Depart()
 			c.offer(session.NewFullPush(c.server.newest(), time.Now()))

@@ -11,6 +11,7 @@ const (
 	resumed                       // a client that resumes keeps clusters that are gone
 	departed                      // a proxy whose workload has gone keeps its inbound half
 	credential                    // the stream ends when the peer's proof of its identity expires
+	proof                         // the peer's proof is judged again: it may have been revoked
 	allDeadlines
 )
 

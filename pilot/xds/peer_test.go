@@ -3,12 +3,14 @@ package xds
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
@@ -93,5 +95,78 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 	}
 	if status.Code(err) != codes.Unauthenticated || time.Now().Before(expires) {
 		t.Errorf("%v, %s before the credential expires", err, time.Until(expires))
+	}
+}
+
+// TestStreamEndsWhenItsProofIsRevoked ends a stream soon after what its peer presented would not open a new one, and no
+// other. While nobody can judge it the stream goes on.
+func TestStreamEndsWhenItsProofIsRevoked(t *testing.T) {
+	const account = "account"
+	var mu sync.Mutex
+	judge := map[string]error{}
+	judged := map[string]chan error{"a": make(chan error, 100), "b": make(chan error, 100)}
+	r := newRig(t, func(o *Options) {
+		o.ProofTime = 20 * time.Millisecond
+		o.Authenticate = func(ctx context.Context) (identity.Peer, error) {
+			md, _ := metadata.FromIncomingContext(ctx)
+			who := md.Get(account)[0]
+			mu.Lock()
+			err := judge[who]
+			mu.Unlock()
+			select {
+			case judged[who] <- err:
+			default:
+			}
+			return identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: who}, Proof: identity.Token}, err
+		}
+	})
+	r.publish(true)
+	service := r.dial()
+	open := func(who string) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
+		t.Helper()
+		stream, err := service.StreamAggregatedResources(metadata.AppendToOutgoingContext(t.Context(), account, who))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	set := func(who string, code codes.Code) {
+		mu.Lock()
+		defer mu.Unlock()
+		judge[who] = status.Error(code, "no")
+	}
+	awaitJudgement := func(who string, want codes.Code) {
+		t.Helper()
+		for n := 0; n < 3; {
+			select {
+			case err := <-judged[who]:
+				if status.Code(err) == want {
+					n++
+				}
+			case <-t.Context().Done():
+				t.Fatal("it is not judged again")
+			}
+		}
+	}
+	a, b := open("a"), open("b")
+	set("b", codes.Unavailable)
+	awaitJudgement("a", codes.OK)
+	awaitJudgement("b", codes.Unavailable)
+	set("a", codes.Unauthenticated)
+	if _, err := a.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream whose proof is revoked: %v", err)
+	}
+	awaitJudgement("b", codes.Unavailable)
+	if err := b.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ListenerType}); err != nil {
+		t.Error(err)
+	}
+	if m, err := b.Recv(); err != nil || m.GetTypeUrl() != envoy.ListenerType {
+		t.Errorf("the stream that nobody can judge: %v", err)
 	}
 }

@@ -57,6 +57,7 @@ type Options struct {
 	// Authenticate returns who is at the other end of a stream. Its error is a gRPC status. Nil: the peer's address is
 	// all that is known.
 	Authenticate func(context.Context) (identity.Peer, error)
+	ProofTime    time.Duration         // how long a stream goes on at most after its peer's proof was revoked; 0 is a minute
 	Access       Access                // who may have the secrets of its namespace; nil: who is of it
 	Demand       func([]kinds.Key)     // called when streams want other Secrets and ConfigMaps than before, with all of them; must not block
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
@@ -96,6 +97,7 @@ type Server struct {
 	arrivals    *logLimiter // for streams that begin and end
 	noHosts     bool
 	newcomer    time.Duration
+	proofTime   time.Duration
 	warmTime    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
 	urgentSlot  chan struct{} // one more, for urgent streams
@@ -144,6 +146,7 @@ func New(o Options) *Server {
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		warmTime:    warmTime,
+		proofTime:   cmp.Or(o.ProofTime, proofTime),
 		conns:       map[string]*conn{},
 		groups:      map[session.Key]*subscriberGroup{},
 		count:       map[string]int{},

@@ -1,0 +1,41 @@
+package xds
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+)
+
+// proofTime bounds how long a stream goes on after its peer's proof was revoked: the proof is judged again that often.
+const proofTime = time.Minute
+
+// judgeTime bounds one such judgement.
+const judgeTime = 10 * time.Second
+
+// keepProof has the proof of the peer's identity judged again in a while, not at the same time as those of others.
+func (c *conn) keepProof() {
+	if c.server.authentic == nil || !c.peer.Proved() {
+		return
+	}
+	all := c.server.proofTime
+	c.deadlines.set(proof, time.Now().Add(all/2+rand.N(all/2)))
+}
+
+// judgeAgain judges what the peer presented when it opened the stream, beside the owner. The stream ends if a new one
+// would be refused. It goes on while nobody can judge: then what was found last counts.
+func (c *conn) judgeAgain() {
+	c.server.spawn("xds authentication", func() {
+		ctx, cancel := context.WithTimeout(c.stream.Context(), judgeTime)
+		defer cancel()
+		if _, err := c.server.authentic(ctx); status.Code(err) == codes.Unauthenticated {
+			c.end(status.Error(codes.Unauthenticated, "the proof of the caller's identity is not accepted any more"))
+			return
+		}
+		c.put(func(*session.Session) { c.keepProof() })
+	})
+}
