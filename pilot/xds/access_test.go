@@ -54,8 +54,8 @@ func (o *oracle) say(allowed, known, notify bool) {
 }
 
 // TestAccessToSecrets: a peer is sent the secrets of its namespace once it is known that it may have them. While that
-// is not known it keeps what it has and gets no others. What is withdrawn is removed. What is wanted of a cluster
-// follows.
+// is not known it keeps what it has and gets no others. What is withdrawn is replaced, and comes back. What is wanted
+// of a cluster follows.
 func TestAccessToSecrets(t *testing.T) {
 	access := &oracle{}
 	var mu sync.Mutex
@@ -129,8 +129,17 @@ func TestAccessToSecrets(t *testing.T) {
 	wants("Secret a/x", "Secret a/y", "Secret a/y-cacert")
 
 	access.say(false, true, true)
-	secrets("sds -kubernetes://x -kubernetes://y-cacert")
+	m, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Resources) != 2 || len(m.RemovedResources) > 0 || strings.Contains(m.String(), xdstest.Canary) {
+		t.Errorf("what is withdrawn is not replaced: %v, %v", m.Resources, m.RemovedResources)
+	}
 	wants()
+	access.say(true, true, true)
+	secrets("sds kubernetes://x=2 kubernetes://y-cacert=1")
+	wants("Secret a/x", "Secret a/y", "Secret a/y-cacert")
 	stopped := func() bool {
 		access.mu.Lock()
 		defer access.mu.Unlock()

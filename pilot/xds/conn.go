@@ -293,7 +293,7 @@ func (c *conn) greet() (*wire.Request, error) {
 		c.session = session.New(session.Config{
 			Translator: c.profile.translator, Observer: (*observing)(c), Limits: &s.limits, Differences: &s.differences,
 			Interner: s.interner, Delta: c.delta, Profile: c.profile.Profile, Proxy: proxy,
-			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(),
+			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(), StandIn: s.standIns.of,
 		})
 		snap, err := s.add(c)
 		c.session.SetSnapshot(snap)

@@ -2,11 +2,22 @@ package xds
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/big"
 	"slices"
 	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -81,6 +92,7 @@ func (c *conn) applyAccess() {
 	if a := c.server.access; a != nil {
 		c.session.Guard()
 		allowed, known := a.Allowed(c.peer.ID)
+		denied := known && !allowed
 		switch had := c.session.Granted(); {
 		case known && allowed:
 		case known || had == nil || granted == nil:
@@ -89,9 +101,56 @@ func (c *conn) applyAccess() {
 			subscribed := granted
 			granted = c.server.interner.Of(slices.DeleteFunc(slices.Clone(had.All()), func(name string) bool { return !subscribed.Has(name) }))
 		}
-		c.session.Grant(granted)
+		c.session.Grant(granted, denied)
 	}
 	c.demandSecrets(granted)
+}
+
+// standIns make what replaces secrets that a client may not have any more: an Envoy keeps a secret that is removed.
+// They are of a certificate that is its own issuer, expired at once, and whose key is this process's alone: no client
+// trusts it, and as a CA it has issued nothing. Safe for concurrent use.
+type standIns struct {
+	once             sync.Once
+	certificate, key []byte // PEM
+}
+
+// of returns the stand-in for the secret of a name, nil for none.
+func (s *standIns) of(name string) *envoy.Resource {
+	secret, ok := names.ParseSecret(name, "x")
+	s.once.Do(func() { s.certificate, s.key = selfSigned() })
+	if !ok || s.certificate == nil {
+		return nil
+	}
+	inline := func(b []byte) *corev3.DataSource {
+		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
+	}
+	m := &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(s.certificate), PrivateKey: inline(s.key)}}}
+	if secret.CA {
+		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.certificate)}}
+	}
+	return envoy.NewResource(name, m)
+}
+
+// selfSigned returns a certificate that was valid for an hour in 1970, and its key. It returns nil if there is no
+// randomness.
+func selfSigned() (certificate, key []byte) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "withdrawn"}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(3600, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return nil, nil
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 // demandSecrets has the server want what some secrets are made of, for this stream.

@@ -89,6 +89,7 @@ type Server struct {
 	late        func(*node.Proxy) bool
 	access      Access // nil: being of a namespace is enough for its secrets
 	demand      demand
+	standIns    standIns
 	authorizer  *authorize.Authorizer
 	authentic   func(context.Context) (identity.Peer, error) // nil: only addresses are known
 	differences diff.Cache

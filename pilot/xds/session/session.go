@@ -77,6 +77,9 @@ type Session struct {
 	// guarded: of the secrets that the client subscribes to it may be sent those that are granted; nil: none
 	guarded bool
 	granted *envoy.Names
+	// withdrawn are stand-ins for secrets that the client had and may not have any more; nil: none
+	withdrawn *envoy.Set
+	standIn   func(name string) *envoy.Resource
 
 	watches []*watch // in the order of sending
 	nonces  uint64
@@ -99,10 +102,12 @@ type Config struct {
 	Limits      *limits.Limits
 	Differences *diff.Cache    // shared by all sessions
 	Interner    *wire.Interner // likewise
-	Delta       bool
-	Profile     Profile
-	Proxy       *node.Proxy
-	Prefix      string // of nonces
+	// StandIn returns what replaces a secret that the client may not have any more; nil for none. Nil: it is removed.
+	StandIn func(name string) *envoy.Resource
+	Delta   bool
+	Profile Profile
+	Proxy   *node.Proxy
+	Prefix  string // of nonces
 	// Generation is the first one of a route configuration that the client may have had before. No two streams share
 	// it.
 	Generation uint32
@@ -111,7 +116,7 @@ type Config struct {
 // New makes a Session that has no snapshot yet.
 func New(c Config) *Session {
 	return &Session{
-		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner,
+		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner, standIn: c.StandIn,
 		delta: c.Delta, profile: c.Profile, divided: c.Profile.Divided, proxy: c.Proxy, prefix: c.Prefix,
 		firstGeneration: c.Generation, lastKnown: unknownWorkload(),
 	}
@@ -383,12 +388,15 @@ func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) 
 	var failed error
 	if kind.Secret {
 		if names = s.grantedOf(names); names.Len() == 0 {
-			return envoy.Union{}, true
+			return envoy.Union{Own: s.withdrawn}, true
 		}
 	}
 	err := safe.Do("translate "+kind.Short, func() { u, failed = s.translator.Get(s.snapshot, s.cohort, kind.URL, names) })
 	if e := cmp.Or(err, failed); e != nil {
 		s.observer.Panicked(kind.URL, e)
+	}
+	if kind.Secret {
+		u.Own = s.withdrawn
 	}
 	return u, err == nil
 }
