@@ -94,6 +94,7 @@ type Scope struct {
 	Rules           frozen.List[*kinds.Object]   // DestinationRules whose workload selector matches it
 	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
 	Targets         frozen.List[Target]          // of a router: the ports of its own services
+	Selections      feature.Selections
 }
 
 // ExcludedMatches are the matches of one VirtualService that do not apply to a proxy, because of its labels. Matches is
@@ -172,6 +173,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
 		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets),
 	})
+	k.Scope.Selections = selected(feature.ScopePart)
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
 		k.Scope.Gateways = selectedGateways(x, w.Labels)

@@ -38,9 +38,17 @@
 //
 // A feature that no hook serves needs one more: a field of Hooks in hooks.go, with what it is given; its call in
 // pilot/translate/hooks; and its caller in cds, eds, lds or rds. A builder's result depends on its key alone, so what
-// a hook is given must be in that key: Capabilities, Selections, facts. Today the keys of listeners alone hold
-// Selections. Where several features' objects are selected by the nearest that applies, as PeerAuthentications are,
-// mtls/select.go shows how; Policies selects all that match.
+// a hook is given must be in that key: Capabilities, Selections, facts. The keys of listeners and clusters hold
+// Selections. A hook for endpoints or routes takes them from cohort.Scope, where ScopePart puts them. Where several
+// features' objects are selected by the nearest that applies, as PeerAuthentications are, mtls/select.go shows how;
+// Policies selects all that match.
+//
+// # The order of filters
+//
+// The order of features in pilot/catalog is the order of their filters on the wire. The router, or the TCP proxy, comes
+// last. A feature with filters at several places, such as one for WasmPlugins with their phases, is several lines of
+// the catalog, as authz.NewCustom and authz.New are. A filter whose place depends on the others is put there by the
+// hook ConnectionManager, which is given all of them.
 //
 // # Tests that know every kind
 //

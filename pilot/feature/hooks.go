@@ -6,6 +6,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -27,9 +28,13 @@ type Hooks struct {
 	// FiltersReadOf returns a chain with no more than HTTPFilters and NetworkFilters depend on. Chains for which it
 	// returns the same have the same filters, which are made once. Nil: they are made for each chain.
 	FiltersReadOf func(Chain) Chain
-	// ConnectionManager changes a connection manager.
+	// ConnectionManager changes a connection manager. It has the filters of all features; the router is the last.
 	ConnectionManager func(Chain, *hcmv3.HttpConnectionManager)
-	// Cluster changes a cluster for outgoing traffic.
+	// TCPProxy changes a TCP proxy, the last filter of a chain without HTTP.
+	TCPProxy func(Chain, *tcpv3.TcpProxy)
+	// Listener changes a listener. Its filter chains are complete.
+	Listener func(Listener, *listenerv3.Listener)
+	// Cluster changes a cluster, except for those that never have a connection.
 	Cluster func(Cluster, *clusterv3.Cluster)
 
 	Transport   *Transport
@@ -37,7 +42,7 @@ type Hooks struct {
 	Routes      *Routes
 }
 
-// Direction is the direction of the traffic of a listener.
+// Direction is the direction of the traffic of a listener or a cluster.
 type Direction int
 
 // Directions.
@@ -69,12 +74,21 @@ type Chain struct {
 	Selection Selection         // the feature's own, of the part that the listener belongs to
 }
 
-// Cluster is the cluster that a hook changes.
+// Listener is the listener that a hook changes.
+type Listener struct {
+	Proxy
+	Direction Direction
+	Selection Selection // as of a Chain
+}
+
+// Cluster is the cluster that a hook changes. Its Direction is Inbound if it leads to the workload itself.
 type Cluster struct {
 	Mesh         *mesh.Config
 	Capabilities node.Capabilities
-	HTTP2        bool // requests go out as HTTP/2
-	Downstream   bool // requests go out in the version of HTTP that they came in
+	Direction    Direction
+	HTTP2        bool      // requests go out as HTTP/2
+	Downstream   bool      // requests go out in the version of HTTP that they came in
+	Selection    Selection // the feature's own: of InboundPart if the Direction is Inbound, else of ScopePart
 }
 
 // Transport secures the connections between the proxies of the mesh. At most one feature has it. Its Selection is made

@@ -174,13 +174,29 @@ func (s Selections) Of(f *Feature) Selection {
 	return Selection{}
 }
 
-// OfKind returns the objects of a kind that are selected, in the order of features.
-func (s Selections) OfKind(kind *kinds.Kind) []*kinds.Object {
-	var list []*kinds.Object
+// For returns the Selections of some features only.
+func (s Selections) For(features []*Feature) Selections {
+	if s.list.Empty() {
+		return s
+	}
+	var list []named
 	for n := range s.list.All {
-		for o := range n.Objects.All {
-			if o.Kind == kind && !slices.Contains(list, o) {
-				list = append(list, o)
+		if slices.ContainsFunc(features, func(f *Feature) bool { return f.Name == n.feature }) {
+			list = append(list, n)
+		}
+	}
+	return Selections{frozen.ListOf(list...)}
+}
+
+// ObjectsOf returns the objects of a kind that are selected in any of several Selections, each once.
+func ObjectsOf(kind *kinds.Kind, all ...Selections) []*kinds.Object {
+	var list []*kinds.Object
+	for _, s := range all {
+		for n := range s.list.All {
+			for o := range n.Objects.All {
+				if o.Kind == kind && !slices.Contains(list, o) {
+					list = append(list, o)
+				}
 			}
 		}
 	}

@@ -110,13 +110,10 @@ func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 	return t.keys.Intern(cohort.Resolve(t.state(s).index, p, t.features))
 }
 
-// Selected returns the objects of a kind that apply to a proxy's workload at a Snapshot, in the order of features.
+// Selected returns the objects of a kind that apply to a proxy's workload at a Snapshot.
 func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
 	k := cohort.Resolve(t.state(s).index, p, t.features)
-	if p.Type == node.Router {
-		return k.Outbound.Selections.OfKind(kind)
-	}
-	return k.Inbound.Selections.OfKind(kind)
+	return feature.ObjectsOf(kind, k.Scope.Selections, k.Outbound.Selections, k.Inbound.Selections)
 }
 
 // Compare reports whether streams must compare everything they have with a Snapshot: more than endpoints and single

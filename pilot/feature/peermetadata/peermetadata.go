@@ -47,7 +47,7 @@ func networkFilters(c feature.Chain) []*listenerv3.Filter {
 }
 
 func cluster(c feature.Cluster, out *clusterv3.Cluster) {
-	if c.Capabilities.Has(node.NetworkMetadataExchange) {
+	if c.Direction != feature.Inbound && c.Capabilities.Has(node.NetworkMetadataExchange) {
 		out.Filters = append(out.Filters, &clusterv3.Filter{Name: name, TypedConfig: exchange()})
 	}
 }

@@ -52,6 +52,7 @@ type clusterKey struct {
 	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
 	policies     frozen.List[eds.EndpointPolicies]
 	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
+	selections   feature.Selections
 }
 
 func (k clusterKey) name() string {
@@ -65,9 +66,11 @@ func (k clusterKey) name() string {
 func (m *Clusters) Outbound(v *view.View, c cohort.Scope) engine.Generator[string] {
 	return engine.Generator[string]{
 		All: func() []*envoy.Resource {
-			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.BlackHoleCluster, v.Mesh(), c.Capabilities, false, false})}
+			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{name: names.BlackHoleCluster, mesh: v.Mesh()})}
 			if c.Type != node.Router {
-				out = append(out, m.fixed.Get(fixedClusterKey{names.PassthroughCluster, v.Mesh(), c.Capabilities, false, false}))
+				out = append(out, m.fixed.Get(fixedClusterKey{
+					name: names.PassthroughCluster, mesh: v.Mesh(), capabilities: c.Capabilities, selections: m.hooks.ClusterSelections(c.Selections),
+				}))
 			}
 			for s := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
 				out = append(out, m.serviceClusters(v, c, s)...)
@@ -96,7 +99,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Scope, s scope.Service
 	endpoints := v.EndpointSummary(s.Key())
 	k := clusterKey{
 		service: s.Service, mesh: v.Mesh(), router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
-		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities,
+		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities, selections: m.hooks.ClusterSelections(c.Selections),
 	}
 	if s.Resolution == registry.Passthrough {
 		k.headlessTLS = endpoints.TLS
@@ -167,7 +170,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	setHTTPOptions(c, options)
 	b.ChangeCluster(feature.Cluster{
 		Mesh: k.mesh, Capabilities: k.capabilities, HTTP2: http2, Downstream: options.GetUseDownstreamProtocolConfig() != nil,
-	}, c)
+	}, k.selections, c)
 	return envoy.NewResource(c.Name, c)
 }
 

@@ -20,6 +20,7 @@ type fixedClusterKey struct {
 	mesh         *mesh.Config
 	capabilities node.Capabilities
 	ipv4, ipv6   bool
+	selections   feature.Selections
 }
 
 func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
@@ -38,11 +39,12 @@ func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
 		UpstreamProtocolOptions:   useDownstream(),
 	})
+	in := feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}
 	if k.name == names.InboundPassthroughCluster {
+		in.Direction = feature.Inbound
 		c.UpstreamBindConfig = inboundSource(k.ipv4, k.ipv6)
-	} else {
-		b.ChangeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, c)
 	}
+	b.ChangeCluster(in, k.selections, c)
 	return envoy.NewResource(k.name, c)
 }
 

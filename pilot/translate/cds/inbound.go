@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -26,9 +27,11 @@ import (
 // inboundClusterKey is all that an inbound cluster depends on.
 type inboundClusterKey struct {
 	inbound.Port
-	mesh       *mesh.Config
-	ipv4, ipv6 bool
-	pool       *kinds.Object // a Sidecar whose inboundConnectionPool overrides the rules'
+	mesh         *mesh.Config
+	capabilities node.Capabilities
+	ipv4, ipv6   bool
+	pool         *kinds.Object // a Sidecar whose inboundConnectionPool overrides the rules'
+	selections   feature.Selections
 }
 
 // Inbound generates the clusters that lead to the workload itself, as one partition.
@@ -40,9 +43,10 @@ func (m *Clusters) inboundClusters(v *view.View, c cohort.Inbound) []*envoy.Reso
 	if !c.Sidecar {
 		return nil
 	}
-	out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh(), c.Capabilities, c.IPv4, c.IPv6})}
+	selections := m.hooks.ClusterSelections(c.Selections)
+	out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh(), c.Capabilities, c.IPv4, c.IPv6, selections})}
 	for _, p := range inbound.Ports(v, c) {
-		out = append(out, m.inbounds.Get(inboundClusterKey{p, v.Mesh(), c.IPv4, c.IPv6, c.Ingress}))
+		out = append(out, m.inbounds.Get(inboundClusterKey{p, v.Mesh(), c.Capabilities, c.IPv4, c.IPv6, c.Ingress, selections}))
 	}
 	return out
 }
@@ -105,6 +109,10 @@ func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	}
 	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: k.Protocol.Sniffed(), Inbound: true}, c, options)
 	setHTTPOptions(c, options)
+	b.ChangeCluster(feature.Cluster{
+		Mesh: k.mesh, Capabilities: k.capabilities, Direction: feature.Inbound,
+		HTTP2: options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil, Downstream: options.GetUseDownstreamProtocolConfig() != nil,
+	}, k.selections, c)
 	return envoy.NewResource(name, c)
 }
 

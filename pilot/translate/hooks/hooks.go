@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -21,8 +22,9 @@ import (
 
 // Hooks calls the hooks of some features.
 type Hooks struct {
-	features  []*feature.Feature
-	transport *feature.Feature // the one that secures connections, or nil
+	features   []*feature.Feature
+	ofClusters []*feature.Feature // those that change clusters
+	transport  *feature.Feature   // the one that secures connections, or nil
 
 	destination *feature.Destination // that of the feature which applies traffic policies, or nil
 	routes      *feature.Routes      // that of the feature which makes routes, or nil
@@ -40,6 +42,9 @@ func New(features []*feature.Feature, keep bool) *Hooks {
 		h.transport = features[i]
 	}
 	for _, f := range features {
+		if f.Cluster != nil {
+			h.ofClusters = append(h.ofClusters, f)
+		}
 		if f.Destination != nil {
 			h.destination = f.Destination
 		}
@@ -84,12 +89,36 @@ func (h *Hooks) ChangeManager(c feature.Chain, s feature.Selections, m *hcmv3.Ht
 	}
 }
 
-// ChangeCluster lets the features change a cluster for outgoing traffic.
-func (h *Hooks) ChangeCluster(in feature.Cluster, c *clusterv3.Cluster) {
+// ChangeTCPProxy lets the features change the TCP proxy of a chain.
+func (h *Hooks) ChangeTCPProxy(c feature.Chain, s feature.Selections, p *tcpv3.TcpProxy) {
 	for _, f := range h.features {
-		if f.Cluster != nil {
-			f.Cluster(in, c)
+		if f.TCPProxy != nil {
+			c.Selection = s.Of(f)
+			f.TCPProxy(c, p)
 		}
+	}
+}
+
+// ChangeListener lets the features change a listener.
+func (h *Hooks) ChangeListener(in feature.Listener, s feature.Selections, l *listenerv3.Listener) {
+	for _, f := range h.features {
+		if f.Listener != nil {
+			in.Selection = s.Of(f)
+			f.Listener(in, l)
+		}
+	}
+}
+
+// ClusterSelections returns the Selections of the features that change clusters: no cluster depends on others.
+func (h *Hooks) ClusterSelections(s feature.Selections) feature.Selections {
+	return s.For(h.ofClusters)
+}
+
+// ChangeCluster lets the features change a cluster.
+func (h *Hooks) ChangeCluster(in feature.Cluster, s feature.Selections, c *clusterv3.Cluster) {
+	for _, f := range h.ofClusters {
+		in.Selection = s.Of(f)
+		f.Cluster(in, c)
 	}
 }
 

@@ -264,7 +264,7 @@ func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 	if tls {
 		l.ListenerFilters = []*listenerv3.ListenerFilter{tlsInspector(nil)}
 	}
-	return envoy.NewResource(name, l)
+	return b.resource(k.proxyContext, feature.Gateway, l)
 }
 
 // gatewayChains makes the filter chains of a gatewayChain. Policies are enforced at the destination of connections that

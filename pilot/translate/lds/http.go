@@ -40,9 +40,19 @@ func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
 	return newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
 }
 
+func (c proxyContext) proxy() feature.Proxy {
+	return feature.Proxy{Mesh: c.mesh, Capabilities: c.capabilities, Tags: c.tags}
+}
+
 // chain returns what the hooks are given for a chain.
 func (c proxyContext) chain(d feature.Direction, http bool, p registry.Protocol) feature.Chain {
-	return feature.Chain{Proxy: feature.Proxy{Mesh: c.mesh, Capabilities: c.capabilities, Tags: c.tags}, Direction: d, HTTP: http, Protocol: p}
+	return feature.Chain{Proxy: c.proxy(), Direction: d, HTTP: http, Protocol: p}
+}
+
+// resource lets the hooks change a listener and encodes it.
+func (b builder) resource(c proxyContext, d feature.Direction, l *listenerv3.Listener) *envoy.Resource {
+	b.ChangeListener(feature.Listener{Proxy: c.proxy(), Direction: d}, c.selections, l)
+	return envoy.NewResource(l.Name, l)
 }
 
 // httpFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come by RDS

@@ -117,7 +117,7 @@ func (b builder) buildInbound(k inboundKey) *envoy.Resource {
 	if disabled, needed := k.inspectorPorts(sets, chainSet.sniffed); needed {
 		l.ListenerFilters = append(l.ListenerFilters, httpInspector(disabled))
 	}
-	return envoy.NewResource(l.Name, l)
+	return b.resource(k.proxyContext, feature.Inbound, l)
 }
 
 // inspectorPorts returns the ports on which an inspector is disabled, and reports whether it is needed at all.

@@ -105,7 +105,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 			l.FilterChains = slices.Delete(l.FilterChains, i, i+1)
 		}
 	}
-	return envoy.NewResource(l.Name, l)
+	return b.resource(k.proxyContext, feature.Outbound, l)
 }
 
 // plainHTTP matches unencrypted HTTP, as http_inspector detects it.
@@ -161,7 +161,7 @@ func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 	if k.transparent {
 		l.Transparent = envoy.Bool(true)
 	}
-	return envoy.NewResource(l.Name, l)
+	return b.resource(k.proxyContext, feature.Outbound, l)
 }
 
 // additionalIPv6 returns the second address of a listener that binds the wildcard addresses of both families.

@@ -41,5 +41,6 @@ func (b builder) tcpProxy(c proxyContext, chain feature.Chain, proxy *tcpv3.TcpP
 	if maxDuration > 0 {
 		proxy.MaxDownstreamConnectionDuration = envoy.Duration(maxDuration)
 	}
+	b.ChangeTCPProxy(chain, c.selections, proxy)
 	return append(b.NetworkFilters(chain, c.selections), envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))
 }
