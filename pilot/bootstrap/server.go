@@ -75,7 +75,7 @@ const idleResources = 32 << 20
 // newWorld makes the world of a server. event is called for each change, names resolves names of gateways, and the
 // others are the providers of facts by their kind; all may be nil.
 func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider) *ingest.World {
-	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Catalog: o.features()})
+	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Stages: catalog.Stages(), Catalog: o.features()})
 }
 
 // features returns the features that a server has.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
@@ -55,6 +56,9 @@ func With(o Options) List {
 		mongo.New(),
 	}
 }
+
+// Stages returns all stages in order: a stage may read what earlier ones derive.
+func Stages() []derive.Stage { return nil }
 
 // Wants returns the facts that features need with an object.
 func (l List) Wants(o *kinds.Object) (list []facts.Want) {

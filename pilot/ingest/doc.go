@@ -11,7 +11,7 @@
 //   - Throttle gathers changes into commits, by namespace. Endpoints do not wait.
 //   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
 //     mesh configuration and the networks in force, and feeds the stages, the registries and the Builder.
-//   - Stage derives objects from objects. There is none yet; Gateway API and Ingress will be some.
+//   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive; stage.go runs them.
 //   - Analyst finds references between objects that lead nowhere, beside all that.
 //
 // # From a source to the Throttle

@@ -19,14 +19,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.
-func routes() Stage {
-	return Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(objects []*kinds.Object) (d Derivation) {
+func routes() derive.Stage {
+	return derive.Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(objects []*kinds.Object) (d derive.Derivation) {
 		for _, o := range objects {
 			hosts := o.Spec.(*gatewayv1.HTTPRoute).Spec.Hostnames
-			d.Statuses = append(d.Statuses, Status{o.Key, gatewayv1.RouteStatus{Parents: make([]gatewayv1.RouteParentStatus, len(hosts))}})
+			d.Statuses = append(d.Statuses, derive.Status{Of: o.Key, Value: gatewayv1.RouteStatus{Parents: make([]gatewayv1.RouteParentStatus, len(hosts))}})
 			if len(hosts) == 0 {
 				d.Findings = append(d.Findings, diag.Diagnostic{Severity: diag.Warning, Code: "NoHost", Object: o.String()})
 				continue
@@ -39,7 +40,7 @@ func routes() Stage {
 				},
 			} {
 				key := kinds.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}
-				d.Objects = append(d.Objects, Derived{&kinds.Object{Key: key, Spec: spec}, o.Key})
+				d.Objects = append(d.Objects, derive.Derived{Object: &kinds.Object{Key: key, Spec: spec}, Origin: o.Key})
 			}
 		}
 		return d
@@ -47,12 +48,12 @@ func routes() Stage {
 }
 
 // rules is a stage behind it: of each VirtualService, whoever made it, it makes a DestinationRule for its host.
-func rules() Stage {
-	return Stage{Name: "rules", Kinds: []*kinds.Kind{kinds.VirtualService}, Derive: func(objects []*kinds.Object) (d Derivation) {
+func rules() derive.Stage {
+	return derive.Stage{Name: "rules", Kinds: []*kinds.Kind{kinds.VirtualService}, Derive: func(objects []*kinds.Object) (d derive.Derivation) {
 		for _, o := range objects {
 			key := kinds.Key{Kind: kinds.DestinationRule, Namespace: o.Namespace, Name: o.Name}
 			spec := &networkingv1.DestinationRule{Host: o.Spec.(*networkingv1.VirtualService).GetHosts()[0]}
-			d.Objects = append(d.Objects, Derived{&kinds.Object{Key: key, Spec: spec}, o.Key})
+			d.Objects = append(d.Objects, derive.Derived{Object: &kinds.Object{Key: key, Spec: spec}, Origin: o.Key})
 		}
 		return d
 	}}
@@ -60,7 +61,7 @@ func rules() Stage {
 
 func newDeriving() *World {
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}
-	return New(o, Parts{Catalog: supported{catalog.Features()}, Stages: []Stage{routes(), rules()}})
+	return New(o, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{routes(), rules()}})
 }
 
 // supported is a Catalog in which every field of an object has an effect.
@@ -127,6 +128,13 @@ func TestStages(t *testing.T) {
 	if len(s.Derived()) != 3 {
 		t.Errorf("%d objects are derived", len(s.Derived()))
 	}
+	rule := s.Object(kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"})
+	if got := s.ObjectsOf(kinds.DestinationRule); rule == nil || !slices.Equal(got, []*kinds.Object{rule}) {
+		t.Errorf("objects %v; want %v", got, rule)
+	}
+	if got := s.Objects(); len(got) != 4 || !slices.Contains(got, rule) {
+		t.Errorf("objects %v", got)
+	}
 
 	// What is derived anew and is the same keeps its pointer, and makes no Snapshot.
 	first, before := s.Snapshot(), s.Derived()
@@ -152,6 +160,9 @@ func TestStages(t *testing.T) {
 	own := virtual("web", "own.example")
 	s.apply(own)
 	want("DestinationRule a/web of own.example", "VirtualService a/web of own.example", "service three.example")
+	if got := s.ObjectsOf(kinds.VirtualService); !slices.Equal(got, []*kinds.Object{own}) || s.Object(own.Key) != own {
+		t.Errorf("objects %v", got)
+	}
 	found("HiddenObject HTTPRoute a/web")
 	remove(own)
 	want(all("three.example")...)

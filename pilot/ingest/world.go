@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -26,7 +27,7 @@ type Parts struct {
 	Hosts facts.Provider                       // addresses of the gateways that are known by name; nil: there are none
 
 	Facts   map[*kinds.Kind]facts.Provider // of the facts that translations read, by their kind
-	Stages  []Stage                        // what derives objects from objects, in order
+	Stages  []derive.Stage                 // what derives objects from objects, in order
 	Catalog Catalog
 	Still   bool // no object changes by itself: the configuration is read once
 }
@@ -68,9 +69,9 @@ type World struct {
 	unsupported  map[kinds.Key][]diag.Diagnostic // what of objects has no effect
 	findings     map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
 	written      []hostName                      // where gateways are known by name
-	derived      []Derived
+	derived      map[kinds.Key]derive.Derived    // frozen
 	referenced   *References
-	statuses     []Status
+	statuses     []derive.Status
 	counts       Counts
 	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
 }
@@ -223,19 +224,21 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 	w.found("derived", w.stages.findings)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.derived, w.statuses = w.stages.sorted(), w.stages.statuses
+	w.derived, w.statuses = w.stages.derived, w.stages.statuses
 	return batch
 }
 
-// Derived returns the derived objects that count, and what each was made of.
-func (w *World) Derived() []Derived {
+// Derived returns the derived objects that count, and what each was made of, in the order of keys.
+func (w *World) Derived() []derive.Derived {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.derived
+	return slices.SortedFunc(maps.Values(w.derived), func(a, b derive.Derived) int {
+		return cmp.Compare(a.Object.Key.String(), b.Object.Key.String())
+	})
 }
 
 // Statuses returns what the statuses of objects should be.
-func (w *World) Statuses() []Status {
+func (w *World) Statuses() []derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.statuses
@@ -299,14 +302,14 @@ func (w *World) Snapshot() *snapshot.Snapshot {
 	return w.last
 }
 
-// Object returns the object of that key if it counts, else nil.
+// Object returns the object of that key if it counts, else nil. Derived objects count too.
 func (w *World) Object(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.objects[k]; o != nil && w.filter.shows(o) {
 		return o
 	}
-	return nil
+	return w.derived[k].Object
 }
 
 // AllObjects returns a copy of all that the sources brought, whether or not it counts.
@@ -316,12 +319,12 @@ func (w *World) AllObjects() map[kinds.Key]*kinds.Object {
 	return maps.Clone(w.objects)
 }
 
-// Objects returns every object that counts, in no order.
+// Objects returns every object that counts, derived ones too, in no order.
 func (w *World) Objects() []*kinds.Object {
 	return w.which(func(kinds.Key) bool { return true })
 }
 
-// ObjectsOf returns every object of a kind that counts, in no order.
+// ObjectsOf returns every object of a kind that counts, derived ones too, in no order.
 func (w *World) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
 	return w.which(func(k kinds.Key) bool { return k.Kind == kind })
 }
@@ -347,6 +350,11 @@ func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	for k, o := range w.objects {
 		if wanted(k) && w.filter.shows(o) {
 			list = append(list, o)
+		}
+	}
+	for k, d := range w.derived {
+		if wanted(k) {
+			list = append(list, d.Object)
 		}
 	}
 	return list

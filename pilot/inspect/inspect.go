@@ -42,7 +42,7 @@ type Inspection struct {
 
 // Read reads the configuration that o names, for translation with some features.
 func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
-	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{Catalog: features, Still: true})}
+	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(), Catalog: features, Still: true})}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var sources *ingest.Sources

@@ -1,0 +1,10 @@
+// Package derive is the contract of stages. A stage derives objects from objects: VirtualServices and Gateways from
+// those of the Gateway API, or from Ingresses.
+//
+// A stage is a folder below this one, and a line of catalog.Stages. Its New returns a Stage, which names the kinds that
+// it reads and derives all its objects anew when one of them changed. It says of each object what it was made of, and
+// what the status of an object should be. pilot/ingest runs the stages, behind the filter and before the registries.
+// There is no stage yet.
+//
+// What a stage needs of I/O comes to it as an object. The package is pure.
+package derive
