@@ -52,7 +52,7 @@ type Server struct {
 	names      dns.Resolver
 	keySets    *keysets.KeySets
 	from       *ingest.Sources
-	secrets    *secrets // nil without a cluster
+	secrets    *ingest.SecretDemand // nil without a cluster
 	prepare    func(*snapshot.Snapshot)
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
 	discovery  *xds.Server
@@ -103,8 +103,8 @@ func New(o Options) (*Server, error) {
 	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late}
 	if o.Client != nil {
-		s.secrets = &secrets{server: s}
-		ads.Demand = s.secrets.demanded
+		s.secrets = ingest.NewSecretDemand(s.world, s.from)
+		ads.Demand = s.secrets.Set
 		if ads.Access, err = s.secretAccess(); err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (s *Server) findings() []diag.Diagnostic {
 		}
 	}
 	if s.secrets != nil {
-		list = append(list, s.secrets.findings()...)
+		list = append(list, s.secrets.Findings()...)
 	}
 	return list
 }
@@ -337,7 +337,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.Commit(batch, received)
 	if s.secrets != nil {
-		s.secrets.update()
+		s.secrets.Update()
 	}
 	s.noticeNamespaces(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())

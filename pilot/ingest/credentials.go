@@ -219,9 +219,9 @@ func (w *World) References() *References {
 	return w.referenced
 }
 
-// MissingCredentials returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace,
+// missingIn returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace,
 // where every object that it may mean is missing.
-func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
+func (w *World) missingIn(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareCredentials) {
 		list = append(list, w.missingCredentials(key, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
@@ -229,7 +229,7 @@ func (w *World) MissingCredentials(namespace string, missing map[kinds.Key]bool)
 	return w.located(list)
 }
 
-// missingCredentials is MissingCredentials for what one object names.
+// missingCredentials is missingIn for what one object names.
 func (w *World) missingCredentials(key kinds.Key, namespace string, severity diag.Severity, missing func(kinds.Key) bool) (list []diag.Diagnostic) {
 	o := w.Object(key)
 	for _, r := range w.References().byObject[key] {
@@ -256,7 +256,7 @@ func (w *World) missingCredentials(key kinds.Key, namespace string, severity dia
 	return list
 }
 
-// absentCredentials is MissingCredentials where the objects are the whole mesh: for the namespaces of the Pods that a
+// absentCredentials is missingIn where the objects are the whole mesh: for the namespaces of the Pods that a
 // Gateway selects, or else its own. Where there is no Service they are a part of a mesh, and all findings are warnings.
 func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
 	named := w.References().byObject

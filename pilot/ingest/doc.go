@@ -12,6 +12,7 @@
 //   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
 //     mesh configuration and the networks in force, and feeds the stages, the registries and the Builder.
 //   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive; stage.go runs them.
+//   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: what proxies want and objects name.
 //   - Analyst finds references between objects that lead nowhere, beside all that.
 //
 // # From a source to the Throttle

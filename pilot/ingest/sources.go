@@ -146,7 +146,7 @@ func remoteKinds() []*kinds.Kind { return append(serviceKinds(), kinds.WorkloadE
 // configKinds are those of configuration.
 func configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
-		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // Secrets and ConfigMaps are read one by one: WantSecrets
+		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // Secrets and ConfigMaps are read one by one: wantSecrets
 	})
 }
 
@@ -213,16 +213,16 @@ func (s *Sources) addCluster() error {
 	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Selection{kinds.Secret: secrets}})
 }
 
-// WantSecrets replaces the Secrets and ConfigMaps of the own cluster that are read for what they hold for TLS. It does
+// wantSecrets replaces the Secrets and ConfigMaps of the own cluster that are read for what they hold for TLS. It does
 // not wait.
-func (s *Sources) WantSecrets(keys []kinds.Key) {
+func (s *Sources) wantSecrets(keys []kinds.Key) {
 	if s.single != nil {
 		s.single.Want(keys)
 	}
 }
 
-// MissingSecrets returns the Secrets and ConfigMaps that are wanted and that the own cluster does not have.
-func (s *Sources) MissingSecrets() map[kinds.Key]bool {
+// missingSecrets returns the Secrets and ConfigMaps that are wanted and that the own cluster does not have.
+func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	all := map[kinds.Key]bool{}
 	if s.single != nil {
 		for _, o := range s.single.Missing() {

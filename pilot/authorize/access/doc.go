@@ -1,5 +1,5 @@
 // Package access finds out whether service accounts may list the Secrets of their namespace, where that takes a
-// question to an API server: a SubjectAccessReview.
+// question to an API server: a SubjectAccessReview (review.go).
 //
 // An answer counts for a moment. While somebody watches an identity, it is asked again and again, so that what was
 // withdrawn ends soon. A question that fails changes nothing: who was allowed is, and nobody is allowed anew until
