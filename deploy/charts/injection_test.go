@@ -1,0 +1,93 @@
+package charts
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/injector"
+)
+
+// injectorOf returns the server's injector with the ConfigMaps of manifests. What is wrong with them fails the test.
+func injectorOf(t *testing.T, manifests string) *injector.Injector {
+	t.Helper()
+	var m *mesh.Config
+	var c *injector.Config
+	for _, o := range objects[corev1.ConfigMap](t, manifests, "ConfigMap") {
+		switch o.Name {
+		case "istio":
+			m, _ = mesh.Parse("mesh", []byte(o.Data["mesh"]))
+		case "istio-sidecar-injector":
+			texts := injector.Texts{Config: o.Data[injector.ConfigKey], Values: o.Data[injector.ValuesKey]}
+			read, findings := injector.Parse("ConfigMap "+o.Name, texts, injector.Functions{})
+			for _, f := range findings {
+				t.Error(f)
+			}
+			c = read
+		}
+	}
+	if m == nil || c == nil {
+		t.Fatal("no ConfigMap istio, or none of injection")
+	}
+	i := injector.New(injector.Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler)})
+	i.Set(c)
+	return i
+}
+
+// Each golden holds values, a pod, and what the chart's templates make of it. A pod that is made has no field that
+// Kubernetes does not know.
+func TestInjection(t *testing.T) {
+	files, err := filepath.Glob("testdata/injection/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no goldens", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil || len(a.Files) < 2 {
+				t.Fatal("want values.yaml and pod.yaml", err)
+			}
+			for _, h := range helms(t) {
+				i := injectorOf(t, template(t, h, "istiod", chart(t, "istiod"), "-f", write(t, string(a.Files[0].Data))))
+				pod, err := yaml.YAMLToJSON(a.Files[1].Data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := i.Inject(t.Context(), injector.Request{Pod: pod, Namespace: "shop"})
+				if err != nil || r.Skipped != "" {
+					t.Fatalf("%s: not injected: %v", h.Name, err)
+				}
+				if err := yaml.UnmarshalStrict(r.Pod, &corev1.Pod{}); err != nil {
+					t.Error(err)
+				}
+				var out any
+				if err := json.Unmarshal(r.Pod, &out); err != nil {
+					t.Fatal(err)
+				}
+				text, err := yaml.Marshal(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0], a.Files[1], {Name: "injected.yaml", Data: text}}}
+				if *update && h.Name == "helm4" {
+					a = got
+					if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if d := cmp.Diff(string(txtar.Format(a)), string(txtar.Format(got))); d != "" {
+					t.Errorf("%s: %s", h.Name, d)
+				}
+			}
+		})
+	}
+}
