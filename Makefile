@@ -6,7 +6,7 @@ SHELL := /bin/bash
 TOOLS    := $(CURDIR)/.tools
 VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
-# gRPC's traces would link HTML templates, and those every exported method there is: a third of the binary, and of it 8 MiB in memory.
+# gRPC's traces are pages that nobody serves.
 TAGS     := grpcnotrace
 LINT     := 2.15.0
 # Packages compiled at once: each of the largest needs about a gigabyte.

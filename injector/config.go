@@ -49,6 +49,16 @@ func (c *Config) Texts() Texts { return c.texts }
 // Templates returns the names of the templates.
 func (c *Config) Templates() []string { return slices.Sorted(maps.Keys(c.templates)) }
 
+// TemplateTexts returns the templates by name, as they are written.
+func (c *Config) TemplateTexts() map[string]string {
+	var d document
+	_ = yaml.Unmarshal([]byte(c.texts.Config), &d) // it was read before
+	if d.Templates == nil {
+		d.Templates = map[string]string{defaultTemplate: d.Template}
+	}
+	return d.Templates
+}
+
 // document is the text under the key config.
 type document struct {
 	Policy               string                 `json:"policy"`

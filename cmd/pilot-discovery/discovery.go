@@ -83,6 +83,10 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		if err := f.keySets.options(&f.o.KeySets); err != nil {
 			return err
 		}
+		if n := f.o.Injection.NativeSidecars; !slices.Contains([]string{"auto", "true", "false"}, n) {
+			return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", quoted(n))
+		}
+		f.o.Injection.Functions.Env = e.getenv
 		f.o.APIClients = []netip.Prefix{}
 		for _, text := range fields(f.apiClients) {
 			prefix, err := netip.ParsePrefix(text)
@@ -148,6 +152,10 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	f.kube.register(flags, e)
 	f.registerCertificates(flags, e)
 	f.keySets.read(e)
+	f.o.Injection.Off = !e.enabled("INJECT_ENABLED")
+	f.o.Injection.NativeSidecars = e.text("ENABLE_NATIVE_SIDECARS", "auto")
+	f.o.Injection.CompliancePolicy = e.text("COMPLIANCE_POLICY", "")
+	flags.StringVar(&f.o.Injection.Dir, "injectDir", "./var/lib/istio/inject", "directory with the injection templates in the files config and values; without them the ConfigMap istio-sidecar-injector of the root namespace")
 
 	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
 	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS and certificates over TLS; listens if there is a certificate authority")

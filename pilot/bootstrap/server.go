@@ -53,6 +53,7 @@ type Server struct {
 	keySets    *keysets.KeySets
 	from       *ingest.Sources
 	secrets    *ingest.SecretDemand // nil without a cluster
+	injection  *injection           // nil if it is off
 	prepare    func(*snapshot.Snapshot)
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
 	discovery  *xds.Server
@@ -116,6 +117,11 @@ func New(o Options) (*Server, error) {
 		}
 		ads.Connections = c
 	}
+	if !o.Injection.Off {
+		if s.injection, err = s.newInjection(); err != nil {
+			return nil, fmt.Errorf("injection: %w", err)
+		}
+	}
 	memo := idleResources
 	if o.NoMemo {
 		memo = 0
@@ -136,6 +142,7 @@ func New(o Options) (*Server, error) {
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected,
+		Templates:  s.templates,
 		Authorizer: s.authorizer, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.commitTime = newCommitTime(s.metrics)
@@ -188,6 +195,9 @@ func (s *Server) findings() []diag.Diagnostic {
 	if s.secrets != nil {
 		list = append(list, s.secrets.Findings()...)
 	}
+	if s.injection != nil {
+		list = append(list, s.injection.Findings()...)
+	}
 	return list
 }
 
@@ -214,6 +224,9 @@ func (s *Server) register() {
 		}
 	}
 	s.components.start("discovery listener", s.listenGRPC)
+	if s.injection != nil {
+		s.injection.register(&s.components)
+	}
 	s.components.start("webhook listener", s.listenHTTPS)
 	s.components.start("readiness", s.announce)
 }
@@ -340,6 +353,9 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 		s.secrets.Update()
 	}
 	s.noticeNamespaces(batch)
+	if s.injection != nil {
+		s.injection.take(fromDirectory, batch)
+	}
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.mu.Lock()
 	first := s.throttle == nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
+	injecting "github.com/istiod-lite/istiod-lite/injector/webhook"
 )
 
 // mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds what they cost together.
@@ -15,6 +16,12 @@ func (s *Server) mountWebhooks(mux *http.ServeMux) {
 	validate := webhook.New(webhook.Options{Gate: gate, Limits: s.o.Limits, Registerer: s.metrics})
 	mux.Handle(webhook.Path, validate)
 	mux.Handle(webhook.Path+"/", validate)
+	if s.injection == nil {
+		return
+	}
+	inject := injecting.New(injecting.Options{Gate: gate, Injector: s.injection.injector, Registerer: s.metrics, Logger: s.o.Logger.With("scope", "injection")})
+	mux.Handle(injecting.Path, inject)
+	mux.Handle(injecting.Path+"/", inject)
 }
 
 // listenHTTPS opens the port of the webhooks, once the server has a certificate. Without one it does not listen.

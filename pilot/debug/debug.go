@@ -23,10 +23,11 @@ type Options struct {
 	Findings func() []diag.Diagnostic  // what is wrong with configuration, of every source
 	Proxies  Proxies
 	// Selected returns the objects of a kind that apply to a proxy's workload; nil: unknown.
-	Selected func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
-	Clusters func() any // the remote clusters, as JSON; nil: there are none
-	Cluster  string     // id of the cluster that the server runs in
-	Limits   limits.Limits
+	Selected  func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
+	Templates func() map[string]string // of injection, by name; nil: there are none
+	Clusters  func() any               // the remote clusters, as JSON; nil: there are none
+	Cluster   string                   // id of the cluster that the server runs in
+	Limits    limits.Limits
 
 	Authorizer *authorize.Authorizer // who may read pages; nil: as by the zero authorize.Options
 
@@ -56,7 +57,7 @@ func New(o Options) *API {
 	empty := func(v any) func(url.Values) (any, error) {
 		return func(url.Values) (any, error) { return v, nil }
 	}
-	list, object := []struct{}{}, struct{}{}
+	list := []struct{}{}
 	a.pages = []page{
 		{"adsz", "connected proxies and what they watch", false, a.adsz},
 		{"ambientz", "ambient workloads", false, empty(list)},
@@ -71,7 +72,7 @@ func New(o Options) *API {
 		{"endpointShardz", "endpoints by service and source", false, a.endpointShardz},
 		{"endpointz", "endpoints by service and port", false, a.endpointz},
 		{"findings", "what is wrong with the configuration, with file, line and fix", false, a.findings},
-		{"inject", "injection templates", false, empty(object)},
+		{"inject", "injection templates", false, a.inject},
 		{"instancesz", "workloads by address", false, a.instancesz},
 		{"krtz", "collections", false, empty(list)},
 		{"limits", "limits in force", false, a.limits},

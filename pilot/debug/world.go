@@ -391,3 +391,11 @@ func (a *API) pushContext(url.Values) (any, error) {
 		"gateways": s.ObjectCount(kinds.Gateway), "sidecars": s.ObjectCount(kinds.Sidecar),
 	}, nil
 }
+
+// inject returns the templates of injection, by name.
+func (a *API) inject(url.Values) (any, error) {
+	if a.o.Templates == nil {
+		return struct{}{}, nil
+	}
+	return a.o.Templates(), nil
+}

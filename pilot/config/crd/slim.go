@@ -89,7 +89,9 @@ func coreOf(k *kinds.Kind) *core {
 		out.decode = decodeSlice
 		return out
 	case kinds.Node:
-		return coreKind(metadata(ours), &fields{3: {fields: wholes(5)}}, asIs[*corev1.Node]) // addresses
+		status := wholes(5)                  // addresses
+		status[7] = &mask{fields: wholes(7)} // the kubelet's version
+		return coreKind(metadata(ours), &fields{3: {fields: status}}, asIs[*corev1.Node])
 	case kinds.Namespace:
 		return coreKind(metadata(notApplied), &fields{}, asIs[*corev1.Namespace])
 	case kinds.ConfigMap:

@@ -1,0 +1,6 @@
+// Package webhook answers AdmissionReviews of pods with the patch that gives them a proxy, at /inject, and below it
+// where the path names the cluster and the network of the pods: /inject/cluster/NAME/net/NAME.
+//
+// The bounds of requests are those of api/admission, which it shares with the other webhooks. It has no state of its
+// own.
+package webhook

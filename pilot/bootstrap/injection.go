@@ -1,0 +1,269 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/injector"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+)
+
+// Injection are the options of the injector.
+type Injection struct {
+	Off bool
+	// Dir has the texts in the files config and values. Where they are not there, the ConfigMap istio-sidecar-injector,
+	// of the configuration or else of the cluster, has them.
+	Dir       string
+	Functions injector.Functions // of templates
+	// NativeSidecars has proxies be init containers that go on running, where a pod does not say: true, false, or auto,
+	// which is true where every node of the cluster can.
+	NativeSidecars   string
+	CompliancePolicy string
+}
+
+// Where the templates come from, the first that there is counts.
+const (
+	fromFiles = iota
+	fromDirectory
+	fromCluster
+	places
+)
+
+// injection is the injector and what feeds it.
+type injection struct {
+	server   *Server
+	injector *injector.Injector
+	source   *crd.Source   // nil without a cluster
+	read     chan struct{} // closed when the cluster's ConfigMap has been read
+
+	mu       sync.Mutex
+	texts    [places]*placed
+	old      map[string]bool // nodes that cannot run native sidecars
+	findings []diag.Diagnostic
+}
+
+// placed is a version of the texts.
+type placed struct {
+	texts    injector.Texts
+	object   string // what has them
+	position string // of the object, where it is in a file
+}
+
+// injectorMap is the name of the ConfigMap with the templates.
+func injectorMap(revision string) string {
+	if revision == "" || revision == "default" {
+		return "istio-sidecar-injector"
+	}
+	return "istio-sidecar-injector-" + revision
+}
+
+// newInjection makes the injector. It has no templates yet.
+func (s *Server) newInjection() (*injection, error) {
+	o := s.o.Injection
+	x := &injection{server: s, read: make(chan struct{}), old: map[string]bool{}}
+	x.injector = injector.New(injector.Options{
+		Revision: s.o.Revision, Mesh: s.mesh, NativeSidecars: x.native, CompliancePolicy: o.CompliancePolicy,
+		Logger: s.o.Logger.With("scope", "injection"),
+	})
+	if s.o.Client == nil {
+		close(x.read)
+		return x, nil
+	}
+	var first sync.Once
+	var err error
+	x.source, err = crd.New(crd.Options{
+		Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
+		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injectorMap(s.o.Revision)}}},
+		Handler: func(changes []kinds.Change) {
+			x.take(fromCluster, changes)
+			first.Do(func() { close(x.read) })
+		},
+	})
+	return x, err
+}
+
+// register lists what feeds the injector, in the order of starting.
+func (x *injection) register(c *components) {
+	c.background("files with injection templates", x.follow)
+	if x.source != nil {
+		c.background("injection templates", x.source.Run)
+	}
+	c.start("injection templates", x.wait)
+}
+
+// wait returns when it is known which templates there are.
+func (x *injection) wait(ctx context.Context) error {
+	select {
+	case <-x.read:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// follow reads the files once a poll until ctx ends. They are small: no watch can be lost.
+func (x *injection) follow(ctx context.Context) error {
+	tick := time.NewTicker(cmp.Or(x.server.o.Poll, time.Second))
+	defer tick.Stop()
+	for {
+		x.readFiles()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// readFiles takes the files in, as far as they are there. Files that vanish, or cannot be read, count as what they
+// were.
+func (x *injection) readFiles() {
+	dir := x.server.o.Injection.Dir
+	if dir == "" {
+		return
+	}
+	config, err := readFile(filepath.Join(dir, injector.ConfigKey), x.server.o.Limits.MeshConfig)
+	var values string
+	if err == nil {
+		values, err = readFile(filepath.Join(dir, injector.ValuesKey), x.server.o.Limits.MeshConfig)
+	}
+	switch {
+	case err == nil:
+		x.put(fromFiles, &placed{texts: injector.Texts{Config: config, Values: values}, object: "injection templates in " + dir})
+	case errors.Is(err, fs.ErrNotExist):
+	default:
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.report([]diag.Diagnostic{{Severity: diag.Error, Code: "Unreadable", Object: "injection templates in " + dir, Message: err.Error() + "; the last good version stays in force"}})
+	}
+}
+
+func readFile(path string, limit int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("read %s: larger than %d bytes", path, limit)
+	}
+	return string(text), err
+}
+
+// take looks through changes for the ConfigMap.
+func (x *injection) take(from int, changes []kinds.Change) {
+	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: x.server.o.Namespace, Name: injectorMap(x.server.o.Revision)}
+	for _, c := range changes {
+		if c.Kind == kinds.Node && c.Cluster == "" {
+			x.takeNode(c)
+		}
+		if c.Key != key {
+			continue
+		}
+		if c.Object == nil {
+			x.put(from, nil)
+			continue
+		}
+		data := c.Object.Spec.(*corev1.ConfigMap).Data
+		x.put(from, &placed{injector.Texts{Config: data[injector.ConfigKey], Values: data[injector.ValuesKey]}, c.Object.String(), c.Object.Position})
+	}
+}
+
+// takeNode notices whether a node can run native sidecars: its kubelet is of Kubernetes 1.33 or later.
+func (x *injection) takeNode(c kinds.Change) {
+	old := false
+	if c.Object != nil {
+		v, err := version.ParseGeneric(c.Object.Spec.(*corev1.Node).Status.NodeInfo.KubeletVersion)
+		old = err == nil && v.LessThan(version.MajorMinor(1, 33))
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if old {
+		x.old[c.Name] = true
+	} else {
+		delete(x.old, c.Name)
+	}
+}
+
+// native reports whether proxies are init containers.
+func (x *injection) native() bool {
+	if o := x.server.o.Injection.NativeSidecars; o != "auto" {
+		return o == "true"
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.old) == 0
+}
+
+// put takes in what a place has, nil if it has nothing any more, and puts in force what counts then.
+func (x *injection) put(from int, p *placed) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if was := x.texts[from]; p == was || p != nil && was != nil && *p == *was {
+		return
+	}
+	x.texts[from] = p
+	at := slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
+	if at < 0 {
+		x.report([]diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: "ConfigMap " + x.server.o.Namespace + "/" + injectorMap(x.server.o.Revision), Message: "it was deleted; its last version stays in force until a restart"}})
+		return
+	}
+	p = x.texts[at]
+	c, findings := injector.Parse(p.object, p.texts, x.server.o.Injection.Functions)
+	for i := range findings {
+		findings[i] = findings[i].At(p.position)
+	}
+	x.report(findings)
+	if c == nil {
+		return
+	}
+	x.injector.Set(c)
+	x.server.o.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
+}
+
+// report sets the findings, and logs those that are new. The caller holds the lock.
+func (x *injection) report(list []diag.Diagnostic) {
+	for _, d := range list {
+		if !slices.Contains(x.findings, d) {
+			x.server.o.Logger.Warn("finding", "finding", d.String())
+		}
+	}
+	x.findings = list
+}
+
+// Findings returns what is wrong with the templates, and with reading them.
+func (x *injection) Findings() []diag.Diagnostic {
+	x.mu.Lock()
+	list := slices.Clone(x.findings)
+	x.mu.Unlock()
+	if x.source != nil {
+		list = append(list, x.source.Findings()...)
+	}
+	return list
+}
+
+// templates returns the templates of injection by name.
+func (s *Server) templates() map[string]string {
+	if s.injection == nil {
+		return map[string]string{}
+	}
+	if c := s.injection.injector.Config(); c != nil {
+		return c.TemplateTexts()
+	}
+	return map[string]string{}
+}

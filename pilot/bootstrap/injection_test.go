@@ -1,0 +1,123 @@
+package bootstrap
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+)
+
+// templates returns a ConfigMap whose template names an image.
+func templates(image string) string {
+	return `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-sidecar-injector, namespace: istio-system}
+data:
+  values: '{}'
+  config: |
+` + indented(templateConfig(image))
+}
+
+func templateConfig(image string) string {
+	return `policy: enabled
+templates:
+  sidecar: |
+    spec:
+      {{ if .NativeSidecars }}initContainers{{ else }}containers{{ end }}:
+      - name: istio-proxy
+        image: ` + image + "\n"
+}
+
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
+}
+
+// TestInjection has the templates come from the configuration, or from files, which count before it, and change while
+// the server runs. A broken version is a finding, and the one before stays in force.
+func TestInjection(t *testing.T) {
+	o := testOptions(t)
+	o.HTTPS, o.Injection.Dir, o.Injection.NativeSidecars = "", t.TempDir(), "auto"
+	path := filepath.Join(o.ConfigDir, "templates.yaml")
+	write(t, path, templates("one"))
+	s := started(t, o)
+	base := "http://" + s.Addresses().HTTP
+	injected := func() string {
+		code, r := ask(t, http.DefaultClient, base+"/inject/cluster/east", reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`))
+		if code != http.StatusOK || r.Response == nil || !r.Response.Allowed {
+			t.Fatalf("%d, %+v", code, r.Response)
+		}
+		return string(r.Response.Patch)
+	}
+	image := func(name string) func() bool {
+		return func() bool { return strings.Contains(injected(), `"image":"`+name+`"`) }
+	}
+	eventually(t, "the first template", image("one"))
+	if !strings.Contains(injected(), "/spec/initContainers") || !strings.Contains(injected(), "east") {
+		t.Errorf("got %s", injected())
+	}
+	write(t, path, templates("two"))
+	eventually(t, "another template", image("two"))
+	write(t, path, templates("{{ nope }}"))
+	eventually(t, "a finding", func() bool {
+		for _, d := range s.findings() {
+			if strings.Contains(d.String(), "templates.yaml:2:1: error: ConfigMap istio-system/istio-sidecar-injector: data.config: templates.sidecar: line 4 of the template") {
+				return true
+			}
+		}
+		return false
+	})
+	if !image("two")() {
+		t.Errorf("the last good template is not in force: %s", injected())
+	}
+	write(t, filepath.Join(o.ConfigDir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {nodeInfo: {kubeletVersion: v1.32.9}}\n")
+	eventually(t, "a node without native sidecars", func() bool { return !strings.Contains(injected(), "/spec/initContainers") })
+
+	write(t, filepath.Join(o.Injection.Dir, "values"), "{}")
+	write(t, filepath.Join(o.Injection.Dir, "config"), templateConfig("three"))
+	eventually(t, "the template of files", image("three"))
+	if err := os.Remove(filepath.Join(o.Injection.Dir, "config")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, templates("four"))
+	resp, err := http.Get(base + "/debug/inject")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	var pages map[string]string
+	if err := json.Unmarshal(text, &pages); err != nil || !strings.Contains(pages["sidecar"], "three") {
+		t.Errorf("/debug/inject: %s, %v", text, err)
+	}
+}
+
+// What a webhook's answer holds is the patch in base64, as API servers take it.
+func TestInjectionPatchIsEncodedOnce(t *testing.T) {
+	o := testOptions(t)
+	o.HTTPS = ""
+	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templates("one"))
+	s := started(t, o)
+	resp, err := http.Post("http://"+s.Addresses().HTTP+"/inject", "application/json", strings.NewReader(reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var raw struct{ Response struct{ Patch string } }
+	if err := json.NewDecoder(resp.Body).Decode(&raw); err != nil {
+		t.Fatal(err)
+	}
+	text, err := base64.StdEncoding.DecodeString(raw.Response.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jsonpatch.DecodePatch(text); err != nil {
+		t.Errorf("%s: %v", text, err)
+	}
+}
