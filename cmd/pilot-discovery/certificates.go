@@ -75,7 +75,7 @@ func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
 const (
 	istiodProvider = "istiod"  // the certificate authority
 	customProvider = "custom"  // files
-	noProvider     = "none"    // nowhere: the secure port does not listen
+	noProvider     = "none"    // nowhere: without files the secure port does not listen
 	signerProvider = "k8s.io/" // a signer of Kubernetes, whose name follows
 )
 
@@ -85,10 +85,11 @@ const kubernetesRA = "ISTIOD_RA_KUBERNETES_API"
 // clusterRoots is the file with the roots of the cluster, which are those of its own signers.
 const clusterRoots = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
-// servingFiles are where istiod's charts mount a certificate of the server's that others issue.
-func servingFiles() bootstrap.ServingFiles {
-	const dir = "./var/run/secrets/istiod/tls/"
-	return bootstrap.ServingFiles{Certificate: dir + "tls.crt", Key: dir + "tls.key", Roots: dir + "ca.crt"}
+// servingFiles are where istiod's charts mount a certificate of the server's that others issue. Its roots are in one of
+// two places: https://istio.io/latest/news/releases/1.16.x/announcing-1.16/change-notes/.
+func servingFiles() (files bootstrap.ServingFiles, otherRoots string) {
+	const dir = "./var/run/secrets/istiod/"
+	return bootstrap.ServingFiles{Certificate: dir + "tls/tls.crt", Key: dir + "tls/tls.key", Roots: dir + "ca/root-cert.pem"}, dir + "tls/ca.crt"
 }
 
 // provide completes where the server's own certificate comes from.
@@ -98,15 +99,20 @@ func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
 		_, err := os.Stat(path)
 		return err == nil
 	}
-	if mounted := servingFiles(); *s == (bootstrap.ServingFiles{}) && exists(mounted.Certificate) && exists(mounted.Key) {
-		if *s = mounted; !exists(mounted.Roots) {
+	if mounted, otherRoots := servingFiles(); *s == (bootstrap.ServingFiles{}) && exists(mounted.Certificate) && exists(mounted.Key) {
+		*s = mounted
+		switch {
+		case exists(s.Roots):
+		case exists(otherRoots):
+			s.Roots = otherRoots
+		default:
 			s.Roots = ""
 		}
 	}
 	switch given := s.Certificate != ""; {
 	case given != (s.Key != "") || !given && s.Roots != "":
 		return errors.New("--tlsCertFile and --tlsKeyFile belong together, and --caCertFile to them")
-	case f.provider == noProvider:
+	case !given && f.provider == noProvider: // it only says where a certificate comes from that nobody gives
 		c.Off = true
 	case given, f.provider == istiodProvider, f.provider == "":
 	case strings.HasPrefix(f.provider, signerProvider) && f.provider != signerProvider:

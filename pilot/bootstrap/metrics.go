@@ -104,6 +104,9 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 			return svc.Resolution == registry.DNS || svc.Resolution == registry.DNSRoundRobin
 		})
 	})
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "pilot_sds_certificate_errors_total", Help: "Secrets and ConfigMaps that were read for TLS and of which something could not be used.",
+	}, func() float64 { return float64(w.Counts().BadCredentials) }))
 	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().WithoutIP) })
 	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().NotReady) })
 	gauge("pilot_k8s_endpoints_pending_pod", "Endpoints whose pod is not known yet.", func(*snapshot.Snapshot) float64 {

@@ -25,6 +25,7 @@ type credentialStore struct {
 	names      map[string]int                        // how often a Secret or ConfigMap of that name is named
 	changed    bool                                  // references have changed
 	held       map[string]map[kinds.Key]*heldCredential
+	errors     int // objects, as they were written, of which something could not be used
 }
 
 // heldCredential is a Secret or a ConfigMap, and what is in force of it while it is named.
@@ -58,7 +59,10 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
 			h := s.held[name][key]
 			was := h.inForce
-			if h.update(s.names[name] > 0, s.now()); h.inForce != was {
+			if h.update(s.names[name] > 0, s.now()) {
+				s.errors++
+			}
+			if h.inForce != was {
 				out = append(out, kinds.Change{Key: credentialKey(key), Object: h.inForce})
 			}
 			if h.source == nil {
@@ -126,14 +130,15 @@ func (s *credentialStore) hold(c kinds.Change) {
 	s.held[c.Name][c.Key].source = c.Object
 }
 
-// update parses a Secret or a ConfigMap if it is named and has changed, and forgets what it held if it is not.
-func (h *heldCredential) update(named bool, now time.Time) {
+// update parses a Secret or a ConfigMap if it is named and has changed, and forgets what it held if it is not. It
+// reports whether it has parsed one of which something cannot be used.
+func (h *heldCredential) update(named bool, now time.Time) (bad bool) {
 	if h.source == nil || !named {
 		*h = heldCredential{source: h.source}
-		return
+		return false
 	}
 	if h.parsed == h.source {
-		return
+		return false
 	}
 	h.parsed = h.source
 	var p credentials.Parsed
@@ -158,6 +163,7 @@ func (h *heldCredential) update(named bool, now time.Time) {
 	if h.inForce == nil || next != last {
 		h.inForce = &kinds.Object{Key: credentialKey(h.source.Key), Spec: &next}
 	}
+	return p.BadCertificate != nil || p.BadRoots != nil
 }
 
 // badCredentials returns the findings about an object. inForce is the credential that is served of it.
@@ -188,6 +194,63 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 		}
 	}
 	return list
+}
+
+// servedCertificate is a certificate that proxies may be sent, and the object that it is of.
+type servedCertificate struct {
+	source  *kinds.Object
+	expires time.Time
+}
+
+// served returns the certificates that are in force, sorted.
+func (s *credentialStore) served() (list []servedCertificate) {
+	for _, name := range slices.Sorted(maps.Keys(s.held)) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
+			h := s.held[name][key]
+			if h.source == nil || h.inForce == nil {
+				continue
+			}
+			if c := h.inForce.Spec.(*credentials.Credential).Certificate; c != nil {
+				list = append(list, servedCertificate{h.source, c.Expires})
+			}
+		}
+	}
+	return list
+}
+
+// expiredCertificates returns a finding for each certificate that proxies are still sent and that has expired since.
+func expiredCertificates(served []servedCertificate, now time.Time) (list []diag.Diagnostic) {
+	for _, c := range served {
+		if now.After(c.expires) {
+			list = append(list, diag.Diagnostic{
+				Severity: diag.Error, Code: "BadCredential", Object: c.source.String(), Field: "data",
+				Message: "the certificate that proxies have expired at " + c.expires.UTC().Format(time.RFC3339) + ": clients refuse it", Fix: "renew it",
+			}.At(c.source.Position))
+		}
+	}
+	return list
+}
+
+// unservedCredentials returns a finding for each field that names no Secret and no ConfigMap.
+func (w *World) unservedCredentials() (list []diag.Diagnostic) {
+	byObject := w.References().byObject
+	for _, key := range slices.SortedFunc(maps.Keys(byObject), compareCredentials) {
+		for _, r := range byObject[key] {
+			if len(r.Names()) > 0 || len(list) > 0 && list[len(list)-1].Object == key.String() && list[len(list)-1].Field == r.Field {
+				continue
+			}
+			d := diag.Diagnostic{
+				Severity: diag.Warning, Code: "UnsupportedField", Object: key.String(), Field: r.Field,
+				Message: "it names no Secret and no ConfigMap: nothing else gives certificates, and connections that need them are refused",
+				Fix:     "name a Secret: NAME, kubernetes://NAME, kubernetes-gateway://NAMESPACE/NAME, or for CA certificates configmap://NAMESPACE/NAME",
+			}
+			if o := w.Object(key); o != nil {
+				d = d.At(o.Position)
+			}
+			list = append(list, d)
+		}
+	}
+	return w.located(list)
 }
 
 // References is which Secrets and ConfigMaps objects name. It is frozen.
@@ -256,8 +319,9 @@ func (w *World) missingCredentials(key kinds.Key, namespace string, severity dia
 	return list
 }
 
-// absentCredentials is missingIn where the objects are the whole mesh: for the namespaces of the Pods that a
-// Gateway selects, or else its own. Where there is no Service they are a part of a mesh, and all findings are warnings.
+// absentCredentials is missingIn where the objects are the whole mesh: for the namespaces of the Pods that a Gateway
+// selects, or else its own. What a DestinationRule names is missing if it is in no namespace of a gateway's Pods. Where
+// there is no Service they are a part of a mesh, and all findings are warnings.
 func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
 	named := w.References().byObject
 	if !w.o.whole() || len(named) == 0 {
@@ -275,23 +339,53 @@ func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnost
 			severity = diag.Error
 		}
 	}
+	absent := func(k kinds.Key) bool { return !there[k] }
+	ofGateways := map[string]bool{} // namespaces of Pods
+	var rules []*kinds.Object
 	for _, key := range slices.SortedFunc(maps.Keys(named), compareCredentials) {
 		o := w.Object(key)
-		if o == nil || o.Kind != kinds.Gateway { // which gateways call by a DestinationRule is not known here
+		switch {
+		case o == nil:
+			continue
+		case o.Kind == kinds.DestinationRule:
+			rules = append(rules, o)
 			continue
 		}
 		namespaces := map[string]bool{}
 		for _, p := range pods {
 			if kinds.Selects(o.Spec.(*networkingv1.Gateway).Selector, p.Labels) {
-				namespaces[p.Namespace] = true
+				namespaces[p.Namespace], ofGateways[p.Namespace] = true, true
 			}
 		}
 		if len(namespaces) == 0 {
 			namespaces[o.Namespace] = true
 		}
 		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-			list = append(list, w.missingCredentials(key, namespace, severity, func(k kinds.Key) bool { return !there[k] })...)
+			list = append(list, w.missingCredentials(key, namespace, severity, absent)...)
 		}
+	}
+	for _, o := range rules {
+		list = append(list, w.absentOfRule(o, slices.Sorted(maps.Keys(ofGateways)), severity, absent)...)
+	}
+	return list
+}
+
+// absentOfRule returns the findings about what a DestinationRule names. Those whom it selects by labels are of its own
+// namespace. Otherwise gateways call by it; which ones is not known, so what is missing for some is no finding.
+func (w *World) absentOfRule(o *kinds.Object, ofGateways []string, severity diag.Severity, absent func(kinds.Key) bool) []diag.Diagnostic {
+	if len(ofGateways) == 0 || len(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
+		ofGateways = []string{o.Namespace}
+	}
+	missing := func(namespace string) []diag.Diagnostic {
+		return w.missingCredentials(o.Key, namespace, severity, absent)
+	}
+	list := missing(ofGateways[0])
+	for _, namespace := range ofGateways[1:] {
+		fields := map[string]bool{}
+		for _, d := range missing(namespace) {
+			fields[d.Field] = true
+		}
+		list = slices.DeleteFunc(list, func(d diag.Diagnostic) bool { return !fields[d.Field] })
 	}
 	return list
 }

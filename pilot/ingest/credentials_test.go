@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,12 @@ func TestCredentials(t *testing.T) {
 	good := map[string]string{"tls.crt": certificate, "tls.key": key}
 	step("nobody names it", 0, "", secret("x", good), secret("y", good))
 	was := step("named", 0, "SecretCredential a/x certificate", gateway("x"))
+	for now, want := range map[int64]int{999: 0, 1001: 1} {
+		list := expiredCertificates(s.served(), time.Unix(now, 0))
+		if len(list) != want || want > 0 && (list[0].Object != "Secret a/x" || list[0].File != "s.yaml") {
+			t.Errorf("at %d: %v", now, list)
+		}
+	}
 	step("written again", 0, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": key, "more": "data"}))
 	step("another key", 1, "", secret("x", map[string]string{"tls.crt": certificate, "tls.key": other}))
 	step("garbage", 2, "", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key, "ca.crt": "garbage"}))
@@ -104,9 +111,87 @@ func TestCredentials(t *testing.T) {
 	step("gone", 0, "SecretCredential a/x gone", kinds.Change{Key: kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "x"}})
 	step("broken from the beginning", 1, "SecretCredential a/x", secret("x", map[string]string{"tls.crt": "garbage", "tls.key": key}))
 	step("no Gateway", 0, "SecretCredential a/x gone, SecretCredential a/x-cacert gone, SecretCredential a/y gone", kinds.Change{Key: gateway().Key})
+	if s.errors != 3 {
+		t.Errorf("%d errors", s.errors)
+	}
 	if len(s.names) > 0 || len(s.references) > 0 {
 		t.Errorf("what nothing names is kept: %v, %v", s.names, s.references)
 	}
+}
+
+// TestUnservedCredentials: a name by which nobody gives certificates is a finding at its field.
+func TestUnservedCredentials(t *testing.T) {
+	w := newTestWorld(t, Options{})
+	gateway := func(name string) *kinds.Object {
+		k := kinds.Key{Kind: kinds.Gateway, Namespace: "b", Name: "gw"}
+		return &kinds.Object{Key: k, Position: "g.yaml:1:1", Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
+			{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialNames: []string{"x", name}}},
+		}}}
+	}
+	rule := func(name string) *kinds.Object {
+		k := kinds.Key{Kind: kinds.DestinationRule, Namespace: "b", Name: "rule"}
+		return &kinds.Object{Key: k, Position: "r.yaml:1:1", Spec: &networkingv1.DestinationRule{TrafficPolicy: &networkingv1alpha3.TrafficPolicy{
+			Tls: &networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, CredentialName: name},
+		}}}
+	}
+	for name, want := range map[string]bool{
+		"x": false, "kubernetes://x": false, "kubernetes-gateway://a/x": false, "configmap://a/x": false, "builtin://": false,
+		"sds://x": true, "vault://x": true, "file-cert:a~b": true, "a/../b": true, "kubernetes://a/b/c": true,
+	} {
+		w.apply(gateway(name), rule(name))
+		var got []string
+		for _, d := range w.Findings() {
+			if strings.Contains(d.Message, "names no Secret") {
+				got = append(got, d.Object+" "+d.Field+" "+d.File)
+			}
+		}
+		var all []string
+		if want {
+			all = []string{"DestinationRule b/rule spec.trafficPolicy.tls.credentialName r.yaml", "Gateway b/gw spec.servers[0].tls.credentialNames[1] g.yaml"}
+		}
+		if !slices.Equal(got, all) {
+			t.Errorf("%s: %v, want %v", name, got, all)
+		}
+	}
+}
+
+// TestMissingCredentialsOfRules: in a directory a DestinationRule that names a Secret which is in no namespace of a
+// gateway's Pods is a finding.
+func TestMissingCredentialsOfRules(t *testing.T) {
+	w := newTestWorld(t, Options{Namespace: "istio-system"})
+	key := func(kind *kinds.Kind, namespace, name string) kinds.Key {
+		return kinds.Key{Kind: kind, Namespace: namespace, Name: name}
+	}
+	secret := func(namespace string) *kinds.Object {
+		return &kinds.Object{Key: key(kinds.Secret, namespace, "x"), Spec: &corev1.Secret{}}
+	}
+	pod := func(namespace string) *kinds.Object {
+		return &kinds.Object{Key: key(kinds.Pod, namespace, "gw-0"), Labels: map[string]string{"app": "gw"}, Spec: &corev1.Pod{}}
+	}
+	rule := &networkingv1.DestinationRule{Host: "x.example", TrafficPolicy: &networkingv1alpha3.TrafficPolicy{
+		Tls: &networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, CredentialName: "x"},
+	}}
+	found := func(want string) {
+		t.Helper()
+		got := ""
+		for _, d := range w.references() {
+			if d.Code == "IST0101" && strings.HasPrefix(d.Object, "DestinationRule") && strings.Contains(d.Message, "Secret") {
+				got += d.Field + " " + d.Message[:strings.Index(d.Message, " does")]
+			}
+		}
+		if got != want {
+			t.Errorf("found %q, want %q", got, want)
+		}
+	}
+	const field = "spec.trafficPolicy.tls.credentialName "
+	w.apply(&kinds.Object{Key: key(kinds.DestinationRule, "b", "rule"), Spec: rule})
+	found(field + "Secret b/x")
+	w.apply(&kinds.Object{Key: key(kinds.Gateway, "b", "gw"), Spec: &networkingv1.Gateway{Selector: map[string]string{"app": "gw"}, Servers: []*networkingv1alpha3.Server{
+		{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE, CredentialName: "y"}},
+	}}}, pod("c"), pod("d"), secret("b"))
+	found(field + "Secret c/x")
+	w.apply(secret("d"))
+	found("")
 }
 
 // TestMissingCredentials: in a directory a Gateway that names a Secret which is not where its Pods are is a finding.

@@ -94,3 +94,32 @@ func TestFactsFollowObjects(t *testing.T) {
 		t.Errorf("waited %d times, findings %v", p.waits, w.Findings())
 	}
 }
+
+// TestKeysThatNobodyFetches: where nobody fetches keys, as in a configuration that is read once, a rule that depends on
+// them is a finding.
+func TestKeysThatNobodyFetches(t *testing.T) {
+	w := newTestWorld(t, Options{})
+	policy := func(rule *securityv1.JWTRule) *kinds.Object {
+		k := kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}
+		return &kinds.Object{Key: k, Position: "p.yaml:3:1", Spec: &securityv1.RequestAuthentication{JwtRules: []*securityv1.JWTRule{rule}}}
+	}
+	for _, c := range []struct {
+		rule *securityv1.JWTRule
+		want string
+	}{
+		{&securityv1.JWTRule{Issuer: "https://a", JwksUri: "https://a/keys"}, "spec.jwtRules[0].jwksUri p.yaml"},
+		{&securityv1.JWTRule{Issuer: "https://a"}, "spec.jwtRules[0].issuer p.yaml"},
+		{&securityv1.JWTRule{Issuer: "a", Jwks: `{"keys": []}`}, ""},
+	} {
+		w.apply(policy(c.rule))
+		got := ""
+		for _, d := range w.Findings() {
+			if d.Code == "KeysNotFetched" {
+				got += d.Field + " " + d.File
+			}
+		}
+		if got != c.want {
+			t.Errorf("%v: %q, want %q", c.rule, got, c.want)
+		}
+	}
+}

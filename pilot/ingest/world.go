@@ -71,13 +71,17 @@ type World struct {
 	written      []hostName                      // where gateways are known by name
 	derived      map[kinds.Key]derive.Derived    // frozen
 	referenced   *References
+	served       []servedCertificate
 	statuses     []derive.Status
 	counts       Counts
 	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
 }
 
 // Counts are the registries' own, as of the last commit.
-type Counts struct{ Pending, WithoutIP, NotReady int }
+type Counts struct {
+	Pending, WithoutIP, NotReady int
+	BadCredentials               int // Secrets and ConfigMaps, as they were written, of which something could not be used, since the start
+}
 
 // New makes a World without objects.
 func New(o Options, p Parts) *World {
@@ -161,7 +165,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		w.builder.Apply(held)
 		w.found("credentials", w.credentials.findings())
 		w.mu.Lock()
-		w.referenced = w.credentials.frozen(w.referenced)
+		w.referenced, w.served = w.credentials.frozen(w.referenced), w.credentials.served()
 		w.mu.Unlock()
 	}
 	if rebuild {
@@ -177,7 +181,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = s
-	w.counts = Counts{w.services.Pending(), w.services.PodsWithoutIP(), w.services.NotReady()}
+	w.counts = Counts{w.services.Pending(), w.services.PodsWithoutIP(), w.services.NotReady(), w.credentials.errors}
 	return s
 }
 
@@ -370,13 +374,13 @@ func (w *World) Findings() []diag.Diagnostic {
 			objects = append(objects, list...)
 		}
 	}
-	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], w.findings["credentials"])
+	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], w.findings["credentials"], expiredCertificates(w.served, time.Now()))
 	w.mu.Unlock()
 	objects = w.located(objects)
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
 	})
-	return slices.Concat(found, w.unresolved(), w.failingFacts(), objects)
+	return slices.Concat(found, w.unresolved(), w.failingFacts(), w.unservedCredentials(), objects)
 }
 
 // Counts returns the registries' own counts.

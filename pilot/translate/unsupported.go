@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -87,11 +86,6 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 			}
 			if t.GetInsecureSkipVerify().GetValue() {
 				add(i, "tls.insecureSkipVerify", "the mesh's own TLS verifies every certificate", "remove it")
-			}
-		}
-		for _, name := range slices.Concat(t.GetCredentialNames(), []string{t.GetCredentialName(), t.GetCaCertCredentialName()}) {
-			if strings.HasPrefix(name, "sds://") {
-				add(i, "tls", "no certificates come from an SDS server of the proxy's own", "name a Secret")
 			}
 		}
 	}
