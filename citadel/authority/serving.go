@@ -162,6 +162,9 @@ func (a *Authority) renew(ctx context.Context, now time.Time) error {
 	return err
 }
 
+// errNone ends a handshake that comes too early.
+var errNone = errors.New("there is no certificate yet")
+
 // TLS returns a configuration of a server. A handshake shows the certificate that the server has at that moment, and
 // verifies the certificate of a caller that shows one.
 func (a *Authority) TLS(base *tls.Config) *tls.Config {
@@ -169,7 +172,7 @@ func (a *Authority) TLS(base *tls.Config) *tls.Config {
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		s := a.serving.Load()
 		if s == nil {
-			return nil, errors.New("there is no certificate yet")
+			return nil, errNone
 		}
 		each := base.Clone()
 		each.Certificates, each.ClientCAs, each.ClientAuth = []tls.Certificate{s.certificate}, s.callers, tls.VerifyClientCertIfGiven

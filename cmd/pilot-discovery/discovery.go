@@ -178,6 +178,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.NoHealth = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
 	o.RegistrationGrace = e.duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)
 	o.NoVirtualHosts = !e.enabled("PILOT_ENABLE_VHDS")
+	o.Webhooks.NoValidation = e.cleared("VALIDATION_WEBHOOK_CONFIG_NAME")
+	o.Webhooks.NoInjection = e.cleared("INJECTION_WEBHOOK_CONFIG_NAME")
 	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")

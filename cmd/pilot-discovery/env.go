@@ -54,6 +54,12 @@ func (e *env) enabled(key string) bool {
 	return parsed(e, key, true, strconv.ParseBool)
 }
 
+// cleared reports whether a variable is set, to nothing. Its name alone says what it is for; whatever else it is set to
+// has no effect.
+func (e *env) cleared(key string) bool {
+	return e.text(key, "") == "" && slices.Contains(e.names, key)
+}
+
 // percent is 0 unless it is set.
 func (e *env) percent(key string) float64 {
 	return parsed(e, key, 0, func(text string) (float64, error) {

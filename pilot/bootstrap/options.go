@@ -31,6 +31,7 @@ type Options struct {
 	Certificates Certificates
 	KeySets      KeySets
 	Injection    Injection
+	Webhooks     Webhooks
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age

@@ -100,6 +100,9 @@ func (s *Server) leadRoots(ctx context.Context) error {
 				return
 			case <-x.authority.Changed():
 				x.publisher.Wake()
+				if s.webhooks != nil && s.webhooks.controller != nil {
+					s.webhooks.controller.Wake()
+				}
 			}
 		}
 	})

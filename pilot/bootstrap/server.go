@@ -43,7 +43,8 @@ import (
 type Server struct {
 	o          Options
 	components components
-	secure     *secure // nil without a CA
+	secure     *secure   // nil without a CA
+	webhooks   *webhooks // nil where they have no port of their own
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
@@ -156,6 +157,9 @@ func New(o Options) (*Server, error) {
 	if s.secure != nil {
 		s.discovery.Register(s.secure.grpc)
 	}
+	if s.webhooks, err = s.newWebhooks(); err != nil {
+		return nil, fmt.Errorf("webhooks: %w", err)
+	}
 	s.register()
 	return s, nil
 }
@@ -198,6 +202,9 @@ func (s *Server) findings() []diag.Diagnostic {
 	if s.injection != nil {
 		list = append(list, s.injection.Findings()...)
 	}
+	if s.webhooks != nil && s.webhooks.controller != nil {
+		list = append(list, s.webhooks.controller.Findings()...)
+	}
 	return list
 }
 
@@ -228,6 +235,9 @@ func (s *Server) register() {
 		s.injection.register(&s.components)
 	}
 	s.components.start("webhook listener", s.listenHTTPS)
+	if s.webhooks != nil && s.webhooks.controller != nil {
+		s.components.background("webhook configurations", s.keepWebhooks)
+	}
 	s.components.start("readiness", s.announce)
 }
 

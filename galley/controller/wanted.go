@@ -1,0 +1,149 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resources that hold webhooks.
+var (
+	validating = registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
+	mutating   = registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+)
+
+// injectorSuffix is how the names of the webhooks end that inject proxies. Others of such a configuration are not ours.
+const injectorSuffix = "sidecar-injector.istio.io"
+
+// key names a configuration.
+type key struct {
+	resource schema.GroupVersionResource
+	name     string
+}
+
+func (k key) String() string {
+	if k.resource == validating {
+		return "ValidatingWebhookConfiguration " + k.name
+	}
+	return "MutatingWebhookConfiguration " + k.name
+}
+
+// config is what an API server has of a webhook configuration.
+type config struct {
+	key
+	version  string // resourceVersion
+	webhooks []hook
+}
+
+// hook is a webhook of ours.
+type hook struct {
+	name    string
+	bundle  []byte
+	closed  bool // what it cannot be asked about is refused
+	objects *metav1.LabelSelector
+}
+
+// parse takes from an object what is ours.
+func parse(resource schema.GroupVersionResource, u *unstructured.Unstructured) (*config, error) {
+	c := &config{key: key{resource, u.GetName()}, version: u.GetResourceVersion()}
+	add := func(name string, client registrationv1.WebhookClientConfig, policy *registrationv1.FailurePolicyType, objects *metav1.LabelSelector) {
+		closed := policy == nil || *policy == registrationv1.Fail // the default
+		c.webhooks = append(c.webhooks, hook{name, client.CABundle, closed, objects})
+	}
+	if resource == validating {
+		var o registrationv1.ValidatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o); err != nil {
+			return nil, fmt.Errorf("%s: %w", c, err)
+		}
+		for _, w := range o.Webhooks {
+			add(w.Name, w.ClientConfig, w.FailurePolicy, w.ObjectSelector)
+		}
+		return c, nil
+	}
+	var o registrationv1.MutatingWebhookConfiguration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o); err != nil {
+		return nil, fmt.Errorf("%s: %w", c, err)
+	}
+	for _, w := range o.Webhooks {
+		if strings.HasSuffix(w.Name, injectorSuffix) {
+			add(w.Name, w.ClientConfig, w.FailurePolicy, w.ObjectSelector)
+		}
+	}
+	return c, nil
+}
+
+// trusts reports whether all webhooks have a caBundle.
+func (c *config) trusts(bundle []byte) bool {
+	for _, h := range c.webhooks {
+		if !bytes.Equal(h.bundle, bundle) {
+			return false
+		}
+	}
+	return true
+}
+
+// open returns the webhooks that let through what they cannot be asked about, of those that validate.
+func (c *config) open() []hook {
+	var list []hook
+	for _, h := range c.webhooks {
+		if c.resource == validating && !h.closed {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// patch returns a strategic merge patch that gives each webhook the caBundle, and has those fail closed that work; nil
+// if nothing differs. It applies to this version of the object alone, so it never adds a webhook that is gone.
+func (c *config) patch(bundle []byte, works map[string]bool) []byte {
+	var webhooks []any
+	for _, h := range c.webhooks {
+		w := map[string]any{"name": h.name}
+		if !bytes.Equal(h.bundle, bundle) {
+			w["clientConfig"] = map[string]any{"caBundle": bundle}
+		}
+		if works[h.name] && !h.closed {
+			w["failurePolicy"] = registrationv1.Fail
+		}
+		if len(w) > 1 {
+			webhooks = append(webhooks, w)
+		}
+	}
+	if webhooks == nil {
+		return nil
+	}
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": c.version}, "webhooks": webhooks})
+	if err != nil {
+		return nil // text and bytes always have JSON
+	}
+	return text
+}
+
+// labelled returns labels of an object that a webhook is asked about; false if none are found.
+func (h hook) labelled() (labels.Set, bool) {
+	set := labels.Set{}
+	if h.objects == nil {
+		return set, true
+	}
+	for name, value := range h.objects.MatchLabels {
+		set[name] = value
+	}
+	for _, e := range h.objects.MatchExpressions {
+		switch {
+		case e.Operator == metav1.LabelSelectorOpIn && len(e.Values) > 0:
+			set[e.Key] = e.Values[0]
+		case e.Operator == metav1.LabelSelectorOpExists && set[e.Key] == "":
+			set[e.Key] = "true"
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(h.objects)
+	return set, err == nil && selector.Matches(set)
+}
