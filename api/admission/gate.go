@@ -51,6 +51,8 @@ func refuse(status int, format string, args ...any) error {
 func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), g.limits.WebhookRead)
 	defer cancel()
+	deadline, _ := ctx.Deadline()
+	_ = http.NewResponseController(w).SetReadDeadline(deadline) // a server without it has a bound of its own
 	size := r.ContentLength
 	switch media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case size == 0:
@@ -60,6 +62,7 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, releas
 	case r.Header.Get("Content-Encoding") != "":
 		return nil, nil, refuse(http.StatusUnsupportedMediaType, "a body must not be encoded: leave out Content-Encoding")
 	case size > g.limits.WebhookBody:
+		_, _ = io.CopyN(io.Discard, r.Body, g.limits.WebhookBody) // a client that goes on sending reads no answer
 		return nil, nil, refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", g.limits.WebhookBody)
 	case size < 0: // it is not known
 		size = g.limits.WebhookBody
@@ -72,8 +75,6 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, releas
 		return nil, nil, refuse(http.StatusTooManyRequests, "too many bodies are read: try again")
 	}
 	release = func() { memory.Release(size) }
-	deadline, _ := ctx.Deadline()
-	_ = http.NewResponseController(w).SetReadDeadline(deadline) // a server without it has a bound of its own
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, g.limits.WebhookBody))
 	if err == nil && len(body) > 0 {
 		return body, release, nil

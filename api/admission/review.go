@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +64,9 @@ const kind = "AdmissionReview"
 func decode(body []byte) (*admissionv1.AdmissionReview, error) {
 	var in admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &in); err != nil {
+		if strings.Contains(err.Error(), "exceeded max depth") {
+			return nil, refuse(http.StatusBadRequest, "the body is too complex: its values are nested too deeply")
+		}
 		return nil, refuse(http.StatusBadRequest, "could not decode the body: %v", err)
 	}
 	const group = "admission.k8s.io/"

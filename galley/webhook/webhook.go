@@ -1,7 +1,9 @@
 package webhook
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -57,20 +60,25 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 	}
 	if err := json.Unmarshal(r.Object.Raw, &object); err != nil {
 		w.metrics.failed.WithLabelValues(unknown, unknown, unknown, "yaml_decode_error").Inc()
-		return admission.Deny(fmt.Sprintf("cannot decode configuration: %v", err))
-	}
-	kind := kinds.Find(object.APIVersion, object.Kind)
-	if kind == nil || !kind.Istio {
-		w.metrics.failed.WithLabelValues(unknown, unknown, unknown, "unknown_type").Inc()
-		return admission.Deny("unrecognized type " + clip(object.Kind))
+		return admission.Deny("cannot decode configuration: " + malformed(err))
 	}
 	gvk := object.GroupVersionKind()
+	kind := find(gvk)
+	if kind == nil {
+		w.metrics.failed.WithLabelValues(unknown, unknown, unknown, "unknown_type").Inc()
+		return admission.Deny("unrecognized type " + clip(gvk.String()))
+	}
+	gvk.Version = kind.Versions[0]
+	if kind.Group == kinds.KubeGateway.Group { // whose CustomResourceDefinitions say all there is to say
+		w.metrics.passed.WithLabelValues(gvk.Group, gvk.Version, kind.Plural).Inc()
+		return admission.Allow()
+	}
 	if r.Operation == admissionv1.Update && object.Metadata.DeletionTimestamp != nil {
 		return admission.Allow()
 	}
 	findings, _ := validation.Review(w.limits, gvk, r.Object.Raw)
-	errors, warnings := split(findings)
-	if len(errors) == 0 {
+	faults, warnings := split(findings)
+	if len(faults) == 0 {
 		w.metrics.passed.WithLabelValues(gvk.Group, gvk.Version, kind.Plural).Inc()
 		answer := admission.Allow()
 		answer.Warnings = warnings
@@ -81,21 +89,41 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 		text, reason = "cannot decode configuration: ", "crd_conversion_error"
 	}
 	w.metrics.failed.WithLabelValues(gvk.Group, gvk.Version, kind.Plural, reason).Inc()
-	answer := admission.Deny(text + together(errors))
+	answer := admission.Deny(text + together(faults))
 	answer.Warnings = warnings
 	return answer
+}
+
+// malformed returns what is wrong with JSON that is no object of an API server.
+func malformed(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Sprintf("%s: found %s where an object of an API server has something else", cmp.Or(wrong.Field, "the object"), wrong.Value)
+	}
+	return clip(err.Error())
+}
+
+// find returns the kind that an object is of, one of Istio's or of the Gateway API, or nil. All versions of a kind have
+// one schema, a version that is not known here too: the API server says which there are.
+func find(gvk schema.GroupVersionKind) *kinds.Kind {
+	for _, k := range kinds.All() {
+		if k.Group == gvk.Group && k.Name == gvk.Kind && (k.Istio || k.Group == kinds.KubeGateway.Group) {
+			return k
+		}
+	}
+	return nil
 }
 
 // most is how many errors, and how many warnings, an answer holds.
 const most = 20
 
 // split returns the texts of errors and of warnings, a bounded number of each.
-func split(findings []diag.Diagnostic) (errors, warnings []string) {
+func split(findings []diag.Diagnostic) (faults, warnings []string) {
 	more := map[diag.Severity]int{}
 	for _, d := range findings {
 		list := &warnings
 		if d.Severity == diag.Error {
-			list = &errors
+			list = &faults
 		}
 		if len(*list) == most {
 			more[d.Severity]++
@@ -104,12 +132,12 @@ func split(findings []diag.Diagnostic) (errors, warnings []string) {
 		*list = append(*list, clip(line(d)))
 	}
 	if n := more[diag.Error]; n > 0 {
-		errors = append(errors, fmt.Sprintf("and %d more", n))
+		faults = append(faults, fmt.Sprintf("and %d more", n))
 	}
 	if n := more[diag.Warning]; n > 0 {
 		warnings = append(warnings, fmt.Sprintf("and %d more", n))
 	}
-	return errors, warnings
+	return faults, warnings
 }
 
 // line returns a finding as the author of the object reads it, who knows which object it is.
@@ -137,11 +165,11 @@ func clip(s string) string {
 }
 
 // together returns errors as one text.
-func together(errors []string) string {
-	if len(errors) == 1 {
-		return errors[0]
+func together(faults []string) string {
+	if len(faults) == 1 {
+		return faults[0]
 	}
-	return fmt.Sprintf("%d errors occurred:\n\t* %s\n", len(errors), strings.Join(errors, "\n\t* "))
+	return fmt.Sprintf("%d errors occurred:\n\t* %s\n", len(faults), strings.Join(faults, "\n\t* "))
 }
 
 // undecoded reports whether one of the errors is about the form of an object, so that its meaning is not known.

@@ -1,0 +1,289 @@
+package admission_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/admission"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const group = "admission.k8s.io/"
+
+// asking returns an AdmissionReview about an object.
+func asking(version, object string) string {
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":"AdmissionReview","request":{"uid":"u-1","operation":"CREATE","object":%s}}`, group+version, object)
+}
+
+// serve starts a server of a Gate.
+func serve(t *testing.T, l limits.Limits, review admission.Reviewer, refused func(int)) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(admission.NewGate(l).Handler(review, refused))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func allow(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return admission.Allow()
+}
+
+// post returns the status and the body of an answer.
+func post(t *testing.T, url string, body io.Reader, change func(*http.Request)) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if change != nil {
+		change(r)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// TestReviews answers with the version and the UID of the request.
+func TestReviews(t *testing.T) {
+	s := serve(t, limits.Default(), func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if string(r.Object.Raw) == "1" {
+			a := admission.Allow()
+			a.Warnings = []string{"w"}
+			return a
+		}
+		return admission.Deny("no")
+	}, nil)
+	for _, version := range []string{"v1", "v1beta1"} {
+		for object, want := range map[string]string{
+			"1": `"response":{"uid":"u-1","allowed":true,"warnings":["w"]}}`,
+			"2": `"response":{"uid":"u-1","allowed":false,"status":{"metadata":{},"message":"no"}}}`,
+		} {
+			want = `{"kind":"AdmissionReview","apiVersion":"` + group + version + `",` + want
+			if code, text := post(t, s.URL, strings.NewReader(asking(version, object)), nil); code != http.StatusOK || text != want {
+				t.Errorf("%d, %s: want %s", code, text, want)
+			}
+		}
+	}
+}
+
+// TestNoReviews refuses what is no review, each with its status, and says so.
+func TestNoReviews(t *testing.T) {
+	l := limits.Default()
+	l.WebhookBody = 1 << 20
+	var refused atomic.Int64
+	s := serve(t, l, func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		t.Errorf("%s is reviewed", r.Object.Raw)
+		return admission.Allow()
+	}, func(status int) { refused.Store(int64(status)) })
+	typed := func(value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Content-Type", value) }
+	}
+	large := strings.Repeat(" ", 1<<20) + "{}"
+	for what, c := range map[string]struct {
+		status int
+		body   string
+		change func(*http.Request)
+	}{
+		"empty":              {http.StatusBadRequest, "", nil},
+		"empty, GET":         {http.StatusBadRequest, "", func(r *http.Request) { r.Method = http.MethodGet }},
+		"empty, in chunks":   {http.StatusBadRequest, "", func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("")), -1 }},
+		"no JSON":            {http.StatusBadRequest, "hello", nil},
+		"another type":       {http.StatusBadRequest, "[]", nil},
+		"null":               {http.StatusBadRequest, "null", nil},
+		"no request":         {http.StatusBadRequest, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, nil},
+		"another version":    {http.StatusBadRequest, asking("v2", "1"), nil},
+		"another kind":       {http.StatusBadRequest, `{"apiVersion":"v1","kind":"Pod"}`, nil},
+		"deep":               {http.StatusBadRequest, asking("v1", strings.Repeat(`{"a":`, 10_001)+"1"+strings.Repeat("}", 10_001)), nil},
+		"no media type":      {http.StatusUnsupportedMediaType, asking("v1", "1"), typed("")},
+		"text":               {http.StatusUnsupportedMediaType, asking("v1", "1"), typed("text/plain")},
+		"compressed":         {http.StatusUnsupportedMediaType, asking("v1", "1"), func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }},
+		"too large":          {http.StatusRequestEntityTooLarge, large, nil},
+		"too large, chunked": {http.StatusRequestEntityTooLarge, large, func(r *http.Request) { r.ContentLength = -1 }},
+	} {
+		refused.Store(0)
+		if code, text := post(t, s.URL, strings.NewReader(c.body), c.change); code != c.status || refused.Load() != int64(c.status) || len(text) > 400 {
+			t.Errorf("%s: %d, %d heard, %.500s: want %d", what, code, refused.Load(), text, c.status)
+		}
+	}
+}
+
+// TestSlowBody cuts a client that sends too slowly, while others are answered.
+func TestSlowBody(t *testing.T) {
+	l := limits.Default()
+	l.WebhookRead = 300 * time.Millisecond
+	l.WebhookBodies = 1 << 20
+	s := serve(t, l, allow, nil)
+	var slow []net.Conn
+	for _, size := range []int{1 << 18, 1 << 18, 6 << 20} {
+		var d net.Dialer
+		conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", size)
+		slow = append(slow, conn)
+	}
+	for range 10 {
+		if code, text := post(t, s.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK {
+			t.Errorf("%d, %s", code, text)
+		}
+	}
+	for _, conn := range slow {
+		text, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 408 ") {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+}
+
+// TestReviewsAtOnce bounds how many reviews run at a time and how much they review. What waits too long gets 429.
+func TestReviewsAtOnce(t *testing.T) {
+	l := limits.Default()
+	l.Reviews, l.ReviewedBytes, l.ReviewWait = 3, 10_000, time.Hour
+	var mu sync.Mutex
+	running, bytesNow, most, mostBytes := 0, 0, 0, 0
+	enter, leave := make(chan bool), make(chan bool)
+	s := serve(t, l, func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		n := len(r.Object.Raw)
+		mu.Lock()
+		running, bytesNow = running+1, bytesNow+n
+		most, mostBytes = max(most, running), max(mostBytes, bytesNow)
+		mu.Unlock()
+		enter <- true
+		<-leave
+		mu.Lock()
+		running, bytesNow = running-1, bytesNow-n
+		mu.Unlock()
+		return admission.Allow()
+	}, nil)
+	var clients sync.WaitGroup
+	ask := func(n int, want int) {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			if code, text := post(t, s.URL, strings.NewReader(asking("v1", `"`+strings.Repeat("a", n)+`"`)), nil); code != want {
+				t.Errorf("%d, %s: want %d", code, text, want)
+			}
+		}()
+	}
+	for range 12 {
+		ask(10, http.StatusOK)
+	}
+	for range 4 {
+		ask(8000, http.StatusOK)
+	}
+	ask(50_000, http.StatusOK) // larger than all together: alone
+	for range 17 {
+		<-enter
+		leave <- true
+	}
+	clients.Wait()
+	if most > 3 || mostBytes > 50_002 {
+		t.Errorf("%d reviews of %d bytes at once", most, mostBytes)
+	}
+
+	l.ReviewWait = time.Millisecond
+	busy := serve(t, l, func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		enter <- true
+		<-leave
+		return admission.Allow()
+	}, nil)
+	for range 3 {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil)
+		}()
+		<-enter
+	}
+	if code, _ := post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusTooManyRequests {
+		t.Errorf("%d", code)
+	}
+	for range 3 {
+		leave <- true
+	}
+	clients.Wait()
+}
+
+// TestMemory keeps what a flood of the largest bodies costs within bounds.
+func TestMemory(t *testing.T) {
+	l := limits.Default()
+	var most atomic.Uint64
+	gate := admission.NewGate(l)
+	h := gate.Handler(func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		most.Store(max(most.Load(), now.HeapAlloc))
+		return admission.Allow()
+	}, nil)
+	body := []byte(asking("v1", `"`+strings.Repeat("a", int(l.WebhookBody)-1000)+`"`))
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var clients sync.WaitGroup
+	for range 40 {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			r := httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "/", bytes.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+	}
+	clients.Wait()
+	if grown := int64(most.Load()) - int64(before.HeapAlloc); most.Load() == 0 || grown > 64<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+}
+
+// FuzzReview answers whatever is sent, and echoes the UID of what it reviews.
+func FuzzReview(f *testing.F) {
+	for _, seed := range []string{asking("v1", "1"), asking("v1beta1", `{"a":1}`), "null", "[]", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":1}}`} {
+		f.Add([]byte(seed))
+	}
+	gate := admission.NewGate(limits.Default())
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var uid string
+		h := gate.Handler(func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			uid = string(r.UID)
+			return admission.Deny("no")
+		}, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code == http.StatusBadRequest {
+			return
+		}
+		var answer admissionv1.AdmissionReview
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK || answer.Response.Allowed || string(answer.Response.UID) != uid {
+			t.Errorf("%d, %s, %v", w.Code, w.Body, err)
+		}
+	})
+}
