@@ -16,7 +16,11 @@ type jsonReader struct {
 	values int
 }
 
-var errDeep = errors.New("values are nested too deeply")
+// What is too large to be looked at.
+var (
+	errDeep = errors.New("values are nested too deeply")
+	errMany = fmt.Errorf("the object holds more than %d values", valueBudget)
+)
 
 // parseJSON returns the tree of a JSON text, in time and memory proportional to it.
 func parseJSON(data []byte, maxDepth int) (*node, error) {
@@ -43,7 +47,7 @@ func (r *jsonReader) space() {
 
 func (r *jsonReader) value() (*node, error) {
 	if r.values++; r.values > valueBudget {
-		return nil, fmt.Errorf("the object holds more than %d values", valueBudget)
+		return nil, errMany
 	}
 	r.space()
 	switch c := r.text[r.at]; c {

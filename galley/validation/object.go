@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -33,7 +34,11 @@ func (d *decoder) json(kind *kinds.Kind, data []byte) Document {
 		err = fmt.Errorf("expected an object, found %s", n.shape)
 	}
 	if err != nil {
-		f.errorAt(pos{}, "", "Syntax", "", "the object cannot be read: %v", err)
+		code := "Syntax"
+		if errors.Is(err, errDeep) || errors.Is(err, errMany) {
+			code = "Limit"
+		}
+		f.errorAt(pos{}, "", code, "", "the object cannot be read: %v", err)
 		return Document{Key: kinds.Key{Kind: kind}, Security: kind.Security, Findings: withoutPosition(f.finish(kind.Name))}
 	}
 	return d.decode(kind, n, f)

@@ -86,7 +86,7 @@ func TestReview(t *testing.T) {
 		"no object":       {map[string]any{"operation": "CREATE"}, "cannot decode configuration: "},
 		"null":            {map[string]any{"operation": "CREATE", "object": nil}, "cannot decode configuration: "},
 		"text":            {map[string]any{"operation": "CREATE", "object": "x"}, "cannot decode configuration: the object: found string"},
-		"deep":            {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000))}, "cannot decode configuration: "},
+		"deep":            {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", strings.Repeat(`{"a":`, 5000)+"1"+strings.Repeat("}", 5000))}, invalid + "too complex: "},
 		"many at once":    {map[string]any{"operation": "CREATE", "object": object(networking, "Gateway", "", `{"servers":[`+strings.Repeat(`{"hosts":["a b"]},`, 100)+`{}]}`)}, invalid + "21 errors occurred:\n\t* spec.servers[0]"},
 		"another version": {map[string]any{"operation": "CREATE", "object": object("networking.istio.io/v1alpha3", "Gateway", "", goodSpec)}, ""},
 	} {
