@@ -85,7 +85,7 @@ func TestRules(t *testing.T) {
 		all["gateways.networking.istio.io"] = "create" // a bad one, tried alone
 		return all
 	}
-	const roots = "istio-namespace-controller-election"
+	const roots = "istio-namespace-controller-election,istio-webhook-controller-election"
 	leads := func(mesh, leases string) map[string]string {
 		all := reads(mesh)
 		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+leases] = "create get", "update"
@@ -121,7 +121,7 @@ func TestRules(t *testing.T) {
 		tags              string // with the names that are patched
 	}{
 		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
-		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary,"+roots), ""},
+		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary,"+roots+"-canary"), ""},
 		{"tags", "revisionTags={stable,next}", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ",istio-revision-tag-stable,istio-revision-tag-next"},
 		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup,"+roots), ""},

@@ -9,8 +9,8 @@
 //   - watch.go: what the API server has.
 //   - controller.go: the loop. An object is written at most once a second, and less often while somebody undoes it.
 //
-// A webhook that fails open is never made so here: a configuration that says Fail stays as it is. So a server that comes
-// back after it was away serves again without any write.
+// A configuration that says Fail stays as it is. So a server that comes back after it was away serves again without any
+// write.
 //
 // Every replica watches, for what it shows in handshakes depends on what API servers trust by now (Observed). Only one
 // writes (Lead).
