@@ -45,7 +45,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 75*time.Second)
 	t.Cleanup(cancel)
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
@@ -77,7 +77,9 @@ const rights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: webhooks-of-tests}
-rules: [{apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations], verbs: [patch]}]
+rules:
+- {apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations], verbs: [patch]}
+- {apiGroups: [networking.istio.io], resources: [gateways], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
