@@ -117,11 +117,13 @@ type mesh struct {
 	*world.World
 	pilot      *controlplane.Process
 	dir        string
+	config     string // the file of the mesh configuration
 	authorizer *authorizer
 }
 
-// startMesh starts the control plane, the pods with their proxies, and the authorizers.
-func startMesh(t *testing.T) *mesh {
+// startMesh starts the control plane, the pods with their proxies, and the authorizers. The proxies are of the version
+// that a variable of the environment names.
+func startMesh(t *testing.T, envoy string) *mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -159,7 +161,7 @@ func startMesh(t *testing.T) *mesh {
 		Location: func(p world.Pod) (world.Location, error) {
 			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
 		},
-		Envoy: os.Getenv(envoyVar), XDS: pilot.GRPC, SDS: certificates.Address, Delta: true, Mark: pods.Mark, WorkDir: work,
+		Envoy: os.Getenv(envoy), XDS: pilot.GRPC, SDS: certificates.Address, Delta: true, Mark: pods.Mark, WorkDir: work,
 		Admin: func(world.Pod) (string, error) {
 			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
 		},
@@ -171,7 +173,7 @@ func startMesh(t *testing.T) *mesh {
 	if err := w.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return &mesh{w, pilot, dir, startAuthorizer(t, w.Pod("authorizer"))}
+	return &mesh{w, pilot, dir, config, startAuthorizer(t, w.Pod("authorizer"))}
 }
 
 // call is what somebody asks for. What is zero is as in the first of calls: GET / of port 80 of the service.

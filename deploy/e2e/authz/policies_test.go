@@ -52,9 +52,14 @@ func method(m string) call         { return call{method: m} }
 var everybody = []call{client, other, plain, clientTCP, otherTCP, plainTCP}
 
 // TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does
-// not.
+// not. Proxies of the newest and of the oldest version decide the same.
 func TestPolicies(t *testing.T) {
-	m := startMesh(t)
+	t.Run("newest", func(t *testing.T) { testPolicies(t, envoyVar) })
+	t.Run("oldest", func(t *testing.T) { testPolicies(t, oldestVar) })
+}
+
+func testPolicies(t *testing.T, envoy string) {
+	m := startMesh(t, envoy)
 	for i, c := range []struct {
 		name, policies string
 		in, out        []call
@@ -156,6 +161,53 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestNormalization sends paths that lead to the same place in other words, under each normalization of the mesh
+// configuration: a policy that denies a path denies what the normalization makes it of.
+func TestNormalization(t *testing.T) {
+	m := startMesh(t, envoyVar)
+	order := []string{"NONE", "BASE", "MERGE_SLASHES", "DECODE_AND_MERGE_SLASHES"} // each denies what the one before does
+	for i, mode := range order {
+		t.Run(mode, func(t *testing.T) {
+			write(t, m.config, meshConfig+"pathNormalization: {normalization: "+mode+"}\n")
+			marker := fmt.Sprintf("normal-%d", i)
+			m.apply(t, "echo", marker, policyOf(marker, "", `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]`))
+			for _, c := range []struct{ path, from string }{ // from which normalization on it is denied; empty: never
+				{"/admin", "NONE"},
+				{"/admin?x", "NONE"},
+				{"/admin/x", "NONE"},
+				{"/x/../admin", "BASE"},
+				{"/./admin", "BASE"},
+				{`/x\..\admin`, "BASE"},
+				{"/%61dmin", "BASE"},
+				{"/x/%2e%2e/admin", "BASE"},
+				{"//admin", "MERGE_SLASHES"},
+				{"/x/..//admin//x", "MERGE_SLASHES"},
+				{"/%2Fadmin", "DECODE_AND_MERGE_SLASHES"},
+				{"/admin%2fx", "DECODE_AND_MERGE_SLASHES"},
+				{"/%5Cadmin", "DECODE_AND_MERGE_SLASHES"},
+				{"/x%2f..%2Fadmin", "DECODE_AND_MERGE_SLASHES"},
+				{"/Admin", ""},
+				{"/admin;x", ""},
+				{"/%2561dmin", ""}, // what is decoded once is not decoded again
+				{"/x?/admin", ""},
+			} {
+				want := http.StatusOK
+				if slices.Contains(order[:i+1], c.from) {
+					want = http.StatusForbidden
+				}
+				m.want(t, path(c.path), want)
+			}
+			refused := []string{"/admin#x", "/x#", "/%00"} // the application may read them in another way
+			if mode == "NONE" {
+				refused = refused[:2]
+			}
+			for _, p := range refused {
+				m.want(t, path(p), http.StatusBadRequest)
+			}
+		})
+	}
+}
+
 // want wants a status for a call.
 func (m *mesh) want(t *testing.T, c call, status int) {
 	t.Helper()
@@ -170,7 +222,7 @@ func (m *mesh) want(t *testing.T, c call, status int) {
 
 // TestDryRunIsCounted: what a policy in a dry run would refuse is let in and counted.
 func TestDryRunIsCounted(t *testing.T) {
-	m := startMesh(t)
+	m := startMesh(t, envoyVar)
 	m.apply(t, "echo", "counted", policyOf("counted", dryRun, `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/no]}}]}]`))
 	m.want(t, path("/no"), http.StatusOK)
 	suite.Eventually(t, "it is counted", func() bool {
@@ -189,7 +241,7 @@ func TestDryRunIsCounted(t *testing.T) {
 
 // TestGateway: policies reach a gateway by its labels, and say who may come in there.
 func TestGateway(t *testing.T) {
-	m := startMesh(t)
+	m := startMesh(t, envoyVar)
 	for _, c := range []struct {
 		name, spec string
 		in, out    []call

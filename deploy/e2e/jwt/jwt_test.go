@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,16 @@ func policy(app string, rules ...string) string {
 }
 
 // TestTokens sends tokens of every kind in every place to a sidecar with two issuers: one whose keys are at a URI, and
-// one that says itself where they are.
+// one that says itself where they are. Proxies of the newest and of the oldest version judge them alike.
 func TestTokens(t *testing.T) {
+	t.Run("newest", testTokens)
+	t.Run("oldest", func(t *testing.T) {
+		t.Setenv(envoyVar, os.Getenv(oldestVar))
+		testTokens(t)
+	})
+}
+
+func testTokens(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	one, two, stranger := newIssuer(t, "127.0.0.1:7001"), newIssuer(t, "127.0.0.1:7002"), newIssuer(t, "")
@@ -97,7 +106,7 @@ func TestTokens(t *testing.T) {
 	}
 
 	// A policy may ask for a token, of whom, and for what is in it.
-	m.write("required.yaml", `apiVersion: security.istio.io/v1
+	const required = `apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
 metadata: {name: echo, namespace: a}
 spec:
@@ -105,9 +114,52 @@ spec:
   rules:
   - from: [{source: {requestPrincipals: [one/me]}}]
     when: [{key: "request.auth.claims[group]", values: [beta]}]
-`)
+`
+	m.write("required.yaml", required)
 	m.eventually("a token that is asked for", sidecar, good, http.StatusOK)
 	m.eventually("one of another issuer", sidecar, second, http.StatusForbidden)
+	for i, x := range []struct {
+		key, values string
+		in, out     claims // what a token has that is let in, and one that is not
+	}{
+		{"request.auth.principal", "values: [one/me]", nil, claims{"sub": "x"}},
+		{"request.auth.principal", "notValues: [one/me]", claims{"sub": "x"}, nil},
+		{"request.auth.audiences", "values: [echo]", nil, claims{"aud": "other"}},
+		{"request.auth.audiences", "values: [echo]", claims{"aud": []string{"other", "echo"}}, claims{"aud": []string{"other"}}},
+		{"request.auth.presenter", `values: ["app-*"]`, claims{"azp": "app-1"}, nil},
+		{"request.auth.claims[group]", "values: [beta]", claims{"group": []string{"a", "beta"}}, claims{"group": []string{"a"}}},
+		{"request.auth.claims[group]", "notValues: [beta]", claims{"group": "a"}, claims{"group": []string{"a", "beta"}}},
+		{"request.auth.claims[realm][roles]", `values: ["*admin"]`, claims{"realm": claims{"roles": []string{"superadmin"}}}, claims{"realm": "admin"}},
+	} {
+		m.write("required.yaml", fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: echo, namespace: a}
+spec:
+  selector: {matchLabels: {app: echo}}
+  rules:
+  - when: [{key: "%s", %s}, {key: "request.headers[x-case]", values: ["%d"]}]
+`, x.key, x.values, i))
+		number := fmt.Sprint(i)
+		suite.Eventually(t, x.key+" "+x.values, func() bool {
+			headers := bearer(one.token(c.with(x.in)))
+			headers["x-case"] = number
+			status, _, err := m.call(sidecar, "", headers)
+			return err == nil && status == http.StatusOK
+		})
+		for name, headers := range map[string]map[string]string{"another": bearer(one.token(c.with(x.out))), "none": {}} {
+			headers["x-case"] = number
+			// Without a token there is no value that must not be.
+			want := http.StatusForbidden
+			if name == "none" && strings.HasPrefix(x.values, "not") {
+				want = http.StatusOK
+			}
+			if status, _, err := m.call(sidecar, "", headers); err != nil || status != want {
+				t.Errorf("%s %s: %s: %d, %v", x.key, x.values, name, status, err)
+			}
+		}
+	}
+	m.write("required.yaml", required)
+	m.eventually("a token that is asked for, again", sidecar, good, http.StatusOK)
 	for name, headers := range map[string]map[string]string{"none": nil, "another claim": bearer(one.token(c.with(claims{"group": "x"}))), "another subject": bearer(one.token(c.with(claims{"sub": "x"})))} {
 		if status, _, err := m.call(sidecar, "", headers); err != nil || status != http.StatusForbidden {
 			t.Errorf("%s: %d, %v", name, status, err)

@@ -71,16 +71,16 @@ func TestStockBesideIstios(t *testing.T) {
 				}
 				return nil
 			}
-			if err := call(ctx, m.world.Pod("plain").Location, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p.http, secure); err != nil {
+			if err := call(ctx, m.world.Pod("plain").Location, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, secure); err != nil {
 				t.Error(err)
 			}
 		})
 		t.Run("calls "+p.name, func(t *testing.T) {
 			offers := serve(t, m, p.pod, p.http)
 			suite.Eventually(t, "an answer", func() bool {
-				return call(ctx, m.world.Pod("client").Location, net.JoinHostPort("10.96.0.20", strconv.Itoa(p.service)), p.http, nil) == nil
+				return call(ctx, m.world.Pod("client").Location, net.JoinHostPort("10.96.0.20", strconv.Itoa(p.service)), p, nil) == nil
 			})
-			want := map[string][]string{"HTTP": istioHTTP, "TCP": istioTCP[1:], "detected": istioHTTP[:1]}[p.name]
+			want := map[string][]string{"HTTP": istioHTTP, "TCP": istioTCP[1:], "detected HTTP": istioHTTP[:1]}[p.name]
 			if got := <-offers; !slices.Equal(got, want) {
 				t.Errorf("a stock Envoy offers %q, want %q", got, want)
 			}

@@ -11,8 +11,9 @@ import (
 
 // How the tests are told where the programs are.
 const (
-	envoyVar = "E2E_ENVOY"
-	pilotVar = "E2E_PILOT_DISCOVERY"
+	envoyVar  = "E2E_ENVOY"
+	oldestVar = "E2E_ENVOY_OLDEST"
+	pilotVar  = "E2E_PILOT_DISCOVERY"
 )
 
 var network *pods.Network
@@ -21,7 +22,11 @@ func TestMain(m *testing.M) {
 	suite.Main(m, suite.Options{
 		Prepare: func(ctx context.Context, dir string) ([]string, error) {
 			set, err := binaries.Gather(ctx, dir)
-			return []string{envoyVar + "=" + set.Envoy, pilotVar + "=" + set.Pilot}, err
+			if err != nil {
+				return nil, err
+			}
+			oldest, err := set.OldestEnvoy()
+			return []string{envoyVar + "=" + set.Envoy, oldestVar + "=" + oldest, pilotVar + "=" + set.Pilot}, err
 		},
 		Network: func(n *pods.Network) { network = n },
 	})

@@ -1,16 +1,15 @@
 package mtls
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -119,20 +118,23 @@ var levels = []struct {
 	{"mesh STRICT again", policies(mode("STRICT"), "", ""), map[int]string{0: "STRICT"}},
 }
 
-// ports are those of the server's pod, and of its service.
-var ports = []struct {
-	name         string
-	service, pod int
-	http         bool
-}{{"HTTP", 80, 8080, true}, {"TCP", 90, 9090, false}, {"detected", 100, 8081, true}}
-
-// TestModes has clients of every kind call a server in every mode, given at every level: of the mesh, without TLS, and
-// with certificates of another CA and of another trust domain.
+// TestModes has clients of every kind call a server in every mode, given at every level, by every protocol: of the
+// mesh, without TLS, and with certificates of another CA and of another trust domain. Proxies of the newest and of the
+// oldest version take the same.
 func TestModes(t *testing.T) {
+	t.Run("newest", testModes)
+	t.Run("oldest", func(t *testing.T) {
+		t.Setenv(envoyVar, os.Getenv(oldestVar))
+		testModes(t)
+	})
+}
+
+func testModes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := start(ctx, t, meshYAML)
+	m := start(ctx, t, withMorePorts(meshYAML))
 	w, issuer := m.world, m.issuer
+	serveTLS(t, m)
 	stranger, err := sds.NewIssuer()
 	if err != nil {
 		t.Fatal(err)
@@ -140,23 +142,24 @@ func TestModes(t *testing.T) {
 	// A client of the mesh comes last: when the others are let in as they should be, the server has the mode in force.
 	callers := []struct {
 		name, pod string
-		call      func(ctx context.Context, from world.Location, service, pod int, http bool) error
+		call      func(ctx context.Context, from world.Location, p port) error
 		in        map[string]bool // whether it is served, by mode
 	}{
-		{"plaintext", "plain", func(ctx context.Context, from world.Location, _, pod int, http bool) error {
-			return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(pod)), http, nil)
+		{"plaintext", "plain", func(ctx context.Context, from world.Location, p port) error {
+			return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, nil)
 		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
 		{"this mesh's certificate", "plain", tlsCall(t, issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
 		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
 		{"another trust domain's certificate", "plain", tlsCall(t, m.foreign(t)), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
-		{"mesh", "client", func(ctx context.Context, from world.Location, service, _ int, http bool) error {
-			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(service)), http, nil)
+		{"mesh", "client", func(ctx context.Context, from world.Location, p port) error {
+			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(p.service)), p, nil)
 		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
 	}
+	all := slices.Concat(ports, morePorts)
 	for _, l := range levels {
 		write(t, filepath.Join(m.dir, "mode.yaml"), l.policies)
 		for _, c := range callers {
-			for _, p := range ports {
+			for _, p := range all {
 				is, ok := l.modes[p.pod]
 				if !ok {
 					is = l.modes[0]
@@ -164,7 +167,7 @@ func TestModes(t *testing.T) {
 				suite.Eventually(t, fmt.Sprintf("%s: %s, %s: served %v", l.name, c.name, p.name, c.in[is]), func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
-					return (c.call(ctx, w.Pod(c.pod).Location, p.service, p.pod, p.http) == nil) == c.in[is]
+					return (c.call(ctx, w.Pod(c.pod).Location, p) == nil) == c.in[is]
 				})
 			}
 		}
@@ -173,7 +176,7 @@ func TestModes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range ports {
+	for _, p := range all {
 		if n := handshakes[fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)]; n == 0 {
 			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
 		}
@@ -257,7 +260,7 @@ func requests(t *testing.T, w *world.World) int {
 	before := stats(t, w, "echo", stat)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	if err := call(ctx, w.Pod("client").Location, "10.96.0.10:100", true, nil); err != nil {
+	if err := call(ctx, w.Pod("client").Location, "10.96.0.10:100", ports[2], nil); err != nil {
 		t.Fatal(err)
 	}
 	return stats(t, w, "echo", stat) - before
@@ -271,44 +274,14 @@ func stats(t *testing.T, w *world.World, pod, name string) int {
 	return all[name]
 }
 
-// call returns nil if an echo server answers.
-func call(ctx context.Context, from world.Location, address string, isHTTP bool, secure *tls.Config) error {
-	conn, err := from.DialContext(ctx, "tcp", address)
+// call returns nil if the server answers on a port.
+func call(ctx context.Context, from world.Location, address string, p port, secure *tls.Config) error {
+	conn, err := dial(ctx, from, address, secure)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if end, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(end); err != nil {
-			return err
-		}
-	}
-	if secure != nil {
-		conn = tls.Client(conn, secure)
-	}
-	if !isHTTP {
-		if _, err := fmt.Fprintln(conn, "hello"); err != nil {
-			return err
-		}
-		_, err = bufio.NewReader(conn).ReadString('\n')
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
-	if err != nil {
-		return err
-	}
-	if err := req.Write(conn); err != nil {
-		return err
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the status is %d", resp.StatusCode)
-	}
-	return nil
+	return p.speak(ctx, conn)
 }
 
 // foreign returns an issuer that signs, with the key of the mesh's CA, for another trust domain.
@@ -348,7 +321,7 @@ func (f foreign) Issue(_ context.Context, namespace, account string) (chain, key
 }
 
 // tlsCall returns a caller without a sidecar that has a certificate of an issuer, as a sidecar would.
-func tlsCall(t *testing.T, issuer sds.Issuer) func(ctx context.Context, from world.Location, service, pod int, http bool) error {
+func tlsCall(t *testing.T, issuer sds.Issuer) func(ctx context.Context, from world.Location, p port) error {
 	t.Helper()
 	chain, key, _, err := issuer.Issue(t.Context(), "a", "client")
 	if err != nil {
@@ -358,13 +331,9 @@ func tlsCall(t *testing.T, issuer sds.Issuer) func(ctx context.Context, from wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(ctx context.Context, from world.Location, _, pod int, isHTTP bool) error {
-		alpn := []string{"istio-http/1.1"}
-		if !isHTTP {
-			alpn = []string{"istio"}
-		}
-		return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(pod)), isHTTP, &tls.Config{
-			Certificates: []tls.Certificate{own}, NextProtos: alpn, MinVersion: tls.VersionTLS12,
+	return func(ctx context.Context, from world.Location, p port) error {
+		return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, &tls.Config{
+			Certificates: []tls.Certificate{own}, NextProtos: []string{p.alpn}, MinVersion: tls.VersionTLS12,
 			InsecureSkipVerify: true, //nolint:gosec // whether the server takes this client is what is tried
 		})
 	}
