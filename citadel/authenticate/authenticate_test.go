@@ -408,6 +408,33 @@ func TestHangingClusterHoldsUpNoOther(t *testing.T) {
 	all.Wait()
 }
 
+// TestPodGoesAfterAReview: a token that only the API server can judge is not good any more once its pod is gone, though
+// it was accepted just before.
+func TestPodGoesAfterAReview(t *testing.T) {
+	i := newIssuer(t, "k1")
+	c := newCluster(i)
+	c.keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("forbidden") }, time.Now)
+	good := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
+	c.review = func(string) (authenticate.Review, error) { return good, nil }
+	k := kubernetes(c)
+	ask := func() error {
+		_, err := k.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)})
+		return err
+	}
+	for range 5 {
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := c.reviews.Load(); n != 1 {
+		t.Errorf("%d reviews", n)
+	}
+	c.pods, good = nil, authenticate.Review{}
+	if err := ask(); err == nil || errors.Is(err, authenticate.ErrUnavailable) {
+		t.Errorf("the token of a pod that is gone: %v", err)
+	}
+}
+
 // TestKeysRotate follows an issuer that changes its key, and one that cannot be reached.
 func TestKeysRotate(t *testing.T) {
 	old, young := newIssuer(t, "k1"), newIssuer(t, "k2")
@@ -537,6 +564,22 @@ func TestForwarded(t *testing.T) {
 		}
 		if _, err := f.Authenticate(t.Context(), authenticate.Request{Address: c.from, Forwarded: c.header}); !errors.Is(err, authenticate.ErrNoCredential) {
 			t.Errorf("over plaintext: %v", err)
+		}
+	}
+}
+
+// TestForwardedByFederatedRoots: a forwarded certificate may be of any root that counts for its trust domain.
+func TestForwardedByFederatedRoots(t *testing.T) {
+	f := authenticate.Forwarded{
+		Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Trusts: func(string) bool { return true }, Now: time.Now,
+		Federated: func(td string) bool { return td == "alias" },
+	}
+	for td, want := range map[string]bool{"alias": true, "cluster.local": false} {
+		p, err := f.Authenticate(t.Context(), authenticate.Request{
+			Address: netip.MustParseAddrPort("10.1.2.3:4"), TLS: &tls.ConnectionState{}, Forwarded: "URI=spiffe://" + td + "/ns/a/sa/web",
+		})
+		if err != nil || p.Federated != want {
+			t.Errorf("%s: %+v, %v", td, p, err)
 		}
 	}
 }

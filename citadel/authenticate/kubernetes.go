@@ -87,10 +87,12 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 	return b
 }
 
-// reviewKey is the cluster and the SHA-256 of a token that was reviewed.
+// reviewKey is the cluster and the SHA-256 of a token that was reviewed, and whether its pod was not there. So the
+// answer of while the pod was there does not count once it is gone.
 type reviewKey struct {
 	cluster string
 	token   [sha256.Size]byte
+	unseen  bool
 }
 
 // Bounds of the reviews of one cluster.
@@ -99,7 +101,7 @@ const (
 	failuresPerSecond = 5
 	reviewTimeout     = 5 * time.Second
 	reviewsKept       = 10_000
-	acceptedFor       = time.Minute      // a revoked token is refused after that
+	acceptedFor       = 5 * time.Minute  // a token that is revoked while its pod is there is refused after that
 	acceptedUnseen    = 10 * time.Second // the same of one whose pod is not there: it comes soon, or it is gone
 	refusedFor        = 10 * time.Second
 
@@ -151,14 +153,12 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 		return identity.Peer{}, errors.New("the token's signature is wrong")
 	}
 	if unverified != nil || p.Bound.Pod == "" {
-		return k.review(ctx, c, p, r.Token, unverified, acceptedFor)
+		return k.review(ctx, c, p, r.Token, unverified)
 	}
 	pod, ok := c.Pod(namespace, p.Bound.Pod)
 	switch {
-	case !ok:
-		return k.review(ctx, c, p, r.Token, nil, acceptedFor)
-	case pod == Pod{}:
-		return k.review(ctx, c, p, r.Token, nil, acceptedUnseen)
+	case !ok, pod == Pod{}:
+		return k.review(ctx, c, p, r.Token, nil)
 	case pod.UID != p.Bound.PodUID || pod.ServiceAccount != name:
 		return identity.Peer{}, errors.New("the token's pod is gone")
 	}
@@ -172,7 +172,7 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 }
 
 func keyOfReview(p identity.Peer, text string) reviewKey {
-	return reviewKey{p.Bound.Cluster, sha256.Sum256([]byte(text))}
+	return reviewKey{cluster: p.Bound.Cluster, token: sha256.Sum256([]byte(text))}
 }
 
 // recheck has the API server asked about a token that was verified here, unless it was of late. It waits for nothing: a
@@ -207,8 +207,13 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 // review asks the API server about a token that cannot be judged here: its signature could not be verified, or it is
 // bound to no pod, or to one that is not known yet. unverified says why the signature could not be verified; nil if it
 // was. An acceptance is kept for a while.
-func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, unverified error, keep time.Duration) (identity.Peer, error) {
-	key := keyOfReview(p, text)
+func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, unverified error) (identity.Peer, error) {
+	key, keep := keyOfReview(p, text), acceptedFor
+	if p.Bound.Pod != "" {
+		if pod, known := c.Pod(p.ID.Namespace, p.Bound.Pod); known && pod.UID != p.Bound.PodUID {
+			key.unseen, keep = true, acceptedUnseen
+		}
+	}
 	if had, ok := k.accepted.get(key); ok {
 		return had, nil
 	}

@@ -18,7 +18,10 @@ import (
 type Forwarded struct {
 	Gateways []netip.Prefix
 	Trusts   func(trustDomain string) bool
-	Now      func() time.Time
+	// Federated reports whether roots that count for a trust domain may vouch for aliases alone: see identity.Peer. The
+	// header does not say by which root a certificate was verified. Nil: none.
+	Federated func(trustDomain string) bool
+	Now       func() time.Time
 }
 
 // forwardedFor is how long a forwarded certificate counts: the header does not say when it expires.
@@ -41,7 +44,9 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 	if !f.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the forwarded certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
-	return identity.Peer{ID: id, Proof: identity.Certificate, Expires: f.Now().Add(forwardedFor)}, nil
+	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: f.Now().Add(forwardedFor)}
+	p.Federated = f.Federated != nil && f.Federated(id.TrustDomain)
+	return p, nil
 }
 
 // forwardedURI returns the only URI of the only certificate in an x-forwarded-client-cert header. Its format is in

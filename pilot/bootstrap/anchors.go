@@ -81,6 +81,14 @@ func (a *anchors) ofSigner(signer, file string) []*x509.Certificate {
 	return roots
 }
 
+// federate reports whether a root is written for a trust domain and not for the mesh's own.
+func (a *anchors) federate(trustDomain, own string) bool {
+	list, _ := a.get()
+	return slices.ContainsFunc(list, func(c anchor) bool {
+		return slices.Contains(c.trustDomains, trustDomain) && !slices.Contains(c.trustDomains, own)
+	})
+}
+
 // all returns every root.
 func (a *anchors) all() []*x509.Certificate {
 	var roots []*x509.Certificate

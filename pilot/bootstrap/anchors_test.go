@@ -201,6 +201,11 @@ func TestRootsOfSigners(t *testing.T) {
 	config := mesh.Default()
 	config.CaCertificates = []*meshv1.MeshConfig_CertificateData{entry(both, "one", own, "alias"), entry(alias, "one", "alias"), entry(plain, "one")}
 	a := &anchors{current: func() *mesh.Config { return config }}
+	for domain, want := range map[string]bool{own: false, "alias": true, "other": false} {
+		if got := a.federate(domain, own); got != want {
+			t.Errorf("roots for %s are federated: %v", domain, got)
+		}
+	}
 	signer := func(name string) *registrar {
 		return &registrar{ra.New(ra.Options{Roots: func(s string) []*x509.Certificate { return a.ofSigner(s, file) }}), Signing{Workloads: true, Default: name}}
 	}

@@ -80,6 +80,11 @@ func (c *conn) answerDebug(r *wire.Request) error {
 	case s.debug == nil:
 		return status.Errorf(codes.Unimplemented, "%s is not served", r.TypeURL)
 	}
+	if s.authentic != nil && c.peer.Proved() { // the proof may have been revoked since
+		if _, err := s.authentic(c.stream.Context()); err != nil {
+			return err
+		}
+	}
 	var names []string
 	if r.Names.Names != nil {
 		names = r.Names.Names.All()

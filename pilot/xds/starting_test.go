@@ -1,9 +1,11 @@
 package xds
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,6 +177,31 @@ func TestDebugPages(t *testing.T) {
 	none := newRig(t)
 	none.publish(true, "cds a=1")
 	ends(none.silent(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}, codes.Unimplemented, "is not served")
+}
+
+// TestDebugPagesAfterARevocation judges a tool again each time that it asks.
+func TestDebugPagesAfterARevocation(t *testing.T) {
+	var revoked atomic.Bool
+	r := newRig(t, func(o *Options) {
+		o.Debug = func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }
+		o.Authenticate = func(context.Context) (identity.Peer, error) {
+			if revoked.Load() {
+				return identity.Peer{}, status.Error(codes.Unauthenticated, "no")
+			}
+			return identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Token}, nil
+		}
+	})
+	r.publish(true, "cds a=1")
+	c := r.silent()
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
+	if _, err := c.stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	revoked.Store(true)
+	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
+	if _, err := c.stream.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a tool whose proof is revoked: %v", err)
+	}
 }
 
 // TestDebugPagesThatNobodyReads: a tool that does not read what it asked for is answered no more than a few times.
