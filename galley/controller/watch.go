@@ -24,7 +24,7 @@ type watched struct {
 // watch follows the configurations of one kind that belong to the revision until ctx ends.
 func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource) {
 	client, selector := c.o.Client.Resource(resource), revisionLabel+"="+c.o.Revision
-	r := cache.NewReflectorWithOptions(&cache.ListWatch{
+	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
 			list, err := client.List(ctx, o)
@@ -37,7 +37,8 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 			c.trouble(resource, err)
 			return w, err
 		},
-	}, &unstructured.Unstructured{}, &watched{c, resource}, cache.ReflectorOptions{Name: resource.Resource})
+	}
+	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lists, c.o.Client), &unstructured.Unstructured{}, &watched{c, resource}, cache.ReflectorOptions{Name: resource.Resource})
 	r.RunWithContext(ctx)
 }
 
