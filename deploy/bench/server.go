@@ -24,7 +24,7 @@ const timeout = 5 * time.Minute
 type server struct {
 	contender
 	grpc, http, monitoring string
-	secure                 string // of limits: empty
+	secure, https          string // of limits: empty
 	started                time.Time
 	cmd                    *exec.Cmd
 	ended                  chan struct{}
@@ -98,10 +98,10 @@ func startOn(ctx context.Context, c contender, l launch, core func(start func() 
 	s.grpc = ports[0]
 	args := append(slices.Clone(c.args), "-addr", s.grpc)
 	if !c.isLimit() {
-		s.http, s.monitoring, s.secure = ports[1], ports[2], ports[4]
+		s.http, s.monitoring, s.https, s.secure = ports[1], ports[2], ports[3], ports[4]
 		args = []string{
 			"discovery", "--kubeconfig", l.kubeconfig, "--grpcAddr", s.grpc, "--httpAddr", s.http, "--monitoringAddr", s.monitoring,
-			"--httpsAddr", ports[3], "--secureGRPCAddr", ports[4], "--ctrlz_port", "0", "--log_output_level", "default:warn",
+			"--httpsAddr", s.https, "--secureGRPCAddr", s.secure, "--ctrlz_port", "0", "--log_output_level", "default:warn",
 		}
 	}
 	log, err := os.Create(s.logFile)

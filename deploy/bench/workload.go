@@ -46,7 +46,7 @@ const usualLength = 20 * time.Second
 // nobody reads.
 func workloads() []workload {
 	return []workload{
-		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{},
+		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{},
 		withPolicies{connects{}, "a"}, withPolicies{endpointFlips{}, "b"}, policyChanges{}, withPolicies{idleProxies{}, "c"},
 	}
 }
