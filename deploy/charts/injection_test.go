@@ -2,7 +2,6 @@ package charts
 
 import (
 	"encoding/json"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,35 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
-
-// injectorOf returns the server's injector with the ConfigMaps of manifests. What is wrong with them fails the test.
-func injectorOf(t *testing.T, manifests string) *injector.Injector {
-	t.Helper()
-	var m *mesh.Config
-	var c *injector.Config
-	for _, o := range objects[corev1.ConfigMap](t, manifests, "ConfigMap") {
-		switch o.Name {
-		case "istio":
-			m, _ = mesh.Parse("mesh", []byte(o.Data["mesh"]))
-		case "istio-sidecar-injector":
-			texts := injector.Texts{Config: o.Data[injector.ConfigKey], Values: o.Data[injector.ValuesKey]}
-			read, findings := injector.Parse("ConfigMap "+o.Name, texts, injector.Functions{})
-			for _, f := range findings {
-				t.Error(f)
-			}
-			c = read
-		}
-	}
-	if m == nil || c == nil {
-		t.Fatal("no ConfigMap istio, or none of injection")
-	}
-	i := injector.New(injector.Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler)})
-	i.Set(c)
-	return i
-}
 
 // Each golden holds values, a pod, and what the chart's templates make of it. A pod that is made has no field that
 // Kubernetes does not know.
@@ -57,7 +29,10 @@ func TestInjection(t *testing.T) {
 				t.Fatal("want values.yaml and pod.yaml", err)
 			}
 			for _, h := range helms(t) {
-				i := injectorOf(t, template(t, h, "istiod", chart(t, "istiod"), "-f", write(t, string(a.Files[0].Data))))
+				i, err := Injector(template(t, h, "istiod", chart(t, "istiod"), "-f", write(t, string(a.Files[0].Data))))
+				if err != nil {
+					t.Fatal(err)
+				}
 				pod, err := yaml.YAMLToJSON(a.Files[1].Data)
 				if err != nil {
 					t.Fatal(err)

@@ -1,0 +1,307 @@
+package charts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+// mesh is the values file of an Istio user.
+const mesh = `
+global:
+  hub: registry.example.org/istio
+  tag: 1.31.1
+  meshID: mesh1
+  proxy: {resources: {requests: {cpu: 10m}}, excludeIPRanges: 10.0.0.0/8}
+meshConfig:
+  accessLogFile: /dev/stdout
+  defaultConfig: {holdApplicationUntilProxyStarts: true}
+pilot: {autoscaleMin: 2, env: {ISTIOD_CUSTOM_HOST: 127.0.0.1}}
+sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {never: "true"}}]}
+`
+
+// port returns a port of loopback, as host:port.
+func port(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	p, err := cluster.FreePort(ctx, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", p)
+}
+
+// serve runs the pod of a revision's Deployment, with its webhooks at an address, until the test ends.
+func (w *world) serve(ctx context.Context, t *testing.T, name, https string) {
+	t.Helper()
+	addresses := filepath.Join(t.TempDir(), "addresses.json")
+	o := kubelet.Options{
+		Cluster: w.Cluster, Program: program, Namespace: namespace, Deployment: name, Pod: name + "-0", Dir: t.TempDir(),
+		Args: []string{"--addressFile", addresses, "--httpsAddr=" + https, "--drainDuration=0s"},
+	}
+	for _, flag := range []string{"monitoringAddr", "grpcAddr", "secureGRPCAddr", "httpAddr"} {
+		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
+	}
+	server, err := kubelet.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("%v: %s", err, tail(server.Log()))
+		}
+		if t.Failed() {
+			t.Logf("%s said: %s", name, tail(server.Log()))
+		}
+	})
+	suite.Eventually(t, name+" is ready", func() bool {
+		select {
+		case <-server.Ended():
+			t.Fatalf("%s ended: %s", name, tail(server.Log()))
+		default:
+		}
+		_, err := os.Stat(addresses)
+		return err == nil
+	})
+}
+
+// bundled waits until each webhook of a configuration has a caBundle: then the API server can ask it.
+func (w *world) bundled(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	suite.Eventually(t, name+" has its caBundles", func() bool {
+		o := w.configurations(ctx, t)[name]
+		if o == nil {
+			return false
+		}
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		return err == nil && !slices.ContainsFunc(hooks, func(hook any) bool {
+			bundle, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
+			return bundle == ""
+		})
+	})
+}
+
+// pod creates a pod and returns what the API server made of it.
+func (w *world) pod(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	p.APIVersion, p.Kind = "v1", "Pod"
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Apply(ctx, text); err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.Client().CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// proxyOf returns a pod's proxy, or nil.
+func proxyOf(p *corev1.Pod) *corev1.Container {
+	all := slices.Concat(p.Spec.Containers, p.Spec.InitContainers)
+	for i := range all {
+		if all[i].Name == "istio-proxy" {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func plain(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "example/app"}}},
+	}
+}
+
+// TestInjected: the three charts are installed with values of an Istio user, and the server runs. Pods of labelled
+// namespaces come out with a proxy, and valid, and a tag moves a namespace to another revision.
+func TestInjected(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	w := &world{Cluster: c}
+	if w.helms, err = charts.Helms(t.TempDir(), c.Kubeconfig()); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]*string{"base": &w.base, "istiod": &w.istiod, "gateway": &w.gateway} {
+		if *path, err = charts.Chart(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values := filepath.Join(t.TempDir(), "mesh.yaml")
+	if err := os.WriteFile(values, []byte(mesh), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := w.helms[len(w.helms)-1]
+	helm := func(args ...string) {
+		t.Helper()
+		if out, err := h.Run(ctx, args...); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	https, canary := port(ctx, t), port(ctx, t)
+	// The API server has no way to Services: it asks the webhooks at their URLs.
+	install := func(release, action, https string, more ...string) {
+		t.Helper()
+		set := append([]string{"istiodRemote.injectionURL=https://" + https + "/inject"}, more...)
+		args := []string{action, release, w.istiod, "-n", namespace, "-f", values, "--set", strings.Join(set, ",")}
+		if action == "upgrade" {
+			args = append(args, "--take-ownership")
+		}
+		helm(args...)
+	}
+	helm("install", "base", w.base, "-n", namespace, "--create-namespace", "--set", "base.validationURL=https://"+https+"/validate")
+	install("istiod", "install", https, "revisionTags={stable}")
+	w.serve(ctx, t, "istiod", https)
+	for name, label := range map[string]string{"shop": "istio-injection: enabled", "team": "istio.io/rev: stable", "other": "a: b", "edge": "a: b"} {
+		if err := w.Apply(ctx, fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}\n", name, label)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.bundled(ctx, t, "istio-sidecar-injector")
+	w.bundled(ctx, t, "istio-revision-tag-stable")
+	w.bundled(ctx, t, "istiod-default-validator")
+
+	t.Run("who gets a proxy", func(t *testing.T) {
+		for _, x := range []struct {
+			namespace, name string
+			labels          map[string]string
+			want            bool
+		}{
+			{"shop", "default", nil, true},
+			{"shop", "out", map[string]string{"sidecar.istio.io/inject": "false"}, false},
+			{"shop", "never", map[string]string{"never": "true"}, false},
+			{"team", "tagged", nil, true},
+			{"other", "nothing", nil, false},
+			{"other", "in", map[string]string{"sidecar.istio.io/inject": "true"}, true},
+			{"other", "by-tag", map[string]string{"istio.io/rev": "stable"}, true},
+			{"other", "another", map[string]string{"istio.io/rev": "another"}, false},
+		} {
+			p := plain(x.namespace, x.name)
+			for k, v := range x.labels {
+				p.Labels[k] = v
+			}
+			made := w.pod(ctx, t, p)
+			proxy := proxyOf(made)
+			if (proxy != nil) != x.want {
+				t.Errorf("%s/%s: a proxy: %v", x.namespace, x.name, proxy != nil)
+			}
+			if proxy == nil {
+				continue
+			}
+			if proxy.Image != "registry.example.org/istio/proxyv2:1.31.1" || proxy.Resources.Requests.Cpu().String() != "10m" {
+				t.Errorf("%s/%s: the values of the user are not there: %+v", x.namespace, x.name, proxy)
+			}
+			if made.Annotations["istio.io/rev"] != "default" || made.Spec.Containers[0].Name != "istio-proxy" {
+				t.Errorf("%s/%s: %+v", x.namespace, x.name, made.ObjectMeta)
+			}
+		}
+	})
+	// The API server takes what each of the templates makes.
+	t.Run("templates", func(t *testing.T) {
+		root, err := binaries.ModuleRoot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(root, "deploy/charts/testdata/injection/*.txtar"))
+		if err != nil || len(files) == 0 {
+			t.Fatal("no pods", err)
+		}
+		for _, file := range files {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &corev1.Pod{}
+			if err := yaml.UnmarshalStrict(a.Files[1].Data, p); err != nil {
+				t.Fatal(err)
+			}
+			p.Namespace, p.Name = "shop", strings.TrimSuffix(filepath.Base(file), ".txtar")
+			if made := w.pod(ctx, t, p); made.Annotations["sidecar.istio.io/status"] == "" {
+				t.Errorf("%s is not injected", p.Name)
+			}
+			// What injection of other values made is as valid.
+			if err := yaml.UnmarshalStrict(a.Files[2].Data, p); err != nil {
+				t.Fatal(err)
+			}
+			p.Namespace, p.Name = "other", strings.TrimSuffix(filepath.Base(file), ".txtar")
+			w.pod(ctx, t, p)
+		}
+	})
+	t.Run("gateway", func(t *testing.T) {
+		helm("install", "istio-ingressgateway", w.gateway, "-n", "edge", "--set", "service.type=ClusterIP")
+		d, err := w.Client().AppsV1().Deployments("edge").Get(ctx, "istio-ingressgateway", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := w.pod(ctx, t, podOf(d))
+		proxy := proxyOf(made)
+		if len(made.Spec.Containers) != 1 || len(made.Spec.InitContainers) != 0 || proxy == nil || proxy.Image != "registry.example.org/istio/proxyv2:1.31.1" ||
+			!slices.Contains(proxy.Args, "router") || made.Labels["istio"] != "ingressgateway" || made.Spec.ServiceAccountName != "istio-ingressgateway" {
+			text, _ := json.Marshal(made)
+			t.Errorf("%s", text)
+		}
+	})
+	t.Run("a bad object is refused", func(t *testing.T) {
+		bad := "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: bad, namespace: shop}\nspec: {servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [\"a b\"]}]}\n"
+		suite.Eventually(t, "the webhook refuses it", func() bool {
+			err := w.Apply(ctx, []byte(bad))
+			if err == nil {
+				_ = w.Delete(ctx, []byte(bad))
+			}
+			return err != nil && strings.Contains(err.Error(), `"validation.istio.io" denied`)
+		})
+	})
+	t.Run("another revision", func(t *testing.T) {
+		install("canary", "install", canary, "revision=canary")
+		w.serve(ctx, t, "istiod-canary", canary)
+		w.bundled(ctx, t, "istio-sidecar-injector-canary")
+		install("canary", "upgrade", canary, "revision=canary,revisionTags={stable}")
+		install("istiod", "upgrade", https, "autoscaleMin=2")
+		w.bundled(ctx, t, "istio-revision-tag-stable")
+		for _, x := range []struct{ namespace, revision, ca string }{
+			{"shop", "default", "istiod.istio-system.svc:15012"},
+			{"team", "canary", "istiod-canary.istio-system.svc:15012"},
+		} {
+			made := w.pod(ctx, t, plain(x.namespace, "moved"))
+			proxy := proxyOf(made)
+			if proxy == nil || made.Annotations["istio.io/rev"] != x.revision || !slices.Contains(proxy.Env, corev1.EnvVar{Name: "CA_ADDR", Value: x.ca}) {
+				t.Errorf("%s: %+v, %+v", x.namespace, made.Annotations, proxy)
+			}
+		}
+	})
+}
+
+// podOf is the pod that a Deployment would have made.
+func podOf(d *appsv1.Deployment) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
+	p.Namespace, p.Name = d.Namespace, d.Name+"-0"
+	return p
+}
