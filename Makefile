@@ -82,7 +82,7 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname) -count=1 -timeout 20m ./deploy/e2e/...
 	@touch bin/test/e2e.ok
 
-compat: build $(ENVOY) $(TOOLS)/pilot-agent $(GOTESTSUM) | bin/test ## Test beside Istio's own pilot-agent, which takes some minutes to build.
+compat: build $(ENVOY) $(HELM4) $(TOOLS)/pilot-agent $(GOTESTSUM) | bin/test ## Test beside Istio's own pilot-agent, which takes some minutes to build.
 	go vet -tags $(TAGS),compat ./deploy/e2e/mtls
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent $(call GOTEST,compat,testname) -tags $(TAGS),compat -run PilotAgent -count=1 -timeout 5m ./deploy/e2e/mtls
 

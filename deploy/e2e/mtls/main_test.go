@@ -2,8 +2,11 @@ package mtls
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -14,6 +17,7 @@ const (
 	envoyVar  = "E2E_ENVOY"
 	oldestVar = "E2E_ENVOY_OLDEST"
 	pilotVar  = "E2E_PILOT_DISCOVERY"
+	istiodVar = "E2E_ISTIOD" // the manifests of the chart
 )
 
 var network *pods.Network
@@ -26,8 +30,29 @@ func TestMain(m *testing.M) {
 				return nil, err
 			}
 			oldest, err := set.OldestEnvoy()
-			return []string{envoyVar + "=" + set.Envoy, oldestVar + "=" + oldest, pilotVar + "=" + set.Pilot}, err
+			if err != nil {
+				return nil, err
+			}
+			manifests := filepath.Join(dir, "istiod.yaml")
+			return []string{envoyVar + "=" + set.Envoy, oldestVar + "=" + oldest, pilotVar + "=" + set.Pilot, istiodVar + "=" + manifests}, render(ctx, dir, manifests)
 		},
 		Network: func(n *pods.Network) { network = n },
 	})
+}
+
+// render writes the manifests of the chart istiod to a file.
+func render(ctx context.Context, dir, file string) error {
+	helms, err := charts.Helms(filepath.Join(dir, "helm"), os.DevNull)
+	if err != nil {
+		return err
+	}
+	chart, err := charts.Chart("istiod")
+	if err != nil {
+		return err
+	}
+	manifests, err := helms[len(helms)-1].Run(ctx, "template", "istiod", chart, "-n", "istio-system")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(manifests), 0o644)
 }

@@ -127,7 +127,15 @@ func podOf(p *corev1.Pod) (Pod, error) {
 		n.Interception = node.Redirect
 	}
 	pod.Node = n
+	if c := proxyOf(p); c != nil {
+		if err := pod.injected(p, c); err != nil {
+			return Pod{}, fmt.Errorf("container %s: %w", c.Name, err)
+		}
+	}
 	for _, c := range p.Spec.Containers {
+		if c.Name == proxyContainer {
+			continue
+		}
 		if err := pod.parse(c.Args); err != nil {
 			return Pod{}, fmt.Errorf("container %s: %w", c.Name, err)
 		}

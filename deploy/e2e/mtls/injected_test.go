@@ -1,0 +1,150 @@
+package mtls
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/injector"
+)
+
+// appsYAML has a service, its server, a client and one that wants no proxy, as users write them.
+const appsYAML = `apiVersion: v1
+kind: Namespace
+metadata: {name: istio-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: a}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {app: echo}
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: tcp, port: 90, targetPort: 9090}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: echo, namespace: a, labels: {app: echo}}
+spec:
+  serviceAccountName: echo
+  containers: [{name: app, image: echo, args: ["-http=8080", "-tcp=9090"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: a, labels: {app: client}, annotations: {sidecar.istio.io/nativeSidecar: "true"}}
+spec:
+  serviceAccountName: client
+  containers: [{name: app, image: echo}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: a, labels: {app: plain, sidecar.istio.io/inject: "false"}}
+spec:
+  serviceAccountName: plain
+  containers: [{name: app, image: echo}]
+`
+
+// TestInjectedPods: pods that the chart's templates were injected into are run as a kubelet would run them, each with
+// its Envoy and behind the rules that its init container asks for. They call one another by mutual TLS.
+func TestInjectedPods(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	manifests, err := os.ReadFile(os.Getenv(istiodVar))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := charts.Injector(string(manifests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []string
+	for doc := range strings.SplitSeq(appsYAML, "---\n") {
+		p := &corev1.Pod{}
+		if err := yaml.Unmarshal([]byte(doc), p); err != nil || p.Kind != "Pod" {
+			objects = append(objects, doc) // another kind
+			continue
+		}
+		objects = append(objects, inject(ctx, t, i, doc, fmt.Sprintf("10.10.0.%d", 20+len(objects))))
+	}
+	m := start(ctx, t, strings.Join(objects, "---\n"))
+	write(t, filepath.Join(m.dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
+	client, plain, server := m.world.Pod("client"), m.world.Pod("plain"), m.world.Pod("echo")
+	if client.Proxy == nil || server.Proxy == nil || plain.Proxy != nil {
+		t.Fatal("the wrong pods have a proxy")
+	}
+	for service, pod := range map[int]int{80: 8080, 90: 9090} {
+		suite.Eventually(t, fmt.Sprintf("port %d is for the mesh alone", pod), func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			address := net.JoinHostPort(server.Node.Addr.String(), strconv.Itoa(pod))
+			return call(ctx, plain.Location, address, service == 80, nil) != nil && call(ctx, client.Location, "10.96.0.10:"+strconv.Itoa(service), service == 80, nil) == nil
+		})
+		stat := fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", service)
+		if stats(t, m.world, "client", stat) == 0 {
+			t.Errorf("port %d was called without mutual TLS", service)
+		}
+	}
+	if err := m.world.Healthy(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// inject returns a pod with its proxy, at an address. Its init container asks for the rules that package pods writes.
+func inject(ctx context.Context, t *testing.T, i *injector.Injector, doc, address string) string {
+	t.Helper()
+	before, err := yaml.YAMLToJSON([]byte(doc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := i.Inject(ctx, injector.Request{Pod: before, Namespace: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &corev1.Pod{}
+	text := r.Pod
+	if r.Skipped != "" {
+		text = before
+	}
+	if err := yaml.UnmarshalStrict(text, p); err != nil {
+		t.Fatal(err)
+	}
+	if r.Skipped == "" {
+		if len(p.Spec.InitContainers) == 0 || p.Spec.InitContainers[0].Name != "istio-init" {
+			t.Fatalf("no init container: %s", text)
+		}
+		want := []string{
+			"istio-iptables", "-p", strconv.Itoa(pods.OutboundPort), "-z", strconv.Itoa(pods.InboundPort), "-u", "1337", "-m", "REDIRECT",
+			"-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info",
+		}
+		if args := p.Spec.InitContainers[0].Args; !slices.Equal(args, want) {
+			t.Errorf("the init container asks for other rules: %q", args)
+		}
+	}
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	out, err := yaml.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
