@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
@@ -84,20 +85,41 @@ func (w *world) serve(ctx context.Context, t *testing.T, name, https string) {
 	})
 }
 
-// bundled waits until each webhook of a configuration has a caBundle: then the API server can ask it.
+// bundled gives each webhook of a configuration the roots of the mesh, as the server does.
 func (w *world) bundled(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	suite.Eventually(t, name+" has its caBundles", func() bool {
-		o := w.configurations(ctx, t)[name]
-		if o == nil {
-			return false
+	var roots string
+	suite.Eventually(t, "the roots are there", func() bool {
+		m, err := w.Client().CoreV1().ConfigMaps(namespace).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
+		if err == nil {
+			roots = m.Data["root-cert.pem"]
 		}
-		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-		return err == nil && !slices.ContainsFunc(hooks, func(hook any) bool {
-			bundle, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
-			return bundle == ""
-		})
+		return roots != ""
 	})
+	o := w.configurations(ctx, t)[name]
+	if o == nil {
+		t.Fatalf("no configuration %s", name)
+	}
+	hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := webhookKinds[0]
+	var patches []map[string]any
+	for i := range hooks {
+		patches = append(patches, map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": []byte(roots)})
+		if strings.HasPrefix(o.GetKind(), "Validating") {
+			kind = webhookKinds[1]
+			patches = append(patches, map[string]any{"op": "replace", "path": fmt.Sprintf("/webhooks/%d/failurePolicy", i), "value": "Fail"})
+		}
+	}
+	text, err := json.Marshal(patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Dynamic().Resource(kind).Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // pod creates a pod and returns what the API server made of it.

@@ -127,7 +127,7 @@ func podOf(p *corev1.Pod) (Pod, error) {
 		n.Interception = node.Redirect
 	}
 	pod.Node = n
-	if c := proxyOf(p); c != nil {
+	if c := proxyOf(p); c != nil && p.Annotations["sidecar.istio.io/status"] != "" {
 		if err := pod.injected(p, c); err != nil {
 			return Pod{}, fmt.Errorf("container %s: %w", c.Name, err)
 		}
