@@ -135,7 +135,7 @@ func TestNoReviews(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	l := limits.Default()
 	l.WebhookRead = 300 * time.Millisecond
-	l.WebhookBodies = 1 << 20
+	l.WebhookBodies = 4 << 20
 	s := serve(t, l, allow, nil)
 	var slow []net.Conn
 	for _, size := range []int{1 << 18, 1 << 18, 6 << 20} {
@@ -159,6 +159,89 @@ func TestSlowBody(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 	}
+}
+
+// TestHoldUp answers an API server while others, from one address or from many, announce bodies and send none.
+func TestHoldUp(t *testing.T) {
+	for what, addresses := range map[string]int{"one address": 1, "many addresses": 40} {
+		t.Run(what, func(t *testing.T) {
+			l := limits.Default()
+			l.WebhookRead = time.Hour
+			announced := make(chan bool)
+			answer := admission.NewGate(l).Handler(allow, nil)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/silent" {
+					announced <- true
+				}
+				answer.ServeHTTP(w, r)
+			}))
+			var silent []net.Conn
+			t.Cleanup(func() {
+				for _, conn := range silent {
+					conn.Close()
+				}
+				s.Close()
+			})
+			for i := range 120 {
+				length := "Content-Length: 262144"
+				if i%3 == 0 {
+					length = "Transfer-Encoding: chunked"
+				}
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%addresses))}}
+				conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				silent = append(silent, conn)
+				fmt.Fprintf(conn, "POST /silent HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n%s\r\n\r\n", length)
+				<-announced
+			}
+			for _, size := range []int{1, 300 << 10} {
+				if code, text := post(t, s.URL, strings.NewReader(asking("v1", `"`+strings.Repeat("a", size)+`"`)), nil); code != http.StatusOK {
+					t.Errorf("%d, %s", code, text)
+				}
+			}
+		})
+	}
+}
+
+// TestReviewsOfOneAddress leaves room for the reviews of others.
+func TestReviewsOfOneAddress(t *testing.T) {
+	l := limits.Default()
+	l.ReviewWait = time.Minute
+	running, end := make(chan bool), make(chan bool)
+	answer := admission.NewGate(l).Handler(func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		if r.RemoteAddr == "10.0.0.1:1" {
+			running <- true
+			<-end
+		}
+		return admission.Allow()
+	}, nil)
+	review := func(from string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(asking("v1", "1")))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		answer.ServeHTTP(w, r)
+		return w.Code
+	}
+	var flood sync.WaitGroup
+	for range l.Reviews {
+		flood.Go(func() { review("10.0.0.1:1") })
+	}
+	for range l.Reviews * 3 / 4 {
+		<-running
+	}
+	for range 3 {
+		if code := review("10.0.0.2:1"); code != http.StatusOK {
+			t.Errorf("%d", code)
+		}
+	}
+	close(end)
+	for range l.Reviews - l.Reviews*3/4 {
+		<-running
+	}
+	flood.Wait()
 }
 
 // TestReviewsAtOnce bounds how many reviews run at a time and how much they review. What waits too long gets 429.

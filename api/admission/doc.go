@@ -3,7 +3,9 @@
 //
 // Whoever reaches the port may send anything, so the cost of a request is bounded before anybody looks at it: the size
 // of its body, the time that it takes to arrive, how much memory all bodies take, and how much is reviewed at once. The
-// bounds are those of package limits. What exceeds them waits for a while, and is refused then.
+// bounds are those of package limits. What exceeds them waits for a while, and is refused then. No address gets all of
+// them, and a body that arrives slowly gives its memory back when others wait for it: so whoever sends nothing does not
+// hold up an API server.
 //
 // A Gate holds what is taken of the bounds, and is shared by all webhooks of a server. It runs no goroutine.
 package admission

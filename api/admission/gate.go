@@ -7,6 +7,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -18,20 +22,153 @@ import (
 // own, so that they do not hold up all others.
 const largeBody = 256 << 10
 
-// Gate bounds what the webhooks of a server cost together. Safe for concurrent use.
+// A body gives its memory back when others wait for it and it is slow: if, after patience, it has arrived at fewer
+// bytes a second than slowestBody.
+const (
+	patience    = 100 * time.Millisecond
+	slowestBody = 2 << 20
+)
+
+// Gate bounds what the webhooks of a server cost together. No address that requests come from takes all of it. Safe for
+// concurrent use.
 type Gate struct {
-	limits       limits.Limits
-	small, large *semaphore.Weighted // bytes of bodies in memory
-	reviews      *semaphore.Weighted // reviews at once
-	reviewed     *semaphore.Weighted // bytes of what is reviewed at once
+	limits   limits.Limits
+	all      *shares
+	reviewed *pool // bytes of what is reviewed at once
+
+	mu      sync.Mutex
+	sources map[netip.Addr]*source // that have requests here
 }
 
 // NewGate returns a Gate that nothing has passed yet.
 func NewGate(l limits.Limits) *Gate {
 	return &Gate{
-		limits: l,
-		small:  semaphore.NewWeighted(l.WebhookBodies), large: semaphore.NewWeighted(2 * l.WebhookBody),
-		reviews: semaphore.NewWeighted(int64(l.Reviews)), reviewed: semaphore.NewWeighted(l.ReviewedBytes),
+		limits: l, sources: map[netip.Addr]*source{},
+		all:      newShares(l.WebhookBodies, 2*l.WebhookBody, int64(l.Reviews)),
+		reviewed: newPool(l.ReviewedBytes),
+	}
+}
+
+// shares bound what some requests take at once.
+type shares struct {
+	small, large *pool // bytes of bodies in memory
+	reviews      *pool // reviews
+}
+
+func newShares(small, large, reviews int64) *shares {
+	return &shares{newPool(small), newPool(large), newPool(reviews)}
+}
+
+// bodies returns the memory for a body of a size.
+func (s *shares) bodies(size int64) *pool {
+	if size > largeBody {
+		return s.large
+	}
+	return s.small
+}
+
+// source is an address that requests come from.
+type source struct {
+	*shares
+	requests int
+}
+
+// source returns the shares of the address that a request comes from, until leave is called: a quarter of the memory
+// for bodies, one large body, and most of the reviews.
+func (g *Gate) source(r *http.Request) (s *shares, leave func()) {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is that of all others
+	address := from.Addr().Unmap()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	of := g.sources[address]
+	if of == nil {
+		l := g.limits
+		of = &source{shares: newShares(max(l.WebhookBodies/4, largeBody), l.WebhookBody, int64(l.Reviews-l.Reviews/4))}
+		g.sources[address] = of
+	}
+	of.requests++
+	return of.shares, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if of.requests--; of.requests == 0 {
+			delete(g.sources, address)
+		}
+	}
+}
+
+// pool is an amount of which requests take some. Those that find too little wait in turn.
+type pool struct {
+	free    *semaphore.Weighted
+	waiting atomic.Int64
+}
+
+func newPool(n int64) *pool { return &pool{free: semaphore.NewWeighted(n)} }
+
+// take takes n, and reports false if there is too little until ctx ends.
+func (p *pool) take(ctx context.Context, n int64) bool {
+	if p.free.TryAcquire(n) {
+		return true
+	}
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	return p.free.Acquire(ctx, n) == nil
+}
+
+// takeBoth takes n of a source's pool and then of the one of all, until release is called. It reports false as take
+// does, and has taken nothing then.
+func takeBoth(ctx context.Context, own, all *pool, n int64) (release func(), ok bool) {
+	if !own.take(ctx, n) {
+		return nil, false
+	}
+	if !all.take(ctx, n) {
+		own.free.Release(n)
+		return nil, false
+	}
+	return func() {
+		all.free.Release(n)
+		own.free.Release(n)
+	}, true
+}
+
+// arriving is a body that counts what has arrived of it.
+type arriving struct {
+	io.ReadCloser
+	bytes atomic.Int64
+}
+
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	a.bytes.Add(int64(n))
+	return n, err
+}
+
+// watch calls cut, once at most, when the body is slow and others wait for any of some pools. stop ends that: cut is
+// not running then, and will not run.
+func (a *arriving) watch(cut func(), pools ...*pool) (stop func()) {
+	var mu sync.Mutex
+	start := time.Now()
+	var timer *time.Timer
+	over := false
+	var look func()
+	look = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case over:
+		case float64(a.bytes.Load()) < time.Since(start).Seconds()*slowestBody && slices.ContainsFunc(pools, func(p *pool) bool { return p.waiting.Load() > 0 }):
+			cut()
+		default:
+			timer = time.AfterFunc(patience, look)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(patience, look)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		timer.Stop()
 	}
 }
 
@@ -47,12 +184,14 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// read returns the body of a request, in memory that release gives back. The error is a refusal.
-func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+// read returns the body of a request, in memory that release gives back. A body that arrives slowly is refused when
+// others wait for its memory. The error is a refusal.
+func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *shares) (text []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), g.limits.WebhookRead)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	_ = http.NewResponseController(w).SetReadDeadline(deadline) // a server without it has a bound of its own
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(deadline) // a server without it has a bound of its own
 	size := r.ContentLength
 	switch media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case size == 0:
@@ -67,17 +206,20 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, releas
 	case size < 0: // it is not known
 		size = g.limits.WebhookBody
 	}
-	memory := g.small
-	if size > largeBody {
-		memory = g.large
-	}
-	if memory.Acquire(ctx, size) != nil {
+	release, ok := takeBoth(ctx, own.bodies(size), g.all.bodies(size), size)
+	if !ok {
 		return nil, nil, refuse(http.StatusTooManyRequests, "too many bodies are read: try again")
 	}
-	release = func() { memory.Release(size) }
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, g.limits.WebhookBody))
-	if err == nil && len(body) > 0 {
-		return body, release, nil
+	slow := false
+	body := &arriving{ReadCloser: r.Body}
+	stop := body.watch(func() {
+		slow = true
+		_ = conn.SetReadDeadline(time.Now())
+	}, own.bodies(size), g.all.bodies(size))
+	text, err = io.ReadAll(http.MaxBytesReader(w, body, g.limits.WebhookBody))
+	stop()
+	if err == nil && len(text) > 0 {
+		return text, release, nil
 	}
 	release()
 	var large *http.MaxBytesError
@@ -86,6 +228,8 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, releas
 		err = refuse(http.StatusBadRequest, "no body found")
 	case errors.As(err, &large):
 		err = refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", g.limits.WebhookBody)
+	case slow:
+		err = refuse(http.StatusRequestTimeout, "the body arrives too slowly while others wait for its memory: try again")
 	case !time.Now().Before(deadline):
 		err = refuse(http.StatusRequestTimeout, "the body did not arrive within %s", g.limits.WebhookRead)
 	default:
@@ -95,20 +239,21 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request) (body []byte, releas
 }
 
 // enter waits until some bytes may be reviewed. The error is a refusal.
-func (g *Gate) enter(ctx context.Context, size int) (leave func(), err error) {
+func (g *Gate) enter(ctx context.Context, own *shares, size int) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.limits.ReviewWait)
 	defer cancel()
 	busy := refuse(http.StatusTooManyRequests, "too many reviews at once: try again")
-	weight := min(int64(size), g.limits.ReviewedBytes)
-	if g.reviews.Acquire(ctx, 1) != nil {
+	one, ok := takeBoth(ctx, own.reviews, g.all.reviews, 1)
+	if !ok {
 		return nil, busy
 	}
-	if g.reviewed.Acquire(ctx, weight) != nil {
-		g.reviews.Release(1)
+	weight := min(int64(size), g.limits.ReviewedBytes)
+	if !g.reviewed.take(ctx, weight) {
+		one()
 		return nil, busy
 	}
 	return func() {
-		g.reviewed.Release(weight)
-		g.reviews.Release(1)
+		g.reviewed.free.Release(weight)
+		one()
 	}, nil
 }

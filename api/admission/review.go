@@ -32,12 +32,14 @@ func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 }
 
 func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) error {
-	body, release, err := g.read(w, r)
+	own, gone := g.source(r)
+	defer gone()
+	body, release, err := g.read(w, r, own)
 	if err != nil {
 		return err
 	}
 	defer release()
-	leave, err := g.enter(r.Context(), len(body))
+	leave, err := g.enter(r.Context(), own, len(body))
 	if err != nil {
 		return err
 	}
