@@ -90,16 +90,16 @@ func TestInjectedPods(t *testing.T) {
 	if client.Proxy == nil || server.Proxy == nil || plain.Proxy != nil {
 		t.Fatal("the wrong pods have a proxy")
 	}
-	for service, pod := range map[int]int{80: 8080, 90: 9090} {
-		suite.Eventually(t, fmt.Sprintf("port %d is for the mesh alone", pod), func() bool {
+	for _, p := range ports[:2] {
+		suite.Eventually(t, p.name+" is for the mesh alone", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			address := net.JoinHostPort(server.Node.Addr.String(), strconv.Itoa(pod))
-			return call(ctx, plain.Location, address, service == 80, nil) != nil && call(ctx, client.Location, "10.96.0.10:"+strconv.Itoa(service), service == 80, nil) == nil
+			address := net.JoinHostPort(server.Node.Addr.String(), strconv.Itoa(p.pod))
+			return call(ctx, plain.Location, address, p, nil) != nil && call(ctx, client.Location, "10.96.0.10:"+strconv.Itoa(p.service), p, nil) == nil
 		})
-		stat := fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", service)
+		stat := fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)
 		if stats(t, m.world, "client", stat) == 0 {
-			t.Errorf("port %d was called without mutual TLS", service)
+			t.Errorf("%s was called without mutual TLS", p.name)
 		}
 	}
 	if err := m.world.Healthy(ctx); err != nil {
