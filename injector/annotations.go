@@ -18,7 +18,6 @@ func badAnnotation(name, value string, err error) error {
 // checkAnnotations returns what is wrong with the annotations that templates read: all of it.
 func checkAnnotations(annotations map[string]string) error {
 	checks := map[string]func(string) error{
-		"readiness.status.sidecar.istio.io/applicationPorts":    checkPorts,
 		"readiness.status.sidecar.istio.io/failureThreshold":    checkUint32,
 		"readiness.status.sidecar.istio.io/initialDelaySeconds": checkUint32,
 		"readiness.status.sidecar.istio.io/periodSeconds":       checkUint32,
@@ -28,9 +27,7 @@ func checkAnnotations(annotations map[string]string) error {
 		"traffic.sidecar.istio.io/excludeOutboundPorts":         checkPorts,
 		"traffic.sidecar.istio.io/includeInboundPorts":          orAll(checkPorts),
 		"traffic.sidecar.istio.io/includeOutboundIPRanges":      orAll(checkRanges),
-		"traffic.sidecar.istio.io/includeOutboundPorts":         orAll(checkPorts),
 		mergeAnnotation:      checkBool,
-		rewriteAnnotation:    checkBool,
 		statusPortAnnotation: checkPort,
 	}
 	var wrong []error
@@ -42,6 +39,22 @@ func checkAnnotations(annotations map[string]string) error {
 		}
 	}
 	return errors.Join(wrong...)
+}
+
+// unusable returns what annotations say that has no effect, or none that anybody wants, and refuses nothing.
+func unusable(annotations map[string]string) (warnings []string) {
+	for name, check := range map[string]func(string) error{
+		rewriteAnnotation: checkBool,
+		"traffic.sidecar.istio.io/includeOutboundPorts": orAll(checkPorts),
+	} {
+		if value, ok := annotations[name]; ok {
+			if err := check(value); err != nil {
+				warnings = append(warnings, fmt.Sprintf("annotation %s has the value %s, which means nothing: %v", name, quoted(value), err))
+			}
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 func checkBool(v string) error {
@@ -99,7 +112,7 @@ func checkRanges(v string) error {
 		return nil
 	}
 	for r := range strings.SplitSeq(v, ",") {
-		if _, err := netip.ParsePrefix(strings.TrimSpace(r)); err != nil {
+		if _, err := netip.ParsePrefix(r); err != nil {
 			return fmt.Errorf("%s is no range: write CIDRs with commas between, for example 10.0.0.0/8: %w", quoted(r), err)
 		}
 	}

@@ -2,7 +2,6 @@ package injector
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -241,14 +240,11 @@ func (c *Config) expand(name string) ([]string, error) {
 func (c *Config) selected(annotations map[string]string) ([]string, error) {
 	names := c.defaults
 	if list, ok := annotations[templatesAnnotation]; ok {
-		names = fields(list)
-		if len(names) == 0 {
-			return nil, badAnnotation(templatesAnnotation, list, errors.New("it names no template"))
-		}
+		names = strings.Split(list, ",")
 	}
 	var out []string
 	for _, name := range names {
-		expanded, err := c.expand(name)
+		expanded, err := c.expand(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}

@@ -5,15 +5,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 )
 
 // data is what templates read: its fields are an interface with those who write templates.
 type data struct {
-	TypeMeta                 metav1.TypeMeta   // of the workload
-	DeploymentMeta           metav1.ObjectMeta // of the workload: its name and namespace
-	ObjectMeta               metav1.ObjectMeta // of the pod
+	TypeMeta                 metav1.TypeMeta      // of the workload
+	DeploymentMeta           types.NamespacedName // of the workload
+	ObjectMeta               metav1.ObjectMeta    // of the pod
 	Spec                     corev1.PodSpec
 	ProxyConfig              proxyConfig
 	MeshConfig               *meshv1alpha1.MeshConfig
@@ -22,8 +23,7 @@ type data struct {
 	NativeSidecars           bool
 	ProxyImage               string
 	ProxyInitImage           string
-	ProxyUID                 *int64
-	ProxyGID                 *int64
+	ProxyUID, ProxyGID       int64 // as the user's own container of the proxy says, or as images have it
 	InboundTrafficPolicyMode string
 	CompliancePolicy         string
 }
@@ -32,14 +32,11 @@ type proxyConfig = *meshv1alpha1.ProxyConfig
 
 // workload returns what a pod belongs to, as far as its owner says it: a ReplicaSet's name is its Deployment's with the
 // hash of the template behind it, and a Job's that a CronJob made ends with the minute.
-func workload(pod *corev1.Pod) (metav1.TypeMeta, metav1.ObjectMeta) {
+func workload(pod *corev1.Pod) (metav1.TypeMeta, types.NamespacedName) {
 	kind := metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
-	meta := metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}
+	meta := types.NamespacedName{Name: pod.Name, Namespace: pod.Namespace}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
-		if meta.Name == "" {
-			meta.Name = strings.TrimSuffix(pod.GenerateName, "-")
-		}
 		return kind, meta
 	}
 	kind, meta.Name = metav1.TypeMeta{Kind: owner.Kind, APIVersion: owner.APIVersion}, owner.Name

@@ -3,6 +3,7 @@ package injector
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,11 +25,13 @@ func (c *Config) skip(pod *corev1.Pod) string {
 		if !ok {
 			continue
 		}
-		switch strings.ToLower(value) {
-		case "y", "yes", "true", "on":
+		if slices.Contains([]string{"y", "yes", "on"}, strings.ToLower(value)) {
 			return ""
-		case "":
-		default:
+		}
+		if asked, err := strconv.ParseBool(value); err == nil { // any other value says nothing
+			if asked {
+				return ""
+			}
 			return fmt.Sprintf("%s is %s", injectName, value)
 		}
 		break

@@ -44,18 +44,18 @@ func (f Functions) table() template.FuncMap {
 		"annotation":             annotation,
 		"appendMultusNetwork":    appendMultusNetwork,
 		"applicationPorts":       applicationPorts,
-		"directory":              path.Dir,
+		"directory":              directory,
 		"env":                    func(name, other string) string { return nonEmpty(getenv(name), other) },
 		"expandenv":              func(s string) string { return os.Expand(s, getenv) },
 		"excludeInboundPort":     excludeInboundPort,
-		"excludeInterfaces":      trimmed,
+		"excludeInterfaces":      same,
 		"formatDuration":         formatDuration,
 		"fromJSON":               fromJSON,
 		"getHostByName":          func(string) (string, error) { return "", fmt.Errorf("names are not resolved here") },
 		"includeInboundPorts":    applicationPorts,
 		"indent":                 indent,
 		"isset":                  isset,
-		"kubevirtInterfaces":     trimmed,
+		"kubevirtInterfaces":     same,
 		"mergeMaps":              mergeMaps,
 		"omit":                   omit,
 		"omitNil":                omitNil,
@@ -127,7 +127,13 @@ func nonEmpty(s, other string) string {
 	return s
 }
 
-func trimmed(list string) string { return strings.Join(fields(list), ",") }
+func same(list string) string { return list }
+
+// directory returns what is before the last part of a path, with the slash.
+func directory(name string) string {
+	dir, _ := path.Split(name)
+	return dir
+}
 
 // indent puts spaces before every line but the first, which stands where the template has it.
 func indent(spaces int, s string) (string, error) {
@@ -157,7 +163,7 @@ func until(start, stop, step int) ([]int, error) {
 
 func toYAML(v any) (string, error) {
 	b, err := yaml.Marshal(v)
-	return strings.TrimSuffix(string(b), "\n"), err
+	return string(b), err
 }
 
 // toJSON writes a value without escaping for HTML, which JSON does not need.

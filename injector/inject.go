@@ -93,16 +93,22 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err := checkAnnotations(user.Annotations); err != nil {
 		return nil, err
 	}
-	user, users, err := original(user)
+	seen, users, err := original(user)
 	if err != nil {
 		return nil, err
 	}
 	m := i.o.Mesh()
-	d, warnings, err := i.data(c, m, user)
+	d, warnings, err := i.data(c, m, seen)
 	if err != nil {
 		return nil, err
 	}
-	pod, err := i.render(ctx, c, m, user, users, d, r)
+	out, err := i.render(ctx, c, user, users, d)
+	if err != nil {
+		return nil, err
+	}
+	pod := out.pod
+	place(pod, c, r)
+	more, err := i.complete(c, m, out, d)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +119,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result.Warnings = warnings
+	result.Warnings = slices.Concat(unusable(user.Annotations), warnings, more)
 	return result, nil
 }
 
@@ -166,46 +172,71 @@ func decode(text []byte, v any) error {
 	return d.Decode(v)
 }
 
-// render returns a pod with its proxy.
-func (i *Injector) render(ctx context.Context, c *Config, m *mesh.Config, user *corev1.Pod, users overrides, d *data, r Request) (*corev1.Pod, error) {
+// render returns a pod with what the templates write, and the user's containers over it.
+func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, users overrides, d *data) (*rendering, error) {
 	templates, err := c.selected(user.Annotations)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, i.o.Time)
 	defer cancel()
-	out := rendering{user.DeepCopy(), &corev1.Pod{}}
+	var all []*written
+	native := false
 	for _, name := range templates {
 		text, err := execute(ctx, i.o.Logger, c.templates[name], d)
 		if err != nil {
 			return nil, err
 		}
-		if err := out.lay(name, text); err != nil {
+		w, err := read(name, text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+		native = native || named(w.pod.Spec.InitContainers, proxyContainer) >= 0
+	}
+	out := &rendering{user.DeepCopy(), &corev1.Pod{}}
+	if native {
+		nativeProxy(out.pod, &users)
+	}
+	for _, w := range all {
+		if err := out.lay(w); err != nil {
 			return nil, err
 		}
 	}
+	if out.pod.Annotations == nil {
+		out.pod.Annotations = map[string]string{}
+	}
+	if out.pod.Labels == nil {
+		out.pod.Labels = map[string]string{}
+	}
+	return out, out.reapply(users)
+}
+
+// complete does what is left when the templates are merged. The warnings say what of the pod will fail.
+func (i *Injector) complete(c *Config, m *mesh.Config, out *rendering, d *data) (warnings []string, err error) {
 	pod := out.pod
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
-	if err := out.reapply(users); err != nil {
-		return nil, err
-	}
-	place(pod, c, r)
-	if rewrites(pod, c) {
-		if err := rewriteProbes(pod, m.GetDefaultConfig().GetStatusPort()); err != nil {
-			return nil, err
-		}
-	}
 	if err := mergePrometheus(pod, m); err != nil {
 		return nil, err
 	}
+	if rewrites(pod, c) {
+		if warnings, err = rewriteProbes(pod, statusPort(pod, m)); err != nil {
+			return nil, err
+		}
+	}
 	maps.Copy(pod.Annotations, c.annotations)
 	order(pod, d.ProxyConfig.GetHoldApplicationUntilProxyStarts().GetValue())
-	return pod, i.sign(pod, out.template)
+	return warnings, i.sign(pod, out.template)
+}
+
+// imageUser is the user, and the group, that the proxy's images run as.
+const imageUser = 1337
+
+// statusPort returns the port of the agent, 0 if it listens on none.
+func statusPort(pod *corev1.Pod, m *mesh.Config) int32 {
+	if n, err := strconv.ParseUint(pod.Annotations[statusPortAnnotation], 10, 16); err == nil {
+		return int32(n)
+	}
+	return m.GetDefaultConfig().GetStatusPort()
 }
 
 // data returns what templates read of a pod, and what of the pod has no effect.
@@ -220,6 +251,15 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod) (*data, []st
 		CompliancePolicy: i.o.CompliancePolicy,
 	}
 	d.TypeMeta, d.DeploymentMeta = workload(pod)
+	d.ProxyUID, d.ProxyGID = imageUser, imageUser
+	if proxy := proxyOf(pod); proxy != nil && proxy.SecurityContext != nil {
+		if id := proxy.SecurityContext.RunAsUser; id != nil {
+			d.ProxyUID = *id
+		}
+		if id := proxy.SecurityContext.RunAsGroup; id != nil {
+			d.ProxyGID = *id
+		}
+	}
 	annotated := pod.Annotations[imageTypeAnnotation]
 	g := &c.read.Global
 	d.ProxyImage = c.read.image(g.Proxy.Image, nonEmpty(annotated, p.GetImage().GetImageType()))
@@ -248,8 +288,9 @@ func place(pod *corev1.Pod, c *Config, r Request) {
 // rewrites reports whether the probes of a pod go through its agent.
 func rewrites(pod *corev1.Pod, c *Config) bool {
 	if v, ok := pod.Annotations[rewriteAnnotation]; ok {
-		b, err := strconv.ParseBool(v)
-		return err == nil && b
+		if b, err := strconv.ParseBool(v); err == nil {
+			return b
+		}
 	}
 	return c.read.SidecarInjectorWebhook.RewriteAppHTTPProbe
 }

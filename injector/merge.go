@@ -45,20 +45,32 @@ type rendering struct {
 	pod, template *corev1.Pod
 }
 
-// lay puts over both what a template wrote.
-func (r *rendering) lay(name string, text []byte) error {
+// written is what a template wrote: as JSON, and as a pod.
+type written struct {
+	name string
+	text []byte
+	pod  corev1.Pod
+}
+
+func read(name string, text []byte) (*written, error) {
 	patch, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return fmt.Errorf("what template %s writes for this pod is no YAML: %w", name, err)
+		return nil, fmt.Errorf("what template %s writes for this pod is no YAML: %w", name, err)
 	}
-	if err := json.Unmarshal(patch, &corev1.Pod{}); err != nil {
-		return fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	w := &written{name: name, text: patch}
+	if err := json.Unmarshal(patch, &w.pod); err != nil {
+		return nil, fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
 	}
-	if r.pod, err = merged(r.pod, patch); err == nil {
-		r.template, err = merged(r.template, patch)
+	return w, nil
+}
+
+// lay puts over both what a template wrote.
+func (r *rendering) lay(w *written) (err error) {
+	if r.pod, err = merged(r.pod, w.text); err == nil {
+		r.template, err = merged(r.template, w.text)
 	}
 	if err != nil {
-		return fmt.Errorf("what template %s writes cannot be merged into this pod: %w", name, err)
+		return fmt.Errorf("what template %s writes cannot be merged into this pod: %w", w.name, err)
 	}
 	return nil
 }
@@ -93,25 +105,40 @@ func reapply(list, users, template []corev1.Container) (kept []corev1.Container,
 	return kept, nil
 }
 
-// original returns a pod to inject, and its containers as the user wrote them. Of a pod that was injected before these
-// are the ones that the templates have too. Those that were added stay, and the templates are laid over them once more:
-// somebody else may have changed them since.
-func original(pod *corev1.Pod) (*corev1.Pod, overrides, error) {
-	if _, ok := pod.Annotations[statusAnnotation]; !ok {
-		return pod, overrides{pod.Spec.Containers, pod.Spec.InitContainers}, nil
+// original returns what templates see of a pod, and its containers as the user wrote them. What an earlier injection
+// added is not seen: the containers that its annotations name. They stay in the pod itself, and templates are laid over
+// them once more, for somebody else may have changed them since.
+func original(pod *corev1.Pod) (seen *corev1.Pod, users overrides, err error) {
+	var was status
+	text, again := pod.Annotations[statusAnnotation]
+	if again {
+		_ = json.Unmarshal([]byte(text), &was) // what others wrote there says nothing
 	}
-	text, ok := pod.Annotations[overridesAnnotation]
-	if !ok {
-		return pod, overrides{}, nil
+	if text, ok := pod.Annotations[overridesAnnotation]; ok {
+		if err := json.Unmarshal([]byte(text), &users); err != nil {
+			return nil, users, badAnnotation(overridesAnnotation, text, err)
+		}
 	}
-	var users overrides
-	if err := json.Unmarshal([]byte(text), &users); err != nil {
-		return nil, users, badAnnotation(overridesAnnotation, text, err)
+	users.Containers = restored(pod.Spec.Containers, was.Containers, users.Containers)
+	users.InitContainers = restored(pod.Spec.InitContainers, was.InitContainers, users.InitContainers)
+	if !again {
+		return pod, users, nil
 	}
-	out := pod.DeepCopy()
-	restore(out.Spec.Containers, users.Containers)
-	restore(out.Spec.InitContainers, users.InitContainers)
-	return out, users, nil
+	seen = pod.DeepCopy()
+	seen.Spec.Containers, seen.Spec.InitContainers = users.Containers, users.InitContainers
+	return seen, users, nil
+}
+
+// restored returns containers without those that were added. Those that the user had too are as they were.
+func restored(list []corev1.Container, added []string, users []corev1.Container) (out []corev1.Container) {
+	for _, c := range list {
+		if at := named(users, c.Name); at >= 0 {
+			out = append(out, users[at])
+		} else if !slices.Contains(added, c.Name) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // reapply lays what the user says of containers of the templates over them, and remembers it in the pod.
@@ -133,13 +160,20 @@ func (r *rendering) reapply(users overrides) error {
 	return err
 }
 
-// restore puts the user's containers in the place of those of the same names.
-func restore(list, users []corev1.Container) {
-	for i := range list {
-		if at := named(users, list[i].Name); at >= 0 {
-			list[i] = users[at]
+// nativeProxy moves the proxy's container of a pod to where a template has it: to the init containers.
+func nativeProxy(pod *corev1.Pod, users *overrides) {
+	take := func(list, to *[]corev1.Container) {
+		at := named(*list, proxyContainer)
+		if at < 0 {
+			return
 		}
+		if named(*to, proxyContainer) < 0 {
+			*to = append(slices.Clone(*to), (*list)[at])
+		}
+		*list = slices.Delete(slices.Clone(*list), at, at+1)
 	}
+	take(&pod.Spec.Containers, &pod.Spec.InitContainers)
+	take(&users.Containers, &users.InitContainers)
 }
 
 // names returns the names of things, nil if there are none.
@@ -195,7 +229,8 @@ func move(list []corev1.Container, name string, first bool) []corev1.Container {
 }
 
 // order puts the containers where they have to be: what redirects traffic runs behind the user's own init containers,
-// which so reach the network, unless the proxy is one of them and runs before.
+// which so reach the network, unless the proxy is one of them and runs before. What checks that traffic is redirected
+// runs first.
 func order(pod *corev1.Pod, hold bool) {
 	s := &pod.Spec
 	s.Containers = move(s.Containers, proxyContainer, hold)
@@ -203,7 +238,6 @@ func order(pod *corev1.Pod, hold bool) {
 	if native {
 		s.InitContainers = move(s.InitContainers, proxyContainer, true)
 	}
-	for _, name := range []string{"istio-validation", "istio-init"} {
-		s.InitContainers = move(s.InitContainers, name, native)
-	}
+	s.InitContainers = move(s.InitContainers, "istio-init", native)
+	s.InitContainers = move(s.InitContainers, "istio-validation", true)
 }

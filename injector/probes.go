@@ -33,7 +33,7 @@ func hooks(c *corev1.Container) (list []hook) {
 		probe *corev1.Probe
 	}{{"livez", c.LivenessProbe}, {"readyz", c.ReadinessProbe}, {"startupz", c.StartupProbe}} {
 		if p.probe != nil {
-			list = append(list, hook{"/app-health/" + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, max(p.probe.TimeoutSeconds, 1)})
+			list = append(list, hook{"/app-health/" + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
 		}
 	}
 	if c.Lifecycle != nil {
@@ -49,56 +49,51 @@ func hooks(c *corev1.Container) (list []hook) {
 	return list
 }
 
-// users returns the containers that are not the proxy's and have probes.
-func users(pod *corev1.Pod) (list []*corev1.Container) {
-	for i := range pod.Spec.Containers {
-		list = append(list, &pod.Spec.Containers[i])
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			list = append(list, c)
-		}
-	}
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].Name == proxyContainer {
-			list = append(list[:i], list[i+1:]...)
+// others returns the containers that are not the proxy's.
+func others(pod *corev1.Pod) (list []*corev1.Container) {
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			if containers[i].Name != proxyContainer {
+				list = append(list, &containers[i])
+			}
 		}
 	}
 	return list
 }
 
-// rewriteProbes has the kubelet ask the agent at its port, and tells the agent what to ask the application.
-func rewriteProbes(pod *corev1.Pod, port int32) error {
+// rewriteProbes has the kubelet ask the agent at its port, and tells the agent what to ask the application. The warnings
+// name the ports that a container does not have: at those the agent asks nothing, and the probe fails.
+func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 	proxy := proxyOf(pod)
-	if proxy == nil {
-		return nil
+	if proxy == nil || port == 0 {
+		return nil, nil
 	}
 	probers := map[string]prober{}
 	if text := variable(proxy, probersVariable); text != "" { // of an earlier injection
 		if err := json.Unmarshal([]byte(text), &probers); err != nil {
-			return fmt.Errorf("container %s: variable %s: %w", proxyContainer, probersVariable, err)
+			return nil, fmt.Errorf("container %s: variable %s: %w", proxyContainer, probersVariable, err)
 		}
 	}
-	for _, c := range users(pod) {
+	for _, c := range others(pod) {
 		for _, h := range hooks(c) {
 			p := prober{TimeoutSeconds: h.seconds}
-			var ok bool
+			known, named := true, intstr.IntOrString{}
 			to := &corev1.HTTPGetAction{}
 			switch {
+			case *h.http != nil && (*h.http).Port == intstr.FromInt32(port): // the agent's own, or rewritten before
+				continue
 			case *h.http != nil:
 				p.HTTPGet = (*h.http).DeepCopy()
-				if p.HTTPGet.Port, ok = number(p.HTTPGet.Port, c); !ok || p.HTTPGet.Port.IntVal == port {
-					continue
-				}
+				named = p.HTTPGet.Port
+				p.HTTPGet.Port, known = number(named, c)
 				to = *h.http
 				if to.Scheme == corev1.URISchemeHTTPS {
 					to.Scheme = corev1.URISchemeHTTP
 				}
 			case *h.tcp != nil:
 				p.TCPSocket = (*h.tcp).DeepCopy()
-				if p.TCPSocket.Port, ok = number(p.TCPSocket.Port, c); !ok {
-					continue
-				}
+				named = p.TCPSocket.Port
+				p.TCPSocket.Port, known = number(named, c)
 			case h.grpc != nil && *h.grpc != nil:
 				p.GRPC = *h.grpc
 			default:
@@ -109,17 +104,19 @@ func rewriteProbes(pod *corev1.Pod, port int32) error {
 				*h.grpc = nil
 			}
 			to.Path, to.Port = h.path, intstr.FromInt32(port)
-			probers[h.path] = p
+			if known {
+				probers[h.path] = p
+			} else {
+				warnings = append(warnings, fmt.Sprintf("container %s has no port %s, which %s names: it will fail", c.Name, quoted(named.String()), h.path))
+			}
 		}
 	}
 	if len(probers) == 0 {
-		return nil
+		return warnings, nil
 	}
 	text, err := toJSON(probers)
-	if err == nil {
-		setVariable(proxy, probersVariable, text)
-	}
-	return err
+	setVariable(proxy, probersVariable, text)
+	return warnings, err
 }
 
 // number returns a port with the number that its name has in a container.

@@ -39,6 +39,9 @@ func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, wa
 		}
 		warnings = append(warnings, "annotation "+configAnnotation+": "+said)
 	}
+	if p := over.GetStatusPort(); p < 1 || p > 65535 {
+		return nil, nil, badAnnotation(configAnnotation, text, fmt.Errorf("statusPort: %d is no port: write a number from 1 to 65535", p))
+	}
 	return over, warnings, nil
 }
 
