@@ -7,15 +7,22 @@ import "time"
 type Limits struct {
 	// Connections and streams.
 	HandshakeTimeout  time.Duration // TLS, the HTTP/2 preface and settings, together
+	ConnectionIdle    time.Duration // how long a connection stays without any stream
 	HeaderListSize    uint32        // all headers of one gRPC request
 	StreamsPerConn    uint32        // concurrent gRPC streams of one connection
 	RecvMessage       int           // one gRPC message from a client
+	Streams           int           // streams served at a time; more wait
 	RequestsPerSecond float64       // discovery requests of one stream, ACKs included
 	RequestsBurst     int           // discovery requests of one stream at once
 	// a Send may take SendGrace plus its size over SendRate, then the connection is closed
 	SendGrace   time.Duration
 	SendRate    int // bytes a second that a client has to take at least
 	Generations int // concurrent translations, for each CPU
+
+	// What peers on other hosts that prove no identity may hold, those of one address together.
+	ConnectionsPerSource int // connections, whatever they prove later
+	StreamsPerSource     int // streams; more are refused
+	NamesPerSource       int // resource names that they subscribe to
 
 	// Departure is how long a connected proxy keeps its inbound configuration after its workload has gone: others may
 	// still send it requests.
@@ -81,14 +88,20 @@ type Limits struct {
 func Default() Limits {
 	return Limits{
 		HandshakeTimeout:  10 * time.Second,
+		ConnectionIdle:    5 * time.Minute,
 		HeaderListSize:    16 << 10,
 		StreamsPerConn:    8,
 		RecvMessage:       4 << 20,
+		Streams:           12000,
 		RequestsPerSecond: 50,
 		RequestsBurst:     2000,
 		SendGrace:         10 * time.Second,
 		SendRate:          64 << 10,
 		Generations:       2,
+
+		ConnectionsPerSource: 1000,
+		StreamsPerSource:     100,
+		NamesPerSource:       50000,
 
 		Departure: 30 * time.Second,
 

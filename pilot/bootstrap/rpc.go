@@ -36,7 +36,8 @@ func newGRPC(o Options, m *rpcMetrics, more ...grpc.ServerOption) *grpc.Server {
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: o.KeepaliveInterval, Timeout: o.KeepaliveTimeout,
-			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.Shutdown, // gRPC spreads the age by a tenth itself
+			MaxConnectionIdle: o.Limits.ConnectionIdle,
+			MaxConnectionAge:  o.MaxConnectionAge, MaxConnectionAgeGrace: o.Shutdown, // gRPC spreads the age by a tenth itself
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: o.KeepaliveInterval / 2, PermitWithoutStream: true}),
 		// The metrics are outermost: what a panic was turned into is what they count.

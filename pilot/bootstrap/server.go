@@ -135,6 +135,7 @@ func New(o Options) (*Server, error) {
 	}
 	ads.Translator, ads.Objects = t, api.New(o.Relay)
 	ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
+	ads.Streams = o.Limits.Streams
 	ads.NoVirtualHosts, ads.Authenticate, ads.ProofTime = o.NoVirtualHosts, s.peer, o.ProofTime
 	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	ads.Debug = func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {

@@ -67,6 +67,7 @@ type conn struct {
 	unwatch   func()             // ends to watch whether the peer may have secrets; nil: nobody asked for any
 	wanted    map[kinds.Key]bool // what the secrets are made of that the client may be sent
 	joined    bool
+	names     int // as counted by server.admission
 	deadlines deadlines
 	lateAt    time.Time // when its cluster was last seen not to have been read
 	marked    bool      // it is among server.waiting
@@ -427,8 +428,12 @@ func free(slots ...chan struct{}) chan struct{} {
 // to go on with.
 const newcomer = 10 * time.Second
 
-// urgent reports whether the stream goes before others: gateways, through which others wait, and new streams.
+// urgent reports whether the stream goes before others: gateways, through which others wait, and new streams. Those
+// that come from other hosts and prove no identity never do.
 func (c *conn) urgent() bool {
+	if _, unproved := stranger(c.peer); unproved {
+		return false
+	}
 	return c.profile.urgent || !c.joined || time.Since(c.connected) < c.server.newcomer
 }
 
@@ -467,6 +472,11 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	if err != nil {
 		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	more := c.session.Names() - c.names
+	c.names += more
+	if !s.admission.name(c.peer, more) {
+		return status.Errorf(codes.ResourceExhausted, "more than %d resource names on the streams of %s that prove no identity", s.limits.NamesPerSource, c.peer)
 	}
 	if kind.Secret {
 		c.reviewSecrets()

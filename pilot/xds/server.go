@@ -102,8 +102,8 @@ type Server struct {
 	warmTime    time.Duration
 	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
 	urgentSlot  chan struct{} // one more, for urgent streams
-	admission   chan struct{} // one taken by each stream; nil: no bound
-	listeners   accepted
+	admission   *admission
+	listeners   *accepted
 	numbers     atomic.Uint64
 	running     sync.WaitGroup // goroutines of streams
 	closing     chan struct{}  // closed by Shutdown
@@ -171,9 +171,7 @@ func New(o Options) *Server {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
-	if o.Streams > 0 {
-		s.admission = make(chan struct{}, o.Streams)
-	}
+	s.admission, s.listeners = newAdmission(o.Streams, &s.limits), newAccepted(s.limits.ConnectionsPerSource)
 	return s
 }
 
@@ -274,21 +272,17 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	if s.admission != nil {
-		select {
-		case s.admission <- struct{}{}:
-			defer func() { <-s.admission }()
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
-		case <-s.closing:
-			return errShutdown()
-		}
-	}
 	peer, err := s.authenticate(ctx)
 	if err != nil {
 		return err
 	}
+	leave, err := s.admission.enter(ctx, peer, s.closing)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	c := newConn(s, stream, delta, peer)
+	defer func() { s.admission.name(peer, -c.names) }()
 	panicked := true
 	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
 	if panicked {

@@ -253,6 +253,9 @@ func (s *Session) setNames(w *watch, names *envoy.Names) error {
 	return nil
 }
 
+// Names returns how many resource names the client subscribes to, of all types.
+func (s *Session) Names() int { return s.names }
+
 // Start begins with the first snapshot. It returns false if the client cannot be served.
 func (s *Session) Start(snap *snapshot.Snapshot) bool {
 	s.compareWith(snap)

@@ -1,0 +1,180 @@
+package xds
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
+)
+
+// from has every stream come from an address of the pod network, proved or not.
+func from(proof identity.Proof) func(*Options) {
+	return func(o *Options) {
+		l := limits.Default()
+		l.StreamsPerSource, l.NamesPerSource = 3, 10
+		o.Limits = l
+		o.Authenticate = func(context.Context) (identity.Peer, error) {
+			p := identity.Peer{Address: netip.MustParseAddrPort("10.0.0.1:1234"), Proof: proof}
+			if proof != identity.Unproved {
+				p.ID = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "default"}
+			}
+			return p, nil
+		}
+	}
+}
+
+// An address whose streams prove nothing has few of them, and one more as soon as one ends. Others have any number.
+func TestUnprovedStreamsAreFew(t *testing.T) {
+	r := newRig(t, from(identity.Unproved))
+	r.publish(true, "cds a=1")
+	var all []*deltaClient
+	for i := range 3 {
+		c := r.delta(fmt.Sprintf("p%d.a", i))
+		c.expect("cds a=1")
+		all = append(all, c)
+	}
+	refused := func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stream, err := r.dial().DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("more.a"), TypeUrl: envoy.ClusterType})
+		_, err = stream.Recv()
+		if c := status.Code(err); err != nil && c != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
+		return err != nil
+	}
+	if !refused() {
+		t.Fatal("a fourth stream is served")
+	}
+	all[0].cancel()
+	eventually(t, "there is room again", func() bool { return !refused() })
+
+	r = newRig(t, from(identity.Token))
+	r.publish(true, "cds a=1")
+	for i := range 10 {
+		r.delta(fmt.Sprintf("p%d.a", i)).expect("cds a=1")
+	}
+}
+
+// What the streams of one address that proves nothing subscribe to is bounded together.
+func TestUnprovedNamesAreFew(t *testing.T) {
+	r := newRig(t, from(identity.Unproved))
+	r.publish(true, "cds a=1", "eds a=1")
+	names := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprint("n", i))
+		}
+		return all
+	}
+	one, two := r.delta("one.a"), r.delta("two.a")
+	one.expect("cds a=1")
+	two.expect("cds a=1")
+	one.subscribe("eds", names(8)...)
+	if _, err := one.stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	two.subscribe("eds", names(3)...)
+	for {
+		if _, err := two.stream.Recv(); err != nil {
+			if c := status.Code(err); c != codes.ResourceExhausted {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	one.subscribe("eds", "more")
+	if _, err := one.stream.Recv(); err != nil {
+		t.Errorf("a stream that took no more than its share: %v", err)
+	}
+	eventually(t, "the names of a stream that ended do not count", func() bool {
+		r.server.admission.mu.Lock()
+		defer r.server.admission.mu.Unlock()
+		return r.server.admission.sources[netip.MustParseAddr("10.0.0.1")].names == 9
+	})
+}
+
+// A server whose memory is full of what is alive takes no more streams, and goes on with those that it has.
+func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	one := r.delta("one.a")
+	one.expect("cds a=1")
+	r.server.admission.short = func() bool { return true }
+	two := r.delta("two.a")
+	if _, err := two.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a new stream: %v", err)
+	}
+	r.publish(true, "cds a=2")
+	one.expect("cds a=2")
+}
+
+// listener accepts connections that say that they come from an address.
+type listener struct {
+	net.Listener
+	from []string
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	if len(l.from) == 0 {
+		return nil, net.ErrClosed
+	}
+	at := netip.MustParseAddrPort(l.from[0])
+	l.from = l.from[1:]
+	here, _ := net.Pipe()
+	return &remoteConn{here, net.TCPAddrFromAddrPort(at)}, nil
+}
+
+type remoteConn struct {
+	net.Conn
+	at net.Addr
+}
+
+func (c *remoteConn) RemoteAddr() net.Addr { return c.at }
+
+// One address has a bounded number of connections, whatever others have, and this host any number.
+func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
+	a := newAccepted(2)
+	l := a.wrap(&listener{from: []string{
+		"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "[::ffff:10.0.0.1]:4", "10.0.0.2:1", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "10.0.0.1:5",
+	}})
+	accept := func(want string) net.Conn {
+		t.Helper()
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.RemoteAddr().String(); got != want {
+			t.Fatalf("accepted %s, not %s", got, want)
+		}
+		return c
+	}
+	first := accept("10.0.0.1:1")
+	accept("10.0.0.1:2")
+	accept("10.0.0.2:1")
+	for _, at := range []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} {
+		accept(at)
+	}
+	for range 2 { // closing twice counts once
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept("10.0.0.1:5")
+	if n := a.from[netip.MustParseAddr("10.0.0.1")]; n != 2 {
+		t.Errorf("%d connections of the first address are counted", n)
+	}
+}
