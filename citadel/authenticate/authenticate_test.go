@@ -435,6 +435,60 @@ func TestPodGoesAfterAReview(t *testing.T) {
 	}
 }
 
+// TestGarbage has fifty callers present ten thousand tokens that nobody should believe, of every kind, while good ones
+// are presented among them. The API server is asked about none of the bad ones, and for its keys hardly ever; the good
+// ones count.
+func TestGarbage(t *testing.T) {
+	i, stranger, unknown := newIssuer(t, "k1"), newIssuer(t, "k1"), newIssuer(t, "k9")
+	c := newCluster(i)
+	var fetches atomic.Int64
+	c.keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) {
+		fetches.Add(1)
+		return i.jwks(), nil
+	}, func() time.Time { return start })
+	good := i.token(t, nil)
+	var askedOf sync.Map
+	c.review = func(token string) (authenticate.Review, error) {
+		askedOf.Store(token, true)
+		return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}, nil
+	}
+	k := kubernetes(c)
+	split := strings.Split(good, ".")
+	bad := []string{
+		stranger.token(t, nil), unknown.token(t, nil), i.token(t, map[string]any{"exp": start.Add(-time.Hour).Unix()}), i.token(t, map[string]any{"aud": "vault"}),
+		i.token(t, map[string]any{"iss": "https://elsewhere"}), split[0] + "." + split[1] + ".", ".bnVsbM.", "garbage", strings.Repeat("a.", 100),
+	}
+	var wg sync.WaitGroup
+	for caller := range 50 {
+		wg.Go(func() {
+			for n := range 200 {
+				text := bad[(caller+n)%len(bad)]
+				if n%2 == 0 { // one that was never seen
+					text = split[0] + "." + split[1] + "." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d of %d", n, caller))
+				}
+				if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: text}); err == nil || errors.Is(err, authenticate.ErrUnavailable) {
+					t.Errorf("%.40q: %+v, %v", text, p, err)
+				}
+				if n%20 == 0 {
+					if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: good}); err != nil || p.ID != web {
+						t.Errorf("a good token: %+v, %v", p, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	askedOf.Range(func(token, _ any) bool {
+		if token != good {
+			t.Errorf("the API server was asked about %.40q", token)
+		}
+		return true
+	})
+	if n := fetches.Load(); n > 2 {
+		t.Errorf("the keys were fetched %d times", n)
+	}
+}
+
 // TestKeysRotate follows an issuer that changes its key, and one that cannot be reached.
 func TestKeysRotate(t *testing.T) {
 	old, young := newIssuer(t, "k1"), newIssuer(t, "k2")

@@ -126,9 +126,9 @@ func TestRequests(t *testing.T) {
 	}
 	good := request(t, key, &x509.CertificateRequest{})
 	other := []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/b/sa/db"}}
-	many := make([]string, 500)
+	many := make([]string, 1000)
 	for i := range many {
-		many[i] = "x.example"
+		many[i] = "x.a"
 	}
 	constraints, err := asn1.Marshal(struct{ CA bool }{true})
 	if err != nil {
@@ -152,6 +152,9 @@ func TestRequests(t *testing.T) {
 		"DNS names":                {csr: request(t, key, &x509.CertificateRequest{DNSNames: many}), extra: true},
 		"address and mail":         {csr: request(t, key, &x509.CertificateRequest{IPAddresses: []net.IP{{1, 2, 3, 4}}, EmailAddresses: []string{"a@b"}}), extra: true},
 		"wants to be a CA":         {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: constraints}}})},
+		"wants to sign":            {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true, Value: []byte{3, 2, 1, 6}}}})},
+		"name constraints":         {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 30}, Critical: true, Value: []byte{0x30, 0}}}})},
+		"a name with a null byte":  {csr: request(t, key, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "web\x00.example"}, DNSNames: []string{"a\x00.example"}}), extra: true},
 		"unknown critical":         {csr: request(t, key, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3}, Critical: true, Value: []byte{5, 0}}}})},
 		"RSA 1024":                 {csr: request(t, weak(t, 1024), &x509.CertificateRequest{}), error: "1024 bits"},
 		"P-224":                    {csr: request(t, curve(elliptic.P224()), &x509.CertificateRequest{}), error: "P-224"},
@@ -180,7 +183,7 @@ func TestRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := leaf(t, i)
-			if len(l.URIs) != 1 || l.URIs[0].String() != web.String() || len(l.DNSNames)+len(l.IPAddresses)+len(l.EmailAddresses) > 0 || l.Subject.CommonName != "" || l.IsCA {
+			if len(l.URIs) != 1 || l.URIs[0].String() != web.String() || len(l.DNSNames)+len(l.IPAddresses)+len(l.EmailAddresses) > 0 || l.Subject.CommonName != "" || l.IsCA || l.KeyUsage&x509.KeyUsageCertSign != 0 || len(l.UnhandledCriticalExtensions) > 0 || l.PermittedDNSDomainsCritical {
 				t.Errorf("the certificate is for %v, %v", l.URIs, l.DNSNames)
 			}
 			if i.Extra != x.extra {

@@ -1,8 +1,13 @@
 package rotation_test
 
 import (
+	"crypto"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +101,96 @@ func TestNoHandshakeFails(t *testing.T) {
 			roots[s.Signing.Certificate.SerialNumber.String()] = true
 		}
 	})
+}
+
+// agent is the agent of a workload: it renews its certificate, and learns the roots, in its own time.
+type agent struct {
+	own   tls.Certificate
+	leaf  *x509.Certificate
+	roots *x509.CertPool
+	renew time.Time
+}
+
+// config returns the TLS configuration of an agent at a time.
+func (a *agent) config(now time.Time) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{a.own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.roots, Time: func() time.Time { return now },
+		InsecureSkipVerify: true, //nolint:gosec // as in a mesh, VerifyConnection does it: certificates have no DNS names
+		VerifyConnection: func(c tls.ConnectionState) error {
+			_, err := c.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: a.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+			return err
+		},
+	}
+}
+
+// TestFiftyAgents lets fifty agents renew, each at a time of its own, from before the rotation of a root to after it,
+// and has them connect to each other throughout. No handshake fails, and at the end the old root is trusted by nobody.
+func TestFiftyAgents(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // nothing is secret
+	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, first := rotation.State{Signing: b}, b.Certificate
+	agents := make([]agent, 50)
+	keys := make([]crypto.Signer, len(agents))
+	for i := range keys {
+		if keys[i], err = pki.GenerateKey(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := start.Add(79 * 24 * time.Hour)
+	handshakes, signers := 0, map[string]bool{}
+	for now := begin; now.Before(begin.Add(5 * 24 * time.Hour)); now = now.Add(20 * time.Minute) {
+		if s, _, err = s.Step(options, now); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = s.Bundle(now); err != nil {
+			t.Fatal(err)
+		}
+		for i := range agents {
+			a := &agents[i]
+			if now.Before(a.renew) {
+				continue
+			}
+			der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: keys[i].Public(), TTL: options.MaxTTL}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.leaf, err = x509.ParseCertificate(der); err != nil {
+				t.Fatal(err)
+			}
+			a.own, a.roots = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: keys[i]}, x509.NewCertPool()
+			for _, r := range b.Roots {
+				a.roots.AddCert(r)
+			}
+			a.renew = rotation.Renewal(now, a.leaf.NotAfter, rnd.Float64())
+			signers[b.Certificate.SerialNumber.String()] = true
+		}
+		for range 3 {
+			one, two := &agents[rnd.IntN(len(agents))], &agents[rnd.IntN(len(agents))]
+			client, server := net.Pipe()
+			result := make(chan error, 1)
+			go func() { result <- tls.Server(server, two.config(now)).HandshakeContext(t.Context()) }()
+			err := tls.Client(client, one.config(now)).HandshakeContext(t.Context())
+			client.Close()
+			if err := errors.Join(err, <-result); err != nil {
+				t.Fatalf("%v: %v", now, err)
+			}
+			server.Close()
+			handshakes++
+		}
+	}
+	if len(signers) != 2 || handshakes < 1000 {
+		t.Errorf("%d handshakes, by certificates of %d roots", handshakes, len(signers))
+	}
+	old := x509.NewCertPool()
+	old.AddCert(first)
+	for i := range agents {
+		if _, err := agents[i].leaf.Verify(x509.VerifyOptions{Roots: old, CurrentTime: agents[i].leaf.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+			t.Errorf("agent %d has a certificate of the old root", i)
+		}
+	}
 }
 
 // TestSteps follows one rotation.

@@ -13,6 +13,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,6 +252,38 @@ func TestManyRequests(t *testing.T) {
 	}
 	if _, err := client.CreateCertificate(as(t, "good-db"), &authv1.IstioCertificateRequest{Csr: good}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFlood has one identity ask a thousand times while five hundred others ask once, at the same time: each of those
+// gets its certificate, and the one gets no more than its share.
+func TestFlood(t *testing.T) {
+	client, _, _ := serve(t, func(o *server.Options) { o.PerIdentity, o.Burst = 1e-6, 20 })
+	good := csr(t, newKey(t))
+	var wg sync.WaitGroup
+	var flooded atomic.Int64
+	for worker := range 50 {
+		wg.Go(func() {
+			for n := range 30 {
+				token, other := "good-web", n%3 == 0
+				if other {
+					token = fmt.Sprintf("good-w%d-%d", worker, n)
+				}
+				_, err := client.CreateCertificate(as(t, token), &authv1.IstioCertificateRequest{Csr: good})
+				switch {
+				case other && err != nil:
+					t.Errorf("%s: %v", token, err)
+				case !other && err == nil:
+					flooded.Add(1)
+				case !other && status.Code(err) != codes.ResourceExhausted:
+					t.Errorf("%s: %v", token, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := flooded.Load(); n != 20 {
+		t.Errorf("%d certificates for one identity", n)
 	}
 }
 
