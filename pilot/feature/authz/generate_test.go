@@ -24,7 +24,7 @@ var (
 	methods    = []string{"GET", "PUT", "POST"}
 	hosts      = []string{"a.example", "A.Example", "axexample", "b.a.example", "a.example:80", "example"}
 	paths      = []string{
-		"/", "/a", "/A", "/a/", "/a/b", "/a//b", "//a", "/a%2Fb", "/%2Fa", "/a;b", "/a/b.css", "/a/b/c", "/b/a", "/a/x/b", "/a/x/y/b", "/a.css", "/axcss", "/ab",
+		"/", "/a", "/A", "/a/", "/a/b", "/a//b", "//a", "/a%2Fb", "/%2Fa", "/a;b", "/a/b.css", "/a/b/c", "/b/a", "/a/x/b", "/a/*/b", "/a/x/y/b", "/a.css", "/axcss", "/ab",
 	}
 	queries   = []string{"", "", "", "?", "?/a", "?b.css", "?a=b"}
 	templates = []string{"/{*}", "/{**}", "/a/{*}", "/a/{**}", "/a/{*}/b", "/{*}/b", "/a/{**}/b", "/{*}/{**}"}
