@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
@@ -59,6 +60,14 @@ type Request struct {
 	Namespace string // where the pod is made; a pod in a request need not say it
 	Cluster   string // of the path that was asked; empty: the templates say it
 	Network   string // likewise
+	// Workload is what makes the pod. Nil: its owner says it.
+	Workload *Workload
+}
+
+// Workload is what makes pods, such as a Deployment.
+type Workload struct {
+	metav1.TypeMeta
+	Name string
 }
 
 // Result is what becomes of a pod.
@@ -98,7 +107,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 		return nil, err
 	}
 	m := i.o.Mesh()
-	d, warnings, err := i.data(c, m, seen)
+	d, warnings, err := i.data(c, m, seen, r.Workload)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +249,7 @@ func statusPort(pod *corev1.Pod, m *mesh.Config) int32 {
 }
 
 // data returns what templates read of a pod, and what of the pod has no effect.
-func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod) (*data, []string, error) {
+func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload) (*data, []string, error) {
 	p, warnings, err := i.effective(m, pod)
 	if err != nil {
 		return nil, nil, err
@@ -251,6 +260,9 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod) (*data, []st
 		CompliancePolicy: i.o.CompliancePolicy,
 	}
 	d.TypeMeta, d.DeploymentMeta = workload(pod)
+	if w != nil {
+		d.TypeMeta, d.DeploymentMeta.Name = w.TypeMeta, w.Name
+	}
 	d.ProxyUID, d.ProxyGID = imageUser, imageUser
 	if proxy := proxyOf(pod); proxy != nil && proxy.SecurityContext != nil {
 		if id := proxy.SecurityContext.RunAsUser; id != nil {

@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), translateCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), versionCommand())
+	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
