@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
@@ -85,44 +84,24 @@ func (w *world) serve(ctx context.Context, t *testing.T, name, https string) {
 	})
 }
 
-// bundled gives each webhook of a configuration the roots of the mesh, as the server does.
+// bundled waits until each webhook of a configuration has a caBundle: then the API server can ask it.
 func (w *world) bundled(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	var roots string
-	suite.Eventually(t, "the roots are there", func() bool {
-		m, err := w.Client().CoreV1().ConfigMaps(namespace).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
-		if err == nil {
-			roots = m.Data["root-cert.pem"]
+	suite.Eventually(t, name+" has its caBundles", func() bool {
+		o := w.configurations(ctx, t)[name]
+		if o == nil {
+			return false
 		}
-		return roots != ""
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		return err == nil && !slices.ContainsFunc(hooks, func(hook any) bool {
+			bundle, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle")
+			return bundle == ""
+		})
 	})
-	o := w.configurations(ctx, t)[name]
-	if o == nil {
-		t.Fatalf("no configuration %s", name)
-	}
-	hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kind := webhookKinds[0]
-	var patches []map[string]any
-	for i := range hooks {
-		patches = append(patches, map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": []byte(roots)})
-		if strings.HasPrefix(o.GetKind(), "Validating") {
-			kind = webhookKinds[1]
-			patches = append(patches, map[string]any{"op": "replace", "path": fmt.Sprintf("/webhooks/%d/failurePolicy", i), "value": "Fail"})
-		}
-	}
-	text, err := json.Marshal(patches)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Dynamic().Resource(kind).Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
-		t.Fatal(err)
-	}
 }
 
-// pod creates a pod and returns what the API server made of it.
+// pod creates a pod and returns what the API server made of it, once it can ask the webhook: it learns of a caBundle a
+// moment after it was written.
 func (w *world) pod(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	p.APIVersion, p.Kind = "v1", "Pod"
@@ -130,9 +109,13 @@ func (w *world) pod(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Apply(ctx, text); err != nil {
-		t.Fatal(err)
-	}
+	suite.Eventually(t, "pod "+p.Name+" is made", func() bool {
+		err := w.Apply(ctx, text)
+		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	made, err := w.Client().CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -312,11 +295,13 @@ func TestInjected(t *testing.T) {
 			{"shop", "default", "istiod.istio-system.svc:15012"},
 			{"team", "canary", "istiod-canary.istio-system.svc:15012"},
 		} {
-			made := w.pod(ctx, t, plain(x.namespace, "moved"))
-			proxy := proxyOf(made)
-			if proxy == nil || made.Annotations["istio.io/rev"] != x.revision || !slices.Contains(proxy.Env, corev1.EnvVar{Name: "CA_ADDR", Value: x.ca}) {
-				t.Errorf("%s: %+v, %+v", x.namespace, made.Annotations, proxy)
-			}
+			n := 0
+			suite.Eventually(t, x.namespace+" is of the revision "+x.revision, func() bool {
+				n++
+				made := w.pod(ctx, t, plain(x.namespace, fmt.Sprint("moved-", n)))
+				proxy := proxyOf(made)
+				return proxy != nil && made.Annotations["istio.io/rev"] == x.revision && slices.Contains(proxy.Env, corev1.EnvVar{Name: "CA_ADDR", Value: x.ca})
+			})
 		}
 	})
 }
