@@ -47,6 +47,7 @@ type Limits struct {
 	DebugRequests  int           // concurrent requests of /debug; more get 429
 
 	// Webhooks of an API server. Whoever reaches the port may call them.
+	WebhookConns  int           // connections from one address that is not on this host; more are closed
 	WebhookBody   int64         // the body of one request
 	WebhookBodies int64         // all bodies together, but for the large ones, of which there are two at most
 	WebhookRead   time.Duration // from the headers of a request to the end of its body
@@ -119,6 +120,7 @@ func Default() Limits {
 		HTTPBody:       1 << 20,
 		DebugRequests:  2,
 
+		WebhookConns:  64,
 		WebhookBody:   6 << 20,
 		WebhookBodies: 16 << 20,
 		WebhookRead:   5 * time.Second,

@@ -20,6 +20,7 @@ type Held struct {
 	shown   *serving
 	trusted []*x509.CertPool // of each caller
 	texts   [][]byte         // what those were read from
+	heard   bool             // whether Observed was called
 	since   time.Time        // for which they trust these
 	roots   []retained
 }
@@ -109,11 +110,11 @@ func leafOf(s *serving) (*x509.Certificate, error) {
 func (h *Held) Observed(bundles [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.texts != nil && slices.EqualFunc(h.texts, bundles, func(a, b []byte) bool { return string(a) == string(b) }) {
+	if h.heard && slices.EqualFunc(h.texts, bundles, func(a, b []byte) bool { return string(a) == string(b) }) {
 		return
 	}
-	first := h.texts == nil
-	h.texts, h.trusted, h.since = slices.Concat([][]byte{}, bundles), nil, h.a.o.Now()
+	first := !h.heard
+	h.heard, h.texts, h.trusted, h.since = true, slices.Clone(bundles), nil, h.a.o.Now()
 	for _, text := range bundles {
 		pool := x509.NewCertPool()
 		list, err := pki.ParseCertificates(text)

@@ -23,6 +23,7 @@ type httpOptions struct {
 	h2c  bool        // it speaks HTTP/2 without TLS too, to clients that know beforehand
 	tls  *tls.Config // it speaks nothing without TLS; nil: it speaks no TLS
 	body int64       // bound on the body of one request; 0: Limits.HTTPBody
+	most int         // bound on the connections of one address; 0: there is none
 }
 
 // newHTTP makes an HTTP server with a bound on every phase of a request.

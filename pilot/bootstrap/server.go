@@ -306,6 +306,9 @@ func (s *Server) serveHTTP(ctx context.Context, name, address string, handler ht
 	if o.h2c {
 		l = s.discovery.Listen(l)
 	}
+	if o.most > 0 {
+		l = newPerAddress(l, o.most)
+	}
 	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, o)}
 	s.http = append(s.http, h)
 	s.serve(name, h.serve)

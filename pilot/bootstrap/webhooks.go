@@ -111,5 +111,5 @@ func (s *Server) listenHTTPS(ctx context.Context) error {
 	mux.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	s.mountWebhooks(mux)
 	config := s.webhooks.held.TLS(&tls.Config{MinVersion: s.o.Certificates.MinTLS, NextProtos: []string{"h2", "http/1.1"}})
-	return s.serveHTTP(ctx, "https", s.o.HTTPS, mux, httpOptions{tls: config, body: s.o.Limits.WebhookBody}, &s.bound.HTTPS)
+	return s.serveHTTP(ctx, "https", s.o.HTTPS, mux, httpOptions{tls: config, body: s.o.Limits.WebhookBody, most: s.o.Limits.WebhookConns}, &s.bound.HTTPS)
 }

@@ -1,0 +1,70 @@
+package bootstrap
+
+import (
+	"net"
+	"slices"
+	"testing"
+)
+
+// queue is a listener of connections that wait in it.
+type queue struct {
+	net.Listener
+	list []net.Conn
+}
+
+func (q *queue) Accept() (net.Conn, error) {
+	if len(q.list) == 0 {
+		return nil, net.ErrClosed
+	}
+	next := q.list[0]
+	q.list = q.list[1:]
+	return next, nil
+}
+
+// from is a connection from some address.
+type from struct {
+	net.Conn
+	address string
+	closed  bool
+}
+
+func (c *from) RemoteAddr() net.Addr {
+	a, _ := net.ResolveTCPAddr("tcp", c.address)
+	return a
+}
+
+func (c *from) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestConnectionsOfOneAddress: they are bounded, until one of them is closed. Those of others and of this host are not.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	var all []*from
+	q := &queue{}
+	for _, address := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "[::ffff:10.0.0.1]:4", "10.0.0.2:1", "127.0.0.1:1", "127.0.0.1:2", "[::1]:3", "10.0.0.1:5"} {
+		c := &from{address: address}
+		all, q.list = append(all, c), append(q.list, c)
+	}
+	l := newPerAddress(q, 2)
+	var taken []string
+	var first net.Conn
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			break
+		}
+		taken = append(taken, c.RemoteAddr().String())
+		if first == nil {
+			first = c
+		}
+		if len(taken) == 6 { // closed twice, it counts once
+			_ = first.Close()
+			_ = first.Close()
+		}
+	}
+	want := []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "127.0.0.1:1", "127.0.0.1:2", "[::1]:3", "10.0.0.1:5"}
+	if !slices.Equal(taken, want) || !all[2].closed || !all[3].closed || all[4].closed {
+		t.Errorf("%v: want %v", taken, want)
+	}
+}
