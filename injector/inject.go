@@ -93,6 +93,9 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if path := longList("", before); path != "" {
+		return nil, fmt.Errorf("%s has more than %d entries: give them in another way, such as a ConfigMap", path, listEntries)
+	}
 	if user.Namespace == "" {
 		user.Namespace = r.Namespace
 	}
@@ -130,6 +133,31 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	}
 	result.Warnings = slices.Concat(unusable(user.Annotations), warnings, more)
 	return result, nil
+}
+
+// listEntries bounds each list of a pod: merging two lists takes time that grows with the square of their length.
+const listEntries = 2000
+
+// longList returns the path of a list that is too long, or nothing.
+func longList(path string, v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range sortedKeys(v) {
+			if found := longList(strings.TrimPrefix(path+"."+k, "."), v[k]); found != "" {
+				return found
+			}
+		}
+	case []any:
+		if len(v) > listEntries {
+			return path
+		}
+		for i := range v {
+			if found := longList(path+"["+strconv.Itoa(i)+"]", v[i]); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // difference returns a pod beside the text that it was before.

@@ -202,6 +202,25 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 }
 
+// A pod whose lists would take too long to merge is refused, with the list named.
+func TestLongListsAreRefused(t *testing.T) {
+	base, err := txtar.ParseFile("testdata/base.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, sections(base))
+	pod := func(n int) []byte {
+		env := strings.TrimSuffix(strings.Repeat(`{"name":"x","value":"y"},`, n), ",")
+		return []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app","env":[` + env + `]}]}}`)
+	}
+	if got, want := r.inject(t, Request{Pod: pod(listEntries + 1)}), "refused: spec.containers[0].env has more than"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %.200s, want %s", got, want)
+	}
+	if got := r.inject(t, Request{Pod: pod(listEntries)}); strings.HasPrefix(got, "refused") {
+		t.Errorf("got %.200s", got)
+	}
+}
+
 // What is wrong with the ConfigMap is a finding that says where, and such a version is not used.
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ config, values, want string }{

@@ -3,6 +3,7 @@ package injector
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -119,13 +120,15 @@ func carry(raw, before, after any) any {
 		if len(raw) != len(before) {
 			return after
 		}
+		at := make(map[string]int, len(before)) // of the first entry of each name
+		for j := range slices.Backward(before) {
+			at[nameOf(before[j])] = j
+		}
 		out := make([]any, len(after))
 		for i, v := range after {
 			out[i] = v
-			for j := range before {
-				if nameOf(v) != "" && nameOf(v) == nameOf(before[j]) {
-					out[i] = carry(raw[j], before[j], v)
-				}
+			if j, ok := at[nameOf(v)]; ok && nameOf(v) != "" {
+				out[i] = carry(raw[j], before[j], v)
 			}
 		}
 		return out
