@@ -1,11 +1,51 @@
 package injector
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 )
 
+// otelResourceAttributes returns what traces say of a pod's service by OpenTelemetry's conventions for Kubernetes, in
+// the form of OTEL_RESOURCE_ATTRIBUTES. It is nothing where no provider of the mesh follows them. The name of the
+// service is not among them: proxies know it.
 func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[string]string, namespace string, containers []corev1.Container) string {
-	return ""
+	wanted := false
+	for _, p := range m.GetExtensionProviders() {
+		wanted = wanted || p.GetOpentelemetry().GetServiceAttributeEnrichment() == meshv1alpha1.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS
+	}
+	if !wanted {
+		return ""
+	}
+	var app corev1.Container // the first that is not the proxy's
+	for _, c := range containers {
+		if c.Name != proxyContainer {
+			app = c
+			break
+		}
+	}
+	instance := ""
+	if app.Name != "" {
+		instance = namespace + ".$(POD_NAME)." + app.Name
+	}
+	var list []string
+	for _, a := range []struct{ name, other string }{
+		{"service.namespace", namespace},
+		{"service.version", nonEmpty(labels["app.kubernetes.io/version"], imageTag(app.Image))},
+		{"service.instance.id", instance},
+	} {
+		if v := nonEmpty(annotations["resource.opentelemetry.io/"+a.name], a.other); v != "" {
+			list = append(list, a.name+"="+v)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// imageTag returns the tag of an image, nothing if it has none.
+func imageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndexByte(image, '/')+1:], ":")
+	return tag
 }
