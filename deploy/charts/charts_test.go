@@ -63,9 +63,18 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each golden holds values, and what the chart istiod makes of them with every Helm.
+// Each golden holds values, and what a chart makes of them with every Helm.
 func TestGoldens(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
+	goldens(t, "testdata/*.txtar", "istiod", "istiod", checkMesh)
+}
+
+func TestGatewayGoldens(t *testing.T) {
+	goldens(t, "testdata/gateway/*.txtar", "gateway", "istio-ingressgateway", nil)
+}
+
+func goldens(t *testing.T, glob, name, release string, check func(*testing.T, string)) {
+	t.Helper()
+	files, err := filepath.Glob(glob)
 	if err != nil || len(files) == 0 {
 		t.Fatal("no goldens", err)
 	}
@@ -77,7 +86,7 @@ func TestGoldens(t *testing.T) {
 			}
 			values := write(t, string(a.Files[0].Data))
 			for _, h := range helms(t) {
-				out := template(t, h, "istiod", chart(t, "istiod"), "-f", values)
+				out := template(t, h, release, chart(t, name), "-f", values)
 				got := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0], {Name: "manifests.yaml", Data: []byte(tidy(out))}}}
 				if *update && h.Name == "helm4" {
 					a = got
@@ -88,7 +97,9 @@ func TestGoldens(t *testing.T) {
 				if d := cmp.Diff(string(txtar.Format(a)), string(txtar.Format(got))); d != "" {
 					t.Errorf("%s: %s", h.Name, d)
 				}
-				checkMesh(t, out)
+				if check != nil {
+					check(t, out)
+				}
 				if strings.Contains(out, "<no value>") || strings.Contains(out, "<nil>") {
 					t.Errorf("%s: something is missing:\n%s", h.Name, out)
 				}
@@ -159,6 +170,16 @@ func TestTypos(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s takes %s:\n%s", h.Name, set, out)
 			} else if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s of %s: got %v, want %s", h.Name, set, err, want)
+			}
+		}
+	}
+	for set, want := range map[string]string{
+		"kind=StatefulSet": "at '/kind'", "replicas=2": "'replicas' not allowed", "service.port=80": "at '/service': additional properties 'port' not allowed",
+		"autoscaling.min=2": "'min' not allowed", "networkGatewayPorts.tls=80": "at '/networkGatewayPorts/tls'",
+	} {
+		for _, h := range helms(t) {
+			if _, err := h.Run(t.Context(), "template", chart(t, "gateway"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s of %s: got %v, want %s", h.Name, set, err, want)
 			}
 		}

@@ -210,24 +210,23 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldens, err := filepath.Glob(filepath.Join(root, "deploy/charts/testdata/*.txtar"))
-	if err != nil || len(goldens) == 0 {
-		t.Fatal("no goldens", err)
-	}
 	all := map[string][]string{"base": {"template", "base", w.base, "-n", namespace}}
-	for _, set := range []string{"kind=Deployment", "kind=DaemonSet,service.type=NodePort,serviceAccount.create=false", "networkGateway=net1,podDisruptionBudget.minAvailable=1,env.A=1"} {
-		all["gateway with "+set] = []string{"template", "istio-ingressgateway", w.gateway, "-n", namespace, "--set", set}
-	}
-	for _, path := range goldens {
-		a, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
+	for folder, chart := range map[string]string{"": w.istiod, "gateway": w.gateway} {
+		goldens, err := filepath.Glob(filepath.Join(root, "deploy/charts/testdata", folder, "*.txtar"))
+		if err != nil || len(goldens) == 0 {
+			t.Fatal("no goldens", err)
 		}
-		values := filepath.Join(t.TempDir(), "values.yaml")
-		if err := os.WriteFile(values, a.Files[0].Data, 0o600); err != nil {
-			t.Fatal(err)
+		for _, path := range goldens {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(values, a.Files[0].Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all[filepath.Join(folder, filepath.Base(path))] = []string{"template", "release", chart, "-n", namespace, "-f", values}
 		}
-		all[filepath.Base(path)] = []string{"template", "istiod", w.istiod, "-n", namespace, "-f", values}
 	}
 	for name, args := range all {
 		manifests, err := h.Run(ctx, args...)
