@@ -1,16 +1,22 @@
 package bootstrap
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
 )
 
 // anchor is one of the mesh configuration's caCertificates.
@@ -22,11 +28,14 @@ type anchor struct {
 // anchors are the mesh configuration's caCertificates, parsed once for each configuration. Safe for concurrent use.
 type anchors struct {
 	current func() *mesh.Config // nil: there is none yet
+	fetch   facts.Provider      // of the bundles of other trust domains; nil: none is fetched
 
 	mu       sync.Mutex
-	of       *mesh.Config
+	of       *mesh.Config // that was parsed; nil: it is to be parsed again
 	list     []anchor
 	findings []diag.Diagnostic
+	bundles  map[string][]*x509.Certificate // by URL: those that were fetched
+	urls     []string                       // that are wanted
 }
 
 // get returns those of the configuration in force. One that cannot be read does not count.
@@ -34,17 +43,30 @@ func (a *anchors) get() ([]anchor, []diag.Diagnostic) {
 	now := a.current()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now == a.of || now == nil {
-		return a.list, a.findings
+	if now != a.of && now != nil {
+		a.parse(now)
 	}
+	return a.list, append(slices.Clip(a.findings), a.failing()...)
+}
+
+// parse takes the roots of a configuration.
+func (a *anchors) parse(now *mesh.Config) {
 	a.of, a.list, a.findings = now, nil, nil
+	var urls []string
 	for i, c := range now.GetCaCertificates() {
 		field := fmt.Sprintf("caCertificates[%d]", i)
 		bad := func(code, message, fix string) {
 			a.findings = append(a.findings, diag.Diagnostic{Severity: diag.Error, Code: code, Object: "MeshConfig", Field: field, Message: message, Fix: fix})
 		}
-		if c.GetSpiffeBundleUrl() != "" {
-			bad("UnsupportedField", "a bundle is not fetched, so its roots do not count", "write its certificates as pem")
+		if url := c.GetSpiffeBundleUrl(); url != "" {
+			if !strings.HasPrefix(url, "https://") || a.fetch == nil {
+				bad("InvalidCertificates", "spiffeBundleUrl: bundles are fetched over https alone, so its roots do not count", "write a URL that begins with https://, or its certificates as pem")
+				continue
+			}
+			urls = append(urls, url)
+			if roots := a.bundles[url]; roots != nil {
+				a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains()})
+			}
 			continue
 		}
 		roots, err := pki.ParseCertificates([]byte(c.GetPem()))
@@ -57,7 +79,81 @@ func (a *anchors) get() ([]anchor, []diag.Diagnostic) {
 		}
 		a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains()})
 	}
-	return a.list, a.findings
+	slices.Sort(urls)
+	if urls = slices.Compact(urls); a.fetch != nil && !slices.Equal(urls, a.urls) {
+		a.urls = urls
+		a.fetch.Want(facts.Needs(urls...))
+	}
+}
+
+// failing returns a finding for each bundle that cannot be fetched.
+func (a *anchors) failing() (list []diag.Diagnostic) {
+	if len(a.urls) == 0 {
+		return nil
+	}
+	failing := a.fetch.Failing()
+	for i, c := range a.of.GetCaCertificates() {
+		f, fails := failing[c.GetSpiffeBundleUrl()]
+		if !fails {
+			continue
+		}
+		applies := "its roots do not count"
+		if a.bundles[c.GetSpiffeBundleUrl()] != nil {
+			applies = "its last roots stay in force"
+		}
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: "FactFailing", Object: "MeshConfig", Field: fmt.Sprintf("caCertificates[%d].spiffeBundleUrl", i),
+			Message: fmt.Sprintf("the bundle cannot be had since %s: %s; %s", f.Since.UTC().Format(time.RFC3339), f.Why, applies),
+			Fix:     "see that this server can have it; it is tried again",
+		})
+	}
+	return list
+}
+
+// take takes bundles that were fetched, and those that are too old to count.
+func (a *anchors) take(changes []kinds.Change) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range changes {
+		if text, ok := facts.Value[string](c.Object); ok {
+			a.bundles[c.Name], _ = pki.ParseCertificates([]byte(text)) // it was parsed before
+		} else {
+			delete(a.bundles, c.Name)
+		}
+	}
+	a.of = nil
+}
+
+// spiffeBundle is the kind of the facts that are bundles of trust domains.
+var spiffeBundle = &kinds.Kind{Name: "SpiffeBundle"}
+
+// Times of bundles.
+const (
+	bundleEvery = 5 * time.Minute
+	bundleAge   = 7 * 24 * time.Hour // how long one counts that cannot be fetched again
+)
+
+// newAnchors returns the anchors of a server, and has the bundles of other trust domains fetched.
+func (s *Server) newAnchors() (*anchors, error) {
+	fetcher, err := s.newFetcher()
+	if err != nil {
+		return nil, err
+	}
+	a := &anchors{current: s.mesh, bundles: map[string][]*x509.Certificate{}}
+	p := poll.New(poll.Options[string]{
+		Kind: spiffeBundle, Handler: a.take, Logger: s.o.Logger.With("scope", "ca"), Every: bundleEvery, Retry: time.Second, Longest: time.Minute, Age: bundleAge,
+		Ask: func(ctx context.Context, url string) (string, error) {
+			text, err := fetcher.Get(ctx, url)
+			if err != nil {
+				return "", err
+			}
+			roots, err := pki.ParseSpiffeBundle(text)
+			return string(pki.EncodeCertificates(roots...)), err
+		},
+	})
+	a.fetch = p
+	s.components.background("bundles of trust domains", p.Run)
+	return a, nil
 }
 
 // ofSigner returns the roots of a signer of Kubernetes: those that name it, and those that name none. Without any they

@@ -4,17 +4,23 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -143,7 +149,7 @@ func TestAnchors(t *testing.T) {
 		mesh += fmt.Sprintf("- trustDomains: [%s]\n  pem: |\n    %s\n", c.domains, text)
 	}
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
-	write(t, o.MeshConfig, mesh+"- pem: x\n- spiffeBundleUrl: https://elsewhere.example/bundle\n")
+	write(t, o.MeshConfig, mesh+"- pem: x\n- spiffeBundleUrl: http://elsewhere.example/bundle\n")
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +180,7 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	found := fmt.Sprint(s.findings())
-	for _, want := range []string{"caCertificates[3]: pem", "caCertificates[4]: a bundle"} {
+	for _, want := range []string{"caCertificates[3]: pem", "caCertificates[4]: spiffeBundleUrl"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("no finding %q in %s", want, found)
 		}
@@ -229,5 +235,55 @@ func TestRootsOfSigners(t *testing.T) {
 		if got != c.want {
 			t.Errorf("signer %s, trust domain %s: %s, want %s", c.signer, c.domain, got, c.want)
 		}
+	}
+}
+
+// TestSpiffeBundles fetches the roots of another trust domain, which count for it alone. What is served later counts
+// then. While nothing good is served, that is a finding.
+func TestSpiffeBundles(t *testing.T) {
+	first, second := selfSigned(t), selfSigned(t)
+	bundle := func(b *pki.Bundle) string {
+		text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: b.Roots[0].PublicKey, Use: "x509-svid", Certificates: b.Roots}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var text atomic.Pointer[string]
+	serve := func(s string) { text.Store(&s) }
+	serve("top secret")
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(*text.Load())) }))
+	t.Cleanup(server.Close)
+	o := certificateOptions(t)
+	o.KeySets.Allow, o.KeySets.ExtraRoots = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, filepath.Join(t.TempDir(), "roots.pem")
+	write(t, o.KeySets.ExtraRoots, string(pki.EncodeCertificates(server.Certificate())))
+	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
+	write(t, o.MeshConfig, "trustDomainAliases: [old.example]\ncaCertificates:\n- trustDomains: [old.example]\n  spiffeBundleUrl: "+server.URL+"/bundle\n")
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	const home, alias = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web"
+	ask := func(b *pki.Bundle, uri string) codes.Code {
+		_, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o), leafOf(t, b, uri)), nodeInA)
+		return status.Code(err)
+	}
+	failing := func() bool { return strings.Contains(fmt.Sprint(s.findings()), "caCertificates[0].spiffeBundleUrl") }
+	eventually(t, "the broken bundle is a finding", failing)
+	if found := fmt.Sprint(s.findings()); strings.Contains(found, "top secret") {
+		t.Errorf("a finding shows what was fetched: %s", found)
+	}
+	if code := ask(first, alias); code == codes.OK {
+		t.Error("a root that nobody knows counts")
+	}
+	serve(bundle(first))
+	eventually(t, "the root counts for its trust domain", func() bool { return ask(first, alias) == codes.OK })
+	if code := ask(first, home); code != codes.Unauthenticated {
+		t.Errorf("the root counts for another trust domain: %v", code)
+	}
+	if ask(second, alias) == codes.OK || failing() {
+		t.Errorf("another root counts, or a finding stays: %v", s.findings())
 	}
 }

@@ -96,7 +96,10 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if plugged == nil && o.StateDir == "" && !s.o.member() {
 		return nil, nil
 	}
-	x := &secure{issuer: ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL}), anchors: &anchors{current: s.mesh}}
+	x := &secure{issuer: ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL})}
+	if x.anchors, err = s.newAnchors(); err != nil {
+		return nil, err
+	}
 	if x.ra, err = s.newRegistrar(x.anchors); err != nil {
 		return nil, err
 	}

@@ -30,24 +30,33 @@ type KeySets struct {
 // newKeySets makes what fetches the keys of token issuers.
 func (s *Server) newKeySets() (*keysets.KeySets, error) {
 	o, log := s.o.KeySets, s.o.Logger.With("scope", "model")
-	roots, err := rootsWith(o.ExtraRoots)
-	if err != nil {
-		return nil, fmt.Errorf("the roots that servers of keys are trusted by: %w", err)
-	}
 	if len(o.Allow) > 0 {
 		log.Warn("whoever may write a RequestAuthentication can have this server send requests to addresses that are not public", "ALLOWED_CIDRS_IN_JWKS_URIS", o.Allow)
 	}
 	if o.Insecure {
 		log.Warn("whoever can intercept the fetch of a key set can make tokens: servers of keys need not prove who they are", "JWKS_RESOLVER_INSECURE_SKIP_VERIFY", true)
 	}
+	fetcher, err := s.newFetcher()
+	if err != nil {
+		return nil, err
+	}
+	return keysets.New(keysets.Options{Handler: s.takeAnswers, Logger: log, Metrics: s.metrics, Get: fetcher.Get, Every: o.Every}), nil
+}
+
+// newFetcher makes what fetches URLs that users wrote.
+func (s *Server) newFetcher() (*safe.Fetcher, error) {
+	o := s.o.KeySets
+	roots, err := rootsWith(o.ExtraRoots)
+	if err != nil {
+		return nil, fmt.Errorf("the roots that servers of keys are trusted by: %w", err)
+	}
 	base, _ := http.DefaultTransport.(*http.Transport)
 	transport := base.Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, InsecureSkipVerify: o.Insecure} //nolint:gosec // as the operator says
 	transport.MaxResponseHeaderBytes = keysets.MaxHeader
-	fetcher := safe.NewFetcher(safe.FetchOptions{
+	return safe.NewFetcher(safe.FetchOptions{
 		Size: keysets.MaxSize, Timeout: jwks.MaxTimeout, Redirects: keysets.MaxRedirects, Allow: o.Allow, Block: o.Block, Transport: transport,
-	})
-	return keysets.New(keysets.Options{Handler: s.takeAnswers, Logger: log, Metrics: s.metrics, Get: fetcher.Get, Every: o.Every}), nil
+	}), nil
 }
 
 // rootsWith returns the system's roots and those of a file; nil, which stands for the system's, where there is no file.

@@ -1,0 +1,37 @@
+package pki
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// ParseSpiffeBundle returns the roots in the bundle of a trust domain:
+// https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE_Trust_Domain_and_Bundle.md. Keys for tokens are left out.
+// It is an error if there is no root.
+func ParseSpiffeBundle(text []byte) ([]*x509.Certificate, error) {
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, errors.New("no set of keys in JSON")
+	}
+	var roots []*x509.Certificate
+	for i, k := range set.Keys {
+		if k.Use != "x509-svid" {
+			continue
+		}
+		if len(k.Certificates) != 1 {
+			return nil, fmt.Errorf("keys[%d] has %d certificates: it must have one", i, len(k.Certificates))
+		}
+		if c := k.Certificates[0]; !c.IsCA {
+			return nil, fmt.Errorf("keys[%d] has a certificate of no CA", i)
+		}
+		roots = append(roots, k.Certificates[0])
+	}
+	if roots == nil {
+		return nil, errors.New("it has no root")
+	}
+	return roots, nil
+}

@@ -1,0 +1,58 @@
+package pki_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+)
+
+// TestSpiffeBundle takes the roots of a bundle and nothing else.
+func TestSpiffeBundle(t *testing.T) {
+	now := time.Now()
+	ca, err := pki.NewSelfSigned("example", time.Hour, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := ca.Roots[0]
+	key := func(use string, n int) jose.JSONWebKey {
+		k := jose.JSONWebKey{Key: root.PublicKey, Use: use}
+		for range n {
+			k.Certificates = append(k.Certificates, root)
+		}
+		return k
+	}
+	bundle := func(keys ...jose.JSONWebKey) string {
+		text, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	good := bundle(key("jwt-svid", 0), key("x509-svid", 1))
+	for text, want := range map[string]int{
+		good:                         1,
+		good[:len(good)/2]:           0,
+		"":                           0,
+		"null":                       0,
+		"[]":                         0,
+		`{"keys": null}`:             0,
+		`{"keys": "x"}`:              0,
+		bundle():                     0,
+		bundle(key("jwt-svid", 1)):   0,
+		bundle(key("", 1)):           0,
+		bundle(key("x509-svid", 0)):  0,
+		bundle(key("x509-svid", 2)):  0,
+		strings.ToUpper(good):        0,
+		string(ca.Roots[0].Raw[:10]): 0,
+	} {
+		roots, err := pki.ParseSpiffeBundle([]byte(text))
+		if len(roots) != want || (err == nil) != (want > 0) || want > 0 && !roots[0].Equal(root) {
+			t.Errorf("%.100s: %d roots, %v", text, len(roots), err)
+		}
+	}
+}
