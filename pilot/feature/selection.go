@@ -108,22 +108,36 @@ func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) 
 // Matches reports whether a policy applies to a workload: whether one of its targets is the workload's, or its selector
 // matches. A policy without targets and selector applies to every workload.
 func Matches(o *kinds.Object, w Workload) bool {
-	if p, ok := o.Spec.(interface {
-		GetTargetRef() *typev1beta1.PolicyTargetReference
-		GetTargetRefs() []*typev1beta1.PolicyTargetReference
-	}); ok {
-		refs := p.GetTargetRefs()
-		if one := p.GetTargetRef(); one != nil {
-			refs = append(slices.Clip(refs), one)
-		}
-		if len(refs) > 0 {
-			return slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool { return w.isTarget(r, o.Namespace) })
-		}
+	if refs := targets(o); len(refs) > 0 {
+		return slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool { return w.isTarget(r, o.Namespace) })
 	}
 	p, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	})
 	return !ok || kinds.Selects(p.GetSelector().GetMatchLabels(), w.Labels)
+}
+
+// targets returns what a policy targets.
+func targets(o *kinds.Object) []*typev1beta1.PolicyTargetReference {
+	p, ok := o.Spec.(interface {
+		GetTargetRef() *typev1beta1.PolicyTargetReference
+		GetTargetRefs() []*typev1beta1.PolicyTargetReference
+	})
+	if !ok {
+		return nil
+	}
+	refs := p.GetTargetRefs()
+	if one := p.GetTargetRef(); one != nil {
+		refs = append(slices.Clip(refs), one)
+	}
+	return refs
+}
+
+// TargetsServices reports whether a policy targets a Service or a ServiceEntry.
+func TargetsServices(o *kinds.Object) bool {
+	return slices.ContainsFunc(targets(o), func(r *typev1beta1.PolicyTargetReference) bool {
+		return r.GetKind() == "Service" || r.GetKind() == "ServiceEntry"
+	})
 }
 
 // Labels of the pods of a Gateway of the Gateway API.

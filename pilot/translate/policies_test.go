@@ -201,3 +201,44 @@ spec:
 		}
 	}
 }
+
+// A policy that targets a service lets in nothing that the workload's own policies refuse.
+func TestTargetedPoliciesOpenNothing(t *testing.T) {
+	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+---
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: targeted, namespace: a}, spec: {targetRefs: [{kind: Service, name: web}], rules: [{to: [{operation: {paths: [/opened]}}]}]}}
+`
+	const own = `{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: own, namespace: a`
+	for _, c := range []struct {
+		other string
+		opens bool
+	}{
+		{"", true},
+		{own + "}}", false},
+		{own + "}, spec: {rules: [{to: [{operation: {paths: [/mine]}}]}]}}", false},
+		{own + "}, spec: {selector: {matchLabels: {app: other}}}}", true},
+		{own + "}, spec: {action: DENY, rules: [{to: [{operation: {paths: [/mine]}}]}]}}", true},
+		{own + `, annotations: {istio.io/dry-run: "true"}}}`, true},
+		{own + "}, spec: {targetRefs: [{kind: Service, name: web}], rules: [{to: [{operation: {paths: [/mine]}}]}]}}", true},
+	} {
+		w := newWorld(t, mesh.Default())
+		s := w.apply(objects(t, "world.yaml", []byte(world+"\n---\n"+c.other))...)
+		tr := newTranslator(0)
+		p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local"}`))
+		found := false
+		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType).All {
+			if r.Name != "virtualInbound" {
+				continue
+			}
+			found = true
+			if got := strings.Contains(string(r.Body), "/opened"); got != c.opens {
+				t.Errorf("beside %s it lets requests in: %v", c.other, got)
+			}
+		}
+		if !found {
+			t.Fatal("there is no virtualInbound")
+		}
+	}
+}

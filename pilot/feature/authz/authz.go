@@ -17,13 +17,34 @@ func New() *feature.Feature {
 		Kinds: []*kinds.Kind{kinds.AuthorizationPolicy},
 		Part:  feature.InboundPart,
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
-			return feature.Policies(r, namespace, func(o *kinds.Object, w feature.Workload) bool {
+			policies := feature.Policies(r, namespace, func(o *kinds.Object, w feature.Workload) bool {
 				return action(o) != securityv1.AuthorizationPolicy_CUSTOM && feature.Matches(o, w)
 			}, kinds.AuthorizationPolicy)
+			return func(w feature.Workload) feature.Selection { return withoutOpening(policies(w)) }
 		},
 		Unsupported: unsupported,
 		Hooks:       feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, NetworkFilters: networkFilters},
 	}
+}
+
+// withoutOpening returns a Selection without policies of action ALLOW that target services, if another such policy
+// applies to the workload. They are written for proxies in front of the services, and would let in what the workload's
+// own policies do not. Alone they let in less.
+func withoutOpening(s feature.Selection) feature.Selection {
+	var all, kept []*kinds.Object
+	own := false // a policy of the workload's own says what is let in
+	for o := range s.Objects.All {
+		all = append(all, o)
+		enforced := action(o) == securityv1.AuthorizationPolicy_ALLOW && !dryRun(o)
+		own = own || enforced && !feature.TargetsServices(o)
+		if !enforced || !feature.TargetsServices(o) {
+			kept = append(kept, o)
+		}
+	}
+	if !own || len(kept) == len(all) {
+		return s
+	}
+	return feature.Of(kept...)
 }
 
 func spec(o *kinds.Object) *securityv1.AuthorizationPolicy {
