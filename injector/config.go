@@ -73,11 +73,14 @@ type document struct {
 // settings are the values that the injector itself reads. Templates read any.
 type settings struct {
 	Global struct {
-		Hub     string `json:"hub"`
-		Tag     any    `json:"tag"` // 1.31 may come as a number
-		Variant string `json:"variant"`
-		Network string `json:"network"`
-		Proxy   struct {
+		Hub          string `json:"hub"`
+		Tag          any    `json:"tag"` // 1.31 may come as a number
+		Variant      string `json:"variant"`
+		Network      string `json:"network"`
+		MultiCluster struct {
+			ClusterName string `json:"clusterName"`
+		} `json:"multiCluster"`
+		Proxy struct {
 			Image string `json:"image"`
 		} `json:"proxy"`
 		ProxyInit struct {

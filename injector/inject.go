@@ -307,7 +307,7 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 	return d, warnings, nil
 }
 
-// place tells the proxy its cluster and its network, where the path of the request or a label says them.
+// place tells the proxy its cluster and its network, where the path of the request, the values or a label says them.
 func place(pod *corev1.Pod, c *Config, r Request) {
 	network := nonEmpty(r.Network, c.read.Global.Network)
 	if network != "" && pod.Labels[networkLabel] == "" {
@@ -317,8 +317,8 @@ func place(pod *corev1.Pod, c *Config, r Request) {
 	if proxy == nil {
 		return
 	}
-	if r.Cluster != "" {
-		setVariable(proxy, clusterVariable, r.Cluster)
+	if cluster := nonEmpty(r.Cluster, c.read.Global.MultiCluster.ClusterName); cluster != "" {
+		setVariable(proxy, clusterVariable, cluster)
 	}
 	if n := pod.Labels[networkLabel]; n != "" {
 		setVariable(proxy, networkVariable, n)
