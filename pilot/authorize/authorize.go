@@ -60,6 +60,15 @@ func (a *Authorizer) Workload(peer identity.Peer, pod, cluster string) error {
 	return nil
 }
 
+// Account returns an error unless a peer may be served as the proxy of a pod that runs as a service account. An empty
+// one is not checked.
+func (a *Authorizer) Account(peer identity.Peer, account string) error {
+	if peer.Proved() && account != "" && peer.ID.ServiceAccount != account {
+		return deny("%s is not served as the proxy of a pod of service account %s", peer, account)
+	}
+	return nil
+}
+
 // ReadConfig returns an error unless a peer may read objects of configuration. The configuration of the whole mesh is
 // no business of a proxy's.
 func (a *Authorizer) ReadConfig(peer identity.Peer) error {

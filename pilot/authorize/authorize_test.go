@@ -61,6 +61,9 @@ func TestWhatPeersMayDo(t *testing.T) {
 		{"proxy of its pod by another name of the cluster", func(p identity.Peer) error { return aliased.Workload(p, "web-0", "uno") }, all},
 		{"proxy of another pod", func(p identity.Peer) error { return aliased.Workload(p, "web-1", "one") }, others},
 		{"proxy of another cluster", func(p identity.Peer) error { return aliased.Workload(p, "web-0", "two") }, others},
+		{"proxy of a pod of web", func(p identity.Peer) error { return closed.Account(p, "web") }, all},
+		{"proxy of a pod of db", func(p identity.Peer) error { return closed.Account(p, "db") }, []string{"stranger", "on the host", "claims web", "nowhere"}},
+		{"proxy of an unknown pod", func(p identity.Peer) error { return closed.Account(p, "") }, all},
 		{"secret of b", func(p identity.Peer) error { return open.Secret(p, "b") }, nil},
 	} {
 		allowed := map[string]bool{}

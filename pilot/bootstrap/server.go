@@ -103,7 +103,7 @@ func New(o Options) (*Server, error) {
 	}
 	// Without a cluster nothing that registers outlives this process.
 	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
-	ads := xds.Options{Known: s.known, Late: s.late}
+	ads := xds.Options{Known: s.known, Late: s.late, Account: cohort.Account}
 	if o.Client != nil {
 		s.secrets = ingest.NewSecretDemand(s.world, s.from)
 		ads.Demand = s.secrets.Set

@@ -232,6 +232,14 @@ func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	return nil
 }
 
+// Account returns the service account of the Pod whose proxy a proxy is; empty if it is not known, or is no Pod's.
+func Account(x *snapshot.Snapshot, p *node.Proxy) string {
+	if w := Workload(x, p); w != nil && w.Kind == kinds.Pod {
+		return w.ServiceAccount
+	}
+	return ""
+}
+
 func nodeLocality(p *node.Proxy) registry.Locality {
 	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }

@@ -164,6 +164,16 @@ func TestWorkloadOfProxy(t *testing.T) {
 			t.Errorf("%s at %s is %s, want %s", c.name, c.ip, got, c.want)
 		}
 	}
+	web := pod("web-1", "10.1.0.2", nil)
+	web.ServiceAccount, entry.ServiceAccount = "web", "machine"
+	x = index([]*registry.Workload{web, entry})
+	for _, c := range []struct{ name, ip, want string }{
+		{"web-1", "10.9.9.9", "web"}, {"unknown", "10.1.0.2", "web"}, {"vm", "10.2.0.1", ""}, {"unknown", "10.9.9.9", ""},
+	} {
+		if got := cohort.Account(x.Snapshot, sidecar(c.name, c.ip)); got != c.want {
+			t.Errorf("%s at %s is of account %q, want %q", c.name, c.ip, got, c.want)
+		}
+	}
 }
 
 // TestWhatSplitsCohorts checks what splits scopes, and what splits listeners alone.

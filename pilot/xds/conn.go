@@ -289,6 +289,9 @@ func (c *conn) greet() (*wire.Request, error) {
 		if err := s.authorize(c.profile, c.peer, proxy); err != nil {
 			return nil, err
 		}
+		if proxy.Cluster == "" { // its word is not needed
+			proxy.Cluster = c.peer.Bound.Cluster
+		}
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = session.New(session.Config{

@@ -81,7 +81,11 @@ func (c *conn) answerDebug(r *wire.Request) error {
 		return status.Errorf(codes.Unimplemented, "%s is not served", r.TypeURL)
 	}
 	if s.authentic != nil && c.peer.Proved() { // the proof may have been revoked since
-		if _, err := s.authentic(c.stream.Context()); err != nil {
+		now, err := s.authentic(c.stream.Context())
+		if err == nil && !sameRights(now, c.peer) {
+			err = errOtherPeer()
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // TestPeersAreAuthenticated serves a stream as its peer alone: who could not be authenticated, or is a proxy of another
@@ -168,5 +170,115 @@ func TestStreamEndsWhenItsProofIsRevoked(t *testing.T) {
 	}
 	if m, err := b.Recv(); err != nil || m.GetTypeUrl() != envoy.ListenerType {
 		t.Errorf("the stream that nobody can judge: %v", err)
+	}
+}
+
+// TestAccountOfThePod serves a peer as the proxy of a pod of its own service account alone, also if the pod comes to be
+// known later. The cluster of a token is the proxy's where its metadata name none.
+func TestAccountOfThePod(t *testing.T) {
+	peer := identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate, Bound: identity.Bound{Cluster: "far"}}
+	connections := make(clients, 10)
+	r := newRig(t, func(o *Options) {
+		o.Connections = connections
+		o.ProofTime = 20 * time.Millisecond
+		o.Authenticate = func(context.Context) (identity.Peer, error) { return peer, nil }
+		o.Account = func(s *snapshot.Snapshot, p *node.Proxy) string {
+			switch {
+			case p.Name == "web-0":
+				return "web"
+			case p.Name == "db-0", p.Name == "late-0" && s.Revision >= 2:
+				return "db"
+			}
+			return ""
+		}
+	})
+	r.publish(true, "cds a=1")
+	service := r.dial()
+	open := func(name string) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, error) {
+		t.Helper()
+		stream, err := service.StreamAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~" + name + ".a~a.svc.cluster.local"}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Recv()
+		if got := <-connections; got.Proxy.Cluster != "far" {
+			t.Errorf("%s is of cluster %q", name, got.Proxy.Cluster)
+		}
+		return stream, err
+	}
+	if _, err := open("web-0"); err != nil {
+		t.Error(err)
+	}
+	if _, err := open("unknown-0"); err != nil {
+		t.Error(err)
+	}
+	if _, err := open("db-0"); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("served as the proxy of a pod of another account: %v", err)
+	}
+	late, err := open("late-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.publish(true, "cds a=2")
+	for err == nil {
+		_, err = late.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("served on as the proxy of a pod of another account: %v", err)
+	}
+}
+
+// TestStreamEndsWhenItsPeerIsAnother ends a stream soon after what its peer presented proves less of it, or another.
+func TestStreamEndsWhenItsPeerIsAnother(t *testing.T) {
+	web := identity.Peer{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, Proof: identity.Certificate, Bound: identity.Bound{Node: "n"}}
+	federated, bound, other, moved := web, web, web, web
+	federated.Federated, bound.Bound.Cluster, other.ID.ServiceAccount, moved.Bound.Node = true, "far", "db", ""
+	for what, now := range map[string]identity.Peer{"federated": federated, "bound": bound, "another": other} {
+		t.Run(what, func(t *testing.T) {
+			var mu sync.Mutex
+			peer := web
+			judged := make(chan identity.Peer, 1)
+			r := newRig(t, func(o *Options) {
+				o.ProofTime = 20 * time.Millisecond
+				o.Authenticate = func(context.Context) (identity.Peer, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					select {
+					case judged <- peer:
+					default:
+					}
+					return peer, nil
+				}
+			})
+			r.publish(true)
+			stream, err := r.dial().StreamAggregatedResources(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}); err != nil {
+				t.Fatal(err)
+			}
+			set := func(p identity.Peer) {
+				mu.Lock()
+				defer mu.Unlock()
+				peer = p
+			}
+			set(moved)
+			for n := 0; n < 3; {
+				if <-judged == moved {
+					n++
+				}
+			}
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			set(now)
+			if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -35,6 +35,9 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 	defer func() { <-slot }()
 	start := time.Now()
 	if !c.joined {
+		if err := c.server.authorizeAccount(c.peer, c.proxy); err != nil {
+			return nil, err
+		}
 		if !c.session.Start(c.session.Snapshot()) {
 			return nil, status.Error(codes.Internal, "no configuration could be made for this proxy")
 		}

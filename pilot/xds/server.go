@@ -67,6 +67,9 @@ type Options struct {
 	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
 	// for one that does. nil: no wait.
 	Known func(*snapshot.Snapshot, *node.Proxy) bool
+	// Account returns the service account of the pod whose proxy a proxy is, as a snapshot has it; empty: it is not known,
+	// or is no pod's. A peer that proved to be another account is not served. Nil: none is known.
+	Account func(*snapshot.Snapshot, *node.Proxy) string
 	// Late reports whether the proxy's cluster is known by name and has not been read yet. A proxy that resumes is not
 	// answered while that is so, and keeps what it has. nil: never.
 	Late func(*node.Proxy) bool
@@ -86,6 +89,7 @@ type Server struct {
 	debug       DebugPages // nil: none
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
+	account     func(*snapshot.Snapshot, *node.Proxy) string
 	late        func(*node.Proxy) bool
 	access      Access // nil: being of a namespace is enough for its secrets
 	demand      demand
@@ -136,6 +140,7 @@ func New(o Options) *Server {
 		debug:       o.Debug,
 		connections: o.Connections,
 		known:       o.Known,
+		account:     o.Account,
 		late:        o.Late,
 		authorizer:  o.Authorizer,
 		access:      o.Access,
