@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -363,6 +364,57 @@ func TestForgedTokensCostFewReviews(t *testing.T) {
 	}
 	if n := c.reviews.Load(); n > 100 {
 		t.Errorf("%d reviews", n)
+	}
+}
+
+// TestTokenHasOneText: whoever has a token cannot make others of it, which would each be reviewed, or be good once after
+// the token was revoked.
+func TestTokenHasOneText(t *testing.T) {
+	i := newIssuer(t, "k1")
+	gone := map[string]any{"kubernetes.io": map[string]any{"pod": map[string]any{"name": "web-9", "uid": "9"}}}
+	c := newCluster(i)
+	k := kubernetes(c)
+	text := i.token(t, gone)
+	_, _ = k.Authenticate(t.Context(), authenticate.Request{Token: text})
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	texts := 0
+	for n := range len(text) {
+		if n+1 < len(text) && text[n+1] != '.' || text[n] == '.' {
+			continue // it is not the last of its part
+		}
+		for _, letter := range alphabet {
+			other := text[:n] + string(letter) + text[n+1:]
+			if other == text {
+				continue
+			}
+			texts++
+			if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: other}); err == nil {
+				t.Errorf("%+v", p)
+			}
+		}
+	}
+	if n := c.reviews.Load(); texts != 3*63 || n != 1 {
+		t.Errorf("%d texts of a token cost %d reviews", texts, n)
+	}
+
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k1")))
+	set := must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k1", Algorithm: "ES256", Use: "sig"}}}))
+	c = newCluster(i)
+	c.keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return set, nil }, func() time.Time { return start })
+	k = kubernetes(c)
+	text = must(jwt.Signed(signer).Claims(claims(gone)).Serialize())
+	signed, signature := text[:strings.LastIndex(text, ".")+1], text[strings.LastIndex(text, ".")+1:]
+	bytes := must(base64.RawURLEncoding.DecodeString(signature))
+	s := new(big.Int).SetBytes(bytes[32:])
+	s.Sub(key.Params().N, s).FillBytes(bytes[32:])
+	for _, token := range []string{text, signed + base64.RawURLEncoding.EncodeToString(bytes)} {
+		if _, err := k.Authenticate(t.Context(), authenticate.Request{Token: token}); err == nil || strings.Contains(err.Error(), "signature") {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := c.reviews.Load(); n != 1 {
+		t.Errorf("a token with both of its signatures costs %d reviews", n)
 	}
 }
 

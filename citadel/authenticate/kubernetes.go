@@ -87,8 +87,8 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 	return b
 }
 
-// reviewKey is the cluster and the SHA-256 of a token that was reviewed, and whether its pod was not there. So the
-// answer of while the pod was there does not count once it is gone.
+// reviewKey is the cluster and the SHA-256 of a token that was reviewed (see keyOfReview), and whether its pod was not
+// there. So the answer of while the pod was there does not count once it is gone.
 type reviewKey struct {
 	cluster string
 	token   [sha256.Size]byte
@@ -163,15 +163,21 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 		return identity.Peer{}, errors.New("the token's pod is gone")
 	}
 	p.Bound.Node = pod.Node
-	rechecked := keyOfReview(p, r.Token)
+	rechecked := keyOfReview(p, r.Token, nil)
+	err, revoked := k.revoked.get(rechecked)
 	k.recheck(ctx, c, p, r.Token, rechecked)
-	if err, ok := k.revoked.get(rechecked); ok {
+	if revoked {
 		return identity.Peer{}, err
 	}
 	return p, nil
 }
 
-func keyOfReview(p identity.Peer, text string) reviewKey {
+// keyOfReview returns the key of a token. Of one that was verified what is signed is enough: an ECDSA signature can be
+// made into another one without the private key.
+func keyOfReview(p identity.Peer, text string, unverified error) reviewKey {
+	if unverified == nil {
+		text = signedPart(text)
+	}
 	return reviewKey{cluster: p.Bound.Cluster, token: sha256.Sum256([]byte(text))}
 }
 
@@ -208,7 +214,7 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 // bound to no pod, or to one that is not known yet. unverified says why the signature could not be verified; nil if it
 // was. An acceptance is kept for a while.
 func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, unverified error) (identity.Peer, error) {
-	key, keep := keyOfReview(p, text), acceptedFor
+	key, keep := keyOfReview(p, text, unverified), acceptedFor
 	if p.Bound.Pod != "" {
 		if pod, known := c.Pod(p.ID.Namespace, p.Bound.Pod); known && pod.UID != p.Bound.PodUID {
 			key.unseen, keep = true, acceptedUnseen

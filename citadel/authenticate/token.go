@@ -1,6 +1,7 @@
 package authenticate
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,6 +56,12 @@ func parseToken(text string, audiences []string, now time.Time) (*token, error) 
 	case strings.Count(text, ".") != 2:
 		return nil, errors.New("the token is no signed JWT")
 	}
+	for part := range strings.SplitSeq(text, ".") {
+		bytes, err := base64.RawURLEncoding.DecodeString(part)
+		if err != nil || base64.RawURLEncoding.EncodeToString(bytes) != part { // whoever has a token could make others of it
+			return nil, errors.New("the token's base64 is malformed")
+		}
+	}
 	signed, err := jwt.ParseSigned(text, algorithms())
 	if err != nil {
 		return nil, errors.New("the token is malformed, or has an algorithm that is not accepted")
@@ -78,6 +85,9 @@ func parseToken(text string, audiences []string, now time.Time) (*token, error) 
 	}
 	return t, nil
 }
+
+// signedPart returns what is signed of a token's text: all but the signature.
+func signedPart(text string) string { return text[:strings.LastIndexByte(text, '.')] }
 
 // keyID returns the ID of the key that a token says it was signed with.
 func (t *token) keyID() string { return t.signed.Headers[0].KeyID }
