@@ -41,7 +41,8 @@ const (
 	reviewedByName = "tokenreviews"
 )
 
-// NewAPIServer returns the Cluster of a client. pods returns what is known of a pod: see Cluster.
+// NewAPIServer returns the Cluster of a client. pods returns what is known of a pod: see Cluster. Redirects are not
+// followed: another cluster's API server could lead this server anywhere.
 func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool), now func() time.Time) (*APIServer, error) {
 	c = rest.CopyConfig(c)
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil // reviews have a bound of their own
@@ -49,6 +50,9 @@ func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool),
 	if err != nil {
 		return nil, err
 	}
+	following := *client // it may be the one of all
+	following.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client = &following
 	base, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
 		return nil, err

@@ -66,6 +66,36 @@ func TestIssuerIsAskedForOnce(t *testing.T) {
 	}
 }
 
+// TestRedirects follows no API server to another.
+func TestRedirects(t *testing.T) {
+	var led atomic.Bool
+	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		led.Store(true)
+		_, _ = w.Write([]byte(`{"issuer":"https://kubernetes.default.svc"}`))
+	}))
+	defer inside.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, inside.URL, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	a, err := authenticate.NewAPIServer(&rest.Config{Host: server.URL}, nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if issuer, err := a.Issuer(t.Context()); err == nil {
+		t.Errorf("%q", issuer)
+	}
+	if v, err := a.Review(t.Context(), "token", nil); err == nil {
+		t.Errorf("%+v", v)
+	}
+	if led.Load() {
+		t.Error("the server was led elsewhere")
+	}
+	if http.DefaultClient.CheckRedirect != nil {
+		t.Error("nobody else follows redirects either")
+	}
+}
+
 // TestIssuerUnknown says why an issuer is not known.
 func TestIssuerUnknown(t *testing.T) {
 	for _, answer := range []string{"", "{", "{}"} {
