@@ -80,7 +80,18 @@ func public(a netip.Addr) bool {
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
 	return !(a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsInterfaceLocalMulticast() ||
-		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || a == netip.MustParseAddr("fd00:ec2::254"))
+		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || slices.Contains(metadataServices(), a))
+}
+
+// metadataServices returns the addresses at which clouds give their machines credentials, but for those of links.
+func metadataServices() []netip.Addr {
+	return []netip.Addr{
+		netip.MustParseAddr("fd00:ec2::254"),   // AWS
+		netip.MustParseAddr("fd20:ce::254"),    // Google
+		netip.MustParseAddr("168.63.129.16"),   // Azure
+		netip.MustParseAddr("100.100.100.200"), // Alibaba
+		netip.MustParseAddr("192.0.0.192"),     // Oracle
+	}
 }
 
 // own reports whether an address is one of this host's: its ports are this server's own.

@@ -72,6 +72,11 @@ func TestFetch(t *testing.T) {
 			t.Errorf("%s, which is this host's: %v", own, err)
 		}
 	}
+	for _, host := range []string{"100.100.100.200", "192.0.0.192", "168.63.129.16", "[fd20:ce::254]", "[fd00:ec2::254]"} {
+		if _, err := f.Get(t.Context(), "http://"+host+"/"); err == nil || !strings.Contains(err.Error(), "may not be fetched") && !strings.Contains(err.Error(), "address family") {
+			t.Errorf("%s, which is a metadata service's: %v", host, err)
+		}
+	}
 	port := server.URL[strings.LastIndex(server.URL, ":"):]
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "224.0.0.1"} {
 		if got, err := f.Get(t.Context(), "http://"+host+port+"/ok"); err == nil {
