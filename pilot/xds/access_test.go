@@ -1,6 +1,10 @@
 package xds
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,6 +55,20 @@ func (o *oracle) say(allowed, known, notify bool) {
 	if notify {
 		call()
 	}
+}
+
+// parseCertificate returns the certificate of a PEM text.
+func parseCertificate(t *testing.T, text []byte) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode(text)
+	if block == nil {
+		t.Fatalf("no PEM: %q", text)
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestAccessToSecrets: a peer is sent the secrets of its namespace once it is known that it may have them. While that
@@ -135,6 +153,28 @@ func TestAccessToSecrets(t *testing.T) {
 	}
 	if len(m.Resources) != 2 || len(m.RemovedResources) > 0 || strings.Contains(m.String(), xdstest.Canary) {
 		t.Errorf("what is withdrawn is not replaced: %v, %v", m.Resources, m.RemovedResources)
+	}
+	var certificate, ca *x509.Certificate
+	for _, x := range m.Resources {
+		s := &tlsv3.Secret{}
+		if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
+			t.Fatal(err)
+		}
+		if trusted := s.GetValidationContext().GetTrustedCa().GetInlineBytes(); trusted != nil {
+			ca = parseCertificate(t, trusted)
+			continue
+		}
+		of := s.GetTlsCertificate()
+		if _, err := tls.X509KeyPair(of.GetCertificateChain().GetInlineBytes(), of.GetPrivateKey().GetInlineBytes()); err != nil {
+			t.Errorf("the stand-in of a certificate: %v", err)
+		}
+		certificate = parseCertificate(t, of.GetCertificateChain().GetInlineBytes())
+	}
+	switch {
+	case certificate == nil || ca == nil:
+		t.Errorf("the stand-ins lack one: %v", m.Resources)
+	case certificate.IsCA || !ca.IsCA || bytes.Equal(certificate.RawSubjectPublicKeyInfo, ca.RawSubjectPublicKeyInfo):
+		t.Error("a peer has the key of the CA that stands in")
 	}
 	wants()
 	access.say(true, true, true)

@@ -107,18 +107,21 @@ func (c *conn) applyAccess() {
 }
 
 // standIns make what replaces secrets that a client may not have any more: an Envoy keeps a secret that is removed.
-// They are of a certificate that is its own issuer, expired at once, and whose key is this process's alone: no client
-// trusts it, and as a CA it has issued nothing. Safe for concurrent use.
+// They are a certificate that is its own issuer, with its key, and another one in the place of a CA, whose key nobody
+// has: it has issued nothing. Both expired long ago, and no client trusts them. Safe for concurrent use.
 type standIns struct {
-	once             sync.Once
-	certificate, key []byte // PEM
+	once                 sync.Once
+	certificate, key, ca []byte // PEM; nil without randomness
 }
 
 // of returns the stand-in for the secret of a name, nil for none.
 func (s *standIns) of(name string) *envoy.Resource {
 	secret, ok := names.ParseSecret(name, "x")
-	s.once.Do(func() { s.certificate, s.key = selfSigned() })
-	if !ok || s.certificate == nil {
+	s.once.Do(func() {
+		s.certificate, s.key = selfSigned(false)
+		s.ca, _ = selfSigned(true)
+	})
+	if !ok || s.certificate == nil || s.ca == nil {
 		return nil
 	}
 	inline := func(b []byte) *corev3.DataSource {
@@ -126,14 +129,14 @@ func (s *standIns) of(name string) *envoy.Resource {
 	}
 	m := &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(s.certificate), PrivateKey: inline(s.key)}}}
 	if secret.CA {
-		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.certificate)}}
+		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.ca)}}
 	}
 	return envoy.NewResource(name, m)
 }
 
-// selfSigned returns a certificate that was valid for an hour in 1970, and its key. It returns nil if there is no
-// randomness.
-func selfSigned() (certificate, key []byte) {
+// selfSigned returns a certificate that was valid for an hour in 1970, a CA's or not, and its key. It returns nil if
+// there is no randomness.
+func selfSigned(authority bool) (certificate, key []byte) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil
@@ -144,7 +147,10 @@ func selfSigned() (certificate, key []byte) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "withdrawn"}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(3600, 0),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA: authority, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	if authority {
+		template.KeyUsage = x509.KeyUsageCertSign
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
