@@ -367,8 +367,8 @@ func TestForgedTokensCostFewReviews(t *testing.T) {
 	}
 }
 
-// TestTokenHasOneText: whoever has a token cannot make others of it, which would each be reviewed, or be good once after
-// the token was revoked.
+// TestTokenHasOneText: whoever has a token cannot make others of it, which would each be reviewed, or be good once
+// after the token was revoked.
 func TestTokenHasOneText(t *testing.T) {
 	i := newIssuer(t, "k1")
 	gone := map[string]any{"kubernetes.io": map[string]any{"pod": map[string]any{"name": "web-9", "uid": "9"}}}
