@@ -46,6 +46,9 @@ type Limits struct {
 	HTTPBody       int64         // the body of one request
 	DebugRequests  int           // concurrent requests of /debug; more get 429
 
+	// Answers with debug pages over xDS that are made or have not been read: to all peers, and to each.
+	DebugAnswers, DebugAnswersEach int
+
 	// Webhooks of an API server. Whoever reaches the port may call them.
 	WebhookConns  int           // connections from one address that is not on this host; more are closed
 	WebhookBody   int64         // the body of one request
@@ -78,6 +81,11 @@ type Limits struct {
 	FileDocs   int   // YAML documents in one file
 	YAMLDepth  int   // levels of nested values in one document
 	MeshConfig int64 // the mesh configuration file
+
+	// The keys of token issuers, which are fetched.
+	KeySet          int64 // the body of an answer
+	KeySetHeader    int64 // its headers
+	KeySetRedirects int   // those that are followed
 
 	// Sources of configuration that other control planes are.
 	ConfigResponse int           // one response: all objects of one kind
@@ -120,6 +128,8 @@ func Default() Limits {
 		HTTPBody:       1 << 20,
 		DebugRequests:  2,
 
+		DebugAnswers: 8, DebugAnswersEach: 2,
+
 		WebhookConns:  64,
 		WebhookBody:   6 << 20,
 		WebhookBodies: 16 << 20,
@@ -145,6 +155,10 @@ func Default() Limits {
 		FileDocs:   50000,
 		YAMLDepth:  100,
 		MeshConfig: 1 << 20,
+
+		KeySet:          1 << 20,
+		KeySetHeader:    64 << 10,
+		KeySetRedirects: 2,
 
 		ConfigResponse: 64 << 20,
 		ConfigObject:   1 << 20,

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What an Envoy 1.40 of Istio's build lists, one extension a line: category, name, type URLs.
+// extensionLines are the extensions that an Envoy 1.40 of Istio's build lists, one a line: category, name, type URLs.
 //
 //go:embed extensions.txt
 var extensionLines string

@@ -204,7 +204,7 @@ func (b *bench) round(ctx context.Context, w world.World, round int, c contender
 	return ctx.Err()
 }
 
-// usual is what the one stays at while the other grows.
+// usualServices and usualProxies are the numbers that each stays at while the other grows.
 const usualServices, usualProxies = 1000, 300
 
 // wanted leaves out of growth what is off both of its lines.

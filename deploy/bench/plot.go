@@ -43,7 +43,7 @@ func lineStyles() []struct {
 	}
 }
 
-// headings of W1, and of workloads with a fleet in delta.
+// grown matches the headings of W1, and of workloads with a fleet in delta.
 var grown = regexp.MustCompile(`^(W\w+), (\d+) services(?:, (\d+) proxies, delta)?$`)
 
 // sample is a section that a plot may show.

@@ -53,9 +53,9 @@ func (s *Server) newFetcher() (*safe.Fetcher, error) {
 	base, _ := http.DefaultTransport.(*http.Transport)
 	transport := base.Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, InsecureSkipVerify: o.Insecure} //nolint:gosec // as the operator says
-	transport.MaxResponseHeaderBytes = keysets.MaxHeader
+	transport.MaxResponseHeaderBytes = s.o.Limits.KeySetHeader
 	return safe.NewFetcher(safe.FetchOptions{
-		Size: keysets.MaxSize, Timeout: jwks.MaxTimeout, Redirects: keysets.MaxRedirects, Allow: o.Allow, Block: o.Block, Transport: transport,
+		Size: s.o.Limits.KeySet, Timeout: jwks.MaxTimeout, Redirects: s.o.Limits.KeySetRedirects, Allow: o.Allow, Block: o.Block, Transport: transport,
 	}), nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -68,7 +70,7 @@ func TestUnsupported(t *testing.T) {
 		{Name: "a", Kinds: []*kinds.Kind{kinds.Gateway}, Unsupported: func(*kinds.Object) []diag.Diagnostic { return says("a") }},
 		{Name: "b", Kinds: []*kinds.Kind{kinds.Gateway}},
 		{Name: "c", Kinds: []*kinds.Kind{kinds.Gateway, kinds.Sidecar}, Unsupported: func(*kinds.Object) []diag.Diagnostic { return says("c") }},
-		{Name: "d", UnsupportedMesh: func(*mesh.Config) []diag.Diagnostic { return says("d") }},
+		{Name: "d", UnsupportedMesh: func(*mesh.Config, *meshv1alpha1.MeshConfig) []diag.Diagnostic { return says("d") }},
 	}
 	check := func(object string, list []diag.Diagnostic, want ...string) {
 		t.Helper()

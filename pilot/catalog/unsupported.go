@@ -35,10 +35,11 @@ func (l List) Unsupported(o *kinds.Object) []diag.Diagnostic {
 
 // UnsupportedMesh returns a finding for each field of a mesh configuration that has no effect.
 func (l List) UnsupportedMesh(c *mesh.Config) []diag.Diagnostic {
-	list := translate.UnsupportedMesh(c)
+	changed := c.Changed()
+	list := translate.UnsupportedMesh(c, changed)
 	for _, f := range l {
 		if f.UnsupportedMesh != nil {
-			list = append(list, f.UnsupportedMesh(c)...)
+			list = append(list, f.UnsupportedMesh(c, changed)...)
 		}
 	}
 	return of("MeshConfig", list)

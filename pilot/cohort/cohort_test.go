@@ -63,7 +63,7 @@ func index(pods []*registry.Workload, objects ...*kinds.Object) *scope.Index {
 	for _, o := range objects {
 		b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
 	}
-	return scope.NewIndex(b.Commit(time.Time{}), nil, nil)
+	return scope.NewIndex(b.Commit(time.Time{}), nil)
 }
 
 func sidecar(name, ip string) *node.Proxy {
@@ -229,7 +229,7 @@ func TestNodesSplitNoScope(t *testing.T) {
 		Services:  map[registry.ServiceKey]*registry.Service{local.Key(): &local},
 		Workloads: map[registry.WorkloadKey]*registry.Workload{one.WorkloadKey: one, two.WorkloadKey: two},
 	})
-	x := scope.NewIndex(b.Commit(time.Time{}), nil, nil)
+	x := scope.NewIndex(b.Commit(time.Time{}), nil)
 	p, q := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
 	if p.Scope != q.Scope || p.Outbound != q.Outbound || p.Inbound != q.Inbound {
 		t.Error("two cohorts")

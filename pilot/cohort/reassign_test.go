@@ -60,7 +60,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 			if last != nil && s == last.Snapshot {
 				continue
 			}
-			x := scope.NewIndex(s, last, nil)
+			x := scope.NewIndex(s, last)
 			for _, p := range proxies {
 				if last == nil {
 					continue

@@ -38,7 +38,7 @@ type Options struct {
 type API struct {
 	o     Options
 	pages []page
-	slots chan struct{} // one for each request that may be answered at a time
+	slots chan struct{} // one for each request over HTTP that may be answered at a time
 }
 
 // page is one endpoint below /debug.
@@ -99,8 +99,8 @@ var (
 	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.") //nolint:revive,staticcheck // likewise
 )
 
-// begin takes one of the slots for requests that are answered at a time. It returns what gives it back, and reports
-// whether there was one.
+// begin takes one of the slots for requests over HTTP that are answered at a time; package xds bounds all others. It
+// returns what gives it back, and reports whether there was one.
 func (a *API) begin() (done func(), ok bool) {
 	select {
 	case a.slots <- struct{}{}:

@@ -3,6 +3,7 @@ package debug
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -35,68 +36,68 @@ const (
 //
 // What is wrong with a question, such as a proxy that is not connected, is text in place of the answer: tools show it.
 func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
-	page, query := "syncz", url.Values{}
-	if typeURL != syncType {
-		if len(names) != 1 {
-			return nil, status.Errorf(codes.InvalidArgument, "%s wants exactly one resource name", typeURL)
-		}
-		var rest string
-		page, rest, _ = strings.Cut(names[0], "?")
-		var err error
-		if query, err = url.ParseQuery(rest); err != nil {
-			return nil, status.Errorf(codes.InvalidArgument, "the query of %q: %v", names[0], err)
-		}
+	q, err := a.question(typeURL, names)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if typeURL == dumpType {
-		page, query = "config_dump", url.Values{"proxyID": names}
-	}
-	// A peer that may not read such a page about any proxy takes no slot, and costs no look at the streams.
-	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: page, Namespace: peer.ID.Namespace}); err != nil {
+	// A peer that may not read such a page about any proxy costs no look at the streams.
+	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: q.page, Namespace: peer.ID.Namespace}); err != nil {
 		return nil, err
 	}
-	done, ok := a.begin()
-	if !ok {
-		return nil, status.Error(codes.ResourceExhausted, "too many debug requests at a time")
-	}
-	defer done()
-	if typeURL == syncType {
-		return a.clientConfigs()
-	}
-	about := authorize.Page{Name: page}
-	if c, err := a.proxy(query); err == nil {
-		about.Namespace, query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the same stream is answered about
+	about := authorize.Page{Name: q.page}
+	if c, err := a.proxy(q.query); err == nil {
+		about.Namespace, q.query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the same stream is answered about
 	}
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return nil, err
 	}
-	if typeURL == dumpType {
-		dump, err := a.dump(query)
-		if err != nil {
-			return text(typeURL, err)
-		}
-		return dump.Configs, nil
-	}
-	v, err := a.Answer(page, query)
-	if err != nil {
-		return text(typeURL, err)
-	}
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, nil
-}
-
-// text returns what is wrong with a question in place of an answer.
-func text(typeURL string, err error) ([]*anypb.Any, error) {
+	answer, err := q.answer(q.query)
 	if errors.Is(err, ErrUnknownPage) || errors.Is(err, ErrNoProxyID) || errors.Is(err, ErrNotConnected) {
 		return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(err.Error())}}, nil
+	} else if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return nil, status.Error(codes.Internal, err.Error())
+	return answer, nil
+}
+
+// question is what is asked over xDS: a page, with its query, in the form that the type asks for.
+type question struct {
+	page   string
+	query  url.Values
+	answer func(url.Values) ([]*anypb.Any, error)
+}
+
+// question returns what a type and names ask for.
+func (a *API) question(typeURL string, names []string) (q question, err error) {
+	if typeURL == syncType {
+		return question{"syncz", url.Values{}, a.clientConfigs}, nil
+	}
+	if len(names) != 1 {
+		return q, fmt.Errorf("%s wants exactly one resource name", typeURL)
+	}
+	if typeURL == dumpType {
+		return question{"config_dump", url.Values{"proxyID": names}, func(query url.Values) ([]*anypb.Any, error) {
+			dump, err := a.dump(query)
+			return dump.GetConfigs(), err
+		}}, nil
+	}
+	page, rest, _ := strings.Cut(names[0], "?")
+	query, err := url.ParseQuery(rest)
+	if err != nil {
+		return q, fmt.Errorf("the query of %q: %w", names[0], err)
+	}
+	return question{page, query, func(query url.Values) ([]*anypb.Any, error) {
+		v, err := a.Answer(page, query)
+		if err != nil {
+			return nil, err
+		}
+		body, err := json.Marshal(v)
+		return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, err
+	}}, nil
 }
 
 // clientConfigs returns how each proxy stands, as istioctl proxy-status reads it.
-func (a *API) clientConfigs() ([]*anypb.Any, error) {
+func (a *API) clientConfigs(url.Values) ([]*anypb.Any, error) {
 	out := []*anypb.Any{}
 	for _, c := range a.o.Proxies.Clients() {
 		if c.Proxy.Generator != "" {
@@ -111,7 +112,7 @@ func (a *API) clientConfigs() ([]*anypb.Any, error) {
 		}
 		packed, err := anypb.New(m)
 		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
+			return nil, err
 		}
 		out = append(out, packed)
 	}

@@ -27,7 +27,7 @@ type Type struct {
 	Complete bool
 	Named    bool // proxies subscribe by name: a subscription without names is to nothing
 	Total    bool // every name exists: what nobody defined is an empty resource, so that Envoy goes on
-	Live     bool // changes with endpoints alone
+	Live     bool // may change with endpoints alone
 
 	NamesClusters bool // its resources lead to clusters by their names
 	Divisible     bool // its resources have parts, which a delta client may take by themselves
@@ -47,7 +47,7 @@ var types = [...]Type{
 	{URL: VirtualHostType, Short: "vhds", Addition: 4, Removal: 1, Part: true},
 	{URL: SecretType, Short: "sds", Addition: 5, Removal: 1, Named: true, Secret: true},
 	{URL: ExtensionType, Short: "ecds", Addition: 6, Removal: 1, Named: true},
-	{URL: NameTableType, Short: "nds", Addition: 6, Removal: 1},
+	{URL: NameTableType, Short: "nds", Addition: 6, Removal: 1, Live: true},
 	{URL: ProxyConfigType, Short: "pcds", Addition: 6, Removal: 1},
 }
 

@@ -1,6 +1,8 @@
 package feature
 
 import (
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -22,9 +24,10 @@ type Feature struct {
 	Facts func(*kinds.Object) []facts.Want
 
 	// Unsupported returns a finding for each field of an object of Kinds that has no effect, or not the intended one.
-	// UnsupportedMesh does so for a mesh configuration. The catalog sets the object of each finding.
+	// UnsupportedMesh does so for a mesh configuration; changed is what differs from the defaults in it. The catalog
+	// sets the object of each finding.
 	Unsupported     func(*kinds.Object) []diag.Diagnostic
-	UnsupportedMesh func(*mesh.Config) []diag.Diagnostic
+	UnsupportedMesh func(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic
 
 	Hooks
 }

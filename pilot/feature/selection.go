@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -47,6 +48,21 @@ type Provider struct {
 	Name    string
 	Config  *meshv1alpha1.MeshConfig_ExtensionProvider
 	Service *registry.Service
+}
+
+// HasPort reports whether proxies see the service that the provider names, with a port of that number.
+func (p *Provider) HasPort(number uint32) bool {
+	if p.Service != nil {
+		for range p.Service.PortsByNumber(number) {
+			return true
+		}
+	}
+	return false
+}
+
+// Cluster returns the name of the cluster by which proxies call a port of the provider's service.
+func (p *Provider) Cluster(port uint32) string {
+	return names.Cluster(names.Outbound, port, "", p.Service.Host)
 }
 
 // Of returns the Selection of some objects.

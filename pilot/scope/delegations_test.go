@@ -31,7 +31,7 @@ func TestDelegationsAreForgotten(t *testing.T) {
 			c.Object = nil
 		}
 		b.Apply([]kinds.Change{c})
-		x = NewIndex(b.Commit(time.Time{}), x, nil)
+		x = NewIndex(b.Commit(time.Time{}), x)
 	}
 	known := func(want ...string) {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestDelegationsAreBounded(t *testing.T) {
 	enter := func(name string, spec *networkingv1.VirtualService) {
 		k := kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: name}
 		b.Apply([]kinds.Change{{Key: k, Object: &kinds.Object{Key: k, Spec: spec}}})
-		x = NewIndex(b.Commit(time.Time{}), x, nil)
+		x = NewIndex(b.Commit(time.Time{}), x)
 	}
 	routes := func(n int) (list []*networkingv1alpha3.HTTPRoute) {
 		for range n {

@@ -81,7 +81,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 				object(kinds.VirtualService, "a", "wild", `{"hosts":["*.wild","routed.example"],"http":[{"route":[{"destination":{"host":"other.a"}}]}]}`),
 				object(kinds.VirtualService, "a", "partial", `{"hosts":["*-p.part"],"http":[{"timeout":"1s"}]}`),
 				object(kinds.VirtualService, "a", "root", `{"hosts":["root.example"],"http":[{"delegate":{"name":"part"}}]}`),
-			), nil, nil)
+			), nil)
 			if !first.Dirty.All {
 				t.Error("the first Index is not all dirty")
 			}
@@ -91,7 +91,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 			} else {
 				s = enter(nil, c.object)
 			}
-			x := scope.NewIndex(s, first, nil)
+			x := scope.NewIndex(s, first)
 			if got := strings.Join(x.Dirty.Hosts, " "); got != c.want || x.Dirty.All != c.all {
 				t.Errorf("reaches %q, all %v", got, x.Dirty.All)
 			}
@@ -114,7 +114,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 // keep outdated configuration.
 func TestUnwatchedKindsAreRefused(t *testing.T) {
 	compared := map[*kinds.Kind]snapshot.Reach{kinds.Gateway: snapshot.Everywhere, kinds.Telemetry: snapshot.Selected}
-	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: compared}).Commit(time.Time{}), nil, nil)
+	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: compared}).Commit(time.Time{}), nil)
 	for _, k := range kinds.All() {
 		for what, read := range map[string]func(){
 			"Objects": func() { x.Objects(k, "a") }, "AllObjects": func() { x.AllObjects(k) }, "Object": func() { x.Object(kinds.Key{Kind: k}) },
@@ -169,7 +169,7 @@ func TestCompare(t *testing.T) {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 		index := func(last *scope.Index, changes registry.Changes) *scope.Index {
 			b.ApplyRegistry(changes)
-			return scope.NewIndex(b.Commit(time.Time{}), last, nil)
+			return scope.NewIndex(b.Commit(time.Time{}), last)
 		}
 		endpoints := func(change func(*registry.Endpoint)) map[registry.ServiceKey][]*registry.Endpoint {
 			return map[registry.ServiceKey][]*registry.Endpoint{s.Key(): {endpoint(change)}}

@@ -19,7 +19,7 @@ type Index struct {
 	Dirty Dirty // against the Index that it was made from
 
 	clusterLocal []clusterLocalRule
-	countsRead   func() // called when localityCounts are read; nil unless a test watches what is read
+	countsRead   func() // called when placementCounts are read; nil unless a test watches what is read
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
@@ -31,11 +31,13 @@ type Index struct {
 }
 
 // NewIndex returns the Index of a Snapshot. last is an earlier Index, or nil. If last is of the Snapshot before, the
-// cost is proportional to the changes. rules decide what is dirty; nil stands for InvalidationRules().
-func NewIndex(s *snapshot.Snapshot, last *Index, rules []InvalidationRule) *Index {
-	if rules == nil {
-		rules = InvalidationRules()
-	}
+// cost is proportional to the changes.
+func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
+	return NewIndexByRules(s, last, InvalidationRules())
+}
+
+// NewIndexByRules is NewIndex where some rules of invalidation decide what is dirty, for tests of the rules.
+func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
 	if last == nil || last.Revision+1 != s.Revision {
 		x.tables, x.clusterLocal = newTables(), clusterLocalRules(s)

@@ -58,7 +58,7 @@ func (w *world) index() *scope.Index {
 	for _, o := range w.objects {
 		b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
 	}
-	return scope.NewIndex(b.Commit(time.Time{}), nil, nil)
+	return scope.NewIndex(b.Commit(time.Time{}), nil)
 }
 
 // seen returns services as namespace/host, with their imported ports where some are not imported.
@@ -319,7 +319,7 @@ func TestDelegateKeepsItsPointer(t *testing.T) {
 		for _, o := range objects {
 			b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
 		}
-		return scope.NewIndex(b.Commit(time.Time{}), last, nil)
+		return scope.NewIndex(b.Commit(time.Time{}), last)
 	}
 	whole := func(x *scope.Index) *kinds.Object {
 		return slices.Collect(x.ScopeOf("a", nil).Egress[0].VirtualServices)[0].Object
@@ -370,7 +370,7 @@ func TestClusterLocal(t *testing.T) {
 		if m == nil || len(found) > 0 {
 			t.Fatal(found)
 		}
-		x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m}).Commit(time.Time{}), nil, nil)
+		x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m}).Commit(time.Time{}), nil)
 		var got []string
 		for _, host := range []string{"kubernetes.default", "dns.kube-system", "web.a", "api.a"} {
 			if x.ClusterLocal(host + ".svc.cluster.local") {

@@ -217,8 +217,8 @@ func serviceInvalidation() []InvalidationRule {
 				}
 			}
 		}},
-		{Name: "locality", start: func(b *dirtyBuilder) {
-			b.dirty.Reassign.All = b.dirty.Reassign.All || b.last.localityCounts() != b.index.localityCounts()
+		{Name: "placement", start: func(b *dirtyBuilder) {
+			b.dirty.Reassign.All = b.dirty.Reassign.All || b.last.placementCounts() != b.index.placementCounts()
 		}},
 		{Name: "workloads found by address", start: func(b *dirtyBuilder) {
 			for _, old := range b.diff.OldEndpoints {
@@ -395,19 +395,19 @@ func (x *Index) HasTrafficDistribution() bool {
 	return x.readCounts().trafficDistribution
 }
 
-// localityCounts is a row that says whether any service is node-local, and whether any prefers close endpoints.
-type localityCounts struct{ nodeLocal, trafficDistribution bool }
+// placementCounts is a row that says whether any service is node-local, and whether any prefers close endpoints.
+type placementCounts struct{ nodeLocal, trafficDistribution bool }
 
-func (t *serviceTables) localityCounts() localityCounts {
-	return localityCounts{t.nodeLocal > 0, t.trafficDistribution > 0}
+func (t *serviceTables) placementCounts() placementCounts {
+	return placementCounts{t.nodeLocal > 0, t.trafficDistribution > 0}
 }
 
-// readCounts returns the localityCounts of a translation.
-func (x *Index) readCounts() localityCounts {
+// readCounts returns the placementCounts of a translation.
+func (x *Index) readCounts() placementCounts {
 	if x.countsRead != nil {
 		x.countsRead()
 	}
-	return x.localityCounts()
+	return x.placementCounts()
 }
 
 // ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known.

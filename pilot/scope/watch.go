@@ -10,8 +10,8 @@ func (x *Index) Watched(later *Index, found snapshot.Found) func() *Index {
 		d.watch(next[i], found)
 	}
 	countsRead := func() {}
-	if was, is := x.localityCounts(), later.localityCounts(); was != is {
-		countsRead = func() { found("localityCounts", was) }
+	if was, is := x.placementCounts(), later.placementCounts(); was != is {
+		countsRead = func() { found("placementCounts", was) }
 	}
 	s := x.Snapshot.Watched(later.Snapshot, found)
 	return func() *Index {

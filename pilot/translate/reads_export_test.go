@@ -37,7 +37,7 @@ type Next struct{ *state }
 
 // Next returns a Snapshot with what some rules say of the changes since the Snapshot before it.
 func (t *Translator) Next(from, s *snapshot.Snapshot, rules []scope.InvalidationRule) Next {
-	x := scope.NewIndex(s, t.state(from).index, rules)
+	x := scope.NewIndexByRules(s, t.state(from).index, rules)
 	return Next{&state{x, view.New(x)}}
 }
 

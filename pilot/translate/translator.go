@@ -95,7 +95,7 @@ func (t *Translator) newState(s *snapshot.Snapshot) *state {
 	if t.newest != nil {
 		last = t.newest.index
 	}
-	x := scope.NewIndex(s, last, nil)
+	x := scope.NewIndex(s, last)
 	next := &state{x, view.New(x)}
 	if last == nil || s.Revision > last.Revision {
 		t.cache.Advance(s.Revision, &x.Dirty)

@@ -93,8 +93,9 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 }
 
 // UnsupportedMesh returns a finding for each field of a mesh configuration that translation itself does not support.
-func UnsupportedMesh(c *mesh.Config) []diag.Diagnostic {
-	list := feature.Unsupported("", c.Changed(), lacksMesh)
+// changed is what differs from the defaults.
+func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+	list := feature.Unsupported("", changed, lacksMesh)
 	if c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
 		list = append(list, feature.NotImplemented("outboundTrafficPolicy.mode", "hosts without a service are not resolved, and calls to them fail", "use ALLOW_ANY"))
 	}

@@ -25,12 +25,6 @@ const DebugType = "istio.io/debug"
 // debugTime bounds the stream of a tool.
 const debugTime = 5 * time.Minute
 
-// How many answers to tools may be on their way: to one peer, and to all. An answer takes memory until it is read.
-const (
-	debugAnswersEach = 2
-	debugAnswers     = 8
-)
-
 // DebugPages returns the answer to a peer that asks for debug pages by a type and names. It returns an
 // *authorize.Denied to a peer that may not read them.
 type DebugPages func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error)
@@ -126,7 +120,7 @@ func (s *Server) beginDebug(peer identity.Peer) (done func(), ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.debugging.all >= debugAnswers || s.debugging.to[to] >= debugAnswersEach {
+	if s.debugging.all >= s.limits.DebugAnswers || s.debugging.to[to] >= s.limits.DebugAnswersEach {
 		return nil, false
 	}
 	s.debugging.all++

@@ -109,13 +109,12 @@ func (s *Server) notify(g *subscriberGroup, p *session.Push) {
 // span is a range of consecutive revisions.
 type span struct{ from, to uint64 }
 
-// add appends a revision, or begins a new range where it does not follow. It returns true.
-func (s *span) add(last, revision uint64) bool {
+// add appends a revision, or begins a new range where it does not follow.
+func (s *span) add(last, revision uint64) {
 	if s.to != last {
 		s.from = revision
 	}
 	s.to = revision
-	return true
 }
 
 // joinGroup moves the stream to the group that it belongs to now.

@@ -206,23 +206,20 @@ func (s *Server) Publish(snap *snapshot.Snapshot) {
 	}
 	s.latest = snap
 	s.wake(p, func(c *conn) bool {
-		return c.group == nil || s.concerns(p, c, since) && c.notified.add(since, snap.Revision)
+		if c.group == nil {
+			return true
+		}
+		concerned := p.MayReassign(c.profile.translator, c.proxy, c.cohort, since)
+		if concerned {
+			c.notified.add(since, snap.Revision)
+		}
+		return concerned
 	})
 	groups := slices.Collect(maps.Values(s.groups))
 	s.mu.Unlock()
 	for _, a := range groups {
 		a.offer(p)
 	}
-}
-
-// concerns reports whether a push may have something for a stream that it has not for the rest of its group. mu is
-// held.
-func (s *Server) concerns(p *session.Push, c *conn, since uint64) (yes bool) {
-	if !p.Full {
-		return p.Concerns(c.proxy)
-	}
-	err := safe.Do("translate cohort", func() { yes = c.profile.translator.NeedsReassign(p.Snapshot, c.proxy, c.cohort, since) })
-	return yes || err != nil
 }
 
 // Push has every stream compare what it has with the newest snapshot.

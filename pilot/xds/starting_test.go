@@ -218,7 +218,7 @@ func TestDebugPagesThatNobodyReads(t *testing.T) {
 	open := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
 	r.publish(true, "cds a=1")
-	for range debugAnswersEach {
+	for range r.server.limits.DebugAnswersEach {
 		r.silent().send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
 		<-made
 	}

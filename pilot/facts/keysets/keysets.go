@@ -19,13 +19,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
 )
 
-// Bounds of every fetch.
-const (
-	MaxSize      = 1 << 20
-	MaxHeader    = 64 << 10
-	MaxRedirects = 2
-)
-
 // Options of KeySets.
 type Options struct {
 	Handler config.Handler // gets the key sets that differ from the last ones; called from several goroutines

@@ -23,6 +23,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
@@ -89,7 +90,7 @@ func TestHostileServers(t *testing.T) {
 	})
 
 	fetcher := safe.NewFetcher(safe.FetchOptions{
-		Size: keysets.MaxSize, Timeout: jwks.MaxTimeout, Redirects: keysets.MaxRedirects, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Size: limits.Default().KeySet, Timeout: jwks.MaxTimeout, Redirects: limits.Default().KeySetRedirects, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 	})
 	good := map[jwks.Source]bool{{URI: server.URL + "/keys"}: true, {URI: server.URL + "/redirected"}: true, {Issuer: server.URL + "/good/"}: true}
 	sources := []jwks.Source{{URI: server.URL + "/slow", Timeout: 50 * time.Millisecond}, {Issuer: "me@example.com"}, {URI: "http://127.0.0.2:1/"}, {URI: "://"}}

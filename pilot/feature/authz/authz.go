@@ -3,7 +3,6 @@ package authz
 import (
 	"strconv"
 
-	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -63,19 +62,4 @@ func dryRun(o *kinds.Object) bool {
 // ruleName returns the name of a rule: proxies name it in their logs, metrics and traces.
 func ruleName(o *kinds.Object, rule int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(rule) + "]"
-}
-
-// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. An
-// ALLOW rule with a condition that cannot be evaluated on the chain is left out. In policies of other actions, the
-// condition alone is left out.
-func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end string) {
-	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: trustDomains(c.Mesh), own: o.Namespace}
-	for i, r := range spec(o).Rules {
-		if p, err := t.policy(r); err == nil {
-			out.Policies[begin+ruleName(o, i)+end] = p
-		}
-	}
-	if len(spec(o).Rules) == 0 {
-		out.Policies[begin+ruleName(o, 0)+end] = never()
-	}
 }

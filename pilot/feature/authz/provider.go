@@ -15,9 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // defaultTimeout is how long proxies wait for an authorizer by default.
@@ -26,26 +24,11 @@ const defaultTimeout = 600 * time.Second
 // usable reports whether a provider is an authorizer that can be asked about requests, or else about connections: one
 // that takes HTTP knows requests only.
 func usable(p *feature.Provider, http bool) bool {
-	if p.Service == nil {
-		return false
-	}
 	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
-		return hasPort(p.Service, g.Port) && validStatus(g.StatusOnError)
+		return p.HasPort(g.Port) && validStatus(g.StatusOnError)
 	}
 	h := p.Config.GetEnvoyExtAuthzHttp()
-	return http && h != nil && hasPort(p.Service, h.Port) && validStatus(h.StatusOnError)
-}
-
-func hasPort(s *registry.Service, number uint32) bool {
-	for range s.PortsByNumber(number) {
-		return true
-	}
-	return false
-}
-
-// cluster returns the cluster of a provider's service.
-func cluster(p *feature.Provider, port uint32) string {
-	return names.Cluster(names.Outbound, port, "", p.Service.Host)
+	return http && h != nil && p.HasPort(h.Port) && validStatus(h.StatusOnError)
 }
 
 func timeout(d *durationpb.Duration) *durationpb.Duration {
@@ -72,7 +55,7 @@ func askHTTP(p *feature.Provider) *httpauthzv3.ExtAuthz {
 	service := &httpauthzv3.HttpService{
 		PathPrefix: h.PathPrefix,
 		ServerUri: &corev3.HttpUri{
-			Uri: "http://" + p.Service.Host, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: cluster(p, h.Port)}, Timeout: timeout(h.Timeout),
+			Uri: "http://" + p.Service.Host, HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: p.Cluster(h.Port)}, Timeout: timeout(h.Timeout),
 		},
 	}
 	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck)) //nolint:staticcheck // the deprecated field counts too
@@ -113,7 +96,7 @@ func askTCP(p *feature.Provider) *tcpauthzv3.ExtAuthz {
 
 func grpcService(p *feature.Provider, g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
 	return &corev3.GrpcService{
-		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster(p, g.Port), Authority: p.Service.Host}},
+		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: p.Cluster(g.Port), Authority: p.Service.Host}},
 		Timeout:         timeout(g.Timeout),
 	}
 }

@@ -2,7 +2,11 @@ package authz
 
 import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	securityv1 "istio.io/api/security/v1"
 	securityv1beta1 "istio.io/api/security/v1beta1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
 // translation is what rules are translated for: the requests, or the connections, that one kind of chain takes.
@@ -11,6 +15,21 @@ type translation struct {
 	wide    bool     // a condition that cannot be evaluated is left out; without it the whole rule is
 	domains []string // the mesh's trust domain, and its aliases
 	own     string   // the namespace of the policy
+}
+
+// translate adds the rules of a policy to those of its action, for a chain. begin and end are added to their names. An
+// ALLOW rule with a condition that cannot be evaluated on the chain is left out. In policies of other actions, the
+// condition alone is left out.
+func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end string) {
+	t := translation{http: c.HTTP, wide: action(o) != securityv1.AuthorizationPolicy_ALLOW, domains: trustDomains(c.Mesh), own: o.Namespace}
+	for i, r := range spec(o).Rules {
+		if p, err := t.policy(r); err == nil {
+			out.Policies[begin+ruleName(o, i)+end] = p
+		}
+	}
+	if len(spec(o).Rules) == 0 {
+		out.Policies[begin+ruleName(o, 0)+end] = never()
+	}
 }
 
 // attribute is what a rule demands of one attribute: one of values, and none of notValues. An empty list demands

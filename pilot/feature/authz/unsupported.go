@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -29,7 +30,7 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 }
 
 // unsupportedMesh returns the findings about authorizers that cannot be asked as they are configured.
-func unsupportedMesh(c *mesh.Config) []diag.Diagnostic {
+func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	var found []diag.Diagnostic
 	for i, p := range c.GetExtensionProviders() {
 		field := "extensionProviders[" + strconv.Itoa(i) + "]."

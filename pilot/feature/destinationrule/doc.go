@@ -7,5 +7,7 @@
 //   - hash.go: the consistent hash of the routes that lead to it.
 //   - unsupported.go: the fields that have no effect.
 //
+// Endpoints have no hook: what a policy says of their locality and weight, package eds follows itself.
+//
 // The package is pure.
 package destinationrule

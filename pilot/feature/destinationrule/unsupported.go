@@ -3,6 +3,7 @@ package destinationrule
 import (
 	"strconv"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -73,8 +74,8 @@ func lacks(field string) (message, fix string) {
 }
 
 // unsupportedMesh returns a finding for each default of policies in a mesh configuration that is not supported.
-func unsupportedMesh(c *mesh.Config) []diag.Diagnostic {
-	return feature.Unsupported("", c.Changed(), func(field string) (message, fix string) {
+func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+	return feature.Unsupported("", changed, func(field string) (message, fix string) {
 		switch field {
 		case "LocalityLoadBalancerSetting.distribute", "LocalityLoadBalancerSetting.failover", "LocalityLoadBalancerSetting.failoverPriority",
 			"MeshConfig.zoneAwareLbSetting":

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// The key in a cluster's metadata of the ALPN that an Envoy without istio.alpn offers for HTTP.
+// announcedALPN is the key, in a cluster's metadata, of the ALPN that an Envoy without istio.alpn offers for HTTP.
 const announcedALPN = "alpn"
 
 // announce returns the filter that has mTLS connections announce in their ALPN that they carry HTTP. Without that, a

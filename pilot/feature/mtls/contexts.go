@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// The cipher suites of TLS 1.2 that inbound listeners take.
+// ciphers are the cipher suites of TLS 1.2 that inbound listeners take.
 var ciphers = []string{
 	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
 	"AES256-GCM-SHA384", "AES128-GCM-SHA256",

@@ -1,13 +1,15 @@
 package mtls
 
 import (
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-func unsupportedMesh(c *mesh.Config) []diag.Diagnostic {
-	return feature.Unsupported("", c.Changed(), lacksMesh)
+func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+	return feature.Unsupported("", changed, lacksMesh)
 }
 
 // lacksMesh returns what is not done of a field of a mesh configuration, as feature.Unsupported takes it.

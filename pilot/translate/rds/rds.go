@@ -1,9 +1,13 @@
 package rds
 
 import (
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
 // Routes makes route configurations. Safe for concurrent use.
@@ -28,3 +32,56 @@ func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Routes {
 
 // builder builds virtual hosts. Its methods are pure functions of their keys.
 type builder struct{ *hooks.Hooks }
+
+// Get returns the route configurations of a list of names.
+func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
+	s := engine.GetByName(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
+		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
+			if d.Empty() {
+				return nil
+			}
+			return list.All()
+		},
+		Build: func(name string) *envoy.Resource {
+			if c.Scope.Value().Type == node.Router {
+				return m.gatewayRoute(v, c.Scope, name)
+			}
+			return m.sidecarRoute(v, c.Scope, name)
+		},
+	})
+	return envoy.Union{Shared: s.Set}, s.Err()
+}
+
+// gatewayRoute returns a gateway's route configuration. One that no server has is made without a cache.
+func (m *Routes) gatewayRoute(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+	c := of.Value()
+	hosts := func(v *view.View) engine.Generator[string] { return m.GatewayHosts(v, c, name) }
+	if len(v.Gateways.ServersOf(c, name)) == 0 {
+		return buildRoute(routeKeyOf(c, name, hosts(v).Generate(), buildHeader))
+	}
+	return m.route(v, of, name, hosts)
+}
+
+// sidecarRoute returns a sidecar's route configuration. One that no listener has is made without a cache. It has no
+// virtual host, except where a proxy that takes virtual hosts apart may still have its listener.
+func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+	c := of.Value()
+	b := m.sidecarRouteBuilder(v, c, name)
+	switch {
+	case b == nil:
+		return buildHeader(headerKey{name: name})
+	case b.egress == nil && divisible(name): // its listener may be draining
+		hosts := engine.Single(func() []*envoy.Resource { return []*envoy.Resource{b.blackholeHost(b.port)} }, engine.IfAll)
+		hosts.Content = true
+		return buildRoute(routeKeyOf(c, name, hosts.Generate(), buildHeader))
+	case b.egress == nil, b.lacksService(), b.lacksSocket():
+		return buildHeader(headerKey{name: name})
+	}
+	return m.route(v, of, name, func(v *view.View) engine.Generator[string] { return b.in(v).hosts() })
+}
+
+// route returns a route configuration with the virtual hosts that a generator makes.
+func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Scope], name string, hosts func(*view.View) engine.Generator[string]) *envoy.Resource {
+	s := view.Set(m.cache, engine.Key{Type: envoy.VirtualHostType, Part: name, Scope: of.Weak()}, v, hosts)
+	return m.routes.Get(routeKeyOf(of.Value(), name, s, m.headers.Get))
+}

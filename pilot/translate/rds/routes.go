@@ -62,56 +62,6 @@ type destination struct {
 	rule    traffic.Rule
 }
 
-// route returns the route configuration of a listener as a cohort sees it.
-func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
-	c, key := of.Value(), engine.Key{Type: envoy.VirtualHostType, Part: name, Scope: of.Weak()}
-	var s *engine.Version
-	if c.Type == node.Router {
-		s = view.Set(m.cache, key, v, func(v *view.View) engine.Generator[string] { return m.GatewayHosts(v, c, name) })
-	} else {
-		s = view.Set(m.cache, key, v, func(v *view.View) engine.Generator[string] {
-			g, _ := m.SidecarHosts(v, c, name)
-			return g
-		})
-	}
-	return m.routes.Get(routeKeyOf(c, name, s, m.headers.Get))
-}
-
-// Get returns the route configurations of a list of names.
-func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
-	s := engine.GetByName(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
-		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
-			if d.Empty() {
-				return nil
-			}
-			return list.All()
-		},
-		Build: func(name string) *envoy.Resource { return m.routeOrNone(v, c.Scope, name) },
-	})
-	return envoy.Union{Shared: s.Set}, s.Err()
-}
-
-// routeOrNone is route, except that a route configuration without a listener is not cached.
-func (m *Routes) routeOrNone(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
-	c := of.Value()
-	if c.Type == node.Router {
-		if len(v.Gateways.ServersOf(c, name)) > 0 {
-			return m.route(v, of, name)
-		}
-		return buildRoute(routeKeyOf(c, name, m.GatewayHosts(v, c, name).Generate(), buildHeader))
-	}
-	b, ok := m.sidecarRouteBuilder(v, c, name)
-	switch {
-	case !ok && b != nil && divisible(name): // its listener may be draining
-		hosts := engine.Single(func() []*envoy.Resource { return []*envoy.Resource{b.blackholeHost(b.port)} }, engine.IfAll)
-		hosts.Content = true
-		return buildRoute(routeKeyOf(c, name, hosts.Generate(), buildHeader))
-	case !ok, b.sniffed != "" && b.candidate(b.sniffed) == nil, isSocketRoute(name) && b.egress.Listener.GetPort() == nil: // a socket that no listener is bound to
-		return buildHeader(headerKey{name: name})
-	}
-	return m.route(v, of, name)
-}
-
 // routeKeyOf returns the key of a route configuration with the virtual hosts of a version, which may be nil. header
 // makes the part before the virtual hosts.
 func routeKeyOf(c cohort.Scope, name string, s *engine.Version, header func(headerKey) *envoy.Resource) routeKey {

@@ -23,22 +23,30 @@ import (
 // the HTTP proxy. Each host is a partition. The catch-all is in none: it changes with the mesh or the Sidecar only. The
 // result is false where no listener has a route configuration of that name.
 func (m *Routes) SidecarHosts(v *view.View, c cohort.Scope, name string) (g engine.Generator[string], ok bool) {
-	b, ok := m.sidecarRouteBuilder(v, c, name)
+	b := m.sidecarRouteBuilder(v, c, name)
+	if b == nil || b.egress == nil {
+		return g, false
+	}
+	return b.hosts(), true
+}
+
+// hosts generates the virtual hosts of the route configuration.
+func (b *sidecarRouteBuilder) hosts() engine.Generator[string] {
 	return engine.Generator[string]{
 		All: func() []*envoy.Resource {
 			var out []*envoy.Resource
 			b.eachHost(func(host string) { out = append(out, b.virtualHosts(host)...) })
 			if b.sniffed == "" {
-				out = append(out, b.catchAllHost(v.Fallback(b.scope)))
+				out = append(out, b.catchAllHost(b.view.Fallback(b.scope)))
 			}
 			return out
 		},
 		Affected:   func(d *scope.Dirty) []string { return d.Hosts },
 		Closure:    b.closure,
 		Partitions: engine.Each(b.virtualHosts),
-		Locate:     virtualHostLocator(name),
+		Locate:     virtualHostLocator(b.route),
 		Content:    true,
-	}, ok
+	}
 }
 
 // virtualHostLocator returns a function that locates the virtual hosts of a host.
@@ -52,8 +60,8 @@ func virtualHostLocator(route string) func(host string) engine.Locator {
 // sidecarRouteBuilder builds one route configuration of a sidecar.
 type sidecarRouteBuilder struct {
 	routeBuilder
-	egress  *scope.Egress
-	sniffed string // the host of the only service; empty for all services
+	egress  *scope.Egress // nil where no listener has the route configuration
+	sniffed string        // the host of the only service; empty for all services
 
 	virtualOnly map[virtualOnlyKey]*virtualOnly // a cache, for VirtualServices with many hosts
 }
@@ -69,22 +77,37 @@ type virtualOnly struct {
 	destinations func() frozen.List[destination]
 }
 
-// sidecarRouteBuilder returns the builder of a route configuration. It reports false where no listener has a route
-// configuration of that name.
-func (m *Routes) sidecarRouteBuilder(v *view.View, c cohort.Scope, name string) (*sidecarRouteBuilder, bool) {
+// sidecarRouteBuilder returns the builder of a route configuration, or nil where no listener ever has one of that name.
+func (m *Routes) sidecarRouteBuilder(v *view.View, c cohort.Scope, name string) *sidecarRouteBuilder {
 	n, ok := names.ParseRoute(name)
 	if isSocketRoute(name) {
 		n, ok = names.RouteName{}, true // its path may look like a port's route name
 	}
 	if ok && n.Scheme != "" || !ok && name != names.HTTPProxyRoute {
-		return nil, false
+		return nil
 	}
 	sc := v.ScopeOf(c.Namespace, c.Sidecar)
-	b := &sidecarRouteBuilder{
+	return &sidecarRouteBuilder{
 		routeBuilder: routeBuilder{routes: m, view: v, cohort: c, scope: sc, route: name, port: n.Port},
 		egress:       egressFor(sc, name, n.Port), sniffed: n.Host, virtualOnly: map[virtualOnlyKey]*virtualOnly{},
 	}
-	return b, b.egress != nil
+}
+
+// in returns the builder for another view of the same Index.
+func (b *sidecarRouteBuilder) in(v *view.View) *sidecarRouteBuilder {
+	own := *b
+	own.view = v
+	return &own
+}
+
+// lacksService reports whether the route configuration is of one service, which has no port for it.
+func (b *sidecarRouteBuilder) lacksService() bool {
+	return b.sniffed != "" && b.candidate(b.sniffed) == nil
+}
+
+// lacksSocket reports whether the route configuration is of a socket that no listener is bound to.
+func (b *sidecarRouteBuilder) lacksSocket() bool {
+	return isSocketRoute(b.route) && b.egress.Listener.GetPort() == nil
 }
 
 // isSocketRoute reports whether a route configuration is of a socket: its name is a path, or a name in the abstract

@@ -25,7 +25,7 @@ func objectsOf(t *testing.T, f *xdstest.Translator, delta bool) *Session {
 	t.Helper()
 	l := limits.Default()
 	s := &Session{translator: f, observer: quiet{}, limits: &l, differences: &diff.Cache{}, interner: wire.NewInterner(), delta: delta, profile: Profile{Whole: true}, proxy: &node.Proxy{ID: "istiod.istio-system", Generator: "api"}}
-	if !s.Start(f.Publish(true, "nds a=1", "nds b=1")) {
+	if !s.Start(f.Publish(true, "pcds a=1", "pcds b=1")) {
 		t.Fatal("not started")
 	}
 	return s
@@ -61,24 +61,24 @@ func TestObjectsOverStateOfTheWorld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask(envoy.NameTableType, "what istiods send at first") // their first nonce is a time
+	ask(envoy.ProxyConfigType, "what istiods send at first") // their first nonce is a time
 	equalInts(t, "a type", sizes(s), 2, 0)
 	ask("nothing/v1/Known", "")
 	equalInts(t, "a type of nothing", sizes(s), 0, 0)
-	s.Adopt(NewPush(f.Publish(false, "nds a=2"), time.Time{}))
+	s.Adopt(NewPush(f.Publish(false, "pcds a=2"), time.Time{}))
 	equalInts(t, "no objects changed", sizes(s))
-	next := f.Publish(false, "nds b")
+	next := f.Publish(false, "pcds b")
 	next.Diff.Objects = true
 	s.Adopt(NewPush(next, time.Time{}))
 	equalInts(t, "an object is gone", sizes(s), 1, 0)
-	s.Adopt(NewPush(f.Publish(true, "nds a"), time.Time{}))
+	s.Adopt(NewPush(f.Publish(true, "pcds a"), time.Time{}))
 	equalInts(t, "the last is gone", sizes(s), 0, 0)
 }
 
 func TestObjectsOverDelta(t *testing.T) {
 	f := xdstest.NewTranslator()
 	s := objectsOf(t, f, true)
-	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.NameTableType}); err != nil {
+	if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ProxyConfigType}); err != nil {
 		t.Fatal(err)
 	}
 	equalInts(t, "a type", sizes(s), 2, 0)
@@ -86,7 +86,7 @@ func TestObjectsOverDelta(t *testing.T) {
 		t.Fatal(err)
 	}
 	equalInts(t, "a type of nothing", sizes(s), 0, 0)
-	next := f.Publish(false, "nds b", "nds a=2")
+	next := f.Publish(false, "pcds b", "pcds a=2")
 	next.Diff.Objects = true
 	merged := NewPush(next, time.Time{}).Merge(NewPush(f.Publish(false), time.Time{}))
 	s.Adopt(merged)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -83,9 +85,19 @@ func (p *Push) Changes(t *envoy.Type) bool {
 	return p.Full || t.Live && !p.OnlySecrets || t.Secret && p.Secrets
 }
 
-// Concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod
+// MayReassign reports whether a client may belong to another cohort than last, to which it belonged at an earlier
+// revision. So it may if its translator fails to say.
+func (p *Push) MayReassign(t Translator, client *node.Proxy, last cohort.Key, since uint64) (yes bool) {
+	if p.concerns(client) || !p.Full {
+		return p.concerns(client)
+	}
+	err := safe.Do("translate cohort", func() { yes = t.NeedsReassign(p.Snapshot, client, last, since) })
+	return yes || err != nil
+}
+
+// concerns reports whether a proxy may run beside one of the workloads that changed, or at one of the addresses. A pod
 // is identified by the proxy's id, other workloads by namespace alone.
-func (p *Push) Concerns(proxy *node.Proxy) bool {
+func (p *Push) concerns(proxy *node.Proxy) bool {
 	return slices.ContainsFunc(p.Workloads, func(k registry.WorkloadKey) bool {
 		return proxy.ID == k.Name+"."+k.Namespace || k.Kind != kinds.Pod && k.Namespace == proxy.Namespace
 	}) || slices.ContainsFunc(p.Addresses, func(a snapshot.ClusterAddress) bool {

@@ -264,8 +264,9 @@ func (s *Session) Start(snap *snapshot.Snapshot) bool {
 
 // Adopt takes a newer snapshot. Call it only after Next has returned nil: then a pass belongs to one snapshot.
 func (s *Session) Adopt(p *Push) {
-	if p.Full || s.cohortFailed || p.Objects && s.profile.Whole || p.Concerns(s.proxy) {
-		if s.cohortFailed = !s.resolveCohortAgain(p); s.cohortFailed {
+	reassign := s.cohortFailed || p.MayReassign(s.translator, s.proxy, s.cohort, s.revision)
+	if p.Full || reassign || p.Objects && s.profile.Whole {
+		if s.cohortFailed = reassign && !s.resolveCohort(p.Snapshot); s.cohortFailed {
 			if s.snapshot == nil { // requests are answered from some snapshot
 				s.compareWith(p.Snapshot)
 			}
@@ -402,16 +403,6 @@ func (s *Session) get(kind *envoy.Type, names *envoy.Names) (envoy.Union, bool) 
 		u.Own = s.withdrawn
 	}
 	return u, err == nil
-}
-
-// resolveCohortAgain calls resolveCohort if changes since the last time may have changed the proxy's cohort.
-func (s *Session) resolveCohortAgain(p *Push) bool {
-	reassign := true
-	if !s.cohortFailed && !p.Concerns(s.proxy) {
-		// resolveCohort reports what is wrong
-		_ = safe.Do("translate cohort", func() { reassign = s.translator.NeedsReassign(p.Snapshot, s.proxy, s.cohort, s.revision) })
-	}
-	return !reassign || s.resolveCohort(p.Snapshot)
 }
 
 func (s *Session) resolveCohort(snap *snapshot.Snapshot) bool {

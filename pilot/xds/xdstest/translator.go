@@ -152,7 +152,7 @@ func (f *Translator) wildcard(s *snapshot.Snapshot, typeURL string) envoy.Union 
 	if w.poison[typeURL+"/*"] {
 		panic(fmt.Sprintf("%s is poisoned", typeURL))
 	}
-	if envoy.TypeOf(typeURL).Complete || typeURL == envoy.NameTableType {
+	if envoy.TypeOf(typeURL).Complete || slices.Contains([]string{envoy.NameTableType, envoy.ProxyConfigType}, typeURL) {
 		return w.unions[typeURL]
 	}
 	return envoy.Union{}
@@ -230,6 +230,8 @@ func LongType(short string) string {
 		return envoy.VirtualHostType
 	case "sds":
 		return envoy.SecretType
+	case "pcds":
+		return envoy.ProxyConfigType
 	case "nds":
 		return envoy.NameTableType
 	}
