@@ -72,7 +72,7 @@ func (r Rules) Decode(file string, data []byte) Result {
 	if p, why, fix := unreadable(l, data); why != "" {
 		return broken(file, p, "Limit", why, fix)
 	}
-	d := &decoder{limits: l, file: file, schemas: r.Schemas}
+	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review}
 	d.tree = treeBuilder{maxDepth: l.YAMLDepth, budget: fileValues(len(data)), open: map[*yaml.Node]bool{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for count := 1; ; count++ {

@@ -193,7 +193,7 @@ spec:
 		"5:3 UnknownField spec.hots",
 		"7:27 IST0106 spec.http[0].match[0].uri.regex",
 		"8:14 IST0106 spec.http[0].timeout",
-		"10:28 IST0106 spec.http[0].route[0].destination.host",
+		"10:28 Doubtful spec.http[0].route[0].destination.host",
 		"10:46 WrongType spec.http[0].route[0].weight")
 }
 

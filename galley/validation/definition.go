@@ -16,6 +16,7 @@ import (
 // Rules are those by which the text of a file is judged where no API server has judged it.
 type Rules struct {
 	Limits  limits.Limits
+	Review  bool        // the objects are not in force yet: some faults that a server can live with are errors
 	Schemas *schema.Set // the CustomResourceDefinitions; nil: they are not asked
 }
 

@@ -11,8 +11,11 @@ func destinationRule(p fieldRef) {
 	if p.required("host") {
 		p.at("host").wildcardHost()
 	}
-	p.at("exportTo").exportTo()
+	p.at("exportTo").exportTo(false)
 	p.at("workloadSelector").workload("matchLabels")
+	if e := p.at("exportTo"); !p.at("workloadSelector").absent() && slices.ContainsFunc(e.items(), func(i fieldRef) bool { return !i.is(".") }) {
+		e.bad(`write "." alone`, "a rule with a workloadSelector is for its own namespace")
+	}
 	trafficPolicy(p.at("trafficPolicy"))
 	names := unique{}
 	for _, s := range p.at("subsets").items() {
@@ -20,7 +23,7 @@ func destinationRule(p fieldRef) {
 			s.at("name").subsetName()
 			names.add(s.at("name"), "subset name")
 		}
-		s.at("labels").labels()
+		s.at("labels").workloadLabels()
 		trafficPolicy(s.at("trafficPolicy"))
 	}
 }
@@ -29,25 +32,37 @@ func trafficPolicy(p fieldRef) {
 	if p.absent() {
 		return
 	}
-	if p.empty() {
-		p.warn("remove it", "the traffic policy says nothing")
+	if !p.says("loadBalancer", "connectionPool", "outlierDetection", "tls", "portLevelSettings", "tunnel", "proxyProtocol", "retryBudget") {
+		p.bad("remove it", "the traffic policy says nothing")
+	}
+	if !p.at("tunnel").absent() && !p.at("proxyProtocol").absent() {
+		p.at("proxyProtocol").bad("keep one of the two", "tunnel and proxyProtocol exclude each other")
 	}
 	portPolicy(p)
 	ports := unique{}
 	for _, s := range p.at("portLevelSettings").items() {
-		if !s.required("port") {
+		if !s.says("loadBalancer", "connectionPool", "outlierDetection", "tls") {
+			s.bad("remove it", "the settings of the port say nothing")
+		}
+		if s.at("port").absent() {
+			s.required("port")
 			continue
 		}
-		s.at("port").at("number").port()
-		ports.add(s.at("port").at("number"), "port")
+		if n := s.at("port").at("number"); n.number() < 1 || n.number() > 65535 {
+			n.warn("write a port from 1 to 65535", "%q is not a port: the settings have no effect", n.text())
+		}
+		if first, dup := ports[s.at("port").at("number").text()]; dup {
+			s.warn("remove one of the two", "the port is already used at %s", first)
+		}
+		ports[s.at("port").at("number").text()] = s.path
 		portPolicy(s)
 	}
 	if t := p.at("tunnel"); !t.absent() {
-		if proto := t.at("protocol"); !proto.empty() && !slices.Contains([]string{"CONNECT", "POST"}, strings.ToUpper(proto.text())) {
+		if proto := t.at("protocol"); !proto.empty() && !slices.Contains([]string{"CONNECT", "POST"}, proto.text()) {
 			proto.bad("use CONNECT or POST", "unknown tunnel protocol %q", proto.text())
 		}
-		if t.required("targetHost") {
-			t.at("targetHost").host()
+		if t.required("targetHost") && !isHost(t.at("targetHost").text()) && !isIP(t.at("targetHost").text()) {
+			t.at("targetHost").bad("write a DNS name or an address", "%q is not a host", t.at("targetHost").text())
 		}
 		t.at("targetPort").port()
 	}
@@ -64,8 +79,19 @@ func portPolicy(p fieldRef) {
 	clientTLS(p.at("tls"))
 }
 
+// says reports whether a mapping has one of the fields.
+func (p fieldRef) says(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		at := p.at(name)
+		return !at.absent() && (at.node.shape != list || !at.empty())
+	})
+}
+
 func connectionPool(p fieldRef) {
 	tcp, http := p.at("tcp"), p.at("http")
+	if !p.absent() && tcp.absent() && http.absent() {
+		p.bad("add tcp or http, or remove it", "the connection pool says nothing")
+	}
 	tcp.at("maxConnections").atLeast(0)
 	tcp.at("connectTimeout").interval()
 	tcp.at("maxConnectionDuration").timeout()
@@ -80,8 +106,14 @@ func connectionPool(p fieldRef) {
 		http.at(f).atLeast(0)
 	}
 	http.at("idleTimeout").timeout()
-	http.at("http2KeepAlive").at("interval").interval()
-	http.at("http2KeepAlive").at("timeout").interval()
+	if k := http.at("http2KeepAlive"); !k.absent() {
+		for _, f := range []string{"interval", "timeout"} {
+			if k.at(f).absent() {
+				k.missing(f, "add "+f, "%s is required", f)
+			}
+			k.at(f).interval()
+		}
+	}
 	if http.at("useClientProtocol").is("true") && http.at("h2UpgradePolicy").is("UPGRADE") {
 		http.at("h2UpgradePolicy").bad("remove one of them", "useClientProtocol and h2UpgradePolicy UPGRADE contradict each other")
 	}
@@ -96,7 +128,7 @@ func outlierDetection(p fieldRef) {
 		old.warn("use consecutive5xxErrors", "consecutiveErrors is no longer read")
 	}
 	if local := p.at("consecutiveLocalOriginFailures"); local.number() > 0 && !p.at("splitExternalLocalOriginErrors").is("true") {
-		local.warn("set splitExternalLocalOriginErrors to true", "without splitExternalLocalOriginErrors the value has no effect")
+		local.bad("set splitExternalLocalOriginErrors to true", "without splitExternalLocalOriginErrors the value has no effect")
 	}
 	for _, code := range p.at("outlierDetectionHttpErrorCodes").items() {
 		code.between(100, 599)
@@ -114,7 +146,9 @@ func loadBalancer(p fieldRef) {
 		consistentHash(h)
 	}
 	p.at("warmupDurationSecs").timeout()
-	p.exclusive("warmup", "warmupDurationSecs")
+	if !p.at("warmup").absent() && !p.at("warmupDurationSecs").absent() {
+		p.at("warmupDurationSecs").warn("remove it", "warmup says it already")
+	}
 	if w := p.at("warmup"); !w.absent() {
 		if w.at("duration").absent() {
 			w.missing("duration", "add duration", "duration is required")
@@ -144,9 +178,14 @@ func consistentHash(h fieldRef) {
 		}
 	}
 	const maxTable = 5_000_011 // Envoy's bound
-	if size := h.at("maglev").at("tableSize"); !size.absent() && size.number() != 0 {
-		size.between(1, maxTable)
-		if v := size.number(); v <= maxTable && !big.NewInt(int64(v)).ProbablyPrime(0) {
+	if m := h.at("maglev"); !m.absent() && !h.at("minimumRingSize").absent() || !h.at("ringHash").absent() && !h.at("minimumRingSize").absent() {
+		h.at("minimumRingSize").bad("remove it", "minimumRingSize is the older form of ringHash")
+	}
+	if size := h.at("maglev").at("tableSize"); !h.at("maglev").absent() && size.number() == 0 {
+		size.bad("write 65537, or another prime number", "tableSize is required")
+	} else if !size.absent() {
+		size.between(1, maxTable-1)
+		if v := size.number(); v < maxTable && !big.NewInt(int64(v)).ProbablyPrime(0) {
 			size.bad("use 65537, or another prime number", "the size of a Maglev table must be a prime number")
 		}
 	}
@@ -160,13 +199,19 @@ func locality(p fieldRef) {
 	if p.absent() {
 		return
 	}
-	p.exclusive("distribute", "failover", "failoverPriority")
-	from := unique{}
+	p.exclusive("distribute", "failover")
+	if more := p.at("failoverPriority"); !more.empty() && !(p.at("distribute").empty() && p.at("failover").empty()) {
+		more.warn("keep one of them", "failoverPriority, distribute and failover say where traffic goes, each in its own way")
+	}
+	var from []string
 	for _, d := range p.at("distribute").items() {
-		d.at("from").locality()
-		from.add(d.at("from"), "locality")
+		d.at("from").locality(d.at("from").text())
+		d.at("from").apart(d.at("from").text(), &from)
 		sum := 0.0
+		var all []string
 		d.at("to").each(func(to string, weight fieldRef) {
+			weight.locality(to)
+			weight.apart(to, &all)
 			weight.between(1, 100)
 			sum += weight.number()
 		})
@@ -175,8 +220,9 @@ func locality(p fieldRef) {
 		}
 	}
 	for _, f := range p.at("failover").items() {
-		f.required("from")
-		f.required("to")
+		if f.at("from").empty() || f.at("to").empty() {
+			f.warn("add from and to", "a failover needs both: it has no effect")
+		}
 		if a, b := f.at("from").text(), f.at("to").text(); a != "" && a == b {
 			f.at("to").bad("name another region", "locality %q cannot fail over to itself", a)
 		}
@@ -189,22 +235,48 @@ func locality(p fieldRef) {
 }
 
 // locality judges region/zone/subzone, where only the end may be a star.
-func (p fieldRef) locality() {
-	parts := strings.Split(p.text(), "/")
+func (p fieldRef) locality(s string) {
+	parts := strings.Split(s, "/")
 	for i, part := range parts {
-		if part == "" || len(parts) > 3 || strings.Contains(part, "*") && (part != "*" || i != len(parts)-1) {
-			p.bad(`write region/zone/subzone, the last of which may be "*"`, "%q is not a locality", p.text())
+		if part == "" || strings.Contains(part, "*") && (!strings.HasSuffix(part, "*") || strings.Count(s, "*") > 1 || i != len(parts)-1) {
+			p.bad(`write region/zone/subzone, the last of which may be "*"`, "%q is not a locality", s)
 			return
 		}
 	}
+	if len(parts) > 3 || strings.HasSuffix(s, "*") && parts[len(parts)-1] != "*" {
+		p.warn(`write region/zone/subzone, the last of which may be "*"`, "%q is the locality of nothing", s)
+	}
+}
+
+// apart reports a locality that overlaps one before it. It adds the locality to them.
+func (p fieldRef) apart(s string, before *[]string) {
+	region := strings.TrimSuffix(strings.TrimSuffix(s, "*"), "/")
+	for _, b := range *before {
+		other := strings.TrimSuffix(strings.TrimSuffix(b, "*"), "/")
+		if s == b || strings.HasSuffix(b, "*") && under(region, other) || strings.HasSuffix(s, "*") && under(other, region) {
+			p.bad("choose another", "locality %q overlaps %q", s, b)
+			break
+		}
+	}
+	*before = append(*before, s)
+}
+
+// under reports whether a locality is another, or within it. The empty one is everywhere.
+func under(locality, other string) bool {
+	return other == "" || locality == other || strings.HasPrefix(locality, other+"/")
 }
 
 func clientTLS(p fieldRef) {
 	if p.absent() {
 		return
 	}
-	if p.at("insecureSkipVerify").is("true") && !p.at("caCertificates").empty() {
-		p.at("insecureSkipVerify").bad("remove one of them", "insecureSkipVerify and caCertificates contradict each other")
+	for _, f := range []string{"caCertificates", "credentialName", "subjectAltNames"} {
+		if p.at("insecureSkipVerify").is("true") && !p.at(f).empty() {
+			p.at("insecureSkipVerify").bad("remove one of them", "insecureSkipVerify and %s contradict each other", f)
+		}
+	}
+	if name, ok := strings.CutPrefix(p.at("credentialName").text(), "configmap://"); ok && !strings.Contains(name, "/") {
+		p.at("credentialName").bad("write configmap://NAMESPACE/NAME", "%q names no namespace", name)
 	}
 	const longestName = 255 // Envoy's bound
 	if sni := p.at("sni"); len(sni.text()) > longestName {
@@ -215,12 +287,12 @@ func clientTLS(p fieldRef) {
 	case "ISTIO_MUTUAL":
 		for _, f := range append(files, "credentialName") {
 			if at := p.at(f); !at.empty() {
-				at.bad("remove it, or use mode MUTUAL", "with ISTIO_MUTUAL the proxy uses its own certificate")
+				at.warn("remove it, or use mode MUTUAL", "with ISTIO_MUTUAL the proxy uses its own certificate")
 			}
 		}
 	case "MUTUAL":
 		if !p.at("credentialName").empty() {
-			for _, f := range files {
+			for _, f := range append(files, "caCrl") {
 				if at := p.at(f); !at.empty() {
 					at.bad("keep one of the two", "credentialName already says where the certificates are")
 				}
@@ -230,8 +302,10 @@ func clientTLS(p fieldRef) {
 		p.required("clientCertificate")
 		p.required("privateKey")
 	case "SIMPLE":
-		if at := p.at("caCertificates"); !at.empty() && !p.at("credentialName").empty() {
-			at.bad("keep one of the two", "credentialName already says where the certificates are")
+		for _, f := range append(files, "caCrl") {
+			if at := p.at(f); !at.empty() && !p.at("credentialName").empty() {
+				at.bad("keep one of the two", "credentialName already says where the certificates are")
+			}
 		}
 	}
 }

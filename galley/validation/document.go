@@ -57,7 +57,7 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	}
 	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
 	judged := &findings{file: f.file}
-	check(d.limits, o, n, judged)
+	check(d.limits, o, n, judged, d.review)
 	f.addUnrelated(judged.list)
 	d.definition(kind, n, f)
 	if !f.failed() {
@@ -217,7 +217,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			if field.value.shape == null {
 				field.value.shape = mapping
 			}
-			protoSchema{f, d.stored && !d.review && !o.Kind.Security, !d.stored}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
+			protoSchema{f, d.stored && !o.Kind.Security, !d.stored}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
 			if d.stored { // no part of the object's meaning
 				continue
@@ -259,7 +259,7 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 		n.remove("status") // the gateway controller's own notes
 	}
 	o.Spec = o.Kind.New()
-	goSchema{findings: f, lenient: d.stored && !d.review && !o.Kind.Security}.value(n, reflect.TypeOf(o.Spec), "")
+	goSchema{findings: f, lenient: d.stored && !o.Kind.Security}.value(n, reflect.TypeOf(o.Spec), "")
 	if f.failed() {
 		return
 	}

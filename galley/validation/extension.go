@@ -34,7 +34,11 @@ func configPatch(c fieldRef) {
 		if want == "" {
 			fix = "remove it"
 		}
-		match.at(object[0]).bad(fix, "%s cannot be matched by %s", apply, object[0])
+		complain := match.at(object[0]).bad
+		if want == "" || apply == "LISTENER_FILTER" {
+			complain = match.at(object[0]).warn
+		}
+		complain(fix, "%s cannot be matched by %s", apply, object[0])
 	}
 	patch := c.at("patch")
 	operation := patch.at("operation").text()
@@ -45,22 +49,43 @@ func configPatch(c fieldRef) {
 	if operation != "REMOVE" && patch.at("value").absent() {
 		patch.missing("value", "add value", "operation %s needs a value", operation)
 	}
+	if v := patch.at("value"); operation != "REMOVE" && !v.absent() {
+		v.patch(apply)
+	}
 	if operation == "REMOVE" && !patch.at("value").absent() {
 		patch.at("value").warn("remove it", "operation REMOVE reads no value")
 	}
 	ordered := []string{"NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER", "HTTP_ROUTE", "VIRTUAL_HOST", "FILTER_CHAIN"}
 	if strings.HasPrefix(operation, "INSERT_") && !slices.Contains(ordered, apply) {
-		patch.at("operation").bad("use ADD", "%s cannot be inserted: there is no order among them", apply)
+		patch.at("operation").warn("use ADD", "%s cannot be inserted: there is no order among them", apply)
 	}
 	if operation == "REPLACE" && !slices.Contains([]string{"NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"}, apply) {
-		patch.at("operation").bad("use MERGE", "only filters can be replaced, not %s", apply)
+		patch.at("operation").warn("use MERGE", "only filters can be replaced, not %s", apply)
 	}
 	l := match.at("listener")
-	if apply == "HTTP_FILTER" && !l.at("filterChain").at("filter").at("subFilter").absent() && l.at("filterChain").at("filter").at("name").empty() {
-		l.at("filterChain").at("filter").missing("name", "name the network filter, envoy.filters.network.http_connection_manager", "a match of an HTTP filter names the network filter that holds it")
+	if f := l.at("filterChain").at("filter"); !f.absent() && object[0] == "listener" && slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {
+		filterMatch(f, apply)
 	}
 	if apply == "LISTENER_FILTER" && !l.at("filterChain").absent() {
-		l.at("filterChain").bad("use listenerFilter", "listener filters stand outside of filter chains")
+		l.at("filterChain").warn("use listenerFilter", "listener filters stand outside of filter chains")
+	}
+}
+
+const connectionManager = "envoy.filters.network.http_connection_manager"
+
+// filterMatch judges the match of a network filter, and of an HTTP filter within it.
+func filterMatch(f fieldRef, apply string) {
+	sub := f.at("subFilter")
+	switch {
+	case f.at("name").empty():
+		f.missing("name", "name the network filter, such as "+connectionManager, "the match names no network filter")
+	case sub.absent():
+	case apply != "HTTP_FILTER":
+		sub.bad("remove it", "only HTTP_FILTER has filters within filters")
+	case !f.at("name").is(connectionManager):
+		f.at("name").bad("write "+connectionManager, "only %s holds HTTP filters", connectionManager)
+	case sub.at("name").empty():
+		sub.missing("name", "name the HTTP filter", "the match names no HTTP filter")
 	}
 }
 
@@ -81,7 +106,7 @@ func telemetry(p fieldRef) {
 	p.target()
 	for _, t := range p.at("tracing").items() {
 		if providers := t.at("providers").items(); len(providers) > 1 {
-			t.at("providers").bad("keep one", "tracing takes one provider")
+			t.at("providers").warn("keep one", "tracing takes one provider: the first counts")
 		}
 		providers(t)
 		t.at("randomSamplingPercentage").between(0, 100)
@@ -99,7 +124,7 @@ func telemetry(p fieldRef) {
 			case !tag.at("formatter").absent():
 				tag.at("formatter").required("value")
 			default:
-				tag.bad("add literal, environment, header or formatter", "the tag has no source")
+				tag.warn("add literal, environment, header or formatter", "the tag has no source, and so no effect")
 			}
 		})
 	}
@@ -124,6 +149,8 @@ func telemetry(p fieldRef) {
 		providers(a)
 		if f := a.at("filter"); !f.absent() && f.at("expression").empty() {
 			f.missing("expression", "write a CEL expression", "the filter has no expression")
+		} else if !f.absent() {
+			f.at("expression").expression()
 		}
 	}
 }
@@ -139,7 +166,7 @@ func proxyConfig(p fieldRef) {
 	p.at("concurrency").atLeast(0)
 	p.at("environmentVariables").each(func(name string, value fieldRef) {
 		if name == "" || strings.ContainsAny(name, "= ") {
-			value.bad("use letters, digits and underscores", "%q is not the name of an environment variable", name)
+			value.warn("use letters, digits and underscores", "%q is not the name of an environment variable", name)
 		}
 	})
 }

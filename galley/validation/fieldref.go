@@ -17,7 +17,8 @@ import (
 type checker struct {
 	*findings
 	limits limits.Limits
-	regex  int // instructions of all expressions so far
+	review bool // the object is not in force yet
+	regex  int  // instructions of all expressions so far
 }
 
 // fieldRef is one field of an object, whether it was written or not: its path, its node if it was written, and the
@@ -93,6 +94,15 @@ func (p fieldRef) add(severity diag.Severity, code, fix, format string, args ...
 // bad reports an error: the object is not used.
 func (p fieldRef) bad(fix, format string, args ...any) {
 	p.add(diag.Error, "IST0106", fix, format, args...)
+}
+
+// refuse reports what nobody should write, though it can be served: an error in an object that is not in force yet.
+func (p fieldRef) refuse(fix, format string, args ...any) {
+	if p.review {
+		p.bad(fix, format, args...)
+	} else {
+		p.warn(fix, format, args...)
+	}
 }
 
 // warn reports what is doubtful: the object is used.
@@ -289,9 +299,9 @@ func (u unique) add(p fieldRef, what string) {
 	u[p.text()] = p.path
 }
 
-// check judges the meaning of a decoded object, whose text is n.
-func check(l limits.Limits, o *kinds.Object, n *node, f *findings) {
-	top := fieldRef{&checker{findings: f, limits: l}, n, n.pos, ""}
+// check judges the meaning of a decoded object, whose text is n. It may be one that is about to be stored: see Review.
+func check(l limits.Limits, o *kinds.Object, n *node, f *findings, review bool) {
+	top := fieldRef{&checker{findings: f, limits: l, review: review}, n, n.pos, ""}
 	if o.Kind.Istio {
 		top = top.at("spec")
 	}
@@ -300,6 +310,19 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings) {
 	}
 	if judge := rules(o.Kind); judge != nil {
 		judge(top)
+	}
+	metadata := fieldRef{top.checker, n, n.pos, ""}.at("metadata")
+	switch o.Kind {
+	case kinds.Gateway:
+		if name := metadata.at("name"); !name.empty() && !isLabel(name.text()) {
+			name.bad("use letters, digits and dashes", "%q cannot be the name of a Gateway", name.text())
+		}
+	case kinds.AuthorizationPolicy:
+		if dry := metadata.at("annotations").at(kinds.AnnotationDryRun); !dry.absent() {
+			if _, err := strconv.ParseBool(dry.text()); err != nil {
+				dry.refuse("write true or false", "%q is no boolean: the policy is enforced", dry.text())
+			}
+		}
 	}
 }
 

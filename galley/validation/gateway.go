@@ -10,7 +10,7 @@ import (
 
 func gateway(p fieldRef) {
 	p.required("servers")
-	p.workload("selector")
+	p.at("selector").each(func(key string, value fieldRef) { value.selects(key) })
 	names, portNames := unique{}, unique{}
 	for _, s := range p.at("servers").items() {
 		names.add(s.at("name"), "server name")
@@ -24,12 +24,16 @@ func gateway(p fieldRef) {
 func server(s fieldRef) {
 	port := s.at("port")
 	if !port.absent() {
-		if unix := isSocket(s.at("bind").text()); !unix {
+		if !isSocket(s.at("bind").text()) {
 			port.at("number").port()
+		} else if port.at("number").number() != 0 {
+			port.at("number").bad("write 0", "a socket has no port")
 		}
 		port.at("protocol").protocol()
 		port.required("name")
-		port.at("targetPort").optionalPort()
+		if t := port.at("targetPort"); t.number() != 0 {
+			t.bad("remove it", "targetPort has no effect at a gateway")
+		}
 	}
 	s.at("bind").bind(true)
 	s.required("hosts")
@@ -37,7 +41,9 @@ func server(s fieldRef) {
 		if strings.Contains(h.text(), "/") {
 			h.qualifiedHost("*", ".")
 		} else {
-			h.wildcardHost()
+			if !isIP(h.text()) {
+				h.longHost(h.text())
+			}
 		}
 	}
 	if e := s.at("defaultEndpoint"); !e.empty() {
@@ -119,9 +125,12 @@ func serverTLS(t fieldRef) {
 	if a, b := slices.Index(versions, low.text()), slices.Index(versions, high.text()); b > 0 && a > b {
 		low.bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
 	}
-	seen := unique{}
+	seen := map[string]bool{}
 	for _, c := range t.at("cipherSuites").items() {
-		seen.add(c, "cipher suite")
+		if seen[c.text()] {
+			c.warn("remove one of the two", "cipher suite %s is there twice", c.text())
+		}
+		seen[c.text()] = true
 	}
 	for _, h := range t.at("verifyCertificateSpki").items() {
 		if b, err := base64.StdEncoding.DecodeString(h.text()); err != nil || len(b) != sha256.Size {

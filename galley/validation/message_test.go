@@ -76,7 +76,7 @@ func TestClosed(t *testing.T) {
 		{kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_AUDIT, Rules: []*securityv1.Rule{{}}}, &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_AUDIT}},
 		{kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Selector: selector, Rules: []*securityv1.Rule{{}}}, &securityv1.AuthorizationPolicy{Selector: selector}},
 		{
-			kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "no label"}}}, &securityv1.AuthorizationPolicy{},
+			kinds.AuthorizationPolicy, &securityv1.AuthorizationPolicy{Selector: &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "*"}}}, &securityv1.AuthorizationPolicy{},
 		},
 		{
 			kinds.PeerAuthentication, &securityv1.PeerAuthentication{Mtls: &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_DISABLE}},

@@ -91,6 +91,18 @@ func (p fieldRef) labels() {
 	})
 }
 
+// workloadLabels judges labels that no API server has judged, nor need it: those of workloads outside of a cluster.
+func (p fieldRef) workloadLabels() {
+	p.each(func(key string, value fieldRef) {
+		if len(value.text()) <= 63 {
+			value.problems(kvalidation.IsValidLabelValue(value.text()))
+		} else {
+			value.warn("shorten it", "the value has more than 63 characters: nothing in a cluster can have the label")
+		}
+		value.problems(kvalidation.IsQualifiedName(key))
+	})
+}
+
 // problems reports what Kubernetes' own rules find wrong with the value.
 func (p fieldRef) problems(list []string) {
 	for _, why := range list {

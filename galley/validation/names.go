@@ -9,20 +9,28 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// isHost reports whether s is a DNS name. Underscores are allowed, as they occur in names of services outside.
+// isHost reports whether s is a DNS name, as Istio takes it: no underscores, and no top-level domain of digits alone.
 func isHost(s string) bool {
 	s = strings.TrimSuffix(s, ".")
 	if s == "" || len(s) > 253 {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+		if !isLabel(label) {
 			return false
 		}
-		for _, c := range []byte(label) {
-			if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return false
-			}
+	}
+	return strings.Trim(s[strings.LastIndexByte(s, '.')+1:], "0123456789") != ""
+}
+
+// isLabel reports whether s is one label of a DNS name, in letters of either case.
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' {
+			return false
 		}
 	}
 	return true
@@ -41,20 +49,39 @@ func isWildcardHost(s string) bool {
 	return rest != "." && isHost("x"+rest)
 }
 
-// host judges the name of a service, as something to route to: no wildcard.
+// host judges the name of a service, as something to route to.
 func (p fieldRef) host() {
 	switch s := p.text(); {
-	case strings.Contains(s, "*"):
-		p.bad("write the whole name", "%q is a wildcard: a destination is one host", s)
-	case !isHost(s) && !isIP(s):
+	case s == "*" || !isWildcardHost(s):
 		p.bad("write a DNS name such as web.shop.svc.cluster.local", "%q is not a host name", s)
+	case strings.Contains(s, "*"):
+		p.warn("write the whole name", "%q is a wildcard: requests have a destination only if a service has this very name", s)
 	}
 }
 
 // wildcardHost judges the name of one service or of many.
 func (p fieldRef) wildcardHost() {
-	if s := p.text(); !isWildcardHost(s) && !isIP(s) {
+	if s := p.text(); !isWildcardHost(s) {
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", s)
+	}
+}
+
+// wildcardHostOrIP judges the name of one service or of many, or an address.
+func (p fieldRef) wildcardHostOrIP() {
+	if !isIP(p.text()) {
+		p.wildcardHost()
+	}
+}
+
+// longHost judges a host for which a name without a dot would mean nothing: those of a Gateway belong to no namespace.
+func (p fieldRef) longHost(host string) {
+	switch {
+	case !isWildcardHost(host):
+		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", host)
+	case host != "*" && !strings.Contains(host, "."):
+		p.bad("write the whole name, such as web.shop.svc.cluster.local", "%q is a short name", host)
+	case len(host) > 1 && host[0] == '*' && host[1] != '.':
+		p.bad(`write a wildcard for whole labels, such as "*.example.com"`, "%q is a wildcard for a part of a label", host)
 	}
 }
 
@@ -65,12 +92,10 @@ func (p fieldRef) qualifiedHost(extra ...string) {
 		p.bad(`write namespace/host, such as "*/*" or "./web.shop.svc.cluster.local"`, "%q names no namespace", p.text())
 		return
 	}
-	if !slices.Contains(extra, ns) && len(kvalidation.IsDNS1123Label(ns)) > 0 {
+	if !slices.Contains(extra, ns) && !isLabel(ns) {
 		p.bad("use a namespace, or one of "+strings.Join(extra, " "), "%q is not a namespace", ns)
 	}
-	if !isWildcardHost(host) {
-		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", host)
-	}
+	p.longHost(host)
 }
 
 // gatewayNames judges a list of gateways: mesh, name or namespace/name.
@@ -80,27 +105,30 @@ func (p fieldRef) gatewayNames() {
 		if !qualified {
 			ns, name = "default", ns
 		}
-		if ns == "." {
-			ns = "default"
-		}
-		if len(kvalidation.IsDNS1123Label(ns)) > 0 || len(kvalidation.IsDNS1123Subdomain(name)) > 0 {
+		if !isLabel(ns) || !isHost(name) {
 			g.bad("write mesh, the gateway's name, or namespace/name", "%q does not name a gateway", g.text())
 		}
 	}
 }
 
 // exportTo judges a list of namespaces to be visible in.
-func (p fieldRef) exportTo() {
+// Only services may be visible nowhere.
+func (p fieldRef) exportTo(service bool) {
 	seen := unique{}
 	for _, e := range p.items() {
 		seen.add(e, "namespace")
 		switch s := e.text(); s {
-		case "*", ".", "~":
-			if len(p.items()) > 1 && s != "." {
+		case "~":
+			if service && len(p.items()) == 1 {
+				continue
+			}
+			e.bad(`use "." for this namespace`, "%q would make the object visible nowhere", s)
+		case "*", ".":
+			if len(p.items()) > 1 && s == "*" {
 				e.bad("remove the others", "%q stands alone: it leaves nothing for others to add", s)
 			}
 		default:
-			if len(kvalidation.IsDNS1123Label(s)) > 0 {
+			if !isLabel(s) {
 				e.bad(`use "." for this namespace, "*" for all, or a namespace`, "%q is not a namespace", s)
 			}
 		}
@@ -110,6 +138,13 @@ func (p fieldRef) exportTo() {
 // protocols are those of ports in Istio's own objects.
 func protocols() []string {
 	return []string{"HTTP", "HTTPS", "GRPC", "GRPC-WEB", "HTTP2", "MONGO", "REDIS", "MYSQL", "TCP", "TLS", "UDP", "HBONE", "DOUBLE-HBONE", "HTTP_PROXY"}
+}
+
+// optionalProtocol judges the protocol of a port that is detected where it is not written.
+func (p fieldRef) optionalProtocol() {
+	if !p.empty() {
+		p.protocol()
+	}
 }
 
 func (p fieldRef) protocol() {
@@ -142,10 +177,23 @@ func (p fieldRef) workload(labels string) {
 		case strings.Contains(key+value.text(), "*"):
 			value.bad("write the whole value", "wildcards are not supported in selectors")
 		default:
-			value.problems(kvalidation.IsQualifiedName(key))
-			value.problems(kvalidation.IsValidLabelValue(value.text()))
+			value.selects(key)
 		}
 	})
+}
+
+// selects warns of a label that nothing can have.
+func (p fieldRef) selects(key string) {
+	if why := append(kvalidation.IsQualifiedName(key), kvalidation.IsValidLabelValue(p.text())...); len(why) > 0 {
+		p.warn("correct the label", "nothing can have the label: %s", why[0])
+	}
+}
+
+// portName judges the name of a port of a service, which may be missing.
+func (p fieldRef) portName() {
+	if !p.empty() && !isLabel(p.text()) {
+		p.bad("use letters, digits and dashes", "%q is not the name of a port", p.text())
+	}
 }
 
 // target judges what a policy applies to: a selector, or references to gateways and services.

@@ -72,7 +72,7 @@ metadata:
   labels: {l: "1"}
   annotations: {x: "y", kubectl.kubernetes.io/last-applied-configuration: "{}"}
   managedFields: [{manager: kubectl, fieldsV1: {"f:spec": {}}}]
-spec: {}
+spec: {outboundTrafficPolicy: {}}
 `)
 	want := &kinds.Object{
 		Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "ns", Name: "a"}, UID: "u", Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"x": "y"},

@@ -17,8 +17,8 @@ import (
 // and the number of values is bounded too, all before the object is looked at. Findings have an object and a field, but
 // no file and line.
 //
-// The object is judged as a document of a file is, with these differences: its metadata is taken as it is, for the API
-// server judges it, and so are types that its schema judges; a name may be missing where it is still to be generated.
+// The object is judged as Object does, but that a name may be missing where it is still to be generated. A field that
+// is unknown here is known to the API server, or it would have been dropped.
 // The rules of the CustomResourceDefinitions are the API server's, and not repeated.
 func Review(l limits.Limits, gvk schema.GroupVersionKind, data []byte) (findings []diag.Diagnostic, known bool) {
 	kind := kinds.Find(gvk.GroupVersion().String(), gvk.Kind)

@@ -81,6 +81,7 @@ func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string
 			s.errorAt(n.pos, path, "WrongType", "write a mapping of keys and values", "expected a mapping, found %s", n.describe())
 			return
 		}
+		n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.value.shape == null && !isValue(fd.MapValue()) })
 		for _, f := range n.fields {
 			sub := fieldPath(path, f.name)
 			if !mapKey(fd.MapKey(), f.name) {

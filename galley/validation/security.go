@@ -52,18 +52,18 @@ func rule(r fieldRef) {
 	// An empty list would match everything, which is not what it looks like.
 	for _, f := range []string{"from", "to", "when"} {
 		if at := r.at(f); !at.absent() && len(at.items()) == 0 {
-			at.bad("remove it to match everything, or add an entry", "%s is empty", f)
+			at.warn("remove it to match everything, or add an entry", "%s is empty: the rule applies to everything in this respect", f)
 		}
 	}
 	for _, f := range r.at("from").items() {
-		if src := f.at("source"); src.empty() {
+		if src := f.at("source"); src.void() {
 			f.missing("source", "add a source with one condition at least", "the source is empty")
 		} else {
 			source(src)
 		}
 	}
 	for _, t := range r.at("to").items() {
-		if op := t.at("operation"); op.empty() {
+		if op := t.at("operation"); op.void() {
 			t.missing("operation", "add an operation with one condition at least", "the operation is empty")
 		} else {
 			operation(op)
@@ -74,12 +74,19 @@ func rule(r fieldRef) {
 	}
 }
 
+// void reports whether a mapping has no field with a value in its list.
+func (p fieldRef) void() bool {
+	empty := true
+	p.each(func(_ string, list fieldRef) { empty = empty && list.empty() })
+	return empty
+}
+
 // values judges each of the lists and reports those that are written but empty.
 func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 	for _, f := range fields {
 		at := p.at(f)
 		if !at.absent() && len(at.items()) == 0 {
-			at.bad("remove it, or add a value", "%s is empty", f)
+			at.warn("remove it, or add a value", "%s is empty: it has no effect", f)
 		}
 		for _, v := range at.items() {
 			if v.empty() {
@@ -94,20 +101,23 @@ func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 func source(s fieldRef) {
 	s.values([]string{"principals", "notPrincipals", "requestPrincipals", "notRequestPrincipals", "namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, pattern)
 	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, fieldRef.subnet)
-	s.values([]string{"serviceAccounts", "notServiceAccounts"}, func(v fieldRef) {
-		if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 || strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
-			v.bad("write name or namespace/name", "%q does not name a service account", v.text())
-		}
-		if len(v.text()) > 320 {
-			v.bad("write name or namespace/name", "the name is longer than 320 characters")
-		}
-	})
+	s.values([]string{"serviceAccounts", "notServiceAccounts"}, serviceAccount)
 	if accounts := s.at("serviceAccounts"); !accounts.absent() || !s.at("notServiceAccounts").absent() {
 		for _, f := range []string{"principals", "notPrincipals", "namespaces", "notNamespaces"} {
 			if at := s.at(f); !at.absent() {
 				at.bad("keep one of the two", "serviceAccounts cannot be combined with %s", f)
 			}
 		}
+	}
+}
+
+// serviceAccount judges name or namespace/name.
+func serviceAccount(v fieldRef) {
+	if strings.Contains(v.text(), "*") || strings.Count(v.text(), "/") > 1 || strings.HasPrefix(v.text(), "/") || strings.HasSuffix(v.text(), "/") {
+		v.bad("write name or namespace/name", "%q does not name a service account", v.text())
+	}
+	if len(v.text()) > 320 {
+		v.bad("write name or namespace/name", "the name is longer than 320 characters")
 	}
 }
 
@@ -122,11 +132,7 @@ func pattern(v fieldRef) {
 
 func operation(o fieldRef) {
 	o.values([]string{"hosts", "notHosts", "methods", "notMethods"}, pattern)
-	o.values([]string{"ports", "notPorts"}, func(v fieldRef) {
-		if n, err := strconv.Atoi(v.text()); err != nil || n < 1 || n > 65535 {
-			v.bad(`write a port from 1 to 65535, such as "8080"`, "%q is not a port", v.text())
-		}
-	})
+	o.values([]string{"ports", "notPorts"}, portText)
 	o.values([]string{"paths", "notPaths"}, func(v fieldRef) {
 		if strings.ContainsAny(v.text(), "{}") {
 			pathTemplate(v)
@@ -134,6 +140,16 @@ func operation(o fieldRef) {
 			pattern(v)
 		}
 	})
+}
+
+// portText judges a port that is written as text.
+func portText(v fieldRef) {
+	switch n, err := strconv.Atoi(v.text()); {
+	case err != nil || n < 0 || n > 65535:
+		v.bad(`write a port from 1 to 65535, such as "8080"`, "%q is not a port", v.text())
+	case n == 0:
+		v.warn("write a port from 1 to 65535", "nothing is called on port 0")
+	}
 }
 
 // pathTemplate judges a path with {*} for one segment and {**} for any number of them. A proxy that is sent one that it
@@ -178,18 +194,18 @@ func condition(w fieldRef) {
 	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.Contains(key, "[]"):
 		w.at("key").bad(`write the name in brackets, such as request.headers[version]`, "%q has no name in brackets", key)
 		return
-	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters."):
+	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
 		w.values(lists, nil)
 	case hasBracket:
 		w.at("key").bad(diag.UnknownName(name, conditionKeys()), "unknown key %q", key)
+	case key == "request.headers", key == "request.auth.claims", strings.HasPrefix(key, "experimental.envoy.filters."):
+		w.at("key").bad("write "+key+"[name]", "%q has no name in brackets", key)
+	case key == "source.serviceAccount":
+		w.values(lists, serviceAccount)
 	case key == "source.ip", key == "remote.ip", key == "destination.ip":
 		w.values(lists, fieldRef.subnet)
 	case key == "destination.port":
-		w.values(lists, func(v fieldRef) {
-			if n, err := strconv.Atoi(v.text()); err != nil || n < 1 || n > 65535 {
-				v.bad("write a port from 1 to 65535", "%q is not a port", v.text())
-			}
-		})
+		w.values(lists, portText)
 	case slices.Contains(conditionKeys(), key):
 		w.values(lists, pattern)
 	default:
@@ -212,7 +228,9 @@ func requestAuthentication(p fieldRef) {
 }
 
 func jwtRule(r fieldRef) {
-	r.required("issuer")
+	if r.at("issuer").empty() {
+		r.at("issuer").warn("add issuer", "without an issuer the keys alone say which tokens are accepted")
+	}
 	for _, a := range r.at("audiences").items() {
 		if a.empty() {
 			a.bad("remove it", "an empty audience")

@@ -16,9 +16,12 @@ func serviceEntry(p fieldRef) {
 	}
 	endpoints := p.at("endpoints").items()
 	wild, tls := false, slices.ContainsFunc(p.at("ports").items(), speaksTLS)
-	seen := unique{}
+	seen := map[string]bool{}
 	for _, h := range p.at("hosts").items() {
-		seen.add(h, "host")
+		if seen[h.text()] {
+			h.warn("remove one of the two", "host %q is there twice", h.text())
+		}
+		seen[h.text()] = true
 		if h.is("*") {
 			h.bad("name the domain, such as *.example.com", "host * would take all traffic")
 			continue
@@ -39,7 +42,7 @@ func serviceEntry(p fieldRef) {
 			}
 		}
 	}
-	p.at("exportTo").exportTo()
+	p.at("exportTo").exportTo(true)
 	p.at("workloadSelector").workload("labels")
 	p.exclusive("workloadSelector", "endpoints")
 	ports := servicePorts(p)
@@ -64,6 +67,15 @@ func speaksTLS(port fieldRef) bool {
 	return strings.EqualFold(protocol, "TLS") || strings.EqualFold(protocol, "HTTPS")
 }
 
+// rawTCP reports whether the connections of a port cannot be told apart by the name of the host that they are for.
+func rawTCP(port fieldRef) bool {
+	switch strings.ToUpper(port.at("protocol").text()) {
+	case "", "TCP", "MONGO", "REDIS", "MYSQL", "UDP":
+		return !speaksTLS(port)
+	}
+	return false
+}
+
 // servicePorts judges the ports and returns their names.
 func servicePorts(p fieldRef) map[string]bool {
 	names, numbers := unique{}, unique{}
@@ -75,6 +87,7 @@ func servicePorts(p fieldRef) map[string]bool {
 		port.at("number").port()
 		numbers.add(port.at("number"), "port number")
 		if port.required("name") {
+			port.at("name").portName()
 			names.add(port.at("name"), "port name")
 			known[port.at("name").text()] = true
 		}
@@ -110,7 +123,10 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 		if resolution == "DNS_ROUND_ROBIN" && len(endpoints) > 1 {
 			p.at("endpoints").bad("keep one, or set resolution to DNS", "DNS_ROUND_ROBIN takes at most one endpoint")
 		}
-		if len(endpoints) == 0 && wild && !selects {
+		if len(p.at("hosts").items()) > 1 && slices.ContainsFunc(p.at("ports").items(), rawTCP) {
+			p.at("hosts").bad("write an entry for each host", "hosts cannot be told apart on a port that is neither HTTP nor TLS")
+		}
+		if len(endpoints) == 0 && wild {
 			p.at("hosts").bad("add endpoints, or set resolution to DYNAMIC_DNS", "a wildcard host cannot be resolved: with resolution %s and no endpoints every host must be a whole name", resolution)
 		}
 		for _, e := range endpoints {
@@ -161,7 +177,7 @@ func workload(w fieldRef) {
 	case !address.withoutZone():
 	case strings.Contains(address.text(), "*"):
 		address.bad("write one address", "an address cannot be a wildcard")
-	case !isIP(address.text()) && !isHost(address.text()):
+	case !isIP(address.text()) && (!isHost(address.text()) || strings.HasSuffix(address.text(), ".") && address.text() == "."):
 		address.bad("write an IP address or a host name", "%q is not an address", address.text())
 	}
 	w.at("ports").each(func(name string, number fieldRef) {
@@ -170,9 +186,9 @@ func workload(w fieldRef) {
 		}
 		number.between(1, 65535)
 	})
-	w.at("labels").labels()
+	w.at("labels").workloadLabels()
 	if l := w.at("locality"); strings.Contains(l.text(), "*") || strings.Count(l.text(), "/") > 2 {
-		l.bad("write region/zone/subzone", "%q is not a locality", l.text())
+		l.warn("write region/zone/subzone", "%q is not a locality", l.text())
 	}
 }
 
@@ -214,13 +230,19 @@ func workloadGroup(p fieldRef) {
 	}
 	http := probe.at("httpGet")
 	if path := http.at("path"); !path.empty() && !strings.HasPrefix(path.text(), "/") {
-		path.bad("begin it with /", "%q is not a path", path.text())
+		path.warn("begin it with /", "%q is not a path", path.text())
 	}
 	if s := http.at("scheme"); !s.empty() && !strings.EqualFold(s.text(), "http") && !strings.EqualFold(s.text(), "https") {
 		s.bad("use HTTP or HTTPS", "unknown scheme %q", s.text())
 	}
 	for _, h := range http.at("httpHeaders").items() {
 		h.at("name").headerName(h.at("name").text())
+		if strings.Contains(h.at("name").text(), "_") {
+			h.at("name").bad("use letters, digits and dashes", "%q is not the name of a header", h.at("name").text())
+		}
+	}
+	if probe.at("httpGet").absent() && probe.at("tcpSocket").absent() && probe.at("exec").absent() {
+		probe.bad("add httpGet, tcpSocket or exec", "the probe has no method that is supported")
 	}
 	if x := probe.at("exec"); !x.absent() {
 		x.required("command")
@@ -230,7 +252,13 @@ func workloadGroup(p fieldRef) {
 func sidecar(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
 	connectionPool(p.at("inboundConnectionPool"))
+	if !p.says("workloadSelector", "ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
+		p.bad("add ingress or egress", "the object says nothing")
+	}
 	if e := p.at("outboundTrafficPolicy").at("egressProxy"); !e.absent() {
+		if mode := p.at("outboundTrafficPolicy").at("mode"); !mode.is("ALLOW_ANY") {
+			e.bad("set mode to ALLOW_ANY, or remove it", "egressProxy is only for mode ALLOW_ANY")
+		}
 		destination(e)
 		if e.at("port").absent() {
 			e.missing("port", "add port", "port is required")
@@ -240,7 +268,8 @@ func sidecar(p fieldRef) {
 	for _, in := range p.at("ingress").items() {
 		if in.required("port") {
 			in.at("port").at("number").port()
-			in.at("port").at("protocol").protocol()
+			in.at("port").at("protocol").optionalProtocol()
+			in.at("port").at("name").portName()
 			numbers.add(in.at("port").at("number"), "port")
 		}
 		in.at("bind").bind(false)
@@ -251,12 +280,15 @@ func sidecar(p fieldRef) {
 			if t.at("mode").is("ISTIO_MUTUAL") || t.at("mode").is("AUTO_PASSTHROUGH") {
 				t.at("mode").bad("use SIMPLE, MUTUAL or OPTIONAL_MUTUAL", "mode %s cannot be used in a Sidecar", t.at("mode").text())
 			}
+			if protocol := strings.ToUpper(in.at("port").at("protocol").text()); protocol != "HTTPS" && protocol != "TLS" && !in.at("port").absent() {
+				t.bad("use protocol HTTPS or TLS, or remove tls", "a port of protocol %s cannot have tls", protocol)
+			}
 			serverTLS(t)
 		}
 		connectionPool(in.at("connectionPool"))
 	}
 	egress := p.at("egress").items()
-	listeners := unique{}
+	listeners := map[string]string{}
 	for i, out := range egress {
 		out.required("hosts")
 		for _, h := range out.at("hosts").items() {
@@ -268,7 +300,7 @@ func sidecar(p fieldRef) {
 				out.bad("move it to the end", "a listener without port takes what the others leave, so it comes last")
 			}
 			if b := out.at("bind"); !b.empty() {
-				b.bad("add port", "bind needs a port")
+				b.warn("add port", "bind has no effect without a port")
 			}
 			continue
 		}
@@ -276,16 +308,23 @@ func sidecar(p fieldRef) {
 		socket := isSocket(bind)
 		if !socket {
 			port.at("number").port()
+		} else if port.at("number").number() != 0 {
+			port.at("number").bad("write 0", "a socket has no port")
 		}
-		port.at("protocol").protocol()
+		port.at("protocol").optionalProtocol()
+		port.at("name").portName()
 		out.at("bind").bind(true)
 		if socket && !out.at("captureMode").absent() && !out.at("captureMode").is("DEFAULT") && !out.at("captureMode").is("NONE") {
 			out.at("captureMode").bad("use NONE", "traffic of a socket cannot be captured")
 		}
-		if first, dup := listeners[bind+" "+port.at("number").text()]; dup {
+		key := port.at("number").text()
+		if socket {
+			key = bind
+		}
+		if first, dup := listeners[key]; dup {
 			port.bad("choose another port", "the port is already used at %s", first)
 		}
-		listeners[bind+" "+port.at("number").text()] = out.path
+		listeners[key] = out.path
 	}
 }
 
@@ -307,7 +346,7 @@ func defaultEndpoint(d fieldRef) {
 			d.bad("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "%q is not an IP address", d.text()[:i])
 			break
 		}
-		d.warn("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "a cluster's API server refuses an endpoint that is not this pod, such as %q", d.text()[:i])
+		d.refuse("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "%q is not an address of this pod", d.text()[:i])
 	}
 	if n, err := strconv.Atoi(d.text()[i+1:]); err != nil || n < 1 || n > 65535 {
 		d.bad("write a port from 1 to 65535", "%q is not a port", d.text()[i+1:])

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
@@ -13,10 +14,10 @@ func virtualService(p fieldRef) {
 	mesh := p.at("gateways").absent() || slices.ContainsFunc(p.at("gateways").items(), func(g fieldRef) bool { return g.is("mesh") })
 	hosts := p.at("hosts").items()
 	p.at("gateways").gatewayNames()
-	p.at("exportTo").exportTo()
+	p.at("exportTo").exportTo(false)
 	seen := unique{}
 	for _, h := range hosts {
-		h.wildcardHost()
+		h.wildcardHostOrIP()
 		seen.add(h, "host")
 		if mesh && h.is("*") {
 			h.bad("name the hosts, or bind the object to a gateway", "host * cannot be used for the mesh: it would take all traffic")
@@ -34,18 +35,21 @@ func virtualService(p fieldRef) {
 	if p.at("http").empty() && p.at("tls").empty() && p.at("tcp").empty() {
 		p.missing("http", "add a route", "one of http, tls and tcp is required")
 	}
-	names := unique{}
+	named := newHostSet(hosts)
+	for _, h := range hosts {
+		if other := named.other(h.text()); other != "" {
+			h.bad("keep one of the two", "host %q is already covered by %q", h.text(), other)
+		}
+	}
 	catchAll := ""
 	for _, r := range p.at("http").items() {
-		names.add(r.at("name"), "route name")
-		httpRoute(r, len(hosts) == 0)
+		httpRoute(r, len(hosts) == 0, mesh)
 		if catchAll != "" {
 			r.warn("move it before the other, or give that one a match", "the route is never reached: %s already takes every request", catchAll)
 		} else if takesAll(r) {
 			catchAll = r.path
 		}
 	}
-	named := newHostSet(hosts)
 	for _, r := range p.at("tls").items() {
 		tlsRoute(r, named)
 	}
@@ -70,24 +74,34 @@ func takesAll(r fieldRef) bool {
 	})
 }
 
-func httpRoute(r fieldRef, delegated bool) {
+func httpRoute(r fieldRef, delegated, mesh bool) {
 	for _, m := range r.at("match").items() {
 		httpMatch(m)
+		claims(m, mesh)
+	}
+	if p := r.at("route"); !p.absent() && p.empty() {
+		p.bad("add a destination", "route has no destination")
 	}
 	does := r.exclusive("route", "redirect", "directResponse", "delegate")
 	if len(does) == 0 {
 		r.missing("route", "add a route, a redirect or a directResponse", "one of route, redirect, directResponse and delegate is required")
 	}
 	if d := r.at("delegate"); !d.absent() {
-		d.required("name")
+		if d.at("name").empty() {
+			d.at("name").warn("add name", "without a name the delegate is not found")
+		}
 		if delegated {
 			d.bad("write its routes here", "a delegate cannot delegate further")
 		}
 	}
 	if r.at("route").absent() {
 		for _, f := range []string{"fault", "mirror", "mirrors", "rewrite"} {
-			if at := r.at(f); !at.absent() && (f != "fault" || r.at("redirect").absent()) && r.at("delegate").absent() {
-				at.bad("remove it", "%s has no meaning without a route", f)
+			if at := r.at(f); !at.absent() && r.at("delegate").absent() {
+				if strings.HasPrefix(f, "mirror") {
+					at.warn("remove it", "%s has no effect without a route", f)
+				} else {
+					at.bad("remove it", "%s has no meaning without a route", f)
+				}
 			}
 		}
 	}
@@ -101,15 +115,24 @@ func httpRoute(r fieldRef, delegated bool) {
 		}
 	}
 	if w := r.at("rewrite"); !w.absent() {
-		if w.at("uri").absent() && w.at("authority").absent() && w.at("uriRegexRewrite").absent() {
+		if w.at("uri").empty() && w.at("authority").empty() && w.at("uriRegexRewrite").absent() {
 			w.bad("add uri, authority or uriRegexRewrite", "the rewrite rewrites nothing")
 		}
 		w.exclusive("uri", "uriRegexRewrite")
 		w.at("uri").singleLine()
 		w.at("authority").singleLine()
 		w.at("uriRegexRewrite").at("rewrite").singleLine()
-		if x := w.at("uriRegexRewrite"); !x.absent() && x.required("match") {
+		if x := w.at("uriRegexRewrite"); !x.absent() && x.required("match") && x.required("rewrite") {
 			x.at("match").regexp()
+		}
+		if set := r.at("headers").at("request"); !w.at("authority").empty() {
+			for _, op := range []string{"set", "add"} {
+				set.at(op).each(func(name string, value fieldRef) {
+					if isAuthority(name) {
+						value.bad("keep one of the two", "the authority is already rewritten")
+					}
+				})
+			}
 		}
 	}
 	r.at("timeout").timeout()
@@ -128,6 +151,9 @@ func httpRoute(r fieldRef, delegated bool) {
 func httpMatch(m fieldRef) {
 	for _, f := range []string{"uri", "scheme", "method", "authority"} {
 		stringMatch(m.at(f))
+		if at := m.at(f).at("prefix"); f != "uri" && !at.absent() && at.empty() {
+			at.bad("write what to match", "prefix is empty")
+		}
 	}
 	for _, f := range []string{"headers", "withoutHeaders", "queryParams"} {
 		m.at(f).each(func(name string, match fieldRef) {
@@ -138,12 +164,36 @@ func httpMatch(m fieldRef) {
 				match.headerName(name)
 			}
 			// An empty match tests that the header is there.
+			for _, kind := range []string{"prefix", "regex"} {
+				if at := match.at(kind); !at.absent() && at.empty() {
+					at.bad("write what to match, or {} for any value", "%s is empty", kind)
+				}
+			}
 			match.at("regex").regexp()
 		})
 	}
 	m.at("port").optionalPort()
-	m.workload("sourceLabels")
+	m.source()
 	m.at("gateways").gatewayNames()
+}
+
+// source judges the conditions on the workload that a request comes from.
+func (p fieldRef) source() {
+	p.at("sourceLabels").workloadLabels()
+	if ns := p.at("sourceNamespace"); !ns.empty() && !isLabel(ns.text()) {
+		ns.bad("write the name of a namespace", "%q is not a namespace", ns.text())
+	}
+}
+
+// claims judges conditions on the claims of a token, which only gateways have at hand when they route.
+func claims(m fieldRef, mesh bool) {
+	for _, f := range []string{"headers", "withoutHeaders"} {
+		m.at(f).each(func(name string, match fieldRef) {
+			if mesh && strings.HasPrefix(name, "@request.auth.claims") {
+				match.refuse("bind the object to gateways alone", "claims of tokens can only be matched at gateways")
+			}
+		})
+	}
 }
 
 func stringMatch(m fieldRef) {
@@ -151,13 +201,14 @@ func stringMatch(m fieldRef) {
 		return
 	}
 	if m.empty() {
-		m.bad("add exact, prefix or regex", "the match has no value")
+		m.warn("add exact, prefix or regex", "the match has no value: it matches everything")
 		return
 	}
-	for _, f := range []string{"prefix", "regex"} {
-		if at := m.at(f); !at.absent() && at.empty() {
-			at.bad("write what to match", "%s is empty", f)
-		}
+	if at := m.at("regex"); !at.absent() && at.empty() {
+		at.bad("write what to match", "regex is empty")
+	}
+	if at := m.at("prefix"); !at.absent() && at.empty() {
+		at.warn("write what to match", "prefix is empty: it matches everything")
 	}
 	m.at("regex").regexp()
 }
@@ -166,7 +217,7 @@ func redirect(r fieldRef) {
 	if r.absent() {
 		return
 	}
-	if r.empty() {
+	if r.at("uri").empty() && r.at("prefixRewrite").empty() && r.at("authority").empty() && r.at("scheme").empty() && r.at("port").absent() && r.at("derivePort").absent() {
 		r.bad("add uri, authority, scheme or port", "the redirect leads back to where it came from")
 	}
 	if code := r.at("redirectCode"); !code.absent() && !slices.Contains([]string{"0", "301", "302", "303", "307", "308"}, code.text()) {
@@ -176,7 +227,7 @@ func redirect(r fieldRef) {
 		r.at(f).singleLine()
 	}
 	r.at("port").optionalPort()
-	if s := r.at("scheme"); !s.absent() && !s.is("http") && !s.is("https") {
+	if s := r.at("scheme"); !s.empty() && !s.is("http") && !s.is("https") {
 		s.bad("use http or https", "unknown scheme %q", s.text())
 	}
 	r.exclusive("uri", "prefixRewrite")
@@ -189,9 +240,11 @@ func retries(r fieldRef) {
 	r.at("attempts").atLeast(0)
 	r.at("perTryTimeout").timeout()
 	r.at("backoff").interval()
+	if r.at("attempts").number() == 0 && !(r.at("perTryTimeout").absent() && r.at("retryOn").empty() && r.at("retryRemoteLocalities").absent()) {
+		r.bad("set attempts to 1 or more, or remove the rest", "there are no retries, as attempts is 0, but they are configured")
+	}
 	if on := r.at("retryOn"); !on.empty() {
 		for cond := range strings.SplitSeq(on.text(), ",") {
-			cond = strings.TrimSpace(cond)
 			if code, err := strconv.Atoi(cond); err == nil && code >= 100 && code <= 599 {
 				continue
 			}
@@ -227,7 +280,7 @@ func fault(f fieldRef) {
 		percent(d.at("percentage"))
 		d.at("percent").between(0, 100)
 		if d.at("fixedDelay").absent() && d.at("exponentialDelay").absent() {
-			d.missing("fixedDelay", "add fixedDelay", "a delay needs its length")
+			d.at("fixedDelay").warn("add fixedDelay", "the delay has no length, and so no effect")
 		}
 		d.at("fixedDelay").interval()
 		if e := d.at("exponentialDelay"); !e.absent() {
@@ -237,14 +290,14 @@ func fault(f fieldRef) {
 	if a := f.at("abort"); !a.absent() {
 		percent(a.at("percentage"))
 		a.at("httpStatus").between(200, 599)
-		if s := a.at("grpcStatus"); !s.absent() && !slices.Contains(grpcStatuses(), strings.ToUpper(s.text())) {
+		if s := a.at("grpcStatus"); !s.absent() && !slices.Contains(grpcStatuses(), s.text()) {
 			s.bad(diag.UnknownName(s.text(), grpcStatuses()), "unknown gRPC status %q", s.text())
 		}
 		if e := a.at("http2Error"); !e.absent() {
 			e.bad("use httpStatus or grpcStatus", "http2Error is not supported")
 		}
 		if a.at("httpStatus").absent() && a.at("grpcStatus").absent() && a.at("http2Error").absent() {
-			a.missing("httpStatus", "add httpStatus or grpcStatus", "an abort needs its status")
+			a.at("httpStatus").warn("add httpStatus or grpcStatus", "the abort has no status, and so no effect")
 		}
 	}
 }
@@ -261,6 +314,10 @@ func cors(c fieldRef) {
 		return
 	}
 	for _, o := range c.at("allowOrigins").items() {
+		if o.at("exact").empty() && o.at("prefix").empty() && o.at("regex").empty() {
+			o.bad("add exact, prefix or regex", "the origin has no value")
+			continue
+		}
 		stringMatch(o)
 	}
 	methods := []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "*"}
@@ -275,6 +332,9 @@ func cors(c fieldRef) {
 		}
 	}
 	c.at("maxAge").timeout()
+	if age := c.at("maxAge"); age.duration()%time.Second != 0 {
+		age.bad("write whole seconds", "the age is no number of whole seconds")
+	}
 }
 
 func headers(h fieldRef) {
@@ -282,6 +342,9 @@ func headers(h fieldRef) {
 		for _, op := range []string{"set", "add"} {
 			h.at(side).at(op).each(func(name string, value fieldRef) {
 				value.changedHeader(name)
+				if side == "response" && strings.EqualFold(name, "host") {
+					value.bad("remove it", "a response has no header %s", name)
+				}
 				if isAuthority(name) {
 					value.singleLine() // it is rewritten as it stands
 				} else {
@@ -291,6 +354,9 @@ func headers(h fieldRef) {
 		}
 		for _, name := range h.at(side).at("remove").items() {
 			name.changedHeader(name.text())
+			if strings.EqualFold(name.text(), "host") {
+				name.bad("set it instead", "header %s cannot be removed", name.text())
+			}
 		}
 	}
 }
@@ -360,15 +426,32 @@ func tlsRoute(r fieldRef, hosts hostSet) {
 	for _, m := range r.at("match").items() {
 		m.required("sniHosts")
 		for _, sni := range m.at("sniHosts").items() {
-			sni.wildcardHost()
+			sni.wildcardHostOrIP()
 			sni.serverName()
-			if !hosts.covers(sni.text()) {
-				sni.warn("add it to hosts", "SNI host %q is none of the object's hosts", sni.text())
+			if isIP(sni.text()) {
+				sni.warn("write a DNS name", "%q is an address, which clients do not send as server name", sni.text())
+			} else if !hosts.covers(sni.text()) {
+				sni.refuse("add it to hosts", "SNI host %q is none of the object's hosts", sni.text())
 			}
 		}
 		l4Match(m)
 	}
 	l4Route(r)
+}
+
+// other returns a wildcard of the set that covers a host of the set, and is not that host, or "".
+func (s hostSet) other(host string) string {
+	for i := range len(host) + 1 {
+		if wild := "*" + host[i:]; i > 0 && wild != host {
+			if _, ok := s[strings.ToLower(wild)]; ok {
+				return wild
+			}
+		}
+	}
+	if _, ok := s["*"]; ok && host != "*" {
+		return "*"
+	}
+	return ""
 }
 
 // hostSet holds hosts in lower case.
@@ -399,8 +482,8 @@ func (s hostSet) covers(host string) bool {
 func tcpRoute(r fieldRef) {
 	for _, m := range r.at("match").items() {
 		l4Match(m)
-		if s := m.at("sourceSubnet"); !s.empty() {
-			s.subnet()
+		if s := m.at("sourceSubnet"); !s.empty() && !isSubnet(s.text()) {
+			s.warn("remove it", "%q is neither an IP address nor a CIDR range", s.text())
 		}
 	}
 	l4Route(r)
@@ -411,7 +494,7 @@ func l4Match(m fieldRef) {
 		s.subnet()
 	}
 	m.at("port").optionalPort()
-	m.workload("sourceLabels")
+	m.source()
 	m.at("gateways").gatewayNames()
 }
 

@@ -90,7 +90,7 @@ func (t *Texts) readDir(dir string, l limits.Limits) error {
 func NewTexts(texts *Texts, opts Options) *Source {
 	opts.Dir = ""
 	s := newSource(opts)
-	s.texts = texts
+	s.texts, s.rules.Review = texts, true
 	return s
 }
 

@@ -1,0 +1,30 @@
+package validation
+
+import (
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/parser"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// Bounds on an expression of CEL, which is parsed and not evaluated.
+const (
+	expressionBytes = 16 << 10
+	expressionDepth = 64
+)
+
+// expression judges the form of an expression of CEL. What it calls is known to the proxies alone.
+func (p fieldRef) expression() {
+	if len(p.text()) > expressionBytes {
+		p.bad("shorten it", "the expression has %d bytes, more than %d", len(p.text()), expressionBytes)
+		return
+	}
+	c, err := parser.NewParser(parser.Macros(parser.AllMacros...), parser.MaxRecursionDepth(expressionDepth), parser.ErrorReportingLimit(1))
+	if err != nil {
+		p.add(diag.Error, "Internal", "report it", "the expression could not be judged: %v", err)
+		return
+	}
+	if _, errs := c.Parse(common.NewTextSource(p.text())); len(errs.GetErrors()) > 0 {
+		p.bad("write an expression of CEL, such as response.code >= 500", "no expression of CEL: %s", errs.GetErrors()[0].Message)
+	}
+}
