@@ -319,8 +319,8 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings, review bool) 
 		}
 	case kinds.AuthorizationPolicy:
 		if dry := metadata.at("annotations").at(kinds.AnnotationDryRun); !dry.absent() {
-			if _, err := strconv.ParseBool(dry.text()); err != nil {
-				dry.refuse("write true or false", "%q is no boolean: the policy is enforced", dry.text())
+			if _, err := strconv.ParseBool(dry.text()); err != nil && review { // where it is in force, the feature says so
+				dry.bad("write true or false", "%q is no boolean: the policy is enforced", dry.text())
 			}
 		}
 	}

@@ -194,6 +194,8 @@ func condition(w fieldRef) {
 	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.Contains(key, "[]"):
 		w.at("key").bad(`write the name in brackets, such as request.headers[version]`, "%q has no name in brackets", key)
 		return
+	case name == "request.headers" && strings.ContainsAny(bracket, "\x00\n\r"):
+		w.at("key").bad("use letters, digits and dashes", "%q names no header", key)
 	case name == "request.headers" && hasBracket, name == "request.auth.claims" && hasBracket, strings.HasPrefix(name, "experimental.envoy.filters.") && hasBracket:
 		w.values(lists, nil)
 	case hasBracket:

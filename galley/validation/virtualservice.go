@@ -189,8 +189,8 @@ func (p fieldRef) source() {
 func claims(m fieldRef, mesh bool) {
 	for _, f := range []string{"headers", "withoutHeaders"} {
 		m.at(f).each(func(name string, match fieldRef) {
-			if mesh && strings.HasPrefix(name, "@request.auth.claims") {
-				match.refuse("bind the object to gateways alone", "claims of tokens can only be matched at gateways")
+			if mesh && m.review && strings.HasPrefix(name, "@request.auth.claims") { // in force, the feature says so
+				match.bad("bind the object to gateways alone", "claims of tokens can only be matched at gateways")
 			}
 		})
 	}
