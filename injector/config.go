@@ -166,8 +166,8 @@ func (p *parser) config(c *Config, text string, f Functions) {
 			p.add(diag.Warning, "UnknownTemplate", field+": defaultTemplates", err.Error(), "add the template, or leave the name out")
 		}
 	}
-	for alias, names := range d.Aliases {
-		for _, name := range names {
+	for _, alias := range slices.Sorted(maps.Keys(d.Aliases)) {
+		for _, name := range d.Aliases[alias] {
 			if d.Templates[name] == "" {
 				p.add(diag.Warning, "UnknownTemplate", field+": aliases."+alias, fmt.Sprintf("there is no template %q", name), "name one of "+strings.Join(slices.Sorted(maps.Keys(d.Templates)), ", "))
 			}
@@ -239,6 +239,9 @@ func (c *Config) expand(name string) ([]string, error) {
 	return names, nil
 }
 
+// mostTemplates bounds the templates of one pod.
+const mostTemplates = 32
+
 // selected returns the templates of a pod, in the order in which they are applied.
 func (c *Config) selected(annotations map[string]string) ([]string, error) {
 	names := c.defaults
@@ -251,7 +254,9 @@ func (c *Config) selected(annotations map[string]string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, expanded...)
+		if out = append(out, expanded...); len(out) > mostTemplates {
+			return nil, fmt.Errorf("annotation %s names more than %d templates", templatesAnnotation, mostTemplates)
+		}
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"reflect"
@@ -27,13 +28,18 @@ import (
 type Functions struct {
 	// Env returns a variable of the server's environment. Nil: every variable is empty.
 	Env func(string) string
+
+	rendering int // texts within texts, of the function render
 }
 
 // longest bounds lists and texts that a function makes from a number.
 const longest = 1 << 16
 
-// table returns the functions by name: sprig's, and over them those of Istio's templates. Nothing among them reaches
-// the network or the clock of others, and none makes a text or a list without a bound.
+// mostRendering bounds texts within texts of the function render.
+const mostRendering = 4
+
+// table returns the functions by name: sprig's, and over them those of Istio's templates. None of them reaches the
+// network, or makes a text or a list without a bound.
 func (f Functions) table() template.FuncMap {
 	getenv := f.Env
 	if getenv == nil {
@@ -61,7 +67,8 @@ func (f Functions) table() template.FuncMap {
 		"omitNil":                omitNil,
 		"otelResourceAttributes": otelResourceAttributes,
 		"protoToJSON":            protoToJSON,
-		"render":                 func(text string, data any) (string, error) { return f.render(text, data) },
+		"nindent":                func(n int, s string) (string, error) { return indent(n, "\n"+s) },
+		"render":                 f.render,
 		"repeat":                 repeat,
 		"strdict":                strdict,
 		"structToJSON":           toJSON,
@@ -72,12 +79,17 @@ func (f Functions) table() template.FuncMap {
 		"until":                  func(n int) ([]int, error) { return until(0, n, 1) },
 		"untilStep":              until,
 		"valueOrDefault":         valueOrDefault,
-		"values":                 t["values"],
 	})
+	for _, name := range []string{"seq", "randAlpha", "randAlphaNum", "randAscii", "randBytes", "randNumeric"} {
+		delete(t, name) // their lengths have no bound
+	}
 	return t
 }
 
 func (f Functions) render(text string, data any) (string, error) {
+	if f.rendering++; f.rendering > mostRendering {
+		return "", fmt.Errorf("more than %d texts render one another", mostRendering)
+	}
 	t, err := template.New("render").Funcs(f.table()).Parse(text)
 	if err != nil {
 		return "", err
@@ -137,7 +149,7 @@ func directory(name string) string {
 
 // indent puts spaces before every line but the first, which stands where the template has it.
 func indent(spaces int, s string) (string, error) {
-	if spaces < 0 || spaces > longest {
+	if spaces < 0 || spaces > longest || spaces*strings.Count(s, "\n") > maxOutput {
 		return "", fmt.Errorf("%d is no number of spaces", spaces)
 	}
 	return strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", spaces)), nil
@@ -151,7 +163,7 @@ func repeat(n int, s string) (string, error) {
 }
 
 func until(start, stop, step int) ([]int, error) {
-	if step == 0 || (stop-start)/step > longest {
+	if step == 0 || max(start, stop) > math.MaxInt32 || min(start, stop) < math.MinInt32 || (stop-start)/step > longest {
 		return nil, fmt.Errorf("the numbers from %d to %d are too many", start, stop)
 	}
 	list := []int{}

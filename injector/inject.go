@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
@@ -36,16 +37,20 @@ type Options struct {
 
 // Injector adds proxies to pods, by the Config in force.
 type Injector struct {
-	o      Options
-	config atomic.Pointer[Config]
+	o       Options
+	config  atomic.Pointer[Config]
+	running chan struct{} // one taken by each template that is executed
 }
+
+// mostRunning bounds the templates that are executed at a time.
+const mostRunning = 16
 
 // New returns an Injector without a Config.
 func New(o Options) *Injector {
 	if o.Time == 0 {
 		o.Time = 2 * time.Second
 	}
-	return &Injector{o: o}
+	return &Injector{o: o, running: make(chan struct{}, mostRunning)}
 }
 
 // Set puts a Config in force.
@@ -93,8 +98,8 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path := longList("", before); path != "" {
-		return nil, fmt.Errorf("%s has more than %d entries: give them in another way, such as a ConfigMap", path, listEntries)
+	if err := checkLists("", before); err != nil {
+		return nil, err
 	}
 	if user.Namespace == "" {
 		user.Namespace = r.Namespace
@@ -138,26 +143,26 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 // listEntries bounds each list of a pod: merging two lists takes time that grows with the square of their length.
 const listEntries = 2000
 
-// longList returns the path of a list that is too long, or nothing.
-func longList(path string, v any) string {
+// checkLists returns an error that names a list of JSON that is too long, if there is one.
+func checkLists(path string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, k := range sortedKeys(v) {
-			if found := longList(strings.TrimPrefix(path+"."+k, "."), v[k]); found != "" {
-				return found
+			if err := checkLists(strings.TrimPrefix(path+"."+k, "."), v[k]); err != nil {
+				return err
 			}
 		}
 	case []any:
 		if len(v) > listEntries {
-			return path
+			return fmt.Errorf("%s has more than %d entries: give them in another way, such as a ConfigMap", path, listEntries)
 		}
 		for i := range v {
-			if found := longList(path+"["+strconv.Itoa(i)+"]", v[i]); found != "" {
-				return found
+			if err := checkLists(path+"["+strconv.Itoa(i)+"]", v[i]); err != nil {
+				return err
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // difference returns a pod beside the text that it was before.
@@ -220,7 +225,7 @@ func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, user
 	var all []*written
 	native := false
 	for _, name := range templates {
-		text, err := execute(ctx, i.o.Logger, c.templates[name], d)
+		text, err := execute(ctx, i.running, i.o.Logger, c.templates[name], d)
 		if err != nil {
 			return nil, err
 		}
@@ -236,6 +241,9 @@ func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, user
 		nativeProxy(out.pod, &users)
 	}
 	for _, w := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("merging takes too long: %w", err)
+		}
 		if err := out.lay(w); err != nil {
 			return nil, err
 		}
@@ -283,7 +291,7 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 		return nil, nil, err
 	}
 	d := &data{
-		ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, ProxyConfig: p, MeshConfig: m.MeshConfig, Values: c.values, Revision: i.o.Revision,
+		ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, ProxyConfig: p, MeshConfig: m.MeshConfig, Values: runtime.DeepCopyJSON(c.values), Revision: i.o.Revision,
 		NativeSidecars: i.o.NativeSidecars != nil && i.o.NativeSidecars(), InboundTrafficPolicyMode: strings.ToLower(m.GetInboundTrafficPolicy().GetMode().String()),
 		CompliancePolicy: i.o.CompliancePolicy,
 	}

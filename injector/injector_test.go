@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,6 +179,10 @@ func TestTemplatesAreBounded(t *testing.T) {
 		"takes too long":     {`{{ range 100000000000 }}{{ "" }}{{ end }}`, "takes too long"},
 		"a long list":        {`{{ until 1000000000 }}`, "too many"},
 		"a long text":        {`{{ repeat 1000000000 "x" }}`, "too long"},
+		"long lines":         {`{{ nindent 1000000000 "x" }}`, "no number of spaces"},
+		"renders itself":     {`{{ render "{{ render . . }}" "{{ render . . }}" }}`, "render one another"},
+		"numbers":            {`{{ untilStep 0 9223372036854775807 1 }}`, "too many"},
+		"a long list of it":  {`spec: {containers: [{name: a, env: [{{ range until 3000 }}{name: x},{{ end }}]}]}`, "spec.containers[0].env has more than"},
 		"the network":        {`{{ getHostByName "localhost" }}`, "not resolved"},
 		"no YAML":            {`a: [`, "no YAML"},
 		"no pod":             {`spec: {containers: 3}`, "no pod"},
@@ -218,6 +223,43 @@ func TestLongListsAreRefused(t *testing.T) {
 	}
 	if got := r.inject(t, Request{Pod: pod(listEntries)}); strings.HasPrefix(got, "refused") {
 		t.Errorf("got %.200s", got)
+	}
+}
+
+// A template that writes to the values of the chart changes them for nobody else.
+func TestValuesAreNotShared(t *testing.T) {
+	text := `{"policy": "enabled", "templates": {"sidecar": "{{ if hasKey .Values \"seen\" }}{{ fail \"seen\" }}{{ end }}{{ $_ := set .Values \"seen\" true }}{{ $_ := set .Values.global \"seen\" true }}"}}`
+	r := newRig(t, map[string]string{"config": text, "values": `{"global": {}}`})
+	pod := []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app"}]}}`)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if got := r.inject(t, Request{Pod: pod}); strings.HasPrefix(got, "refused") {
+				t.Error(got)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// An annotation cannot ask for more templates, or for longer lists, than a pod may have.
+func TestAnnotationsAreBounded(t *testing.T) {
+	base, err := txtar.ParseFile("testdata/base.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, sections(base))
+	for annotation, want := range map[string]string{
+		templatesAnnotation: strings.TrimSuffix(strings.Repeat("sidecar,", 40), ","),
+		overridesAnnotation: `{"containers":[{"name":"istio-proxy","env":[` + strings.TrimSuffix(strings.Repeat(`{"name":"x"},`, listEntries+1), ",") + `]}]}`,
+	} {
+		pod, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "annotations": map[string]any{annotation: want}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.inject(t, Request{Pod: pod}); !strings.HasPrefix(got, "refused: ") || !strings.Contains(got, "more than") {
+			t.Errorf("%s: got %.200s", annotation, got)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func merged[T any](base *T, patch []byte) (*T, error) {
 	return t, json.Unmarshal(out, t)
 }
 
-// rendering is a pod on its way: what templates made of it, and of nothing.
+// rendering is a pod with what the templates add, and beside it what they add to an empty pod.
 type rendering struct {
 	pod, template *corev1.Pod
 }
@@ -56,6 +56,13 @@ func read(name string, text []byte) (*written, error) {
 	patch, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("what template %s writes for this pod is no YAML: %w", name, err)
+	}
+	var lists any
+	if err := decode(patch, &lists); err != nil {
+		return nil, fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	}
+	if err := checkLists("", lists); err != nil {
+		return nil, fmt.Errorf("what template %s writes for this pod: %w", name, err)
 	}
 	w := &written{name: name, text: patch}
 	if err := json.Unmarshal(patch, &w.pod); err != nil {
@@ -117,6 +124,14 @@ func original(pod *corev1.Pod) (seen *corev1.Pod, users overrides, err error) {
 	if text, ok := pod.Annotations[overridesAnnotation]; ok {
 		if err := json.Unmarshal([]byte(text), &users); err != nil {
 			return nil, users, badAnnotation(overridesAnnotation, text, err)
+		}
+		var lists any
+		err := decode([]byte(text), &lists)
+		if err == nil {
+			err = checkLists("", lists)
+		}
+		if err != nil {
+			return nil, users, fmt.Errorf("annotation %s: %w", overridesAnnotation, err)
 		}
 	}
 	users.Containers = restored(pod.Spec.Containers, was.Containers, users.Containers)

@@ -40,15 +40,21 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
-// execute returns what a template writes. When ctx ends it returns at once; the execution ends with what it would write
-// next.
-func execute(ctx context.Context, logger *slog.Logger, t *template.Template, d *data) ([]byte, error) {
+// execute returns what a template writes. When ctx ends it returns at once. The execution ends with what it would write
+// next; one that writes nothing runs on, and counts among those of running that may run at a time.
+func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t *template.Template, d *data) ([]byte, error) {
 	type result struct {
 		text []byte
 		err  error
 	}
+	select {
+	case running <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("template %s: too many templates run on past their time", t.Name())
+	}
 	done := make(chan result, 1)
 	safe.Go(logger, "injection template", func() {
+		defer func() { <-running }()
 		var b bytes.Buffer
 		var err error
 		if p := safe.Do("injection template", func() { err = t.Execute(&bounded{ctx, &b, maxOutput}, d) }); p != nil {

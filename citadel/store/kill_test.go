@@ -18,27 +18,38 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 )
 
-// childFolder is the variable by which the program of these tests rotates the root in a folder, without an end.
-const childFolder = "STORE_TEST_FOLDER"
+// childFolder is the variable by which the program of these tests rotates the root in a folder, without an end, and
+// childTime is the variable with the time at which it begins, in RFC 3339.
+const (
+	childFolder = "STORE_TEST_FOLDER"
+	childTime   = "STORE_TEST_TIME"
+)
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childFolder); path != "" {
-		fmt.Fprintln(os.Stderr, rotate(path))
+		at, err := time.Parse(time.RFC3339Nano, os.Getenv(childTime))
+		if err == nil {
+			err = rotate(path, at)
+		}
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// rotate takes one step after the other, and prints the root that signs after each. It returns what went wrong.
-func rotate(path string) error {
+// rotate takes one step after the other, and prints the time of each before it, and the root that signs after it. It
+// returns what went wrong.
+func rotate(path string, at time.Time) error {
 	f := store.Folder{Path: path}
-	fmt.Println("begins")
-	s, err := store.Step(context.Background(), f, options, start, true)
-	for err == nil {
-		fmt.Println(hashOf(s.Signing.Certificate.Raw))
-		s, err = store.Step(context.Background(), f, options, s.Due(options), true)
+	for {
+		fmt.Println("at", at.Format(time.RFC3339Nano))
+		s, err := store.Step(context.Background(), f, options, at, true)
+		if err != nil {
+			return err
+		}
+		fmt.Println("root", hashOf(s.Signing.Certificate.Raw))
+		at = s.Due(options)
 	}
-	return err
 }
 
 func hashOf(der []byte) string {
@@ -52,10 +63,10 @@ func TestKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	f := store.Folder{Path: path}
 	draw := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // where a process is killed
-	last, steps := "", 0
+	at, last, steps := start, "", 0
 	for round := range 40 {
 		child := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
-		child.Env = append(os.Environ(), childFolder+"="+path)
+		child.Env = append(os.Environ(), childFolder+"="+path, childTime+"="+at.Format(time.RFC3339Nano))
 		out, err := child.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -70,8 +81,13 @@ func TestKilled(t *testing.T) {
 		time.Sleep(time.Duration(draw.Int64N(int64(10 * time.Millisecond))))
 		_ = child.Process.Kill()
 		for lines.Scan() {
-			last = lines.Text()
-			steps++
+			what, text, _ := strings.Cut(lines.Text(), " ")
+			if what == "root" {
+				last = text
+				steps++
+			} else if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
+				t.Fatal(err)
+			}
 		}
 		_ = child.Wait()
 		if problem.Len() > 0 {
@@ -80,7 +96,7 @@ func TestKilled(t *testing.T) {
 		if last == "" {
 			continue
 		}
-		s, err := store.Step(t.Context(), f, options, start, false)
+		s, err := store.Step(t.Context(), f, options, at, false)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -98,7 +114,7 @@ func TestKilled(t *testing.T) {
 	if steps == 0 {
 		t.Error("no step was taken")
 	}
-	s, err := store.Step(t.Context(), f, options, start, true)
+	s, err := store.Step(t.Context(), f, options, at, true)
 	if err == nil {
 		_, err = store.Step(t.Context(), f, options, s.Due(options), true)
 	}

@@ -14,7 +14,7 @@ func destinationRule(p fieldRef) {
 	p.at("exportTo").exportTo(false)
 	p.at("workloadSelector").workload("matchLabels")
 	if e := p.at("exportTo"); !p.at("workloadSelector").absent() && slices.ContainsFunc(e.items(), func(i fieldRef) bool { return !i.is(".") }) {
-		e.bad(`write "." alone`, "a rule with a workloadSelector is for its own namespace")
+		e.refuse(`write "." alone`, "a rule with a workloadSelector is for its own namespace")
 	}
 	trafficPolicy(p.at("trafficPolicy"))
 	names := unique{}
@@ -33,7 +33,7 @@ func trafficPolicy(p fieldRef) {
 		return
 	}
 	if !p.says("loadBalancer", "connectionPool", "outlierDetection", "tls", "portLevelSettings", "tunnel", "proxyProtocol", "retryBudget") {
-		p.bad("remove it", "the traffic policy says nothing")
+		p.refuse("remove it", "the traffic policy says nothing")
 	}
 	if !p.at("tunnel").absent() && !p.at("proxyProtocol").absent() {
 		p.at("proxyProtocol").bad("keep one of the two", "tunnel and proxyProtocol exclude each other")
@@ -42,7 +42,7 @@ func trafficPolicy(p fieldRef) {
 	ports := unique{}
 	for _, s := range p.at("portLevelSettings").items() {
 		if !s.says("loadBalancer", "connectionPool", "outlierDetection", "tls") {
-			s.bad("remove it", "the settings of the port say nothing")
+			s.refuse("remove it", "the settings of the port say nothing")
 		}
 		if s.at("port").absent() {
 			s.required("port")
@@ -90,7 +90,7 @@ func (p fieldRef) says(names ...string) bool {
 func connectionPool(p fieldRef) {
 	tcp, http := p.at("tcp"), p.at("http")
 	if !p.absent() && tcp.absent() && http.absent() {
-		p.bad("add tcp or http, or remove it", "the connection pool says nothing")
+		p.refuse("add tcp or http, or remove it", "the connection pool says nothing")
 	}
 	tcp.at("maxConnections").atLeast(0)
 	tcp.at("connectTimeout").interval()
@@ -128,7 +128,7 @@ func outlierDetection(p fieldRef) {
 		old.warn("use consecutive5xxErrors", "consecutiveErrors is no longer read")
 	}
 	if local := p.at("consecutiveLocalOriginFailures"); local.number() > 0 && !p.at("splitExternalLocalOriginErrors").is("true") {
-		local.bad("set splitExternalLocalOriginErrors to true", "without splitExternalLocalOriginErrors the value has no effect")
+		local.refuse("set splitExternalLocalOriginErrors to true", "without splitExternalLocalOriginErrors the value has no effect")
 	}
 	for _, code := range p.at("outlierDetectionHttpErrorCodes").items() {
 		code.between(100, 599)
@@ -179,7 +179,7 @@ func consistentHash(h fieldRef) {
 	}
 	const maxTable = 5_000_011 // Envoy's bound
 	if m := h.at("maglev"); !m.absent() && !h.at("minimumRingSize").absent() || !h.at("ringHash").absent() && !h.at("minimumRingSize").absent() {
-		h.at("minimumRingSize").bad("remove it", "minimumRingSize is the older form of ringHash")
+		h.at("minimumRingSize").refuse("remove it", "minimumRingSize is the older form of ringHash")
 	}
 	if size := h.at("maglev").at("tableSize"); !h.at("maglev").absent() && size.number() == 0 {
 		size.bad("write 65537, or another prime number", "tableSize is required")
@@ -254,7 +254,7 @@ func (p fieldRef) apart(s string, before *[]string) {
 	for _, b := range *before {
 		other := strings.TrimSuffix(strings.TrimSuffix(b, "*"), "/")
 		if s == b || strings.HasSuffix(b, "*") && under(region, other) || strings.HasSuffix(s, "*") && under(other, region) {
-			p.bad("choose another", "locality %q overlaps %q", s, b)
+			p.refuse("choose another", "locality %q overlaps %q", s, b)
 			break
 		}
 	}
@@ -294,7 +294,7 @@ func clientTLS(p fieldRef) {
 		if !p.at("credentialName").empty() {
 			for _, f := range append(files, "caCrl") {
 				if at := p.at(f); !at.empty() {
-					at.bad("keep one of the two", "credentialName already says where the certificates are")
+					at.refuse("keep one of the two", "credentialName already says where the certificates are")
 				}
 			}
 			return
@@ -304,7 +304,7 @@ func clientTLS(p fieldRef) {
 	case "SIMPLE":
 		for _, f := range append(files, "caCrl") {
 			if at := p.at(f); !at.empty() && !p.at("credentialName").empty() {
-				at.bad("keep one of the two", "credentialName already says where the certificates are")
+				at.refuse("keep one of the two", "credentialName already says where the certificates are")
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func filterMatch(f fieldRef, apply string) {
 		f.missing("name", "name the network filter, such as "+connectionManager, "the match names no network filter")
 	case sub.absent():
 	case apply != "HTTP_FILTER":
-		sub.bad("remove it", "only HTTP_FILTER has filters within filters")
+		sub.refuse("remove it", "only HTTP_FILTER has filters within filters")
 	case !f.at("name").is(connectionManager):
 		f.at("name").bad("write "+connectionManager, "only %s holds HTTP filters", connectionManager)
 	case sub.at("name").empty():

@@ -315,7 +315,7 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings, review bool) 
 	switch o.Kind {
 	case kinds.Gateway:
 		if name := metadata.at("name"); !name.empty() && !isLabel(name.text()) {
-			name.bad("use letters, digits and dashes", "%q cannot be the name of a Gateway", name.text())
+			name.refuse("use letters, digits and dashes", "%q cannot be the name of a Gateway", name.text())
 		}
 	case kinds.AuthorizationPolicy:
 		if dry := metadata.at("annotations").at(kinds.AnnotationDryRun); !dry.absent() {

@@ -27,12 +27,12 @@ func server(s fieldRef) {
 		if !isSocket(s.at("bind").text()) {
 			port.at("number").port()
 		} else if port.at("number").number() != 0 {
-			port.at("number").bad("write 0", "a socket has no port")
+			port.at("number").refuse("write 0", "a socket has no port")
 		}
 		port.at("protocol").protocol()
 		port.required("name")
 		if t := port.at("targetPort"); t.number() != 0 {
-			t.bad("remove it", "targetPort has no effect at a gateway")
+			t.refuse("remove it", "targetPort has no effect at a gateway")
 		}
 	}
 	s.at("bind").bind(true)

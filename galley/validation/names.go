@@ -79,9 +79,9 @@ func (p fieldRef) longHost(host string) {
 	case !isWildcardHost(host):
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", host)
 	case host != "*" && !strings.Contains(host, "."):
-		p.bad("write the whole name, such as web.shop.svc.cluster.local", "%q is a short name", host)
+		p.refuse("write the whole name, such as web.shop.svc.cluster.local", "%q is a short name", host)
 	case len(host) > 1 && host[0] == '*' && host[1] != '.':
-		p.bad(`write a wildcard for whole labels, such as "*.example.com"`, "%q is a wildcard for a part of a label", host)
+		p.refuse(`write a wildcard for whole labels, such as "*.example.com"`, "%q is a wildcard for a part of a label", host)
 	}
 }
 
@@ -122,7 +122,7 @@ func (p fieldRef) exportTo(service bool) {
 			if service && len(p.items()) == 1 {
 				continue
 			}
-			e.bad(`use "." for this namespace`, "%q would make the object visible nowhere", s)
+			e.refuse(`use "." for this namespace`, "%q would make the object visible nowhere", s)
 		case "*", ".":
 			if len(p.items()) > 1 && s == "*" {
 				e.bad("remove the others", "%q stands alone: it leaves nothing for others to add", s)

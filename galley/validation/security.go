@@ -117,7 +117,7 @@ func serviceAccount(v fieldRef) {
 		v.bad("write name or namespace/name", "%q does not name a service account", v.text())
 	}
 	if len(v.text()) > 320 {
-		v.bad("write name or namespace/name", "the name is longer than 320 characters")
+		v.refuse("write name or namespace/name", "the name is longer than 320 characters")
 	}
 }
 

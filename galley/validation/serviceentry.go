@@ -172,7 +172,7 @@ func workload(w fieldRef) {
 	case isSocket(address.text()):
 		address.socket()
 		if !w.at("ports").empty() {
-			w.at("ports").bad("remove them", "a socket has no ports")
+			w.at("ports").refuse("remove them", "a socket has no ports")
 		}
 	case !address.withoutZone():
 	case strings.Contains(address.text(), "*"):
@@ -253,11 +253,11 @@ func sidecar(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
 	connectionPool(p.at("inboundConnectionPool"))
 	if !p.says("workloadSelector", "ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
-		p.bad("add ingress or egress", "the object says nothing")
+		p.refuse("add ingress or egress", "the object says nothing")
 	}
 	if e := p.at("outboundTrafficPolicy").at("egressProxy"); !e.absent() {
 		if mode := p.at("outboundTrafficPolicy").at("mode"); !mode.is("ALLOW_ANY") {
-			e.bad("set mode to ALLOW_ANY, or remove it", "egressProxy is only for mode ALLOW_ANY")
+			e.refuse("set mode to ALLOW_ANY, or remove it", "egressProxy is only for mode ALLOW_ANY")
 		}
 		destination(e)
 		if e.at("port").absent() {
@@ -281,7 +281,7 @@ func sidecar(p fieldRef) {
 				t.at("mode").bad("use SIMPLE, MUTUAL or OPTIONAL_MUTUAL", "mode %s cannot be used in a Sidecar", t.at("mode").text())
 			}
 			if protocol := strings.ToUpper(in.at("port").at("protocol").text()); protocol != "HTTPS" && protocol != "TLS" && !in.at("port").absent() {
-				t.bad("use protocol HTTPS or TLS, or remove tls", "a port of protocol %s cannot have tls", protocol)
+				t.refuse("use protocol HTTPS or TLS, or remove tls", "a port of protocol %s cannot have tls", protocol)
 			}
 			serverTLS(t)
 		}
@@ -309,7 +309,7 @@ func sidecar(p fieldRef) {
 		if !socket {
 			port.at("number").port()
 		} else if port.at("number").number() != 0 {
-			port.at("number").bad("write 0", "a socket has no port")
+			port.at("number").refuse("write 0", "a socket has no port")
 		}
 		port.at("protocol").optionalProtocol()
 		port.at("name").portName()

@@ -38,7 +38,7 @@ func virtualService(p fieldRef) {
 	named := newHostSet(hosts)
 	for _, h := range hosts {
 		if other := named.other(h.text()); other != "" {
-			h.bad("keep one of the two", "host %q is already covered by %q", h.text(), other)
+			h.refuse("keep one of the two", "host %q is already covered by %q", h.text(), other)
 		}
 	}
 	catchAll := ""
@@ -129,7 +129,7 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 			for _, op := range []string{"set", "add"} {
 				set.at(op).each(func(name string, value fieldRef) {
 					if isAuthority(name) {
-						value.bad("keep one of the two", "the authority is already rewritten")
+						value.refuse("keep one of the two", "the authority is already rewritten")
 					}
 				})
 			}
@@ -241,7 +241,7 @@ func retries(r fieldRef) {
 	r.at("perTryTimeout").timeout()
 	r.at("backoff").interval()
 	if r.at("attempts").number() == 0 && !(r.at("perTryTimeout").absent() && r.at("retryOn").empty() && r.at("retryRemoteLocalities").absent()) {
-		r.bad("set attempts to 1 or more, or remove the rest", "there are no retries, as attempts is 0, but they are configured")
+		r.refuse("set attempts to 1 or more, or remove the rest", "there are no retries, as attempts is 0, but they are configured")
 	}
 	if on := r.at("retryOn"); !on.empty() {
 		for cond := range strings.SplitSeq(on.text(), ",") {
