@@ -18,7 +18,7 @@ func (c *Config) skip(pod *corev1.Pod) string {
 		return "the pod uses the network of its node"
 	}
 	if slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}, pod.Namespace) {
-		return "namespace " + pod.Namespace + " is Kubernetes' own"
+		return "nothing is injected in namespace " + pod.Namespace
 	}
 	for _, from := range []map[string]string{pod.Labels, pod.Annotations} {
 		value, ok := from[injectName]

@@ -83,8 +83,8 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		if err := f.keySets.options(&f.o.KeySets); err != nil {
 			return err
 		}
-		if n := f.o.Injection.NativeSidecars; !slices.Contains([]string{"auto", "true", "false"}, n) {
-			return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", quoted(n))
+		if err := checkNativeSidecars(f.o.Injection.NativeSidecars); err != nil {
+			return err
 		}
 		f.o.Injection.Functions.Env = e.getenv
 		f.o.APIClients = []netip.Prefix{}
@@ -260,4 +260,12 @@ func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 		}
 	}
 	return unknown
+}
+
+// checkNativeSidecars returns an error for a value that ENABLE_NATIVE_SIDECARS does not have.
+func checkNativeSidecars(value string) error {
+	if !slices.Contains([]string{"auto", "true", "false"}, value) {
+		return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", quoted(value))
+	}
+	return nil
 }

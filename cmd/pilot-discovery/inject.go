@@ -105,6 +105,9 @@ func readManifest(c *cobra.Command, name string) ([]byte, error) {
 
 // injector makes the Injector of the texts that count, and prints what is wrong with them.
 func (f *injectFlags) injector(c *cobra.Command) (*injector.Injector, error) {
+	if err := checkNativeSidecars(f.native); err != nil {
+		return nil, err
+	}
 	texts, meshText, object, err := f.texts(c.Context())
 	if err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func (f *injectFlags) texts(ctx context.Context) (t injector.Texts, meshText, ob
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return t, "", "", fmt.Errorf("read the injection templates: %w", err)
+			return t, "", "", fmt.Errorf("read %s: %w", path, err)
 		}
 		*into = string(text)
 	}

@@ -52,8 +52,10 @@ type injection struct {
 
 	mu       sync.Mutex
 	texts    [places]*placed
-	old      map[string]bool // nodes that cannot run native sidecars
-	findings []diag.Diagnostic
+	old      map[string]bool   // nodes that cannot run native sidecars
+	findings []diag.Diagnostic // about the texts
+	// about files that cannot be read; nil while they can, or are not there
+	unreadable []diag.Diagnostic
 }
 
 // placed is a version of the texts.
@@ -141,15 +143,17 @@ func (x *injection) readFiles() {
 	if err == nil {
 		values, err = readFile(filepath.Join(dir, injector.ValuesKey), x.server.o.Limits.MeshConfig)
 	}
+	var unreadable []diag.Diagnostic
 	switch {
 	case err == nil:
 		x.put(fromFiles, &placed{texts: injector.Texts{Config: config, Values: values}, object: "injection templates in " + dir})
 	case errors.Is(err, fs.ErrNotExist):
 	default:
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.report([]diag.Diagnostic{{Severity: diag.Error, Code: "Unreadable", Object: "injection templates in " + dir, Message: err.Error() + "; the last good version stays in force"}})
+		unreadable = []diag.Diagnostic{{Severity: diag.Error, Code: "Unreadable", Object: "injection templates in " + dir, Message: err.Error() + "; the last good version stays in force"}}
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.report(&x.unreadable, unreadable)
 }
 
 func readFile(path string, limit int64) (string, error) {
@@ -220,7 +224,7 @@ func (x *injection) put(from int, p *placed) {
 	x.texts[from] = p
 	at := slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
 	if at < 0 {
-		x.report([]diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: "ConfigMap " + x.server.o.Namespace + "/" + injectorMap(x.server.o.Revision), Message: "it was deleted; its last version stays in force until a restart"}})
+		x.report(&x.findings, []diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: "ConfigMap " + x.server.o.Namespace + "/" + injectorMap(x.server.o.Revision), Message: "it was deleted; its last version stays in force until a restart"}})
 		return
 	}
 	p = x.texts[at]
@@ -228,7 +232,7 @@ func (x *injection) put(from int, p *placed) {
 	for i := range findings {
 		findings[i] = findings[i].At(p.position)
 	}
-	x.report(findings)
+	x.report(&x.findings, findings)
 	if c == nil {
 		return
 	}
@@ -236,20 +240,20 @@ func (x *injection) put(from int, p *placed) {
 	x.server.o.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
 }
 
-// report sets the findings, and logs those that are new. The caller holds the lock.
-func (x *injection) report(list []diag.Diagnostic) {
+// report sets a list of findings, and logs those that are new. The caller holds the lock.
+func (x *injection) report(of *[]diag.Diagnostic, list []diag.Diagnostic) {
 	for _, d := range list {
-		if !slices.Contains(x.findings, d) {
+		if !slices.Contains(*of, d) {
 			x.server.o.Logger.Warn("finding", "finding", d.String())
 		}
 	}
-	x.findings = list
+	*of = list
 }
 
 // Findings returns what is wrong with the templates, and with reading them.
 func (x *injection) Findings() []diag.Diagnostic {
 	x.mu.Lock()
-	list := slices.Clone(x.findings)
+	list := slices.Concat(x.findings, x.unreadable)
 	x.mu.Unlock()
 	if x.source != nil {
 		list = append(list, x.source.Findings()...)
