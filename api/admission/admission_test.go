@@ -161,6 +161,23 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// TestLongReview: a review may take longer than a body may take to arrive.
+func TestLongReview(t *testing.T) {
+	l := limits.Default()
+	l.WebhookRead = 500 * time.Millisecond
+	s := serve(t, l, func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		select {
+		case <-r.Context().Done():
+			return admission.Deny("given up")
+		case <-time.After(l.WebhookRead + 100*time.Millisecond):
+			return admission.Allow()
+		}
+	}, nil)
+	if code, text := post(t, s.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK || !strings.Contains(text, `"allowed":true`) {
+		t.Errorf("%d, %s", code, text)
+	}
+}
+
 // TestHoldUp answers an API server while others, from one address or from many, announce bodies and send none.
 func TestHoldUp(t *testing.T) {
 	for what, addresses := range map[string]int{"one address": 1, "many addresses": 40} {

@@ -18,8 +18,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// largeBody is the size in bytes from which a body counts among the large ones. They are few, and have memory of their
-// own, so that they do not hold up all others.
+// largeBody is the size in bytes from which a body counts among the large ones. They have memory of their own, so that
+// they do not hold up all others.
 const largeBody = 256 << 10
 
 // A body gives its memory back when others wait for it and it is slow: if, after patience, it has arrived at fewer
@@ -74,7 +74,7 @@ type source struct {
 }
 
 // source returns the shares of the address that a request comes from, until leave is called: a quarter of the memory
-// for bodies, one large body, and most of the reviews.
+// for bodies, WebhookBody for large ones, and most of the reviews.
 func (g *Gate) source(r *http.Request) (s *shares, leave func()) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is that of all others
 	address := from.Addr().Unmap()

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reviewer answers a request. It must not keep the request, whose bytes are used again.
+// Reviewer answers a request. It must not keep the request: its memory counts as free once the answer is
+// written.
 type Reviewer func(r *http.Request, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
 // Handler returns what answers AdmissionReviews, v1 and v1beta1, by what a Reviewer says. The answer has the version
@@ -19,9 +20,12 @@ type Reviewer func(r *http.Request, request *admissionv1.AdmissionRequest) *admi
 func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := g.answer(w, r, review)
+		if err == nil {
+			return
+		}
 		var no *refusal
 		if !errors.As(err, &no) {
-			return
+			no = &refusal{http.StatusInternalServerError, err.Error()}
 		}
 		if refused != nil {
 			refused(no.status)

@@ -52,7 +52,7 @@ type Limits struct {
 	// Webhooks of an API server. Whoever reaches the port may call them.
 	WebhookConns  int           // connections from one address that is not on this host; more are closed
 	WebhookBody   int64         // the body of one request
-	WebhookBodies int64         // all bodies together, but for the large ones, of which there are two at most
+	WebhookBodies int64         // all bodies together, but for the large ones, which have twice WebhookBody
 	WebhookRead   time.Duration // from the headers of a request to the end of its body
 	Reviews       int           // concurrent reviews; more wait
 	ReviewedBytes int64         // what is reviewed at once; what is larger is reviewed alone

@@ -56,6 +56,7 @@ const (
 	leastPause = time.Second      // between two writes of one object, or two dry runs for it
 	mostPause  = 4 * time.Second  // the same, while somebody undoes the writes, or the dry runs fail
 	calm       = 30 * time.Second // without a write after which the pause is the least again
+	longest    = 10 * time.Second // that a write or a dry run takes
 	look       = 10 * time.Second // between two looks if nothing happens: the bundle may be another by time alone
 )
 
@@ -158,8 +159,14 @@ func (c *Controller) step(ctx context.Context) time.Duration {
 		}
 		c.o.Observed(bundles)
 	}
+	if !c.o.Lead() {
+		c.mu.Lock()
+		clear(c.failed) // whether another replica mends it is not known here
+		c.mu.Unlock()
+		return look
+	}
 	bundle := c.o.Bundle()
-	if len(bundle) == 0 || !c.o.Lead() {
+	if len(bundle) == 0 {
 		return look
 	}
 	next := look
@@ -209,6 +216,8 @@ func (c *Controller) keep(ctx context.Context, have *config, bundle []byte) time
 
 // write patches an object. A conflict is no error: the version that it is about is still to come.
 func (c *Controller) write(ctx context.Context, have *config, patch []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	c.metrics.attempts.WithLabelValues(have.name).Inc()
 	u, err := c.o.Client.Resource(have.resource).Patch(ctx, have.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "istiod"})
 	switch {

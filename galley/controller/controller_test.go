@@ -313,7 +313,8 @@ func TestRefusedWrites(t *testing.T) {
 	})
 }
 
-// TestOnlyTheLeaderWrites: another replica watches, and writes as soon as it leads.
+// TestOnlyTheLeaderWrites: another replica watches, and writes when it leads. What could not be written is a finding of
+// the one that leads.
 func TestOnlyTheLeaderWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(configuration(validating, "v", webhook("a", "", "Fail", nil)))
@@ -329,11 +330,25 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 		if len(s.writes) > 0 || s.probes > 0 {
 			t.Errorf("%d writes, %d dry runs", len(s.writes), s.probes)
 		}
-		mu.Lock()
-		leads = true
-		mu.Unlock()
-		c.Wake()
-		synctest.Wait()
+		lead := func(now bool) {
+			mu.Lock()
+			leads = now
+			mu.Unlock()
+			c.Wake()
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		s.set(func() { s.refused = apierrors.NewForbidden(validating.GroupResource(), "v", nil) })
+		lead(true)
+		if len(c.Findings()) != 1 {
+			t.Errorf("it could not write: %v", c.Findings())
+		}
+		lead(false)
+		if len(c.Findings()) != 0 {
+			t.Errorf("it does not lead any more: %v", c.Findings())
+		}
+		s.set(func() { s.refused = nil })
+		lead(true)
 		if bundle, _ := s.state(t); bundle != encoded {
 			t.Errorf("%q", bundle)
 		}

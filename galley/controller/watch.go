@@ -42,13 +42,17 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	r.RunWithContext(ctx)
 }
 
-// Add takes a configuration as read, new or not.
-func (w *watched) Add(object any) error {
+func (w *watched) parse(object any) (*config, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return fmt.Errorf("unexpected %T", object)
+		return nil, fmt.Errorf("unexpected %T", object)
 	}
-	parsed, err := parse(w.resource, u)
+	return parse(w.resource, u)
+}
+
+// Add takes a configuration as read, new or not.
+func (w *watched) Add(object any) error {
+	parsed, err := w.parse(object)
 	if err != nil {
 		return err
 	}
@@ -77,19 +81,23 @@ func (w *watched) Delete(object any) error {
 
 // Replace takes all there are.
 func (w *watched) Replace(list []any, _ string) error {
+	all := make([]*config, 0, len(list))
+	for _, object := range list {
+		parsed, err := w.parse(object)
+		if err != nil {
+			return err
+		}
+		all = append(all, parsed)
+	}
 	w.c.mu.Lock()
 	for k := range w.c.configs {
 		if k.resource == w.resource {
 			delete(w.c.configs, k)
 		}
 	}
-	w.c.mu.Unlock()
-	for _, object := range list {
-		if err := w.Add(object); err != nil {
-			return err
-		}
+	for _, parsed := range all {
+		w.c.configs[parsed.key] = parsed
 	}
-	w.c.mu.Lock()
 	w.c.synced[w.resource] = true
 	w.c.mu.Unlock()
 	w.c.Wake()

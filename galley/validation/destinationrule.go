@@ -178,7 +178,7 @@ func consistentHash(h fieldRef) {
 		}
 	}
 	const maxTable = 5_000_011 // Envoy's bound
-	if m := h.at("maglev"); !m.absent() && !h.at("minimumRingSize").absent() || !h.at("ringHash").absent() && !h.at("minimumRingSize").absent() {
+	if !h.at("minimumRingSize").absent() && !(h.at("maglev").absent() && h.at("ringHash").absent()) {
 		h.at("minimumRingSize").refuse("remove it", "minimumRingSize is the older form of ringHash")
 	}
 	if size := h.at("maglev").at("tableSize"); !h.at("maglev").absent() && size.number() == 0 {
@@ -203,12 +203,12 @@ func locality(p fieldRef) {
 	if more := p.at("failoverPriority"); !more.empty() && !(p.at("distribute").empty() && p.at("failover").empty()) {
 		more.warn("keep one of them", "failoverPriority, distribute and failover say where traffic goes, each in its own way")
 	}
-	var from []string
+	var from []place
 	for _, d := range p.at("distribute").items() {
 		d.at("from").locality(d.at("from").text())
 		d.at("from").apart(d.at("from").text(), &from)
 		sum := 0.0
-		var all []string
+		var all []place
 		d.at("to").each(func(to string, weight fieldRef) {
 			weight.locality(to)
 			weight.apart(to, &all)
@@ -248,22 +248,38 @@ func (p fieldRef) locality(s string) {
 	}
 }
 
-// apart reports a locality that overlaps one before it. It adds the locality to them.
-func (p fieldRef) apart(s string, before *[]string) {
-	region := strings.TrimSuffix(strings.TrimSuffix(s, "*"), "/")
-	for _, b := range *before {
-		other := strings.TrimSuffix(strings.TrimSuffix(b, "*"), "/")
-		if s == b || strings.HasSuffix(b, "*") && under(region, other) || strings.HasSuffix(s, "*") && under(other, region) {
-			p.refuse("choose another", "locality %q overlaps %q", s, b)
-			break
+// mostLocalities bounds a list of localities, each of which is compared with all before it.
+const mostLocalities = 1000
+
+// place is a locality, or all that are within one.
+type place struct {
+	text, locality string
+	all            bool
+}
+
+// apart reports a locality that overlaps one before it, or is the first of too many. It adds the locality to them.
+func (p fieldRef) apart(s string, before *[]place) {
+	is := place{s, strings.TrimSuffix(strings.TrimSuffix(s, "*"), "/"), strings.HasSuffix(s, "*")}
+	switch {
+	case len(*before) > mostLocalities:
+		return
+	case len(*before) == mostLocalities:
+		p.bad("write regions or zones in the place of what is in them", "there are more than %d localities", mostLocalities)
+	default:
+		for _, b := range *before {
+			if s == b.text || b.all && under(is.locality, b.locality) || is.all && under(b.locality, is.locality) {
+				p.refuse("choose another", "locality %q overlaps %q", s, b.text)
+				break
+			}
 		}
 	}
-	*before = append(*before, s)
+	*before = append(*before, is)
 }
 
 // under reports whether a locality is another, or within it. The empty one is everywhere.
 func under(locality, other string) bool {
-	return other == "" || locality == other || strings.HasPrefix(locality, other+"/")
+	rest, ok := strings.CutPrefix(locality, other)
+	return ok && (other == "" || rest == "" || rest[0] == '/')
 }
 
 func clientTLS(p fieldRef) {

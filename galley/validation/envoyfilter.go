@@ -3,6 +3,7 @@ package validation
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -93,9 +94,9 @@ func (p fieldRef) any() {
 }
 
 // typeNames matches the names of the messages that an Envoy may have: not all are linked here.
-func typeNames() *regexp.Regexp {
+var typeNames = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(envoy(\.[a-z0-9_]+)+\.(v3|v3alpha|v2alpha|v1alpha)(\.[A-Z]\w*)+|(xds|udpa|google|istio|io\.istio|stats|opentelemetry|cel)(\.\w+)+)$`)
-}
+})
 
 // fits judges the types of a value by a message, without the messages of other types within it.
 func (p fieldRef) fits(m proto.Message) {

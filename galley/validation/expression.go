@@ -9,14 +9,19 @@ import (
 
 // Bounds on an expression of CEL, which is parsed and not evaluated.
 const (
-	expressionBytes = 16 << 10
-	expressionDepth = 64
+	expressionBytes      = 16 << 10
+	expressionsPerObject = 4 * expressionBytes
+	expressionDepth      = 64
 )
 
 // expression judges the form of an expression of CEL. What it calls is known to the proxies alone.
 func (p fieldRef) expression() {
 	if len(p.text()) > expressionBytes {
 		p.bad("shorten it", "the expression has %d bytes, more than %d", len(p.text()), expressionBytes)
+		return
+	}
+	if p.expressions += len(p.text()); p.expressions > expressionsPerObject {
+		p.bad("split the object, or shorten them", "the expressions of the object together have more than %d bytes", expressionsPerObject)
 		return
 	}
 	c, err := parser.NewParser(parser.Macros(parser.AllMacros...), parser.MaxRecursionDepth(expressionDepth), parser.ErrorReportingLimit(1))

@@ -16,9 +16,10 @@ import (
 // checker judges the meaning of one object.
 type checker struct {
 	*findings
-	limits limits.Limits
-	review bool // the object is not in force yet
-	regex  int  // instructions of all expressions so far
+	limits      limits.Limits
+	review      bool // the object is not in force yet
+	regex       int  // instructions of all regular expressions so far
+	expressions int  // bytes of all expressions of CEL so far
 }
 
 // fieldRef is one field of an object, whether it was written or not: its path, its node if it was written, and the

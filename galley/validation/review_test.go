@@ -32,10 +32,12 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// What is too large, too deep or no object is refused before anything of it is looked at.
+// What is too large, too deep or no object is refused before anything of it is looked at, and a long host without
+// looking for all of its parts.
 func TestReviewIsBounded(t *testing.T) {
 	l := limits.Default()
 	gvk := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: kinds.VirtualService.Name}
+	long := strings.Repeat("a", l.ReviewObject/2)
 	for name, text := range map[string]string{
 		"bytes":  `{"spec":{"hosts":["` + strings.Repeat("a", l.ReviewObject) + `"]}}`,
 		"values": `{"spec":{"http":[` + strings.Repeat("{},", 300_000) + `{}]}}`,
@@ -43,6 +45,8 @@ func TestReviewIsBounded(t *testing.T) {
 		"null":   "null",
 		"empty":  "",
 		"text":   "apiVersion: v1",
+		"host":   `{"spec":{"hosts":["` + long + `"],"http":[{"route":[{"destination":{"host":"a"}}]}]}}`,
+		"sni":    `{"spec":{"hosts":["a"],"tls":[{"match":[{"sniHosts":["` + long + `"]}],"route":[{"destination":{"host":"a"}}]}]}}`,
 		"twice":  `{"metadata":{"name":"a"},"spec":{"hosts":["a"],"hosts":["b"]}}`,
 	} {
 		findings, known := Review(l, gvk, []byte(text))

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -146,6 +147,10 @@ func semantics() []semantic {
 		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 101}}}"), ""},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to"},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*/c', to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: ab, to: {b: 40, b/z: 60}}]}}"), ""},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 100}}, {from: a, to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: a/z, to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 40, '*': 60}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to.*"},
 		{dr, rule("loadBalancer: {localityLbSetting: {failover: [{from: a, to: a}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.failover[0].to"},
 		{dr, rule("tls: {mode: MUTUAL, privateKey: /k}"), "spec.trafficPolicy.tls.clientCertificate"},
 		{dr, rule("tls: {mode: ISTIO_MUTUAL, caCertificates: /k}"), "~spec.trafficPolicy.tls.caCertificates"},
@@ -401,5 +406,25 @@ func TestRegexBudgetOfAnObject(t *testing.T) {
 	r := decode(document(kinds.VirtualService, "spec:\n  "+b.String()+"]}\n"))
 	if !slices.ContainsFunc(r.Findings(), func(d diag.Diagnostic) bool { return strings.Contains(d.Message, "50000") }) || r.Documents[0].Object != nil {
 		t.Errorf("findings %v", r.Findings())
+	}
+}
+
+// TestBudgets: what takes long to judge is judged up to a bound for the whole of it.
+func TestBudgets(t *testing.T) {
+	var filters, localities strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&filters, "{filter: {expression: '%d == %s1'}}, ", i, strings.Repeat(" ", expressionBytes-10))
+	}
+	for i := range mostLocalities + 3 {
+		fmt.Fprintf(&localities, "{from: a%d, to: {b: 100}}, ", i)
+	}
+	for _, c := range []semantic{
+		{kinds.Telemetry, "{accessLogging: [" + filters.String() + "]}", "spec.accessLogging[4].filter.expression"},
+		{kinds.DestinationRule, "{host: a, trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [" + localities.String() + "]}}}}", "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1000].from"},
+	} {
+		list := decode(document(c.kind, "spec:\n  "+c.spec+"\n")).Findings()
+		if len(list) != 1 || list[0].Field != c.want || list[0].Severity != diag.Error {
+			t.Errorf("%s: %v, want one of %s", c.kind.Name, list, c.want)
+		}
 	}
 }

@@ -177,7 +177,7 @@ func workload(w fieldRef) {
 	case !address.withoutZone():
 	case strings.Contains(address.text(), "*"):
 		address.bad("write one address", "an address cannot be a wildcard")
-	case !isIP(address.text()) && (!isHost(address.text()) || strings.HasSuffix(address.text(), ".") && address.text() == "."):
+	case !isIP(address.text()) && (!isHost(address.text()) || address.text() == "."):
 		address.bad("write an IP address or a host name", "%q is not an address", address.text())
 	}
 	w.at("ports").each(func(name string, number fieldRef) {

@@ -439,11 +439,19 @@ func tlsRoute(r fieldRef, hosts hostSet) {
 	l4Route(r)
 }
 
+// longestPattern bounds the hosts whose wildcards are looked for, since that takes the square of their length. What is
+// longer is no host, and an error where it is written.
+const longestPattern = 256
+
 // other returns a wildcard of the set that covers a host of the set, and is not that host, or "".
 func (s hostSet) other(host string) string {
+	if len(host) > longestPattern {
+		return ""
+	}
+	host = strings.ToLower(host)
 	for i := range len(host) + 1 {
 		if wild := "*" + host[i:]; i > 0 && wild != host {
-			if _, ok := s[strings.ToLower(wild)]; ok {
+			if _, ok := s[wild]; ok {
 				return wild
 			}
 		}
@@ -467,6 +475,9 @@ func newHostSet(hosts []fieldRef) hostSet {
 
 // covers reports whether every name that matches a host, which may be a pattern, also matches one of the set.
 func (s hostSet) covers(host string) bool {
+	if len(host) > longestPattern {
+		return false
+	}
 	host = strings.ToLower(host)
 	if _, ok := s[host]; ok {
 		return true

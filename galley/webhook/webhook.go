@@ -25,6 +25,9 @@ import (
 // Path is where the webhook answers, and below it.
 const Path = "/validate"
 
+// Invalid is how the message begins of an answer that refuses an object for what it means.
+const Invalid = "configuration is invalid"
+
 // Options of the webhook.
 type Options struct {
 	Gate       *admission.Gate
@@ -84,7 +87,7 @@ func (w *webhook) review(_ *http.Request, r *admissionv1.AdmissionRequest) *admi
 		answer.Warnings = warnings
 		return answer
 	}
-	text, reason := "configuration is invalid: ", "invalid_resource"
+	text, reason := Invalid+": ", "invalid_resource"
 	if undecoded(findings) {
 		text, reason = "cannot decode configuration: ", "crd_conversion_error"
 	}
