@@ -21,7 +21,7 @@ type Held struct {
 	trusted []*x509.CertPool // of each caller
 	texts   [][]byte         // what those were read from
 	heard   bool             // whether Observed was called
-	since   time.Time        // for which they trust these
+	since   time.Time        // when they were told these
 	roots   []retained
 }
 
@@ -59,7 +59,7 @@ func (h *Held) TLS(base *tls.Config) *tls.Config {
 	return c
 }
 
-// choose returns what to show.
+// choose returns what to show, nil if there is no certificate yet.
 func (h *Held) choose() *serving {
 	newest := h.a.serving.Load()
 	h.mu.Lock()
@@ -105,8 +105,8 @@ func leafOf(s *serving) (*x509.Certificate, error) {
 	return x509.ParseCertificate(s.certificate.Certificate[0])
 }
 
-// Observed says which roots the callers have been told, as PEM; none: nobody calls. At the first call these are the
-// words of an earlier server, or of another replica, and are kept for a while.
+// Observed says which roots the callers have been told, as PEM; none: nobody calls. At the first call they were written
+// by an earlier server, or by another replica, and are kept for a while.
 func (h *Held) Observed(bundles [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,7 +4,7 @@
 // tokens for one without Kubernetes; `version` prints its own version.
 //
 // Flags in, Options out, the tables that commands print, and the pace and the limit of Go's memory (garbage.go,
-// memory.go); nothing else. This is the
-// only place that reads the environment: for defaults of flags, to switch off what is on, and to find the cluster that
-// it runs in.
+// memory.go); nothing else. This is the only place that reads the environment: for defaults of flags, to switch off
+// what is on, and to find the cluster that it runs in. The one exception is the proxy before an API server, which
+// pilot/config/crd takes from there.
 package main

@@ -133,6 +133,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"features", "pilot/scope/a.go", src(`import _ ` + m + `pilot/feature/destinationrule"`)},
 		{"features", "cmd/pilot-discovery/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
 		{"features", "pilot/inspect/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
+		{"features", "pilot/ingest/a.go", src(`import _ ` + m + `pilot/derive/ingress"`)},
 		{"pure", "pilot/translate/a.go", src(`import _ "k8s.io/client-go/kubernetes"`)},
 		{"pure", "pilot/translate/a.go", src(`import _ "google.golang.org/grpc/codes"`)},
 		{"pure", "pilot/feature/authz/a.go", src(`import _ "net/http"`)},

@@ -121,14 +121,13 @@ func second(dir string) string {
 	return parts[1]
 }
 
-// feature is the feature of a folder, "mtls" of "pilot/feature/mtls", or empty for all other folders.
+// feature is the feature or stage of a folder, "feature/mtls" of "pilot/feature/mtls", or empty for all other folders.
 func feature(dir string) string {
-	below, ok := strings.CutPrefix(dir, "pilot/feature/")
-	name, _, _ := strings.Cut(below, "/")
-	if !ok {
+	parts := strings.SplitN(dir, "/", 4)
+	if len(parts) < 3 || !withinAny(dir, "pilot/feature", "pilot/derive") {
 		return ""
 	}
-	return name
+	return parts[1] + "/" + parts[2]
 }
 
 // checkName keeps out packages that are named for nothing.

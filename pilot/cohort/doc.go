@@ -3,7 +3,12 @@
 // It drops the parts of a key that nobody uses, except for those of the most recent keys.
 //
 // Inputs hold what affects the configuration and nothing else. Of labels these are the objects whose selectors matched,
-// and the names that traces have as literals (newTags), but no label as such. Addresses are in them only where a filter
-// chain depends on one. Resolve is a pure function. The Interner is the only
-// state, and is safe for concurrent use. The package starts no goroutine.
+// and the names that traces have as literals (newTags), but no label as such. Inputs.Address is always the proxy's own;
+// Key.Shared leaves it out. Inbound has an address only where an ingress listener depends on it. Resolve is a pure
+// function. The Interner is the only state, and is safe for concurrent use. The package starts no goroutine.
+//
+// # A new input
+//
+// It is a field of Scope, Outbound or Inbound, and Resolve fills it. The fields of a workload that matter to its proxy
+// are in sameProxyConfig of package snapshot.
 package cohort

@@ -4,7 +4,7 @@
 // A stage is a folder below this one, and a line of catalog.Stages. Its New returns a Stage, which names the kinds that
 // it reads and derives all its objects anew when one of them changed. It says of each object what it was made of, and
 // what the status of an object should be. pilot/ingest runs the stages, behind the filter and before the registries.
-// There is no stage yet.
+// There is no stage yet. Nobody writes statuses yet; ingest.World.Statuses returns them.
 //
 // What a stage needs of I/O comes to it as an object. The package is pure.
 package derive

@@ -1,4 +1,4 @@
-// Package facts brings answers of I/O into snapshots. What makes snapshots of changes does no I/O itself.
+// Package facts brings answers of I/O into snapshots. The code that turns changes into snapshots does no I/O.
 //
 // A consumer names the facts that it needs. A Provider asks for them in goroutines of its own, and hands each answer on
 // as a change, frozen like an object. So what is made of changes stays a function of the changes.

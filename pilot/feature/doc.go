@@ -25,23 +25,29 @@
 //   - golden_test.go: one call of featuretest.Run.
 //   - testdata/*.txtar: an input each. Write the input, run the test with -update, and read what it adds.
 //
-// In pilot/catalog, catalog.go gets a line, jwt.New(), at its place in the order of filters. A kind that nothing read
-// before leaves ignoredKinds in unsupported.go. Nothing else names the feature: what is watched, keys of cohorts,
-// invalidation and findings follow from what it declares.
+// In pilot/catalog, catalog.go gets a line, jwt.New(o.FetchKeys), at its place in the order of filters. A kind that
+// nothing read before leaves ignoredKinds in unsupported.go. Only an option of a feature is named elsewhere: by
+// catalog.Options, and by whoever sets it. What is watched, keys of cohorts, invalidation and findings follow from what
+// it declares.
 //
 // What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that
 // an object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns
 // nil. It gets facts in no other way: then the keys of what it builds hold them, and a new answer reaches the proxies
 // that it concerns. A Select that depends on a fact asks the Reader.
 //
+// Beside the Secrets and ConfigMaps that objects name, only kinds of Istio reach a Snapshot: what objects of the
+// Gateway API mean is for a stage (pilot/derive). A Selection without Objects is dropped, whatever Providers it has. A
+// new type of extension provider needs a case in scope/providers.go.
+//
 // # A new hook
 //
 // A feature that no hook serves needs one more: a field of Hooks in hooks.go, with what it is given; its call in
-// pilot/translate/hooks; and its caller in cds, eds, lds or rds. A builder's result depends on its key alone, so what
-// a hook is given must be in that key: Capabilities, Selections, facts. The keys of listeners and clusters hold
-// Selections. A hook for endpoints or routes takes them from cohort.Scope, where ScopePart puts them. Where several
-// features' objects are selected by the nearest that applies, as PeerAuthentications are, mtls/select.go shows how;
-// Policies selects all that match.
+// pilot/translate/hooks; and its caller in cds, eds, lds or rds. A builder's result depends on its key alone, so what a
+// hook is given must be in that key: Capabilities, Selections, facts. The keys of listeners and clusters hold
+// Selections. A hook for endpoints or routes takes them from cohort.Scope, where ScopePart puts them. A hook for routes
+// also needs a field for its Selection in virtualHostKey or headerKey (rds/routes.go). Where several features' objects
+// are selected by the nearest that applies, as PeerAuthentications are, mtls/select.go shows how; Policies selects all
+// that match.
 //
 // # The order of filters
 //

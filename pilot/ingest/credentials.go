@@ -224,7 +224,7 @@ func expiredCertificates(served []servedCertificate, now time.Time) (list []diag
 		if now.After(c.expires) {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Error, Code: "BadCredential", Object: c.source.String(), Field: "data",
-				Message: "the certificate that proxies have expired at " + c.expires.UTC().Format(time.RFC3339) + ": clients refuse it", Fix: "renew it",
+				Message: "the certificate that proxies are sent expired at " + c.expires.UTC().Format(time.RFC3339) + ": clients refuse it", Fix: "renew it",
 			}.At(c.source.Position))
 		}
 	}

@@ -2,7 +2,7 @@
 //
 // Changes go one way through it:
 //
-//	Sources -> Throttle -> World: filter -> stages -> registries -> snapshot.Builder
+//	Sources -> Throttle -> World: filter -> stages -> credentials -> registries -> snapshot.Builder
 //
 // The parts are these:
 //
@@ -10,8 +10,10 @@
 //     own cluster, remote clusters, other control planes. The options name them, and the mesh configuration does.
 //   - Throttle gathers changes into commits, by namespace. Endpoints do not wait.
 //   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
-//     mesh configuration and the networks in force, and feeds the stages, the registries and the Builder.
+//     mesh configuration and the networks in force, and feeds the stages, the credentials, the registries and the
+//     Builder.
 //   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive; stage.go runs them.
+//   - The credentials are what of Secrets and ConfigMaps is served, and the last good of each: credentials.go.
 //   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: what proxies want and objects name.
 //   - Analyst finds references between objects that lead nowhere, beside all that.
 //

@@ -63,7 +63,7 @@ func (w *World) failingFacts() (list []diag.Diagnostic) {
 			found(want, "NoService", "no service of the mesh has "+want.Key.Name+": "+want.Without, "add a ServiceEntry for it")
 		}
 		if _, asked := failing[want.Key.Kind]; !asked && want.Key.Kind == kinds.JWKS && want.Without != "" {
-			found(want, "KeysNotFetched", "keys are not fetched here: what is said of this rule holds while there are none, which is that "+want.Without, "a server fetches them")
+			found(want, "KeysNotFetched", "keys are not fetched here, so what is shown accepts no token of this rule", "a server fetches them")
 			continue
 		}
 		f, fails := failing[want.Key.Kind][want.Key.Name]

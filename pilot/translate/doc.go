@@ -11,4 +11,10 @@
 // features (package hooks). Package engine caches the Sets, and has generated again what a Snapshot made dirty.
 //
 // None of these packages runs a goroutine. The first caller that needs a Set generates it, and the others wait.
+//
+// # A new type
+//
+// It needs a line in envoy/types.go, a folder, a line in providers (translator.go), and one in the layers of
+// deploy/house. A Set that depends on endpoints, facts or credentials needs a stale function of its own: engine.IfAny
+// ignores them.
 package translate

@@ -13,7 +13,8 @@
 //   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given
 //     up by the clock and asked anew.
 //   - An object that cannot be used keeps its last good version. Without one it is left out; a security object is then
-//     replaced by the most closed one of its kind (closed.go), so that the server can start and serve the rest.
+//     replaced by the most restrictive one of its kind (deny all, STRICT; closed.go), so that the server can start and
+//     serve the rest.
 //   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded
 //     again. In the first load everything is new: there, objects are decoded as they come, and their bytes are not kept
 //     for a moment.

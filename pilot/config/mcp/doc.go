@@ -9,8 +9,8 @@
 //   - The handler is first called when all kinds have been answered. Until then the source has not synced, however long
 //     the server cannot be reached.
 //   - An object that cannot be used keeps its last good version; without one it is left out, and of a security kind
-//     replaced by the most closed one of its kind. The response is acknowledged all the same: rejecting it would bring
-//     nothing but the same again. The reason is a finding, until the server sends another.
+//     replaced by the most restrictive one of its kind (deny all, STRICT). The response is acknowledged all the same:
+//     rejecting it would bring nothing but the same again. The reason is a finding, until the server sends another.
 //   - Only a response of a security kind that holds something without a usable name is rejected as a whole, for it
 //     is not known what would be left open.
 //   - While the server cannot be reached everything stays as it was, with a finding. Afterwards only true differences

@@ -4,6 +4,7 @@
 //   - mtls.go: what the feature declares, and how a port takes connections.
 //   - select.go: the PeerAuthentications that apply to a workload.
 //   - contexts.go: the TLS contexts of both sides.
+//   - announce.go: the ALPN by which the other side knows HTTP.
 //   - unsupported.go: settings of the mesh that have no effect.
 //
 // Certificates and roots are named, never held: the agent beside the proxy serves them. The package is pure.

@@ -2,8 +2,8 @@
 // where their TLS and TCP routes lead to.
 //
 // It does not know which services exist, which VirtualService applies to a host, or what a DestinationRule contains.
-// Translate passes that in feature.RouteOptions. Results may share messages with the VirtualService, so neither may be
-// changed. The package is pure.
+// Package rds passes that in feature.RouteOptions. Results may share messages with the VirtualService, so neither may
+// be changed. The package is pure.
 //
 //   - virtualservice.go: what the feature declares.
 //   - routes.go: one route, and the order and number of them.

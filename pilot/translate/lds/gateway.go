@@ -286,7 +286,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 		chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: slices.Collect(c.servers.All)}
 	}
 	if c.use.HTTP() {
-		chain.Filters = b.httpFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
+		chain.Filters = b.httpChainFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
 	} else {
 		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to)
 	}

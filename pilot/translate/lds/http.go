@@ -55,9 +55,9 @@ func (b builder) resource(c proxyContext, d feature.Direction, l *listenerv3.Lis
 	return envoy.NewResource(l.Name, l)
 }
 
-// httpFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come by RDS
-// under the name route.
-func (b builder) httpFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) []*listenerv3.Filter {
+// httpChainFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come
+// by RDS under the name route.
+func (b builder) httpChainFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) []*listenerv3.Filter {
 	chain := c.chain(d, true, p)
 	return append(b.NetworkFilters(chain, c.selections), b.connectionManager(c, chain, statPrefix, route, inline))
 }

@@ -182,7 +182,7 @@ func (k inboundKey) catchAll(b builder, port uint32) chainSet {
 	return k.chains(b, port, registry.Unsupported, k.mode(b, port), names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() []*listenerv3.Filter {
 			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
-			return b.httpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
+			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
 		},
 		func() []*listenerv3.Filter {
 			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, registry.Unsupported, 0)
@@ -200,7 +200,7 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	}
 	s := k.chains(b, p.Target, p.Protocol, mode, name, name,
 		func() []*listenerv3.Filter {
-			return b.httpFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Protocol)
+			return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Protocol)
 		},
 		func() []*listenerv3.Filter {
 			return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, p.Protocol, longest)

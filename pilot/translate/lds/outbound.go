@@ -80,7 +80,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.route != "" {
 		chain := &listenerv3.FilterChain{
-			Filters:                       b.httpFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.http),
+			Filters:                       b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.http),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if k.matchHTTP {

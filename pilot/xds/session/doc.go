@@ -10,6 +10,7 @@
 //   - initial.go: what a client that resumes has. hosts.go: virtual hosts that go by themselves.
 //   - session.go: the stream as a whole. status.go: what introspection shows of it. translator.go: where resources come
 //     from.
+//   - grants.go: which secrets a guarded session may send.
 //   - key.go: the key of a subscriber group. push.go: why a stream compares what it has.
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad:

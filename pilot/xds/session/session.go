@@ -63,8 +63,8 @@ type Session struct {
 	resuming bool
 	resumed  bool // the client named versions of an earlier stream
 
-	// withoutHosts are the route configurations that the client was sent without their virtual hosts: it has none of
-	// those.
+	// routesWithoutHosts are the route configurations that the client was sent without their virtual hosts: it has none
+	// of those.
 	routesWithoutHosts map[string]struct{}
 	// generations are how often the client was sent a route configuration before the last time; hasGenerations: one is
 	// not zero.
