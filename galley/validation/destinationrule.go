@@ -268,7 +268,7 @@ func (p fieldRef) apart(s string, before *[]place) {
 	default:
 		for _, b := range *before {
 			if s == b.text || b.all && under(is.locality, b.locality) || is.all && under(b.locality, is.locality) {
-				p.refuse("choose another", "locality %q overlaps %q", s, b.text)
+				p.bad("choose another", "locality %q overlaps %q", s, b.text)
 				break
 			}
 		}
