@@ -95,6 +95,11 @@ func connectionPool(p fieldRef) {
 	tcp.at("maxConnections").atLeast(0)
 	tcp.at("connectTimeout").interval()
 	tcp.at("maxConnectionDuration").timeout()
+	for _, d := range []fieldRef{tcp.at("maxConnectionDuration"), tcp.at("tcpKeepalive").at("time")} {
+		if !d.absent() && d.duration() == 0 {
+			d.refuse("write a positive duration, or remove it", "the duration is zero")
+		}
+	}
 	tcp.at("idleTimeout").timeout()
 	for _, f := range []string{"time", "interval"} {
 		if d := tcp.at("tcpKeepalive").at(f); !d.absent() && d.duration() < 0 {

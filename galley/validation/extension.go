@@ -35,10 +35,13 @@ func configPatch(c fieldRef) {
 			fix = "remove it"
 		}
 		complain := match.at(object[0]).bad
-		if want == "" || apply == "LISTENER_FILTER" {
+		if want == "" || apply == "LISTENER_FILTER" || match.at("context").is("WAYPOINT") {
 			complain = match.at(object[0]).warn
 		}
 		complain(fix, "%s cannot be matched by %s", apply, object[0])
+	}
+	if w := match.at("waypoint"); !w.absent() && !match.at("context").is("WAYPOINT") {
+		w.refuse("set context to WAYPOINT, or remove it", "waypoint matches waypoints alone")
 	}
 	patch := c.at("patch")
 	operation := patch.at("operation").text()
@@ -212,6 +215,8 @@ func wasm(p fieldRef) {
 	}
 	if sum := p.at("sha256"); !sum.empty() && (len(sum.text()) != 64 || strings.Trim(strings.ToLower(sum.text()), "0123456789abcdef") != "") {
 		sum.bad("write 64 hexadecimal digits", "sha256 is not a SHA-256 sum")
+	} else if strings.ToLower(sum.text()) != sum.text() {
+		sum.refuse("write it in lower case", "sha256 has capital letters")
 	}
 	if name := p.at("imagePullSecret"); len(name.text()) > 253 {
 		name.bad("shorten it", "the name is longer than 253 characters")
@@ -223,6 +228,9 @@ func wasm(p fieldRef) {
 	for _, e := range p.at("vmConfig").at("env").items() {
 		if e.required("name") {
 			names.add(e.at("name"), "variable")
+			if n := len(e.at("name").text()); n > 256 {
+				e.at("name").refuse("shorten it", "the name has %d bytes, more than 256", n)
+			}
 		}
 		if e.at("valueFrom").is("HOST") && !e.at("value").empty() {
 			e.at("value").bad("remove it", "a variable from the host takes no value")

@@ -182,6 +182,24 @@ func (p fieldRef) workload(labels string) {
 	})
 }
 
+// ownLabels refuses the selector of a Sidecar that selects nothing: without labels, or by one that nothing can have.
+func (p fieldRef) ownLabels() {
+	if p.absent() {
+		return
+	}
+	if p.at("labels").empty() {
+		p.refuse("add labels, or remove it", "the selector has no labels")
+	}
+	p.at("labels").each(func(key string, value fieldRef) {
+		if strings.Contains(key+value.text(), "*") {
+			return // said already
+		}
+		if value.empty() || len(kvalidation.IsQualifiedName(key))+len(kvalidation.IsValidLabelValue(value.text())) > 0 {
+			value.refuse("correct the label", "nothing is selected by the label %s", key)
+		}
+	})
+}
+
 // selects warns of a label that nothing can have.
 func (p fieldRef) selects(key string) {
 	if why := append(kvalidation.IsQualifiedName(key), kvalidation.IsValidLabelValue(p.text())...); len(why) > 0 {

@@ -231,7 +231,7 @@ func requestAuthentication(p fieldRef) {
 
 func jwtRule(r fieldRef) {
 	if r.at("issuer").empty() {
-		r.at("issuer").warn("add issuer", "without an issuer the keys alone say which tokens are accepted")
+		r.at("issuer").refuse("add issuer", "without an issuer the keys alone say which tokens are accepted")
 	}
 	for _, a := range r.at("audiences").items() {
 		if a.empty() {

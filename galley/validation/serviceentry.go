@@ -251,6 +251,7 @@ func workloadGroup(p fieldRef) {
 
 func sidecar(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
+	p.at("workloadSelector").ownLabels()
 	connectionPool(p.at("inboundConnectionPool"))
 	if !p.says("workloadSelector", "ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
 		p.refuse("add ingress or egress", "the object says nothing")
@@ -260,6 +261,9 @@ func sidecar(p fieldRef) {
 			e.refuse("set mode to ALLOW_ANY, or remove it", "egressProxy is only for mode ALLOW_ANY")
 		}
 		destination(e)
+		if strings.HasPrefix(e.at("host").text(), "*") {
+			e.at("host").refuse("name one host", "%q is a wildcard", e.at("host").text())
+		}
 		if e.at("port").absent() {
 			e.missing("port", "add port", "port is required")
 		}
