@@ -14,6 +14,7 @@ import (
 // Bounds of a set.
 const (
 	maxKeys = 100
+	maxName = 512 // bytes of a key's ID, and of its algorithm
 	minRSA  = 2048
 	maxRSA  = 8192
 )
@@ -47,7 +48,8 @@ func Parse(text []byte) (*Set, error) {
 			continue
 		}
 		if last = usable(k); last == nil {
-			s.keys = append(s.keys, k)
+			// No certificate of the key is kept: nobody reads one, and a chain may be long.
+			s.keys = append(s.keys, jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use})
 		}
 	}
 	if s.keys == nil {
@@ -60,6 +62,9 @@ func Parse(text []byte) (*Set, error) {
 }
 
 func usable(k jose.JSONWebKey) error {
+	if len(k.KeyID) > maxName || len(k.Algorithm) > maxName {
+		return fmt.Errorf("the ID of a key, or its algorithm, has more than %d bytes", maxName)
+	}
 	if k.Use != "" && k.Use != "sig" {
 		return fmt.Errorf("a key is for %.20q", k.Use)
 	}

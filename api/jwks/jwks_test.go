@@ -7,8 +7,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +63,8 @@ func TestParse(t *testing.T) {
 		"a weak key":         {set(weak, good), []string{"rsa"}},
 		"only a weak key":    {set(weak), nil},
 		"for encryption":     {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "enc", Use: "enc"}, good), []string{"rsa"}},
+		"a long ID":          {set(good, jose.JSONWebKey{Key: curve.Public(), KeyID: strings.Repeat("ec", 1000)}), []string{"rsa"}},
+		"a certificate":      {set(jose.JSONWebKey{Key: &strong.PublicKey, KeyID: "rsa", Certificates: []*x509.Certificate{certificate(t, strong)}}), []string{"rsa"}},
 		"an unknown kind":    {set(`{"kty":"XYZ","kid":"x"}`, good), []string{"rsa"}},
 		"a key that is none": {set(`7`, good), []string{"rsa"}},
 		"no keys":            {[]byte(`{"keys":[]}`), nil},
@@ -91,11 +95,25 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, private := range []string{`"d":`, `"p":`, `"q":`, `"dp":`, `"k":`} {
+			for _, private := range []string{`"d":`, `"p":`, `"q":`, `"dp":`, `"k":`, `"x5c":`} {
 				if bytes.Contains(out, []byte(private)) {
 					t.Errorf("%s in %s", private, out)
 				}
 			}
 		})
 	}
+}
+
+// certificate returns one that a key signed for itself.
+func certificate(t *testing.T, key *rsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

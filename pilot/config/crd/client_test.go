@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/client-go/rest"
 )
 
 const kubeconfig = `
@@ -183,5 +185,31 @@ func TestRetriesAreLimited(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An API server sends nobody elsewhere.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	asked := false
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	defer server.Close()
+	c, err := newHTTP(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if asked || answer.StatusCode != http.StatusFound {
+		t.Errorf("the answer is %s, and the other server was asked: %v", answer.Status, asked)
 	}
 }

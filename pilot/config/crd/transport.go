@@ -44,7 +44,11 @@ func newHTTP(c *rest.Config) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up credentials: %w", err)
 	}
-	return &http.Client{Transport: &closer{wrapped, transport.CloseIdleConnections}, Timeout: c.Timeout}, nil
+	return &http.Client{
+		Transport: &closer{wrapped, transport.CloseIdleConnections}, Timeout: c.Timeout,
+		// An API server of another cluster leads nowhere else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
 }
 
 // closer passes on CloseIdleConnections, which wrappers hide.
