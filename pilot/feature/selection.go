@@ -39,7 +39,7 @@ type Workload struct {
 type Selection struct {
 	Objects   frozen.List[*kinds.Object] // by precedence
 	Facts     frozen.List[*kinds.Object] // those that the objects need and that are there
-	Providers frozen.List[Provider]      // those that the objects name
+	Providers frozen.List[Provider]      // those that the objects name, or that apply by default
 }
 
 // Provider is an extension provider that objects name. Config is nil where the mesh configuration has none of that
@@ -70,8 +70,8 @@ func Of(objects ...*kinds.Object) Selection {
 	return Selection{Objects: frozen.ListOf(objects...)}
 }
 
-// Empty reports whether no object applies.
-func (s Selection) Empty() bool { return s.Objects.Empty() }
+// Empty reports whether neither an object nor a provider applies.
+func (s Selection) Empty() bool { return s.Objects.Empty() && s.Providers.Empty() }
 
 // Fact returns a fact that one of the objects needs, or nil while it is missing. facts.Value returns its value.
 func (s Selection) Fact(k kinds.Key) *kinds.Object {
