@@ -11,6 +11,8 @@ TAGS     := grpcnotrace
 LINT     := 2.15.0
 # Packages compiled at once: each of the largest needs about a gigabyte.
 JOBS     ?= 2
+# Packages of end-to-end tests that run at once: they wait more than they compute.
+E2E_JOBS ?= 4
 # Envoy for the demo and the tests: the one fetched into .tools, or ENVOY=/path/to/envoy.
 ENVOY    ?= $(TOOLS)/envoy
 # The oldest Envoy that takes virtual hosts by themselves: the end-to-end tests try those on both.
@@ -31,16 +33,21 @@ RACE     := $(if $(shell command -v $(CC)),-race)
 RACING   := $(if $(RACE),CGO_ENABLED=1)
 # Says once a minute that a silent command still runs.
 PROGRESS := deploy/tools/progress.sh
-# $(call GOTEST,STAGE,FORMAT) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
-GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(JOBS) -vet=off
+# $(call GOTEST,STAGE,FORMAT,PACKAGES AT ONCE) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
+GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) -vet=off
+# The stages of `make test`: what the race detector leaves to the stage after it has run already where there is none.
+STAGES   := vet unit $(if $(RACE),norace) e2e
+# Tests of one goroutine, which take long under the race detector.
+NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)'
 
 export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM
-# One setting for the binaries, the tools and the end-to-end tests, so that they share what is compiled. Vet and the unit tests share the other, with -race.
+# One setting for the binaries, the tools, the end-to-end tests and those without the race detector, so that they share what is compiled. Vet and the unit tests share the
+# other, with -race.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit e2e compat compat-helm soak bench lint fmt gen image tools clean micro
-# The end-to-end tests measure rates: nothing runs beside them, whatever -j says.
+.PHONY: help all build run demo test vet unit norace e2e compat compat-helm soak bench lint fmt gen image tools clean micro
+# One stage at a time, whatever -j says: each uses all processors.
 .NOTPARALLEL:
 
 help: ## Show this list.
@@ -62,8 +69,8 @@ demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print 
 # Every stage runs, whatever became of the others, and what failed stands last.
 test: $(GOTESTSUM) ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
 	@rm -rf bin/test
-	@$(MAKE) --no-print-directory --keep-going vet unit e2e || true
-	@deploy/tools/summary.sh $(GOTESTSUM) bin/test vet unit e2e
+	@$(MAKE) --no-print-directory --keep-going $(STAGES) || true
+	@deploy/tools/summary.sh $(GOTESTSUM) bin/test $(STAGES)
 
 vet: | bin/test ## Vet all packages.
 	$(RACING) $(PROGRESS) -v vet go vet -v -p $(JOBS) $(RACE) ./... 2>&1 | tee bin/test/vet.log
@@ -72,14 +79,19 @@ vet: | bin/test ## Vet all packages.
 # Random histories begin with this seed, the same each time, so that a red run can be repeated. 0 is a random one; soak runs those.
 export RAPID_SEED ?= 1
 
+# The packages that take longest come first.
 unit: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test all but end to end.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
-	$(RACING) $(call GOTEST,unit,pkgname-and-test-fails) $(RACE) -timeout 15m $$(go list ./... | grep -v /deploy/e2e)
+	$(RACING) $(call GOTEST,unit,pkgname-and-test-fails) $(RACE) -timeout 15m $(addprefix ./pilot/,translate bootstrap config/crd) $$(go list ./... | grep -v /deploy/e2e)
 	@touch bin/test/unit.ok
+
+norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what unit tests leave out or shorten under it.
+	all=$$($(NORACE)); $(call GOTEST,norace,testname) -timeout 15m -run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
+	@touch bin/test/norace.ok
 
 e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## Test end to end only.
 	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname) -count=1 -timeout 20m ./deploy/e2e/...
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
 	@touch bin/test/e2e.ok
 
 compat: build $(ENVOY) $(HELM4) $(TOOLS)/pilot-agent $(GOTESTSUM) | bin/test ## Test beside Istio's own pilot-agent, which takes some minutes to build.

@@ -38,7 +38,20 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "istiod-lite-demo-test-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		programs, err = newKit(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 func nobodyLeft(t *testing.T) {
@@ -56,25 +69,20 @@ type kit struct {
 	demo, test string
 }
 
-func newKit(t *testing.T) kit {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "istiod-lite-demo-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	set, err := binaries.Gather(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+// programs are the binaries under test.
+var programs kit
+
+func newKit(dir string) (kit, error) {
+	ctx := context.Background()
+	set, err := binaries.Gather(ctx, dir)
 	k := kit{Set: set, demo: filepath.Join(dir, "demo"), test: filepath.Join(dir, "demo.test")}
-	if err := binaries.Build(t.Context(), k.demo, "./deploy/demo"); err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = binaries.Build(ctx, k.demo, "./deploy/demo")
 	}
-	if err := binaries.Copy(k.test, "/proc/self/exe"); err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = binaries.Copy(k.test, "/proc/self/exe")
 	}
-	return k
+	return k, err
 }
 
 // users are who the demo must work for: whoever runs the tests and, where that is root, an ordinary user.
@@ -114,7 +122,7 @@ func (k kit) command(t *testing.T, uid int, args ...string) *exec.Cmd {
 }
 
 func TestTour(t *testing.T) {
-	k := newKit(t)
+	k := programs
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
 			check(t, k.command(t, uid, "-requests", "300"), "7 real Envoys", "productpage-v1 ", "details-v1 ", "ratings-v1 ")
@@ -124,7 +132,7 @@ func TestTour(t *testing.T) {
 
 // TestWithoutNamespaces runs the demo in a user namespace that may have no other inside.
 func TestWithoutNamespaces(t *testing.T) {
-	k := newKit(t)
+	k := programs
 	cmd := k.command(t, os.Getuid(), "-requests", "300")
 	cmd.Path = k.test
 	cmd.Env = append(cmd.Env, withoutVar+"="+k.demo)
@@ -160,7 +168,7 @@ func check(t *testing.T, cmd *exec.Cmd, says ...string) {
 
 // TestKilled ends the demo in the one way it cannot prepare for.
 func TestKilled(t *testing.T) {
-	k := newKit(t)
+	k := programs
 	cmd := exec.CommandContext(t.Context(), k.demo, "-stay", "-envoy", k.Envoy, "-pilot-discovery", k.Pilot)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
@@ -193,7 +201,7 @@ func TestKilled(t *testing.T) {
 
 // TestMeshThatStaysUp reaches a mesh that stays up from outside of its namespaces, and ends it as Ctrl-C does.
 func TestMeshThatStaysUp(t *testing.T) {
-	k := newKit(t)
+	k := programs
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
 			cmd := k.command(t, uid, "-stay")

@@ -1,6 +1,10 @@
 package histories
 
-import "testing"
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
 
 // The variable decides, and only without it, or with 0, is the seed random.
 func TestSeed(t *testing.T) {
@@ -14,6 +18,28 @@ func TestSeed(t *testing.T) {
 		two, _ := Seed(t)
 		if one == 0 || one == two || fixed {
 			t.Errorf("RAPID_SEED=%q: seeds %d and %d, fixed %v", text, one, two, fixed)
+		}
+	}
+}
+
+// Under the race detector a test makes a fifth of its checks, and none that starts no goroutine runs. Without it, all
+// is as it was.
+func TestLength(t *testing.T) {
+	count := func(before func(testing.TB)) (checks int) {
+		t.Run("", func(t *testing.T) {
+			before(t)
+			rapid.Check(t, func(*rapid.T) { checks++ })
+		})
+		return checks
+	}
+	all := count(func(testing.TB) {})
+	fewer, none := all, all
+	if Raced {
+		fewer, none = (all+4)/5, 0
+	}
+	for what, n := range map[string][2]int{"NoRace": {count(NoRace), none}, "FewerWithRace": {count(FewerWithRace), fewer}, "afterwards": {count(func(testing.TB) {}), all}} {
+		if n[0] != n[1] {
+			t.Errorf("%s: %d checks of %d, want %d", what, n[0], all, n[1])
 		}
 	}
 }

@@ -4,14 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# "FOLDER NAME" of each test that draws from rapid or asks for a seed.
-tests() {
-	grep -rlE --include='*_test.go' 'rapid\.(Check|MakeCheck)|histories\.Seed' . | grep -v '^./deploy/histories/' | while read -r file; do
-		awk -v dir="$(dirname "$file")" '
-			/^func / { name = $2; sub(/\(.*/, "", name) }
-			/rapid\.(Check|MakeCheck)\(|histories\.Seed\(/ && name ~ /^Test/ { print dir, name }' "$file"
-	done | sort -u
-}
+# The tests that draw from rapid or ask for a seed, as "FOLDER NAME".
+tests() { deploy/tools/tests.sh 'rapid\.(Check|MakeCheck)\(|histories\.Seed\(' | grep -v '^./deploy/histories '; }
 
 for ((round = 1; ; round++)); do
 	echo "round $round"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
@@ -56,6 +57,7 @@ const linearSize = "LINEAR_SIZE"
 // TestLinear: a run costs in proportion to the objects. The cost is the number of statements that run, as the coverage
 // counters of a program built for that count.
 func TestLinear(t *testing.T) {
+	histories.NoRace(t)
 	if size := os.Getenv(linearSize); size != "" {
 		n, err := strconv.Atoi(size)
 		if err != nil {

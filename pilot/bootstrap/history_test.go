@@ -311,6 +311,7 @@ func (h *history) live(t *testing.T) error {
 // TestCommits: it does not matter into how many commits changes fall, nor how often an object changes in one of them.
 // What registries make of them is what they make of all objects at once.
 func TestCommits(t *testing.T) {
+	histories.NoRace(t)
 	for seed := range uint64(100) {
 		p := newPast(t, seed)
 		o := Options{Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes"}}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -146,7 +147,7 @@ func (l largeObject) change(n, state int) kinds.Change {
 // mesh. What the work grows with is package translate's TestLinear.
 func TestLargeObjects(t *testing.T) {
 	size := largeSize
-	if raced {
+	if histories.Raced {
 		size /= 8
 	}
 	h, beside := newLargeHistory(t)

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -28,6 +29,7 @@ import (
 // names the field. testdata/fields has a mesh, and for each kind objects to set the field in: it has an effect if one
 // of its values has one in one of the objects.
 func TestNoFieldIsIgnored(t *testing.T) {
+	histories.NoRace(t)
 	f := newFieldTest(t)
 	// What is read elsewhere, or by people alone.
 	elsewhere := map[string]string{

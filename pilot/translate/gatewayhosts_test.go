@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -59,6 +60,7 @@ func generatedGatewayWorlds() *rapid.Generator[[]generatedStep] {
 // TestIncrementalGatewaySetsMatchFreshOnes is TestIncrementalSetsMatchFreshOnes for gateways: their virtual hosts
 // depend on one another in other ways.
 func TestIncrementalGatewaySetsMatchFreshOnes(t *testing.T) {
+	histories.FewerWithRace(t)
 	refs, gen := &references{seen: map[string][]string{}}, generatedGatewayWorlds()
 	who := slices.Index(slices.Sorted(maps.Keys(generatedProxies())), "gateway")
 	rapid.Check(t, func(t *rapid.T) {

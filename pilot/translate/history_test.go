@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -304,6 +305,7 @@ func moving(k kinds.Key) bool {
 // without its memo, byte for byte what a fresh one returns for a fresh world that got all objects in one batch. The
 // Diff must be enough for a stream to know what to send.
 func TestHistories(t *testing.T) {
+	histories.FewerWithRace(t)
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {
 		m := p.meshes[0]

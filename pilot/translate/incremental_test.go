@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -151,6 +152,7 @@ func always(int, int) bool { return true }
 // TestIncrementalSetsMatchFreshOnes: Sets that are made incrementally from Snapshot to Snapshot are what a fresh
 // Translator makes of the newest one, also for streams that missed some.
 func TestIncrementalSetsMatchFreshOnes(t *testing.T) {
+	histories.FewerWithRace(t)
 	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	rapid.Check(t, func(t *rapid.T) {
 		refs.held = nil // with the names goes the translator that was asked for them
@@ -165,6 +167,7 @@ func TestIncrementalSetsMatchFreshOnes(t *testing.T) {
 // TestHiddenChangesAreFound hides each kind of dirty row from the caches. The histories must notice it, as they would
 // notice an invalidation rule that is too narrow.
 func TestHiddenChangesAreFound(t *testing.T) {
+	histories.NoRace(t)
 	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	for what, hide := range map[string]func(*scope.Dirty){
 		"all":            func(c *scope.Dirty) { c.All = false },

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
@@ -135,6 +136,7 @@ const linearWork = "LINEAR_WORK"
 // same in each run, whatever else the machine does. It needs no hook in the code under test, and finds a loop that
 // allocates nothing. The profile shows where the statements are.
 func TestLinear(t *testing.T) {
+	histories.NoRace(t)
 	if work := os.Getenv(linearWork); work != "" {
 		name, n := "", 0
 		if _, err := fmt.Sscan(work, &name, &n); err != nil {

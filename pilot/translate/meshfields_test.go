@@ -11,12 +11,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 )
 
 // TestNoMeshFieldIsIgnored sets each field of the mesh configuration alone. Then the bytes of some proxy change, or a
 // finding names the field. Some fields act elsewhere: those change no bytes, and no finding names them.
 func TestNoMeshFieldIsIgnored(t *testing.T) {
+	histories.NoRace(t)
 	const agent = "the proxy's agent, and what injects it: neither is part of the control plane"
 	elsewhere := map[string]string{
 		"configSources.address":     "ingest: where objects come from",

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -193,6 +194,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 
 // TestWhatIsReadMakesDirty shows that a partition is dirty when a commit changes a row that it read.
 func TestWhatIsReadMakesDirty(t *testing.T) {
+	histories.FewerWithRace(t)
 	gen := selectingWorlds()
 	rapid.Check(t, func(t *rapid.T) {
 		if d := missingDirty(gen.Draw(t, "steps"), t, scope.InvalidationRules())[0]; d != "" {
@@ -235,6 +237,7 @@ func importedAlias() []selectingStep {
 // TestEachRuleIsNeeded shows that TestWhatIsReadMakesDirty notices when a rule of invalidation is left out. Each world
 // serves for all rules that nobody has noticed yet.
 func TestEachRuleIsNeeded(t *testing.T) {
+	histories.NoRace(t)
 	left := map[string][]scope.InvalidationRule{} // all rules but one, by its name
 	for i, r := range scope.InvalidationRules() {
 		left[r.Name] = slices.Delete(scope.InvalidationRules(), i, i+1)

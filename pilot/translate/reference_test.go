@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 // byType is what a proxy is sent: type, name, the resource as JSON.
@@ -32,6 +33,7 @@ type byType map[string]map[string]any
 // The files of a case are recordings. They cannot be generated here: they change only with the istiod that they were
 // taken from.
 func TestReference(t *testing.T) {
+	histories.NoRace(t)
 	base := recorded(t, "00-none")
 	nodes := referenceNodes(t)
 	ran := map[string]bool{}

@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -177,6 +178,7 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 
 // TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random worlds.
 func TestResourcesAreValidAndClosed(t *testing.T) {
+	histories.FewerWithRace(t)
 	nodes := referenceNodes(t)
 	for _, c := range referenceCases(t) {
 		s := newWorld(t, c.mesh).apply(c.objects...)
@@ -271,6 +273,7 @@ func istioExtensions(t tb, m proto.Message) []string {
 
 // TestObjectOrderDoesNotMatter: shuffled objects give the same bytes.
 func TestObjectOrderDoesNotMatter(t *testing.T) {
+	histories.FewerWithRace(t)
 	p, refs, proxies := readPool(t), &references{seen: map[string][]string{}}, testProxies()
 	rapid.Check(t, func(t *rapid.T) {
 		var changes []kinds.Change

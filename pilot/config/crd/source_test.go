@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"testing"
@@ -11,7 +12,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets many tests run at a time, unless the command line says otherwise, for they wait more than they compute.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestReadsAndFollows(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -52,6 +53,7 @@ func TestInitialVersionsAreFreed(t *testing.T) {
 
 // TestUnknownTypesAreBounded: what one stream keeps of types that nobody knows.
 func TestUnknownTypesAreBounded(t *testing.T) {
+	histories.NoRace(t)
 	f := xdstest.NewTranslator()
 	snap := f.Publish(true, "cds a=1")
 	l := limits.Default()
