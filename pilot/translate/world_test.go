@@ -2,7 +2,6 @@ package translate_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,10 +12,6 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -26,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/featuretest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
@@ -164,40 +160,10 @@ func routeNames(t tb, m proto.Message) []string {
 
 func decode(t tb, r *envoy.Resource) proto.Message {
 	t.Helper()
-	var a anypb.Any
-	if err := proto.Unmarshal(r.Bytes(), &a); err != nil {
-		t.Fatal(err)
-	}
-	m, err := a.UnmarshalNew()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// lenient resolves types that this program does not link as empty messages.
-type lenient struct{ *protoregistry.Types }
-
-func (l lenient) FindMessageByURL(url string) (protoreflect.MessageType, error) {
-	if t, err := l.Types.FindMessageByURL(url); err == nil {
-		return t, nil
-	}
-	return (&emptypb.Empty{}).ProtoReflect().Type(), nil
+	return featuretest.Message(t, r)
 }
 
 func asJSON(t tb, r *envoy.Resource) any {
 	t.Helper()
-	var a anypb.Any
-	if err := proto.Unmarshal(r.Bytes(), &a); err != nil {
-		t.Fatal(err)
-	}
-	b, err := protojson.MarshalOptions{Resolver: lenient{protoregistry.GlobalTypes}}.Marshal(&a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v any
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return featuretest.Value(t, featuretest.Any(t, r))
 }

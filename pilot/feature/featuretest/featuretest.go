@@ -174,13 +174,13 @@ func (r translation) sent(n *corev3.Node) map[string]any {
 	values := map[string]any{}
 	for typeURL, resources := range all {
 		for _, resource := range resources {
-			m := message(r.t, resource)
+			m := Message(r.t, resource)
 			if v, ok := m.(interface{ ValidateAll() error }); ok {
 				if err := v.ValidateAll(); err != nil {
 					r.t.Errorf("Envoy would reject %s: %v", resource.Name, err)
 				}
 			}
-			values[envoy.ShortType(typeURL)+" "+resource.Name] = value(r.t, m)
+			values[envoy.ShortType(typeURL)+" "+resource.Name] = Value(r.t, m)
 		}
 	}
 	return values

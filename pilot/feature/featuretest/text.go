@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -25,13 +24,26 @@ import (
 // columns is how long a line of text may be that holds more than one value.
 const columns = 110
 
-func message(t *testing.T, r *envoy.Resource) proto.Message {
+// TB is what is asked of a test: a *testing.T, or a *rapid.T.
+type TB interface {
+	Helper()
+	Fatal(...any)
+}
+
+// Any returns a resource as it is on the wire.
+func Any(t TB, r *envoy.Resource) *anypb.Any {
 	t.Helper()
-	var a anypb.Any
-	if err := proto.Unmarshal(r.Bytes(), &a); err != nil {
+	a := &anypb.Any{}
+	if err := proto.Unmarshal(r.Bytes(), a); err != nil {
 		t.Fatal(err)
 	}
-	m, err := a.UnmarshalNew()
+	return a
+}
+
+// Message returns the message of a resource.
+func Message(t TB, r *envoy.Resource) proto.Message {
+	t.Helper()
+	m, err := Any(t, r).UnmarshalNew()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +60,8 @@ func (l lenient) FindMessageByURL(url string) (protoreflect.MessageType, error) 
 	return (&emptypb.Empty{}).ProtoReflect().Type(), nil
 }
 
-// value returns a message as maps, lists, and scalars.
-func value(t *testing.T, m proto.Message) any {
+// Value returns a message as maps, lists, and scalars; numbers are a json.Number.
+func Value(t TB, m proto.Message) any {
 	t.Helper()
 	b, err := protojson.MarshalOptions{Resolver: lenient{protoregistry.GlobalTypes}}.Marshal(m)
 	if err != nil {

@@ -40,7 +40,8 @@ func Single(all func() []*envoy.Resource, stale func(d *scope.Dirty) bool) Gener
 // IfAll is the stale of Single for a Set that depends on nothing but its cohort and the mesh configuration.
 func IfAll(d *scope.Dirty) bool { return d.All }
 
-// IfAny is the stale of Single for a Set that may depend on anything but endpoints.
+// IfAny is the stale of Single for a Set that depends on hosts as well, whichever they are. It stays as it is where
+// only endpoints, facts or credentials changed.
 func IfAny(d *scope.Dirty) bool { return !d.Empty() }
 
 // Get returns a Set as it is at a revision. newGenerator is called if the cache does not have it. Its generator records
