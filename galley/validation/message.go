@@ -84,7 +84,7 @@ func unknown(m protoreflect.Message) (found bool) {
 	return found
 }
 
-// Closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
+// Closed returns the strictest object of a security kind, to stand in for one that cannot be used: an
 // AuthorizationPolicy that denies everything, or, where it is one of action ALLOW, allows nothing; a
 // PeerAuthentication that takes only mTLS; a RequestAuthentication that accepts no token. It selects what spec
 // selects, if that is known and can be used, else the whole namespace. It is nil only where namespace and name cannot

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
-// closed returns the most closed object of a security kind, to stand in for one that cannot be used: an
+// closed returns the strictest object of a security kind, to stand in for one that cannot be used: an
 // AuthorizationPolicy that denies everything, or, where it is one of action ALLOW, allows nothing; a
 // PeerAuthentication that takes only mTLS; a RequestAuthentication that accepts no token. It selects what the text
 // selects, if that much can be understood, else the whole namespace. It is nil only if the text has no metadata to

@@ -221,7 +221,7 @@ func (f *feed) apply(it *item) {
 		v.findings = append(v.findings, unusable(key, "its last good version stays in force"))
 	case v.closed != nil:
 		next.object, next.closed = v.closed, true
-		v.findings = append(v.findings, unusable(key, "until it can, the most closed one of its kind is in force for what it selects"))
+		v.findings = append(v.findings, unusable(key, "until it can, the strictest one of its kind is in force for what it selects"))
 	default:
 		v.findings = append(v.findings, unusable(key, "it is left out"))
 	}

@@ -34,7 +34,7 @@ type watched struct {
 type entry struct {
 	digest   [sha256.Size]byte // of the resource
 	object   *kinds.Object     // nil: left out
-	standIn  bool              // object is the most closed one of its kind
+	standIn  bool              // object is the strictest one of its kind
 	findings []diag.Diagnostic
 }
 
@@ -119,7 +119,7 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
 			e.object = old.object
 		}
-		e.standIn, instead = true, "until it can, the most closed one is in force for what it selects"
+		e.standIn, instead = true, "until it can, the strictest one of its kind is in force for what it selects"
 	default:
 		instead = "it is left out"
 	}
