@@ -1,6 +1,10 @@
 package e2e
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
 
 func TestDelta(t *testing.T) { testMesh(t, delta) }
 
@@ -8,7 +12,7 @@ func TestStateOfTheWorld(t *testing.T) { testMesh(t, sotw) }
 
 // TestOldestEnvoy tries virtual hosts by themselves on the first Envoy that takes them.
 func TestOldestEnvoy(t *testing.T) {
-	m := newMesh(t, delta, oldestVar)
+	m := newMesh(t, delta, suite.OldestEnvoyVar)
 	t.Run("Hosts", func(t *testing.T) { testHosts(t, m) })
 }
 
@@ -17,7 +21,7 @@ var done = results{}
 
 // testMesh runs everything against one mesh: pods are the expensive part.
 func testMesh(t *testing.T, mode string) {
-	m := newMesh(t, mode, envoyVar)
+	m := newMesh(t, mode, suite.EnvoyVar)
 	cells := map[string]cell{}
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) { cells[p.name] = p.fill(t, m) })

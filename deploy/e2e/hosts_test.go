@@ -87,7 +87,7 @@ type routing struct {
 // routing reads it, and reports whether it is there.
 func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 	t.Helper()
-	body, err := m.world.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_route_configs")
+	body, err := m.World.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_route_configs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 // change its mind of how it sends them.
 func testHosts(t *testing.T, m *mesh) {
 	const late, fallback = "late.mesh.svc.cluster.local", "allow_any"
-	dial := m.world.Pod("client").Location.DialContext
+	dial := m.World.Pod("client").Location.DialContext
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
 	answers := func(port int) {
 		t.Helper()
@@ -177,12 +177,12 @@ func testHosts(t *testing.T, m *mesh) {
 	testTombstones(t, m)
 
 	for i, enabled := range []string{"true", "false", "true"} {
-		m.pilot.Kill()
+		m.Pilot.Kill()
 		m.write(t, "late.yaml", lateService(80, 8085))
 		m.write(t, "late-route.yaml", lateTimeout(20+i))
 		t.Setenv("PILOT_ENABLE_VHDS", enabled)
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-		err := m.pilot.Restart(ctx)
+		err := m.Pilot.Restart(ctx)
 		cancel()
 		if err != nil {
 			t.Fatal(err)

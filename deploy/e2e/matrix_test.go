@@ -52,7 +52,7 @@ var servers = []string{"echo-1", "echo-2"}
 
 func from(pod string, make func(dial) send) func(*mesh) (send, func() error, error) {
 	return func(m *mesh) (send, func() error, error) {
-		return make(m.world.Pod(pod).Location.DialContext), func() error { return nil }, nil
+		return make(m.World.Pod(pod).Location.DialContext), func() error { return nil }, nil
 	}
 }
 
@@ -68,7 +68,7 @@ var protocols = []protocol{
 	}, {
 		name: "gRPC", answers: servers,
 		new: func(m *mesh) (send, func() error, error) {
-			return overGRPC(m.world.Pod("client").Location.DialContext, "10.96.0.10:82")
+			return overGRPC(m.World.Pod("client").Location.DialContext, "10.96.0.10:82")
 		},
 		counts: []count{upstream("client", "outbound|82||echo.mesh.svc.cluster.local", requests, perCell), inbound(8082, requests, perCell)},
 	}, {
@@ -180,7 +180,7 @@ func (p protocol) read(t *testing.T, m *mesh) []int {
 	sums := make([]int, len(p.counts))
 	for i, c := range p.counts {
 		for _, pod := range c.pods {
-			stats, err := m.world.Pod(pod).Proxy.Stats(t.Context(), c.stat)
+			stats, err := m.World.Pod(pod).Proxy.Stats(t.Context(), c.stat)
 			if err != nil {
 				t.Error(err)
 			}

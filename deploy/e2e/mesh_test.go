@@ -9,16 +9,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
 //go:embed testdata/mesh
@@ -36,9 +33,7 @@ const startTimeout = 90 * time.Second
 
 // mesh is a control plane, its directory, and the pods of testdata/mesh.
 type mesh struct {
-	dir   string
-	pilot *controlplane.Process
-	world *world.World
+	*suite.Mesh
 	// unknown is a server that no file mentions.
 	unknown *pods.Pod
 }
@@ -48,55 +43,22 @@ func newMesh(t *testing.T, mode, envoy string) *mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	work := t.TempDir()
-	m := &mesh{dir: filepath.Join(work, "mesh")}
-	if err := os.Mkdir(m.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	names, err := fs.Glob(meshFiles, "testdata/mesh/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := map[string]string{}
 	for _, name := range names {
 		content, err := meshFiles.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.write(t, filepath.Base(name), string(content))
+		files[filepath.Base(name)] = string(content)
 	}
-	directory, err := world.Read(m.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	suite.LogTails(t, work)
-
 	began := time.Now()
-	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
-		Binary: os.Getenv(pilotVar), ConfigDir: m.dir, Host: network.Gateway().String(), WorkDir: work,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.pilot.Stop)
+	m := &mesh{suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: files, Envoy: envoy, StateOfTheWorld: mode == sotw}), nil}
 	m.startUnknown(t)
-	m.world, err = world.Start(world.Options{
-		Directory: directory,
-		Location: func(p world.Pod) (world.Location, error) {
-			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
-		},
-		Envoy: os.Getenv(envoy), XDS: m.pilot.GRPC, Delta: mode == delta, Mark: pods.Mark, WorkDir: work,
-		Admin: func(world.Pod) (string, error) {
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.world.Stop)
-	if err := m.world.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("control plane and %d pods ready after %s", len(directory.Pods), time.Since(began).Round(time.Millisecond))
+	t.Logf("control plane and pods ready after %s", time.Since(began).Round(time.Millisecond))
 	return m
 }
 
@@ -122,19 +84,13 @@ func (m *mesh) startUnknown(t *testing.T) {
 // write puts a file into the directory as an editor does: whole, under its name.
 func (m *mesh) write(t *testing.T, name, content string) {
 	t.Helper()
-	path := filepath.Join(m.dir, name)
-	if err := os.WriteFile(path+"~", []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
-		t.Fatal(err)
-	}
+	suite.Write(t, filepath.Join(m.Dir, name), content)
 }
 
 // edit replaces the first occurrence in a file, and returns the file's former content.
 func (m *mesh) edit(t *testing.T, name, old, now string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(m.dir, name))
+	content, err := os.ReadFile(filepath.Join(m.Dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +104,7 @@ func (m *mesh) edit(t *testing.T, name, old, now string) string {
 
 func (m *mesh) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(m.dir, name)); err != nil {
+	if err := os.Remove(filepath.Join(m.Dir, name)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,7 +115,7 @@ func (m *mesh) healthy(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	if err := m.world.Ready(ctx); err != nil {
+	if err := m.World.Ready(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -21,14 +21,14 @@ const rate = 120
 func startTraffic(t *testing.T, m *mesh, addr, host string) load.Traffic {
 	t.Helper()
 	return load.Begin(t, load.Options{
-		Rate: rate, Timeout: 10 * time.Second, Overdue: func() { t.Logf("a request waits:\n%s", m.world.Waits()) },
-	}, overHTTP(m.world.Pod("client").Location.DialContext, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
+		Rate: rate, Timeout: 10 * time.Second, Overdue: func() { t.Logf("a request waits:\n%s", m.World.Waits()) },
+	}, overHTTP(m.World.Pod("client").Location.DialContext, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
 }
 
 // testSplit sends through a weighted route, counts, changes the weights while it runs, and counts again.
 func testSplit(t *testing.T, m *mesh) {
 	t.Cleanup(func() { m.remove(t, "weights.yaml") })
-	one := overHTTP(m.world.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
+	one := overHTTP(m.World.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
 	share := func(n int) float64 {
 		second := 0
 		for range n {
@@ -65,7 +65,7 @@ func testSplit(t *testing.T, m *mesh) {
 // routeLoads counts the route configurations that a pod's Envoy has taken.
 func (m *mesh) routeLoads(t *testing.T, pod string) int {
 	t.Helper()
-	stats, err := m.world.Pod(pod).Proxy.Stats(t.Context(), `rds\..*config_reload$`)
+	stats, err := m.World.Pod(pod).Proxy.Stats(t.Context(), `rds\..*config_reload$`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func testEndpoints(t *testing.T, m *mesh) {
 // addPod starts a pod that is in the directory already, and waits for its Envoy.
 func (m *mesh) addPod(t *testing.T, name string) {
 	t.Helper()
-	directory, err := world.Read(m.dir)
+	directory, err := world.Read(m.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func (m *mesh) addPod(t *testing.T, name string) {
 		if p.Node.Name != name {
 			continue
 		}
-		r, err := m.world.Add(p)
+		r, err := m.World.Add(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func (m *mesh) drainPod(t *testing.T, tr load.Traffic, name string) {
 	m.write(t, name+".yaml", podYAML(name, "10.10.0.23", "v1", false))
 	tr.Silent(t, name)
 	m.remove(t, name+".yaml")
-	m.world.Remove(name)
+	m.World.Remove(name)
 }
 
 // testBrokenFile tears a file under load: what it last said holds until it is mended.
@@ -223,7 +223,7 @@ func testRestart(t *testing.T, m *mesh) {
 	tr := startTraffic(t, m, "10.96.0.10:80", "echo")
 	tr.Answers(t, "echo-1")
 
-	m.pilot.Kill()
+	m.Pilot.Kill()
 	m.write(t, "echo-3.yaml", podYAML("echo-3", "10.10.0.23", "v1", true))
 	m.write(t, "weights.yaml", weights(100))
 	pods := m.edit(t, "pods.yaml", `status: "True"`, `status: "False"`)
@@ -232,12 +232,12 @@ func testRestart(t *testing.T, m *mesh) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	if err := m.pilot.Restart(ctx); err != nil {
+	if err := m.Pilot.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
 	tr.Answers(t, "echo-3")
 	tr.Silent(t, "echo-1")
-	one := overHTTP(m.world.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
+	one := overHTTP(m.World.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")
 	suite.Eventually(t, "the route written meanwhile holds", func() bool {
 		name, err := one(ctx)
 		return err == nil && name == "echo-2"

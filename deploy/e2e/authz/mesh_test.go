@@ -16,9 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
@@ -114,10 +111,7 @@ status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type
 
 // mesh is the mesh of the tests, while it runs.
 type mesh struct {
-	*world.World
-	pilot      *controlplane.Process
-	dir        string
-	config     string // the file of the mesh configuration
+	*suite.Mesh
 	authorizer *authorizer
 }
 
@@ -127,53 +121,8 @@ func startMesh(t *testing.T, envoy string) *mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	work := t.TempDir()
-	suite.LogTails(t, work)
-	dir, config := filepath.Join(work, "mesh"), filepath.Join(work, "mesh-config.yaml")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "mesh.yaml"), meshYAML)
-	write(t, config, meshConfig)
-	pilot, err := controlplane.Start(ctx, controlplane.Options{
-		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: filepath.Join(work, "state"),
-		Args: []string{"--meshConfig", config},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pilot.Stop)
-	issuer, err := pilot.Issuer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificates, err := sds.Start(network.Gateway().String(), issuer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(certificates.Stop)
-	directory, err := world.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := world.Start(world.Options{
-		Directory: directory,
-		Location: func(p world.Pod) (world.Location, error) {
-			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
-		},
-		Envoy: os.Getenv(envoy), XDS: pilot.GRPC, SDS: certificates.Address, Delta: true, Mark: pods.Mark, WorkDir: work,
-		Admin: func(world.Pod) (string, error) {
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Stop)
-	if err := w.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return &mesh{w, pilot, dir, config, startAuthorizer(t, w.Pod("authorizer"))}
+	m := suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Config: meshConfig, Envoy: envoy, CA: true})
+	return &mesh{m, startAuthorizer(t, m.Pod("authorizer"))}
 }
 
 // call is what somebody asks for. What is zero is as in the first of calls: GET / of port 80 of the service.
@@ -262,30 +211,18 @@ func or(s, otherwise string) string {
 // apply puts policies in force at the server's sidecar, or at the gateway. Their name is marker.
 func (m *mesh) apply(t *testing.T, pod, marker, text string) {
 	t.Helper()
-	write(t, filepath.Join(m.dir, "policies.yaml"), text)
+	suite.Write(t, filepath.Join(m.Dir, "policies.yaml"), text)
 	suite.Eventually(t, marker+" is in force", func() bool {
 		dump, err := m.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_listeners")
 		return err == nil && strings.Contains(string(dump), marker) && !strings.Contains(string(dump), `"warming_state"`)
 	})
 }
 
-// write replaces a file whole.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	next := path + ".next"
-	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // policies returns the names of the policies that apply to a pod's proxy, as the control plane's debug page shows them.
 func (m *mesh) policies(t *testing.T, pod *world.Running) []string {
 	t.Helper()
 	id := pod.Node.Name + "." + pod.Node.Namespace
-	resp, err := m.pilot.Get(t.Context(), "/debug/authorizationz?proxyID="+id)
+	resp, err := m.Pilot.Get(t.Context(), "/debug/authorizationz?proxyID="+id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ var everybody = []call{client, other, plain, clientTCP, otherTCP, plainTCP}
 // TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does
 // not. Proxies of the newest and of the oldest version decide the same.
 func TestPolicies(t *testing.T) {
-	t.Run("newest", func(t *testing.T) { testPolicies(t, envoyVar) })
-	t.Run("oldest", func(t *testing.T) { testPolicies(t, oldestVar) })
+	t.Run("newest", func(t *testing.T) { testPolicies(t, suite.EnvoyVar) })
+	t.Run("oldest", func(t *testing.T) { testPolicies(t, suite.OldestEnvoyVar) })
 }
 
 func testPolicies(t *testing.T, envoy string) {
@@ -164,11 +164,11 @@ func testPolicies(t *testing.T, envoy string) {
 // TestNormalization sends paths that lead to the same place in other words, under each normalization of the mesh
 // configuration: a policy that denies a path denies what the normalization makes it of.
 func TestNormalization(t *testing.T) {
-	m := startMesh(t, envoyVar)
+	m := startMesh(t, suite.EnvoyVar)
 	order := []string{"NONE", "BASE", "MERGE_SLASHES", "DECODE_AND_MERGE_SLASHES"} // each denies what the one before does
 	for i, mode := range order {
 		t.Run(mode, func(t *testing.T) {
-			write(t, m.config, meshConfig+"pathNormalization: {normalization: "+mode+"}\n")
+			suite.Write(t, m.Config, meshConfig+"pathNormalization: {normalization: "+mode+"}\n")
 			marker := fmt.Sprintf("normal-%d", i)
 			m.apply(t, "echo", marker, policyOf(marker, "", `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]`))
 			for _, c := range []struct{ path, from string }{ // from which normalization on it is denied; empty: never
@@ -222,7 +222,7 @@ func (m *mesh) want(t *testing.T, c call, status int) {
 
 // TestDryRunIsCounted: what a policy in a dry run would refuse is let in and counted.
 func TestDryRunIsCounted(t *testing.T) {
-	m := startMesh(t, envoyVar)
+	m := startMesh(t, suite.EnvoyVar)
 	m.apply(t, "echo", "counted", policyOf("counted", dryRun, `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/no]}}]}]`))
 	m.want(t, path("/no"), http.StatusOK)
 	suite.Eventually(t, "it is counted", func() bool {
@@ -241,7 +241,7 @@ func TestDryRunIsCounted(t *testing.T) {
 
 // TestGateway: policies reach a gateway by its labels, and say who may come in there.
 func TestGateway(t *testing.T) {
-	m := startMesh(t, envoyVar)
+	m := startMesh(t, suite.EnvoyVar)
 	for _, c := range []struct {
 		name, spec string
 		in, out    []call

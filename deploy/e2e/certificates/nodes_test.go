@@ -13,22 +13,22 @@ import (
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel")
-	w.apply(pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("kube-system", "ztunnel-2", "ztunnel", "n2") + "---" +
+	w.Write(pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("kube-system", "ztunnel-2", "ztunnel", "n2") + "---" +
 		pod("kube-system", "other-1", "other", "n1") + "---" + pod("a", "web-0", "web", "n1") + "---" + pod("a", "db-0", "db", "n2"))
-	r := w.launch("istiod-0").ready()
+	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
 	ask := func(agent workload, identity string) (string, codes.Code) {
-		c, err := agent.certificate(w.ctx, identity)
+		c, err := agent.certificate(w.Ctx, identity)
 		if err != nil {
 			return "", status.Code(err)
 		}
 		return uri(c), codes.OK
 	}
 	const web, db = "spiffe://cluster.local/ns/a/sa/web", "spiffe://cluster.local/ns/a/sa/db"
-	one := connect(t, r.secure, roots, w.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca"))
-	two := connect(t, r.secure, roots, w.token("kube-system", "ztunnel", "ztunnel-2", "istio-ca"))
-	own, err := one.certificate(w.ctx, "")
-	w.must(err)
+	one := connect(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca"))
+	two := connect(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "ztunnel-2", "istio-ca"))
+	own, err := one.certificate(w.Ctx, "")
+	w.Must(err)
 	if uri(own) != "spiffe://cluster.local/ns/kube-system/sa/ztunnel" {
 		t.Errorf("its own certificate is of %s", uri(own))
 	}
@@ -43,9 +43,9 @@ func TestNodes(t *testing.T) {
 		"of nobody":                 {one, "spiffe://cluster.local/ns/a/sa/nobody", codes.PermissionDenied},
 		"of another trust domain":   {one, "spiffe://elsewhere/ns/a/sa/web", codes.PermissionDenied},
 		"of no workload":            {one, "spiffe://cluster.local/web", codes.InvalidArgument},
-		"by an account not listed":  {connect(t, r.secure, roots, w.token("kube-system", "other", "other-1", "istio-ca")), web, codes.PermissionDenied},
-		"by a token of no pod":      {connect(t, r.secure, roots, w.token("kube-system", "ztunnel", "", "istio-ca")), web, codes.PermissionDenied},
-		"by the node's certificate": {connect(t, r.secure, roots, "", own), web, codes.PermissionDenied},
+		"by an account not listed":  {connect(t, r.SecureGRPC, roots, w.token("kube-system", "other", "other-1", "istio-ca")), web, codes.PermissionDenied},
+		"by a token of no pod":      {connect(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "", "istio-ca")), web, codes.PermissionDenied},
+		"by the node's certificate": {connect(t, r.SecureGRPC, roots, "", own), web, codes.PermissionDenied},
 	} {
 		name, code := ask(c.agent, c.identity)
 		if code != c.want || code == codes.OK && name != c.identity {
@@ -54,10 +54,10 @@ func TestNodes(t *testing.T) {
 	}
 
 	zero := int64(0)
-	w.must(w.Client().CoreV1().Pods("a").Delete(w.ctx, "db-0", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
+	w.Must(w.Client().CoreV1().Pods("a").Delete(w.Ctx, "db-0", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 	wait := func(what string, agent workload, identity string, want codes.Code) {
 		t.Helper()
-		w.eventually(what, func() error {
+		w.Eventually(what, func() error {
 			if _, code := ask(agent, identity); code != want {
 				return fmt.Errorf("%v, want %v", code, want)
 			}
@@ -65,10 +65,10 @@ func TestNodes(t *testing.T) {
 		})
 	}
 	wait("a pod that is gone", two, db, codes.PermissionDenied)
-	w.apply(pod("a", "db-1", "db", "n1"))
+	w.Write(pod("a", "db-1", "db", "n1"))
 	wait("a pod that has come", one, db, codes.OK)
 	w.KillAPIServer()
 	wait("nobody knows which pods there are", one, web, codes.Unavailable)
-	w.must(w.StartAPIServer(w.ctx))
+	w.Must(w.StartAPIServer(w.Ctx))
 	wait("the API server is back", one, web, codes.OK)
 }

@@ -43,46 +43,46 @@ func TestPlugged(t *testing.T) {
 	put("root-cert.pem", f.Roots)
 	put("ca-cert.pem", f.Certificate)
 	w := newWorld(t, "--set", "env.ROOT_CA_DIR="+dir)
-	w.apply(pod("a", "web-0", "web", "n1"))
-	r := w.launch("istiod-0").ready()
+	w.Write(pod("a", "web-0", "web", "n1"))
+	r := w.launch("istiod-0").Ready()
 	m := w.handed("at first", "a", string(f.Roots))
-	agent := connect(t, r.secure, w.pool([]byte(m.Data["root-cert.pem"])), w.token("a", "web", "web-0", "istio-ca"))
-	c, err := agent.certificate(w.ctx, "")
-	w.must(err)
+	agent := connect(t, r.SecureGRPC, w.pool([]byte(m.Data["root-cert.pem"])), w.token("a", "web", "web-0", "istio-ca"))
+	c, err := agent.certificate(w.Ctx, "")
+	w.Must(err)
 	if c.Leaf.Issuer.Organization[0] != "operator" {
 		t.Errorf("it is signed by %s", c.Leaf.Issuer)
 	}
-	if _, err := w.Client().CoreV1().Secrets(root).Get(w.ctx, "istio-ca-secret", metav1.GetOptions{}); err == nil {
+	if _, err := w.Client().CoreV1().Secrets(root).Get(w.Ctx, "istio-ca-secret", metav1.GetOptions{}); err == nil {
 		t.Error("there is a CA beside the operator's")
 	}
 
 	// Another root is announced, and a certificate is revoked.
 	next, err := pki.NewSelfSigned("next", 24*time.Hour, time.Now())
-	w.must(err)
+	w.Must(err)
 	roots := append(f.Roots, pki.EncodeCertificates(next.Roots...)...)
 	put("root-cert.pem", roots)
 	w.handed("another root", "a", string(roots))
 	key, err := pki.ParseKey(f.Key)
-	w.must(err)
+	w.Must(err)
 	crl, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
 		Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
 		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: c.Leaf.SerialNumber, RevocationTime: time.Now()}},
 	}, b.Certificate, key)
-	w.must(err)
+	w.Must(err)
 	list := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl})
 	put("ca-crl.pem", list)
-	w.eventually("the list is handed out", func() error {
-		m, err := w.Client().CoreV1().ConfigMaps("a").Get(w.ctx, "istio-ca-crl", metav1.GetOptions{})
+	w.Eventually("the list is handed out", func() error {
+		m, err := w.Client().CoreV1().ConfigMaps("a").Get(w.Ctx, "istio-ca-crl", metav1.GetOptions{})
 		if err == nil && m.Data["ca-crl.pem"] != string(list) {
 			err = fmt.Errorf("%q", m.Data)
 		}
 		return err
 	})
-	if err := connect(t, r.secure, w.pool(roots), "", c).stream(w.ctx, "web-0", "a"); err == nil {
+	if err := connect(t, r.SecureGRPC, w.pool(roots), "", c).stream(w.Ctx, "web-0", "a"); err == nil {
 		t.Error("the revoked certificate is good")
 	}
 
-	w.must(os.RemoveAll(dir))
-	_, err = agent.certificate(w.ctx, "")
-	w.must(err)
+	w.Must(os.RemoveAll(dir))
+	_, err = agent.certificate(w.Ctx, "")
+	w.Must(err)
 }

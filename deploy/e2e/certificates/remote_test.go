@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
 // TestRemoteCluster issues certificates to workloads of a cluster that a Secret names, by tokens of that cluster, for
@@ -18,30 +19,30 @@ import (
 func TestRemoteCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json", `extraContainerArgs=["--clusterAliases=zwei=two"]`)
-	w.apply(pod("a", "web-0", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
-	c, err := cluster.Start(w.ctx, cluster.Options{})
-	w.must(err)
+	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
+	c, err := cluster.Start(w.Ctx, cluster.Options{})
+	w.Must(err)
 	t.Cleanup(c.Stop)
-	two := &world{Cluster: c, t: t, ctx: w.ctx}
-	two.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n---" +
+	two := &world{&installed.World{Cluster: c, T: t, Ctx: w.Ctx}}
+	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n---" +
 		pod("a", "web-0", "web", "n1") + "---" + pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("c", "cache-0", "cache", "n1"))
 	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
-	w.must(err)
+	w.Must(err)
 	chart, err := charts.Chart("base")
-	w.must(err)
-	_, err = helms[0].Run(w.ctx, "install", "base", chart, "-n", root)
-	w.must(err)
-	reader, err := c.ServiceAccount(w.ctx, root, "istio-reader-service-account")
-	w.must(err)
+	w.Must(err)
+	_, err = helms[0].Run(w.Ctx, "install", "base", chart, "-n", root)
+	w.Must(err)
+	reader, err := c.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
+	w.Must(err)
 	kubeconfig, err := reader.Kubeconfig()
-	w.must(err)
+	w.Must(err)
 
-	r := w.launch("istiod-0").ready()
+	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
 	ask := func(token, cluster, impersonate string) error {
-		agent := connect(t, r.secure, roots, token)
+		agent := connect(t, r.SecureGRPC, roots, token)
 		agent.cluster = cluster
-		_, err := agent.certificate(w.ctx, impersonate)
+		_, err := agent.certificate(w.Ctx, impersonate)
 		return err
 	}
 	here, there := w.token("a", "web", "web-0", "istio-ca"), two.token("a", "web", "web-0", "istio-ca")
@@ -49,13 +50,13 @@ func TestRemoteCluster(t *testing.T) {
 		t.Errorf("before the cluster is named: %v", err)
 	}
 	secrets := w.Client().CoreV1().Secrets(root)
-	_, err = secrets.Create(w.ctx, &corev1.Secret{
+	_, err = secrets.Create(w.Ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "two", Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{"two": kubeconfig},
 	}, metav1.CreateOptions{})
-	w.must(err)
-	w.eventually("a token of the remote cluster is good", func() error { return ask(there, "two", "") })
-	w.must(ask(there, "zwei", ""))
-	w.must(ask(two.token("a", "web", "", "istio-ca"), "two", "")) // which its own API server judges
+	w.Must(err)
+	w.Eventually("a token of the remote cluster is good", func() error { return ask(there, "two", "") })
+	w.Must(ask(there, "zwei", ""))
+	w.Must(ask(two.token("a", "web", "", "istio-ca"), "two", "")) // which its own API server judges
 	for what, err := range map[string]error{
 		"of the other cluster, as this one's":  ask(there, "", ""),
 		"of the other cluster, by its name":    ask(there, "Kubernetes", ""),
@@ -71,13 +72,13 @@ func TestRemoteCluster(t *testing.T) {
 
 	// A node's proxy speaks for the pods of its own node, and another cluster's node of that name is another node.
 	ztunnel := two.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca")
-	w.eventually("the pods of the remote cluster are known", func() error { return ask(ztunnel, "two", "spiffe://cluster.local/ns/c/sa/cache") })
+	w.Eventually("the pods of the remote cluster are known", func() error { return ask(ztunnel, "two", "spiffe://cluster.local/ns/c/sa/cache") })
 	if err := ask(ztunnel, "two", "spiffe://cluster.local/ns/b/sa/db"); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("for a pod of the node of that name in another cluster: %v", err)
 	}
 
-	w.must(secrets.Delete(w.ctx, "two", metav1.DeleteOptions{}))
-	w.eventually("tokens of the cluster are good no more", func() error {
+	w.Must(secrets.Delete(w.Ctx, "two", metav1.DeleteOptions{}))
+	w.Eventually("tokens of the cluster are good no more", func() error {
 		if err := ask(there, "two", ""); status.Code(err) != codes.Unauthenticated {
 			return fmt.Errorf("%w", err)
 		}

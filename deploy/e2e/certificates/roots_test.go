@@ -14,14 +14,14 @@ const rootsMap = "istio-ca-root-cert"
 
 // roots returns the ConfigMap with the roots of a namespace.
 func (w *world) roots(namespace string) (*corev1.ConfigMap, error) {
-	return w.Client().CoreV1().ConfigMaps(namespace).Get(w.ctx, rootsMap, metav1.GetOptions{})
+	return w.Client().CoreV1().ConfigMaps(namespace).Get(w.Ctx, rootsMap, metav1.GetOptions{})
 }
 
 // handed waits until a namespace has the roots, and returns their ConfigMap.
 func (w *world) handed(what, namespace, roots string) *corev1.ConfigMap {
-	w.t.Helper()
+	w.T.Helper()
 	var m *corev1.ConfigMap
-	w.eventually(what+": "+namespace+" has the roots", func() (err error) {
+	w.Eventually(what+": "+namespace+" has the roots", func() (err error) {
 		if m, err = w.roots(namespace); err == nil && (m.Data["root-cert.pem"] != roots || m.Labels["istio.io/config"] != "true") {
 			err = fmt.Errorf("%v, %v", m.Labels, m.Data)
 		}
@@ -35,17 +35,17 @@ func (w *world) handed(what, namespace, roots string) *corev1.ConfigMap {
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: hidden, labels: {mesh: none}}\n")
-	w.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio-ca-root-cert, namespace: a, labels: {mine: kept}}\ndata: {mine: kept}\n")
+	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: hidden, labels: {mesh: none}}\n")
+	w.Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio-ca-root-cert, namespace: a, labels: {mine: kept}}\ndata: {mine: kept}\n")
 	mesh := func(data string) {
 		t.Helper()
-		_, err := w.Client().CoreV1().ConfigMaps(root).Patch(w.ctx, "istio", types.MergePatchType, []byte(`{"data":{"mesh":`+data+`}}`), metav1.PatchOptions{})
-		w.must(err)
+		_, err := w.Client().CoreV1().ConfigMaps(root).Patch(w.Ctx, "istio", types.MergePatchType, []byte(`{"data":{"mesh":`+data+`}}`), metav1.PatchOptions{})
+		w.Must(err)
 	}
 	mesh(`"discoverySelectors: [{matchExpressions: [{key: mesh, operator: DoesNotExist}]}]"`)
-	one := w.launch("istiod-0").ready()
-	s, err := w.Client().CoreV1().Secrets(root).Get(w.ctx, "istio-ca-secret", metav1.GetOptions{})
-	w.must(err)
+	one := w.launch("istiod-0").Ready()
+	s, err := w.Client().CoreV1().Secrets(root).Get(w.Ctx, "istio-ca-secret", metav1.GetOptions{})
+	w.Must(err)
 	roots := string(s.Data["root-cert.pem"])
 	if strings.Count(roots, "BEGIN CERTIFICATE") != 1 {
 		t.Fatalf("%q", roots)
@@ -57,13 +57,13 @@ func TestRoots(t *testing.T) {
 	w.handed("at first", root, roots)
 	w.handed("at first", "default", roots)
 
-	w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: late}\n")
+	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: late}\n")
 	w.handed("a new namespace", "late", roots)
-	w.must(w.Client().CoreV1().ConfigMaps("a").Delete(w.ctx, rootsMap, metav1.DeleteOptions{}))
+	w.Must(w.Client().CoreV1().ConfigMaps("a").Delete(w.Ctx, rootsMap, metav1.DeleteOptions{}))
 	w.handed("deleted", "a", roots)
 	for what, patch := range map[string]string{"edited": `{"data":{"root-cert.pem":"x"}}`, "emptied": `{"data":null}`, "label gone": `{"metadata":{"labels":null}}`} {
-		_, err := w.Client().CoreV1().ConfigMaps("a").Patch(w.ctx, rootsMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		w.must(err)
+		_, err := w.Client().CoreV1().ConfigMaps("a").Patch(w.Ctx, rootsMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		w.Must(err)
 		w.handed(what, "a", roots)
 	}
 	if m, err := w.roots("hidden"); err == nil {
@@ -74,11 +74,11 @@ func TestRoots(t *testing.T) {
 	versions := map[string]string{}
 	for _, namespace := range []string{"a", "late", "default", root} {
 		m, err := w.roots(namespace)
-		w.must(err)
+		w.Must(err)
 		versions[namespace] = m.ResourceVersion
 	}
-	w.must(one.Stop())
-	w.launch("istiod-1").ready()
+	w.Must(one.Stop())
+	w.launch("istiod-1").Ready()
 	mesh(`""`)
 	w.handed("all namespaces are selected", "hidden", roots)
 	for namespace, version := range versions {

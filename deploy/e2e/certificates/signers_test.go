@@ -87,52 +87,52 @@ func TestSigners(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld(t, "-f", values, "--set", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=issuers.example/mesh,env.CERT_SIGNER_DOMAIN=issuers.example,global.pilotCertProvider=k8s.io/issuers.example/own")
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	t.Cleanup(cancel)
 	for _, s := range all {
 		s.w = w
 		go s.run(ctx)
 	}
-	w.apply(pod("a", "web-0", "web", "n1"))
-	r := w.launch("istiod-0").ready()
+	w.Write(pod("a", "web-0", "web", "n1"))
+	r := w.launch("istiod-0").Ready()
 	m := w.handed("the roots of the server's own signer", "a", string(pki.EncodeCertificates(own.key.Roots...)))
 	roots := w.pool([]byte(m.Data["root-cert.pem"]))
 	const web = "spiffe://cluster.local/ns/a/sa/web"
-	agent := connect(t, r.secure, roots, w.token("a", "web", "web-0", "istio-ca"))
+	agent := connect(t, r.SecureGRPC, roots, w.token("a", "web", "web-0", "istio-ca"))
 	agent.asks = []string{web}
-	c, err := agent.certificate(w.ctx, "")
-	w.must(err)
+	c, err := agent.certificate(w.Ctx, "")
+	w.Must(err)
 	if uri(c) != web || c.Leaf.Issuer.Organization[0] != "issuers.example/mesh" {
 		t.Errorf("the certificate of %s is signed by %s", uri(c), c.Leaf.Issuer)
 	}
-	w.must(connect(t, r.secure, roots, "", c).stream(w.ctx, "web-0", "a"))
+	w.Must(connect(t, r.SecureGRPC, roots, "", c).stream(w.Ctx, "web-0", "a"))
 	agent.signer = "own"
-	if c, err = agent.certificate(w.ctx, ""); err != nil || c.Leaf.Issuer.Organization[0] != "issuers.example/own" {
+	if c, err = agent.certificate(w.Ctx, ""); err != nil || c.Leaf.Issuer.Organization[0] != "issuers.example/own" {
 		t.Errorf("by another signer: %v", err)
 	}
 	agent.signer = "bad"
-	if _, err := agent.certificate(w.ctx, ""); status.Code(err) != codes.Internal {
+	if _, err := agent.certificate(w.Ctx, ""); status.Code(err) != codes.Internal {
 		t.Errorf("by a signer that certifies another name: %v", err)
 	}
 	agent.signer, agent.asks = "", []string{db}
-	if _, err := agent.certificate(w.ctx, ""); status.Code(err) != codes.InvalidArgument {
+	if _, err := agent.certificate(w.Ctx, ""); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("for another name: %v", err)
 	}
 
 	// A certificate of a stranger with the right name, and one of a root that is no signer's.
 	stranger, err := pki.NewSelfSigned("stranger", time.Hour, time.Now())
-	w.must(err)
+	w.Must(err)
 	forged, err := forge(stranger, web)
-	w.must(err)
-	if err := connect(t, r.secure, roots, "", forged).stream(w.ctx, "web-0", "a"); err == nil {
+	w.Must(err)
+	if err := connect(t, r.SecureGRPC, roots, "", forged).stream(w.Ctx, "web-0", "a"); err == nil {
 		t.Error("a stranger's certificate is good")
 	}
-	list, err := w.Client().CertificatesV1().CertificateSigningRequests().List(w.ctx, metav1.ListOptions{})
-	w.must(err)
+	list, err := w.Client().CertificatesV1().CertificateSigningRequests().List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
 	if len(list.Items) != 0 {
 		t.Errorf("%d requests are left", len(list.Items))
 	}
-	if _, err := w.Client().CoreV1().Secrets(root).Get(w.ctx, "istio-ca-secret", metav1.GetOptions{}); err == nil {
+	if _, err := w.Client().CoreV1().Secrets(root).Get(w.Ctx, "istio-ca-secret", metav1.GetOptions{}); err == nil {
 		t.Error("there is a CA beside the signers")
 	}
 }

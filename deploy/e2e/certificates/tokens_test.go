@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
 // TestTokens goes from a token to a certificate to a stream, on two replicas that start together and have one CA. No
@@ -18,49 +19,49 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.apply(pod("a", "web-0", "web", "n1") + "---" + pod("a", "web-1", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
+	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("a", "web-1", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
 	one, two := w.launch("istiod-0"), w.launch("istiod-1")
-	one.ready()
-	two.ready()
+	one.Ready()
+	two.Ready()
 	roots := w.secretRoots()
 	good := w.token("a", "web", "web-0", "istio-ca")
 
 	var own tls.Certificate
-	for _, r := range []*replica{one, two} {
-		agent := connect(t, r.secure, roots, good)
-		c, err := agent.certificate(w.ctx, "")
-		w.must(err)
+	for _, r := range []*installed.Replica{one, two} {
+		agent := connect(t, r.SecureGRPC, roots, good)
+		c, err := agent.certificate(w.Ctx, "")
+		w.Must(err)
 		if uri(c) != "spiffe://cluster.local/ns/a/sa/web" {
 			t.Errorf("the certificate is that of %s", uri(c))
 		}
-		w.must(agent.stream(w.ctx, "web-0", "a"))
+		w.Must(agent.stream(w.Ctx, "web-0", "a"))
 		if own.Leaf != nil { // of the other replica
-			w.must(connect(t, r.secure, roots, "", own).stream(w.ctx, "web-0", "a"))
+			w.Must(connect(t, r.SecureGRPC, roots, "", own).stream(w.Ctx, "web-0", "a"))
 		}
 		own = c
-		if err := connect(t, r.secure, roots, "", own).stream(w.ctx, "db-0", "b"); status.Code(err) != codes.PermissionDenied {
+		if err := connect(t, r.SecureGRPC, roots, "", own).stream(w.Ctx, "db-0", "b"); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a stream of another namespace: %v", err)
 		}
 	}
 
 	for what, err := range map[string]error{
-		"of another pod":     connect(t, one.secure, roots, good).stream(w.ctx, "web-1", "a"),
-		"of another cluster": connect(t, one.secure, roots, good).streamOf(w.ctx, "web-0", "a", "elsewhere"),
+		"of another pod":     connect(t, one.SecureGRPC, roots, good).stream(w.Ctx, "web-1", "a"),
+		"of another cluster": connect(t, one.SecureGRPC, roots, good).streamOf(w.Ctx, "web-0", "a", "elsewhere"),
 	} {
 		if status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a stream %s: %v", what, err)
 		}
 	}
 
-	other, err := cluster.Start(w.ctx, cluster.Options{})
-	w.must(err)
+	other, err := cluster.Start(w.Ctx, cluster.Options{})
+	w.Must(err)
 	t.Cleanup(other.Stop)
-	elsewhere := &world{Cluster: other, t: t, ctx: w.ctx}
-	elsewhere.apply(pod("a", "web-0", "web", "n1"))
+	elsewhere := &world{&installed.World{Cluster: other, T: t, Ctx: w.Ctx}}
+	elsewhere.Write(pod("a", "web-0", "web", "n1"))
 	gone := w.token("a", "web", "web-1", "istio-ca")
-	w.must(connect(t, one.secure, roots, gone).stream(w.ctx, "web-1", "a"))
+	w.Must(connect(t, one.SecureGRPC, roots, gone).stream(w.Ctx, "web-1", "a"))
 	zero := int64(0)
-	w.must(w.Client().CoreV1().Pods("a").Delete(w.ctx, "web-1", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
+	w.Must(w.Client().CoreV1().Pods("a").Delete(w.Ctx, "web-1", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 
 	bound := func(changes map[string]any) func(map[string]any) {
 		return func(claims map[string]any) {
@@ -81,33 +82,33 @@ func TestTokens(t *testing.T) {
 		"another cluster's, old": elsewhere.token("a", "web", "", "istio-ca"),
 		"of a pod that is gone":  gone,
 	} {
-		agent := connect(t, one.secure, roots, token)
-		w.eventually(what+" is refused", func() error { // that a pod is gone has to be learned
-			if err := agent.stream(w.ctx, "web-0", "a"); status.Code(err) != codes.Unauthenticated {
+		agent := connect(t, one.SecureGRPC, roots, token)
+		w.Eventually(what+" is refused", func() error { // that a pod is gone has to be learned
+			if err := agent.stream(w.Ctx, "web-0", "a"); status.Code(err) != codes.Unauthenticated {
 				return fmt.Errorf("a stream: %w", err)
 			}
 			return nil
 		})
-		if _, err := agent.certificate(w.ctx, ""); status.Code(err) != codes.Unauthenticated {
+		if _, err := agent.certificate(w.Ctx, ""); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("%s: a certificate: %v", what, err)
 		}
 	}
 
 	// A token that is bound to no pod is for the API server to judge.
-	loose := connect(t, one.secure, roots, w.token("a", "web", "", "istio-ca"))
-	_, err = loose.certificate(w.ctx, "")
-	w.must(err)
-	fresh := connect(t, one.secure, roots, w.token("b", "db", "", "istio-ca"))
+	loose := connect(t, one.SecureGRPC, roots, w.token("a", "web", "", "istio-ca"))
+	_, err = loose.certificate(w.Ctx, "")
+	w.Must(err)
+	fresh := connect(t, one.SecureGRPC, roots, w.token("b", "db", "", "istio-ca"))
 	w.KillAPIServer()
-	if _, err := connect(t, one.secure, roots, good).certificate(w.ctx, ""); err != nil {
+	if _, err := connect(t, one.SecureGRPC, roots, good).certificate(w.Ctx, ""); err != nil {
 		t.Errorf("while the API server is away, by a token that was verified here: %v", err)
 	}
-	if _, err := fresh.certificate(w.ctx, ""); status.Code(err) != codes.Unavailable {
+	if _, err := fresh.certificate(w.Ctx, ""); status.Code(err) != codes.Unavailable {
 		t.Errorf("while the API server is away, by a token that it has to judge: %v", err)
 	}
-	w.must(w.StartAPIServer(w.ctx))
-	w.eventually("the API server judges again", func() error {
-		_, err := fresh.certificate(w.ctx, "")
+	w.Must(w.StartAPIServer(w.Ctx))
+	w.Eventually("the API server judges again", func() error {
+		_, err := fresh.certificate(w.Ctx, "")
 		return err
 	})
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
 // program is the binary that the image holds.
@@ -31,16 +30,8 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	name := strings.TrimSuffix("istiod-"+revision, "-")
-	dir := t.TempDir()
-	addresses := filepath.Join(dir, "addresses.json")
-	o := kubelet.Options{Cluster: w.Cluster, Program: program, Namespace: namespace, Deployment: name, Pod: name + "-0", Dir: dir, Args: []string{"--addressFile", addresses}}
-	for _, flag := range []string{"monitoringAddr", "grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr"} {
-		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
-	}
-	server, err := kubelet.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := &installed.World{Cluster: w.Cluster, T: t, Ctx: ctx}
+	server := i.Launch(program, name, name+"-0")
 	stop := sync.OnceFunc(func() {
 		if err := server.Stop(); err != nil {
 			t.Errorf("%v: %s", err, tail(server.Log()))
@@ -51,27 +42,14 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 		t.Errorf("the container is called %s", server.Spec.Name)
 	}
 
-	at := map[string]string{}
-	for len(at) == 0 { // the file is there once the server is ready
-		select {
-		case <-server.Ended():
-			t.Fatalf("%s ended: %s", name, tail(server.Log()))
-		case <-ctx.Done():
-			t.Fatalf("%s is not ready: %s", name, tail(server.Log()))
-		case <-time.After(20 * time.Millisecond):
-		}
-		if text, err := os.ReadFile(addresses); err == nil {
-			_ = json.Unmarshal(text, &at)
-		}
-	}
-
+	server.Ready()
 	test := hook(ctx, t, h, release).Spec.Containers[0]
 	service := name + "." + namespace + ".svc:15014"
 	if !slices.Contains(test.Args, service) {
 		t.Fatalf("helm test asks %v, not %s", test.Args, service)
 	}
 	for i, arg := range test.Args {
-		test.Args[i] = strings.ReplaceAll(arg, service, at["monitoring"])
+		test.Args[i] = strings.ReplaceAll(arg, service, server.Monitoring)
 	}
 	ask := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
@@ -83,7 +61,7 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 	}
 	server.Terminate()
 	for {
-		out, err := ask("request", "GET", "/ready", "--address", at["http"])
+		out, err := ask("request", "GET", "/ready", "--address", server.HTTP)
 		if err == nil {
 			continue
 		}
@@ -92,7 +70,7 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 		}
 		break
 	}
-	if conn, err := net.Dial("tcp", at["grpc"]); err != nil {
+	if conn, err := net.Dial("tcp", server.GRPC); err != nil {
 		t.Errorf("a server that was told to stop takes no connections while they still come: %v", err)
 	} else {
 		_ = conn.Close()

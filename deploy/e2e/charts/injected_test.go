@@ -19,10 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
@@ -53,35 +52,8 @@ func port(ctx context.Context, t *testing.T) string {
 // serve runs the pod of a revision's Deployment, with its webhooks at an address, until the test ends.
 func (w *world) serve(ctx context.Context, t *testing.T, name, https string) {
 	t.Helper()
-	addresses := filepath.Join(t.TempDir(), "addresses.json")
-	o := kubelet.Options{
-		Cluster: w.Cluster, Program: program, Namespace: namespace, Deployment: name, Pod: name + "-0", Dir: t.TempDir(),
-		Args: []string{"--addressFile", addresses, "--httpsAddr=" + https, "--drainDuration=0s"},
-	}
-	for _, flag := range []string{"monitoringAddr", "grpcAddr", "secureGRPCAddr", "httpAddr"} {
-		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
-	}
-	server, err := kubelet.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("%v: %s", err, tail(server.Log()))
-		}
-		if t.Failed() {
-			t.Logf("%s said: %s", name, tail(server.Log()))
-		}
-	})
-	suite.Eventually(t, name+" is ready", func() bool {
-		select {
-		case <-server.Ended():
-			t.Fatalf("%s ended: %s", name, tail(server.Log()))
-		default:
-		}
-		_, err := os.Stat(addresses)
-		return err == nil
-	})
+	i := &installed.World{Cluster: w.Cluster, T: t, Ctx: ctx}
+	i.Launch(program, name, name+"-0", "--httpsAddr="+https, "--drainDuration=0s").Ready()
 }
 
 // bundled waits until each webhook of a configuration has a caBundle: then the API server can ask it.
@@ -146,20 +118,7 @@ func plain(namespace, name string) *corev1.Pod {
 func TestInjected(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	w := &world{Cluster: c}
-	if w.helms, err = charts.Helms(t.TempDir(), c.Kubeconfig()); err != nil {
-		t.Fatal(err)
-	}
-	for name, path := range map[string]*string{"base": &w.base, "istiod": &w.istiod, "gateway": &w.gateway} {
-		if *path, err = charts.Chart(name); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w := newWorld(ctx, t)
 	values := filepath.Join(t.TempDir(), "mesh.yaml")
 	if err := os.WriteFile(values, []byte(mesh), 0o600); err != nil {
 		t.Fatal(err)

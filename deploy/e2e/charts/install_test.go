@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
 // world is what the parts of the test share.
@@ -30,17 +31,16 @@ type world struct {
 	base, istiod, gateway string // paths of the charts
 }
 
-const namespace = "istio-system"
+const namespace = installed.Namespace
 
 var (
 	crds            = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	virtualServices = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
 )
 
-// TestCharts has one API server for all its parts, one after the other, for a start costs seconds.
-func TestCharts(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+// newWorld starts a cluster without any release.
+func newWorld(ctx context.Context, t *testing.T) *world {
+	t.Helper()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -50,15 +50,19 @@ func TestCharts(t *testing.T) {
 	if w.helms, err = charts.Helms(t.TempDir(), c.Kubeconfig()); err != nil {
 		t.Fatal(err)
 	}
-	if w.base, err = charts.Chart("base"); err != nil {
-		t.Fatal(err)
+	for name, path := range map[string]*string{"base": &w.base, "istiod": &w.istiod, "gateway": &w.gateway} {
+		if *path, err = charts.Chart(name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if w.istiod, err = charts.Chart("istiod"); err != nil {
-		t.Fatal(err)
-	}
-	if w.gateway, err = charts.Chart("gateway"); err != nil {
-		t.Fatal(err)
-	}
+	return w
+}
+
+// TestCharts has one API server for all its parts, one after the other, for a start costs seconds.
+func TestCharts(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t)
 	for _, h := range w.helms {
 		if !t.Run(h.Name, func(t *testing.T) { w.lifecycle(ctx, t, h) }) {
 			return // what it left would be in the way of the next

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
@@ -128,16 +125,7 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 			n.View = on
 		}
 	}
-	w, err := world.Start(world.Options{
-		Directory: directory,
-		Location: func(p world.Pod) (world.Location, error) {
-			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
-		},
-		Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, SDS: m.sds, Delta: delta, Mark: pods.Mark, WorkDir: m.work,
-		Admin: func(world.Pod) (string, error) {
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
-		},
-	})
+	w, err := suite.StartPods(network, world.Options{Directory: directory, Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, SDS: m.sds, Delta: delta, WorkDir: m.work})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -100,15 +99,7 @@ func TestCluster(t *testing.T) {
 	work := t.TempDir()
 	suite.LogTails(t, work)
 	r := &rig{t: t, port: ports[0]}
-	r.pilot, err = controlplane.Start(ctx, controlplane.Options{Binary: programs.Pilot, Kubeconfig: c.Kubeconfig(), Host: "127.0.0.1", WorkDir: work, StateDir: filepath.Join(work, "state")})
-	must(err)
-	t.Cleanup(r.pilot.Stop)
-	certified, err := r.pilot.Issuer()
-	must(err)
-	relay, err := agent.Connect(ctx, certified, r.pilot.SecureGRPC, "ingress", "gateway")
-	must(err)
-	t.Cleanup(relay.Stop)
-	r.gateway = r.proxy(relay.Address, work, "gateway", ports[1], true)
+	r.run(ctx, controlplane.Options{Kubeconfig: c.Kubeconfig(), WorkDir: work}, ports[1], true)
 
 	// Its account may not list Secrets: it gets none.
 	suite.Eventually(t, "the gateway has asked for certificates", func() bool {
@@ -153,7 +144,7 @@ func TestCluster(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		if !delta {
 			r.gateway.Stop()
-			r.gateway = r.proxy(relay.Address, work, "gateway-sotw", ports[1], false)
+			r.gateway = r.proxy(r.xds, work, "gateway-sotw", ports[1], false)
 			r.serves("one.example.com", issuer.pool(), nil, serial)
 		}
 		must(c.Client().RbacV1().RoleBindings("ingress").Delete(ctx, "gateway", metav1.DeleteOptions{}))

@@ -159,7 +159,8 @@ type rig struct {
 	dir     string
 	pilot   *controlplane.Process
 	gateway *proxy.Proxy
-	port    int // of the gateway
+	port    int    // of the gateway
+	xds     string // where the gateway asks
 }
 
 // start starts a mesh of some files. delta is how the gateway asks.
@@ -170,29 +171,36 @@ func start(t *testing.T, port, admin int, delta bool, files map[string]string) *
 	work := t.TempDir()
 	suite.LogTails(t, work)
 	r := &rig{t: t, dir: filepath.Join(work, "mesh"), port: port}
-	state := filepath.Join(work, "state")
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range files {
 		r.write(name, text)
 	}
+	r.run(ctx, controlplane.Options{ConfigDir: r.dir, WorkDir: work}, admin, delta)
+	return r
+}
+
+// run starts the control plane, and the gateway that asks it by way of xds.
+func (r *rig) run(ctx context.Context, o controlplane.Options, admin int, delta bool) {
+	r.t.Helper()
+	o.Binary, o.Host, o.StateDir = programs.Pilot, "127.0.0.1", filepath.Join(o.WorkDir, "state")
 	var err error
-	if r.pilot, err = controlplane.Start(ctx, controlplane.Options{Binary: programs.Pilot, ConfigDir: r.dir, Host: "127.0.0.1", WorkDir: work, StateDir: state}); err != nil {
-		t.Fatal(err)
+	if r.pilot, err = controlplane.Start(ctx, o); err != nil {
+		r.t.Fatal(err)
 	}
-	t.Cleanup(r.pilot.Stop)
+	r.t.Cleanup(r.pilot.Stop)
 	issuer, err := r.pilot.Issuer()
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	relay, err := agent.Connect(ctx, issuer, r.pilot.SecureGRPC, "ingress", "gateway")
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	t.Cleanup(relay.Stop)
-	r.gateway = r.proxy(relay.Address, work, "gateway", admin, delta)
-	return r
+	r.t.Cleanup(relay.Stop)
+	r.xds = relay.Address
+	r.gateway = r.proxy(r.xds, o.WorkDir, "gateway", admin, delta)
 }
 
 func (r *rig) proxy(xds, work, name string, admin int, delta bool) *proxy.Proxy {
@@ -211,13 +219,7 @@ func (r *rig) proxy(xds, work, name string, admin int, delta bool) *proxy.Proxy 
 // write replaces a file whole.
 func (r *rig) write(name, text string) {
 	r.t.Helper()
-	path := filepath.Join(r.dir, name+".yaml")
-	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Rename(path+".next", path); err != nil {
-		r.t.Fatal(err)
-	}
+	suite.Write(r.t, filepath.Join(r.dir, name+".yaml"), text)
 }
 
 // findings returns what the control plane finds wrong.

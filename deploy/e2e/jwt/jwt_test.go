@@ -30,7 +30,7 @@ func policy(app string, rules ...string) string {
 func TestTokens(t *testing.T) {
 	t.Run("newest", testTokens)
 	t.Run("oldest", func(t *testing.T) {
-		t.Setenv(envoyVar, os.Getenv(oldestVar))
+		t.Setenv(suite.EnvoyVar, os.Getenv(suite.OldestEnvoyVar))
 		testTokens(t)
 	})
 }
@@ -165,7 +165,7 @@ spec:
 			t.Errorf("%s: %d, %v", name, status, err)
 		}
 	}
-	if err := m.world.Healthy(ctx); err != nil {
+	if err := m.World.Healthy(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -203,7 +203,7 @@ func TestServersOfKeys(t *testing.T) {
 		t.Errorf("the finding is: %s", message)
 	}
 	suite.Eventually(t, "three fetches that fail", func() bool {
-		n, err := m.pilot.Metric(ctx, "pilot_jwks_resolver_network_fetch_fail_total")
+		n, err := m.Pilot.Metric(ctx, "pilot_jwks_resolver_network_fetch_fail_total")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestServersOfKeys(t *testing.T) {
 	if status, _, err := m.call(sidecar, "", bearer(second)); err != nil || status != http.StatusOK {
 		t.Errorf("while the server of keys is away: %d, %v", status, err)
 	}
-	if err := m.world.Healthy(ctx); err != nil {
+	if err := m.World.Healthy(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -258,7 +258,7 @@ func TestClaimsRoute(t *testing.T) {
 			t.Errorf("%s: %d, route %q, want %q: %v", name, status, got.Header.Get("x-route"), r.route, err)
 		}
 	}
-	if err := m.world.Healthy(ctx); err != nil {
+	if err := m.World.Healthy(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -272,12 +272,12 @@ func TestProxiesFetch(t *testing.T) {
 	t.Cleanup(outside.serve(listen))
 	m := start(ctx, t, policy("echo", `{issuer: inside, jwksUri: "http://keys.a.svc.cluster.local/keys"}`, `{issuer: outside, jwksUri: "`+outside.url()+`/keys"}`),
 		append(here, "PILOT_JWT_ENABLE_REMOTE_JWKS=hybrid")...)
-	t.Cleanup(inside.serve(m.world.Pod("keys").Location.Listen))
+	t.Cleanup(inside.serve(m.World.Pod("keys").Location.Listen))
 	for name, i := range map[string]*issuer{"inside": inside, "outside": outside} {
 		m.eventually(name, sidecar, i.token(claims{"iss": name, "exp": soon()}), http.StatusOK)
 		m.eventually(name+", by another key", sidecar, newIssuer(t, "").token(claims{"iss": name, "exp": soon()}), http.StatusUnauthorized)
 	}
-	if err := m.world.Healthy(ctx); err != nil {
+	if err := m.World.Healthy(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,18 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
 const startTimeout = 90 * time.Second
@@ -102,53 +96,15 @@ spec:
 
 // mesh is a control plane that follows a directory, and the pods of the directory.
 type mesh struct {
-	t     *testing.T
-	dir   string
-	pilot *controlplane.Process
-	world *world.World
+	*suite.Mesh
+	t *testing.T
 }
 
 // start runs a mesh with policies, and returns once its proxies are ready.
 func start(ctx context.Context, t *testing.T, policies string, env ...string) mesh {
 	t.Helper()
-	work := t.TempDir()
-	suite.LogTails(t, work)
-	dir := filepath.Join(work, "mesh")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	m := mesh{t: t, dir: dir}
-	m.write("mesh.yaml", meshYAML)
-	m.write("policies.yaml", policies)
-	pilot, err := controlplane.Start(ctx, controlplane.Options{
-		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, Env: env,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pilot.Stop)
-	directory, err := world.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := world.Start(world.Options{
-		Directory: directory,
-		Location: func(p world.Pod) (world.Location, error) {
-			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
-		},
-		Envoy: os.Getenv(envoyVar), XDS: pilot.GRPC, Delta: true, Mark: pods.Mark, WorkDir: work,
-		Admin: func(world.Pod) (string, error) {
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Stop)
-	if err := w.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	m.pilot, m.world = pilot, w
+	files := map[string]string{"mesh.yaml": meshYAML, "policies.yaml": policies}
+	m := mesh{suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: files, Env: env}), t}
 	m.application("echo")
 	return m
 }
@@ -156,15 +112,13 @@ func start(ctx context.Context, t *testing.T, policies string, env ...string) me
 // write writes a file of the directory.
 func (m mesh) write(name, text string) {
 	m.t.Helper()
-	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	suite.Write(m.t, filepath.Join(m.Dir, name), text)
 }
 
 // application answers on port 8080 of a pod with the headers and the query that came in.
 func (m mesh) application(pod string) {
 	m.t.Helper()
-	l, err := m.world.Pod(pod).Location.Listen("0.0.0.0:8080")
+	l, err := m.World.Pod(pod).Location.Listen("0.0.0.0:8080")
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -192,7 +146,7 @@ const (
 func (m mesh) call(to, query string, headers map[string]string) (int, received, error) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
 	defer cancel()
-	conn, err := m.world.Pod("client").Location.DialContext(ctx, "tcp", to)
+	conn, err := m.World.Pod("client").Location.DialContext(ctx, "tcp", to)
 	if err != nil {
 		return 0, received{}, err
 	}
@@ -242,7 +196,7 @@ func bearer(token string) map[string]string {
 func (m mesh) finding(object, field string, has bool) (message string) {
 	m.t.Helper()
 	suite.Eventually(m.t, fmt.Sprintf("a finding about %s %s: %v", object, field, has), func() bool {
-		resp, err := m.pilot.Get(m.t.Context(), "/debug/findings")
+		resp, err := m.Pilot.Get(m.t.Context(), "/debug/findings")
 		if err != nil {
 			m.t.Fatal(err)
 		}

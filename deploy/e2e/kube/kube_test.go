@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
@@ -35,22 +36,7 @@ const within = 2 * time.Minute
 
 func start(t *testing.T) (context.Context, *cluster.Cluster) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	// where the recorded world has its addresses
-	c, err := cluster.Start(ctx, cluster.Options{ServiceCIDR: "10.64.0.0/12"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	crds, err := cluster.IstioCRDs(ctx)
-	if err == nil {
-		err = c.InstallCRDs(ctx, crds)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ctx, c
+	return installed.CRDs(t, cluster.Options{ServiceCIDR: "10.64.0.0/12"}) // where the recorded world has its addresses
 }
 
 func client(t *testing.T, a cluster.Access) *rest.Config {

@@ -15,15 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 const (
-	root         = "istio-system"
+	root         = installed.Namespace
 	firstCluster = "outbound|80||first.shop.svc.cluster.local"
 	firstSubset  = "outbound|80|v1|first.shop.svc.cluster.local"
 )
@@ -100,22 +100,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	c, err := cluster.Start(ctx, cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	w := &world{Cluster: c, t: t, ctx: ctx}
-	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
-	w.must(err)
-	for _, release := range []string{"base", "istiod"} {
-		chart, err := charts.Chart(release)
-		w.must(err)
-		_, err = helms[0].Run(ctx, "install", release, chart, "-n", root, "--create-namespace")
-		w.must(err)
-	}
+	i := installed.Start(t)
+	w := &world{Cluster: i.Cluster, t: t, ctx: i.Ctx}
 	w.apply(shop)
 	return w
 }

@@ -85,8 +85,8 @@ func TestInjectedPods(t *testing.T) {
 		objects = append(objects, inject(ctx, t, i, doc, fmt.Sprintf("10.10.0.%d", 20+len(objects))))
 	}
 	m := start(ctx, t, strings.Join(objects, "---\n"))
-	write(t, filepath.Join(m.dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
-	client, plain, server := m.world.Pod("client"), m.world.Pod("plain"), m.world.Pod("echo")
+	suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
+	client, plain, server := m.World.Pod("client"), m.World.Pod("plain"), m.World.Pod("echo")
 	if client.Proxy == nil || server.Proxy == nil || plain.Proxy != nil {
 		t.Fatal("the wrong pods have a proxy")
 	}
@@ -98,11 +98,11 @@ func TestInjectedPods(t *testing.T) {
 			return call(ctx, plain.Location, address, p, nil) != nil && call(ctx, client.Location, "10.96.0.10:"+strconv.Itoa(p.service), p, nil) == nil
 		})
 		stat := fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)
-		if stats(t, m.world, "client", stat) == 0 {
+		if stats(t, m.World, "client", stat) == 0 {
 			t.Errorf("%s was called without mutual TLS", p.name)
 		}
 	}
-	if err := m.world.Healthy(ctx); err != nil {
+	if err := m.World.Healthy(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -71,14 +71,14 @@ func TestStockBesideIstios(t *testing.T) {
 				}
 				return nil
 			}
-			if err := call(ctx, m.world.Pod("plain").Location, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, secure); err != nil {
+			if err := call(ctx, m.World.Pod("plain").Location, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, secure); err != nil {
 				t.Error(err)
 			}
 		})
 		t.Run("calls "+p.name, func(t *testing.T) {
 			offers := serve(t, m, p.pod, p.http)
 			suite.Eventually(t, "an answer", func() bool {
-				return call(ctx, m.world.Pod("client").Location, net.JoinHostPort("10.96.0.20", strconv.Itoa(p.service)), p, nil) == nil
+				return call(ctx, m.World.Pod("client").Location, net.JoinHostPort("10.96.0.20", strconv.Itoa(p.service)), p, nil) == nil
 			})
 			want := map[string][]string{"HTTP": istioHTTP, "TCP": istioTCP[1:], "detected HTTP": istioHTTP[:1]}[p.name]
 			if got := <-offers; !slices.Equal(got, want) {
@@ -106,7 +106,7 @@ func serve(t *testing.T, m mesh, port int, isHTTP bool) <-chan []string {
 		none.NextProtos = nil
 		return none, nil
 	}
-	l, err := m.world.Pod("peer").Location.Listen(net.JoinHostPort("10.10.0.14", strconv.Itoa(port)))
+	l, err := m.World.Pod("peer").Location.Listen(net.JoinHostPort("10.10.0.14", strconv.Itoa(port)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func serve(t *testing.T, m mesh, port int, isHTTP bool) <-chan []string {
 // identity returns the certificate of a service account of the mesh, and trusts the mesh's CA.
 func identity(t *testing.T, m mesh, account string) *tls.Config {
 	t.Helper()
-	chain, key, roots, err := m.issuer.Issue(t.Context(), "a", account)
+	chain, key, roots, err := m.Issuer.Issue(t.Context(), "a", account)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,34 +7,24 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// How the tests are told where the programs are.
-const (
-	envoyVar  = "E2E_ENVOY"
-	oldestVar = "E2E_ENVOY_OLDEST"
-	pilotVar  = "E2E_PILOT_DISCOVERY"
-	istiodVar = "E2E_ISTIOD" // the manifests of the chart
-)
+// istiodVar is the environment variable that names the file with the manifests of the chart istiod.
+const istiodVar = "E2E_ISTIOD"
 
 var network *pods.Network
 
 func TestMain(m *testing.M) {
 	suite.Main(m, suite.Options{
 		Prepare: func(ctx context.Context, dir string) ([]string, error) {
-			set, err := binaries.Gather(ctx, dir)
-			if err != nil {
-				return nil, err
-			}
-			oldest, err := set.OldestEnvoy()
+			environ, err := suite.Programs(ctx, dir)
 			if err != nil {
 				return nil, err
 			}
 			manifests := filepath.Join(dir, "istiod.yaml")
-			return []string{envoyVar + "=" + set.Envoy, oldestVar + "=" + oldest, pilotVar + "=" + set.Pilot, istiodVar + "=" + manifests}, render(ctx, dir, manifests)
+			return append(environ, istiodVar+"="+manifests), render(ctx, dir, manifests)
 		},
 		Network: func(n *pods.Network) { network = n },
 	})

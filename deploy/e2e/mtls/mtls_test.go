@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
@@ -124,7 +122,7 @@ var levels = []struct {
 func TestModes(t *testing.T) {
 	t.Run("newest", testModes)
 	t.Run("oldest", func(t *testing.T) {
-		t.Setenv(envoyVar, os.Getenv(oldestVar))
+		t.Setenv(suite.EnvoyVar, os.Getenv(suite.OldestEnvoyVar))
 		testModes(t)
 	})
 }
@@ -133,7 +131,7 @@ func testModes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	m := start(ctx, t, withMorePorts(meshYAML))
-	w, issuer := m.world, m.issuer
+	w, issuer := m.World, m.Issuer
 	serveTLS(t, m)
 	stranger, err := sds.NewIssuer()
 	if err != nil {
@@ -157,7 +155,7 @@ func testModes(t *testing.T) {
 	}
 	all := slices.Concat(ports, morePorts)
 	for _, l := range levels {
-		write(t, filepath.Join(m.dir, "mode.yaml"), l.policies)
+		suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), l.policies)
 		for _, c := range callers {
 			for _, p := range all {
 				is, ok := l.modes[p.pod]
@@ -192,65 +190,16 @@ func testModes(t *testing.T) {
 }
 
 // mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
-type mesh struct {
-	dir, state   string
-	secure       string // the address of the secure port
-	issuer       sds.Issuer
-	certificates *sds.Server
-	world        *world.World
-}
+type mesh struct{ *suite.Mesh }
 
 // start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready. Agents trust the roots; without any,
-// those of the state folder.
+// those of the CA.
 func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Certificate) mesh {
 	t.Helper()
-	work := t.TempDir()
-	suite.LogTails(t, work)
-	dir, state := filepath.Join(work, "mesh"), filepath.Join(work, "state")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "mesh.yaml"), objects)
-	write(t, filepath.Join(dir, "mode.yaml"), policies(mode("PERMISSIVE"), "", ""))
-	t.Setenv("ISTIOD_CUSTOM_HOST", network.Gateway().String())
-	pilot, err := controlplane.Start(ctx, controlplane.Options{
-		Binary: os.Getenv(pilotVar), ConfigDir: dir, Host: network.Gateway().String(), WorkDir: work, StateDir: state,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pilot.Stop)
-	issuer, err := pilot.Issuer(roots...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificates, err := sds.Start(network.Gateway().String(), issuer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(certificates.Stop)
-	directory, err := world.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := world.Start(world.Options{
-		Directory: directory,
-		Location: func(p world.Pod) (world.Location, error) {
-			return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
-		},
-		Envoy: os.Getenv(envoyVar), XDS: pilot.GRPC, SDS: certificates.Address, Delta: true, Mark: pods.Mark, WorkDir: work,
-		Admin: func(world.Pod) (string, error) {
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Stop)
-	if err := w.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return mesh{dir: dir, state: state, secure: pilot.SecureGRPC, issuer: issuer, certificates: certificates, world: w}
+	return mesh{suite.StartMesh(ctx, t, suite.MeshOptions{
+		Network: network, Files: map[string]string{"mesh.yaml": objects, "mode.yaml": policies(mode("PERMISSIVE"), "", "")},
+		CA: true, Roots: roots, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()},
+	})}
 }
 
 // requests returns how many requests of the mesh's client the server's Envoy took for HTTP, on the port whose protocol
@@ -290,7 +239,7 @@ func (m mesh) foreign(t *testing.T) sds.Issuer {
 	f := pki.Files{}
 	for name, into := range map[string]*[]byte{"ca-cert.pem": &f.Certificate, "ca-key.pem": &f.Key, "root-cert.pem": &f.Roots} {
 		var err error
-		if *into, err = os.ReadFile(filepath.Join(m.state, "ca", "ca", name)); err != nil {
+		if *into, err = os.ReadFile(filepath.Join(m.State, "ca", "ca", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -336,17 +285,5 @@ func tlsCall(t *testing.T, issuer sds.Issuer) func(ctx context.Context, from wor
 			Certificates: []tls.Certificate{own}, NextProtos: []string{p.alpn}, MinVersion: tls.VersionTLS12,
 			InsecureSkipVerify: true, //nolint:gosec // whether the server takes this client is what is tried
 		})
-	}
-}
-
-// write replaces a file whole.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	next := path + ".next"
-	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -72,11 +72,11 @@ func TestPilotAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	m := start(ctx, t, meshYAML+agentYAML)
-	write(t, filepath.Join(m.dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
+	suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
 	for _, name := range []string{"server", "caller"} {
 		m.supervise(t, name)
 	}
-	from := m.world.Pod("caller").Location
+	from := m.World.Pod("caller").Location
 	client := &http.Client{Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}}
 	get := func(address, host string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
@@ -117,30 +117,30 @@ func (m mesh) supervise(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	token, err := exec.CommandContext(t.Context(), os.Getenv(pilotVar), "token", "b", name, "--stateDir", m.state).Output()
+	token, err := exec.CommandContext(t.Context(), os.Getenv(suite.PilotVar), "token", "b", name, "--stateDir", m.State).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := m.certificates.Identity(t.Context(), "b", name)
+	id, err := m.Certificates.Identity(t.Context(), "b", name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(work, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
-	write(t, filepath.Join(work, "var/run/secrets/istio/root-cert.pem"), string(id.Roots))
+	suite.Write(t, filepath.Join(work, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
+	suite.Write(t, filepath.Join(work, "var/run/secrets/istio/root-cert.pem"), string(id.Roots))
 	tools := filepath.Dir(os.Getenv("PILOT_AGENT"))
-	host, _, err := net.SplitHostPort(m.secure)
+	host, _, err := net.SplitHostPort(m.Pilot.SecureGRPC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
 	cmd.Dir = work
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.secure, "ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none",
-		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + m.world.Pod(name).Node.Addr.String(), "HOST_IP=" + host,
+		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.Pilot.SecureGRPC, "ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none",
+		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + m.World.Pod(name).Node.Addr.String(), "HOST_IP=" + host,
 		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + name, "ISTIO_META_INTERCEPTION_MODE=NONE", "TRUST_DOMAIN=cluster.local",
 		fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, name), "TERMINATION_DRAIN_DURATION_SECONDS=0", "EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true",
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"proxyBootstrapTemplatePath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
-			m.secure, os.Getenv(envoyVar), filepath.Join(tools, "pilot-agent-bootstrap.json")),
+			m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar), filepath.Join(tools, "pilot-agent-bootstrap.json")),
 	}
 	log, err := os.Create(filepath.Join(work, "agent.log"))
 	if err != nil {
@@ -149,7 +149,7 @@ func (m mesh) supervise(t *testing.T, name string) {
 	suite.LogTails(t, work)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.world.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(cmd); err != nil {
+	if err := m.World.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -146,7 +146,7 @@ func speakTLS(ctx context.Context, conn net.Conn) error {
 // serveTLS runs an application in the server's pod that speaks TLS itself, and answers each line with it.
 func serveTLS(t *testing.T, m mesh) {
 	t.Helper()
-	chain, key, _, err := m.issuer.Issue(t.Context(), "a", "application")
+	chain, key, _, err := m.Issuer.Issue(t.Context(), "a", "application")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func serveTLS(t *testing.T, m mesh) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := m.world.Pod("echo").Location.Listen("10.10.0.11:9443")
+	l, err := m.World.Pod("echo").Location.Listen("10.10.0.11:9443")
 	if err != nil {
 		t.Fatal(err)
 	}

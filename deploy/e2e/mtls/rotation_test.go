@@ -40,7 +40,7 @@ func TestRootIsReplaced(t *testing.T) {
 	t.Setenv("ROOT_CA_DIR", dir)
 	plug(t, dir, first)
 	m := start(ctx, t, meshYAML+everyRequestConnects, first.Certificate, next.Certificate)
-	client := http.Client{Transport: &http.Transport{DialContext: m.world.Pod("client").Location.DialContext, MaxIdleConnsPerHost: 32}}
+	client := http.Client{Transport: &http.Transport{DialContext: m.World.Pod("client").Location.DialContext, MaxIdleConnsPerHost: 32}}
 	traffic := load.Begin(t, load.Options{Rate: 200, Timeout: 20 * time.Second}, func(ctx context.Context) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://10.96.0.10/", nil)
 		if err != nil {
@@ -70,7 +70,7 @@ func TestRootIsReplaced(t *testing.T) {
 		asked := 0
 		suite.Eventually(t, step.name+" by new certificates", func() bool {
 			asked++ // each time in another name: how often one may ask is bounded
-			chain, _, roots, err := m.issuer.Issue(t.Context(), "a", fmt.Sprint("operator-", asked))
+			chain, _, roots, err := m.Issuer.Issue(t.Context(), "a", fmt.Sprint("operator-", asked))
 			if err != nil {
 				return false
 			}
@@ -81,9 +81,9 @@ func TestRootIsReplaced(t *testing.T) {
 			signed, err := pki.ParseCertificates(chain)
 			return err == nil && bytes.Equal(signed[0].RawIssuer, step.signing.Certificate.RawSubject)
 		})
-		m.certificates.Renew()
+		m.Certificates.Renew()
 		for _, pod := range []string{"client", "echo"} {
-			id, err := m.certificates.Identity(t.Context(), "a", pod)
+			id, err := m.Certificates.Identity(t.Context(), "a", pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,19 +98,19 @@ func TestRootIsReplaced(t *testing.T) {
 			slices.Sort(want)
 			want = slices.Compact(want)
 			suite.Eventually(t, step.name+" by "+pod, func() bool {
-				certs, err := m.world.Pod(pod).Proxy.Get(t.Context(), "/certs")
+				certs, err := m.World.Pod(pod).Proxy.Get(t.Context(), "/certs")
 				return err == nil && slices.Equal(serials(certs), want)
 			})
 		}
-		before, answered := stats(t, m.world, "client", handshakes), traffic.Heard("echo")
+		before, answered := stats(t, m.World, "client", handshakes), traffic.Heard("echo")
 		suite.Eventually(t, step.name+" by 200 connections", func() bool {
-			return traffic.Heard("echo") >= answered+200 && stats(t, m.world, "client", handshakes) > before
+			return traffic.Heard("echo") >= answered+200 && stats(t, m.World, "client", handshakes) > before
 		})
 		if err := traffic.Err(); err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 	}
-	if n := stats(t, m.world, "client", handshakes); n < 600 {
+	if n := stats(t, m.World, "client", handshakes); n < 600 {
 		t.Errorf("only %d handshakes for %d requests", n, traffic.Heard("echo"))
 	}
 }
@@ -151,6 +151,6 @@ func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "cert-chain.pem": files.Chain, "root-cert.pem": files.Roots} {
-		write(t, filepath.Join(dir, name), string(text))
+		suite.Write(t, filepath.Join(dir, name), string(text))
 	}
 }

@@ -50,9 +50,9 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.plug("one")
-	w.apply(w.configuration(ours, "default") + "---" + w.configuration("validator-canary", "canary") + "---" + w.tag())
+	w.Write(w.configuration(ours, "default") + "---" + w.configuration("validator-canary", "canary") + "---" + w.tag())
 	_, canary, err := w.hooks(validating, "validator-canary")
-	w.must(err)
+	w.Must(err)
 	if err := w.create(gateway("early", bad)); err != nil {
 		t.Errorf("nobody answers yet, and the policy is Ignore: %v", err)
 	}
@@ -66,22 +66,22 @@ func TestWebhooks(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v: want %s", err, want)
 		}
-		w.must(w.create(gateway("good", good)))
-		_, err = w.Dynamic().Resource(gateways).Namespace("default").Patch(w.ctx, "good", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/servers/0/hosts","value":["a b"]}]`), metav1.PatchOptions{})
+		w.Must(w.create(gateway("good", good)))
+		_, err = w.Dynamic().Resource(gateways).Namespace("default").Patch(w.Ctx, "good", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/servers/0/hosts","value":["a b"]}]`), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), "spec.servers[0].hosts[0]: ") {
 			t.Errorf("an edit: %v", err)
 		}
-		w.must(w.Dynamic().Resource(gateways).Namespace("default").Delete(w.ctx, "early", metav1.DeleteOptions{}))
+		w.Must(w.Dynamic().Resource(gateways).Namespace("default").Delete(w.Ctx, "early", metav1.DeleteOptions{}))
 		other := gateway("canary", bad)
 		other.SetLabels(map[string]string{"istio.io/rev": "canary"})
-		w.must(w.create(other))
+		w.Must(w.create(other))
 		for _, line := range []string{`galley_validation_failed{group="networking.istio.io",reason="invalid_resource",resource="gateways",version="v1"} `, `webhook_patch_attempts_total{name="` + ours + `"} `} {
-			w.must(r.metric(line))
+			w.Must(w.metric(r, line))
 		}
 	})
 	t.Run("Injection", func(t *testing.T) {
 		w := w.in(t)
-		w.eventually("the tag has the caBundle", func() error {
+		w.Eventually("the tag has the caBundle", func() error {
 			list, _, err := w.hooks(mutating, "istio-revision-tag-prod")
 			if err == nil && (len(list) != 2 || len(list[0].ClientConfig.CABundle) == 0 || len(list[1].ClientConfig.CABundle) != 0 || list[0].FailurePolicy != "Fail") {
 				err = fmt.Errorf("%+v", list)
@@ -99,18 +99,18 @@ func TestWebhooks(t *testing.T) {
 			w.edit(validating, ours, patch)
 			w.kept(what, ours, 1)
 		}
-		w.must(w.Dynamic().Resource(validating).Delete(w.ctx, ours, metav1.DeleteOptions{}))
-		w.apply(w.configuration(ours, "default"))
+		w.Must(w.Dynamic().Resource(validating).Delete(w.Ctx, ours, metav1.DeleteOptions{}))
+		w.Write(w.configuration(ours, "default"))
 		w.kept("made anew", ours, 1)
 		list, version, err := w.hooks(validating, "validator-canary")
-		w.must(err)
+		w.Must(err)
 		if version != canary || len(list[0].ClientConfig.CABundle) != 0 {
 			t.Errorf("another revision's configuration was written: %+v", list)
 		}
 	})
 	t.Run("Given away", func(t *testing.T) {
 		w := w.in(t)
-		w.apply(w.configuration("moved", "default"))
+		w.Write(w.configuration("moved", "default"))
 		w.kept("at first", "moved", 1)
 		w.edit(validating, "moved", `[{"op":"replace","path":"/metadata/labels/istio.io~1rev","value":"canary"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
 		w.edit(validating, ours, `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
@@ -123,8 +123,8 @@ func TestWebhooks(t *testing.T) {
 
 // in returns the world for a subtest.
 func (w *world) in(t *testing.T) *world {
-	other := *w
-	other.t = t
+	inner, other := *w.World, *w
+	inner.T, other.World = t, &inner
 	return &other
 }
 
@@ -178,9 +178,9 @@ func (s *writes) end() (int, []error) {
 
 // more waits for some more writes.
 func (w *world) more(s *writes, n int) {
-	w.t.Helper()
+	w.T.Helper()
 	want := s.count() + n
-	w.eventually("more writes", func() error {
+	w.Eventually("more writes", func() error {
 		if n := s.count(); n < want {
 			return fmt.Errorf("%d of %d", n, want)
 		}
@@ -195,7 +195,7 @@ func TestNothingIsRefusedWrongly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.plug("one")
-	w.apply(w.configuration(ours, "default"))
+	w.Write(w.configuration(ours, "default"))
 	all := w.write("rotated")
 	w.more(all, 10)
 	first := w.launch("istiod-0")
@@ -203,7 +203,7 @@ func TestNothingIsRefusedWrongly(t *testing.T) {
 	for i, organization := range []string{"two", "three"} {
 		w.plug(organization)
 		w.kept("both roots are trusted", ours, 2+i)
-		w.eventually("the new certificate is shown", func() error {
+		w.Eventually("the new certificate is shown", func() error {
 			shown, err := w.issuer()
 			if err == nil && shown != organization {
 				err = fmt.Errorf("it is of %s", shown)
@@ -219,21 +219,21 @@ func TestNothingIsRefusedWrongly(t *testing.T) {
 		t.Errorf("%d of %d writes were refused: %v", len(refused), n, refused[0])
 	}
 
-	w.must(first.Kill())
+	w.Must(first.Kill())
 	if err := w.create(gateway("away", good)); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("nobody answers, and the policy is Fail: %v", err)
 	}
 	_, before, err := w.hooks(validating, ours)
-	w.must(err)
+	w.Must(err)
 	second := w.launch("istiod-0")
-	w.eventually("writes are stored again", func() error { return w.create(gateway("back", good)) })
+	w.Eventually("writes are stored again", func() error { return w.create(gateway("back", good)) })
 	if _, after, err := w.hooks(validating, ours); err != nil || after != before {
 		t.Errorf("the configuration was written: %v", err)
 	}
 
-	w.must(second.Kill())
+	w.Must(second.Kill())
 	w.edit(validating, ours, `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
-	w.eventually("writes are stored without the server", func() error { return w.create(gateway("without", good)) })
+	w.Eventually("writes are stored without the server", func() error { return w.create(gateway("without", good)) })
 	all = w.write("again")
 	w.more(all, 5)
 	w.launch("istiod-0")

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -22,12 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
-const root = "istio-system"
+const root = installed.Namespace
 
 // program is the binary under test.
 var program string
@@ -36,39 +35,20 @@ func TestMain(m *testing.M) { kubelet.Main(m, &program) }
 
 // world is a cluster with the charts installed, whose CA is plugged in, and webhooks at a port of this host.
 type world struct {
-	*cluster.Cluster
-	t      *testing.T
-	ctx    context.Context
+	*installed.World
 	folder string // of the CA
 	port   string // host:port of the webhooks
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	c, err := cluster.Start(ctx, cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	w := &world{Cluster: c, t: t, ctx: ctx, folder: t.TempDir()}
-	port, err := cluster.FreePort(ctx, "127.0.0.1")
-	w.must(err)
+	folder := t.TempDir()
+	w := &world{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
+		"--set", "global.configValidation=false"), folder: folder}
+	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
+	w.Must(err)
 	w.port = net.JoinHostPort("127.0.0.1", port)
-	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
-	w.must(err)
-	for _, release := range []string{"base", "istiod"} {
-		chart, err := charts.Chart(release)
-		w.must(err)
-		args := []string{"install", release, chart, "-n", root, "--create-namespace"}
-		if release == "istiod" {
-			args = append(args, "--set", "env.ROOT_CA_DIR="+w.folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1", "--set", "global.configValidation=false")
-		}
-		_, err = helms[0].Run(ctx, args...)
-		w.must(err)
-	}
-	w.apply(rights)
+	w.Write(rights)
 	return w
 }
 
@@ -88,101 +68,30 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: webhooks
 subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
 
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) apply(yaml string) { w.t.Helper(); w.must(w.Apply(w.ctx, []byte(yaml))) }
-
-func (w *world) eventually(what string, ok func() error) {
-	w.t.Helper()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		select {
-		case <-w.ctx.Done():
-			w.t.Fatalf("never: %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // plug gives the server a CA, which it takes at once, whatever root it had.
 func (w *world) plug(organization string) {
-	w.t.Helper()
+	w.T.Helper()
 	b, err := pki.NewSelfSigned(organization, 24*time.Hour, time.Now())
-	w.must(err)
+	w.Must(err)
 	f, err := b.Encode()
-	w.must(err)
+	w.Must(err)
 	// A server that reads between two of the writes refuses what does not belong together, and reads again.
 	for name, text := range map[string][]byte{"ca-key.pem": f.Key, "root-cert.pem": f.Roots, "ca-cert.pem": f.Certificate} {
-		tmp := filepath.Join(w.t.TempDir(), name)
-		w.must(os.WriteFile(tmp, text, 0o600))
-		w.must(os.Rename(tmp, filepath.Join(w.folder, name)))
+		tmp := filepath.Join(w.T.TempDir(), name)
+		w.Must(os.WriteFile(tmp, text, 0o600))
+		w.Must(os.Rename(tmp, filepath.Join(w.folder, name)))
 	}
 }
 
-// replica is a server of the chart.
-type replica struct {
-	*kubelet.Container
-	w         *world
-	addresses string
-	pages     string // where its metrics are
-}
-
-// launch starts a server as the chart's Deployment would start that pod.
-func (w *world) launch(name string) *replica {
-	w.t.Helper()
-	dir := w.t.TempDir()
-	r := &replica{w: w, addresses: filepath.Join(dir, "addresses.json")}
-	o := kubelet.Options{
-		Cluster: w.Cluster, Program: program, Namespace: root, Deployment: "istiod", Pod: name, Dir: dir,
-		Args: []string{"--addressFile", r.addresses, "--drainDuration=0s", "--httpsAddr=" + w.port},
-	}
-	for _, flag := range []string{"monitoringAddr", "grpcAddr", "secureGRPCAddr", "httpAddr"} {
-		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
-	}
-	var err error
-	r.Container, err = kubelet.Start(w.ctx, o)
-	w.must(err)
-	w.t.Cleanup(func() {
-		select {
-		case <-r.Ended():
-		default:
-			if err := r.Stop(); err != nil {
-				w.t.Error(err)
-			}
-		}
-		if w.t.Failed() {
-			w.t.Logf("%s said:\n%s", name, r.Log())
-		}
-	})
-	w.eventually("the server is ready", func() error {
-		select {
-		case <-r.Ended():
-			w.t.Fatalf("it has ended: %s", r.Log())
-		default:
-		}
-		text, err := os.ReadFile(r.addresses)
-		if err != nil {
-			return err
-		}
-		var at struct{ Monitoring string }
-		err = json.Unmarshal(text, &at)
-		r.pages = at.Monitoring
-		return err
-	})
-	return r
+// launch starts a server of the chart, and waits until it is ready.
+func (w *world) launch(name string) *installed.Replica {
+	w.T.Helper()
+	return w.Launch(program, "istiod", name, "--drainDuration=0s", "--httpsAddr="+w.port).Ready()
 }
 
 // metric reports whether the server's metrics have a line that begins so.
-func (r *replica) metric(line string) error {
-	q, err := http.NewRequestWithContext(r.w.ctx, http.MethodGet, "http://"+r.pages+"/metrics", nil)
+func (w *world) metric(r *installed.Replica, line string) error {
+	q, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, "http://"+r.Monitoring+"/metrics", nil)
 	if err != nil {
 		return err
 	}
@@ -204,7 +113,7 @@ func (r *replica) metric(line string) error {
 // issuer returns the organization of the CA whose certificate the port of the webhooks shows.
 func (w *world) issuer() (string, error) {
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it looks at the certificate itself
-	conn, err := d.DialContext(w.ctx, "tcp", w.port)
+	conn, err := d.DialContext(w.Ctx, "tcp", w.port)
 	if err != nil {
 		return "", err
 	}
@@ -228,7 +137,7 @@ type hook struct {
 
 // hooks returns the webhooks of a configuration, and its version.
 func (w *world) hooks(resource schema.GroupVersionResource, name string) ([]hook, string, error) {
-	u, err := w.Dynamic().Resource(resource).Get(w.ctx, name, metav1.GetOptions{})
+	u, err := w.Dynamic().Resource(resource).Get(w.Ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -242,8 +151,8 @@ func (w *world) hooks(resource schema.GroupVersionResource, name string) ([]hook
 
 // kept waits until a ValidatingWebhookConfiguration has so many roots and the policy Fail, and returns its version.
 func (w *world) kept(what, name string, roots int) (version string) {
-	w.t.Helper()
-	w.eventually(what+": "+name+" is as it should be", func() error {
+	w.T.Helper()
+	w.Eventually(what+": "+name+" is as it should be", func() error {
 		list, at, err := w.hooks(validating, name)
 		if err != nil {
 			return err
@@ -261,9 +170,9 @@ func (w *world) kept(what, name string, roots int) (version string) {
 
 // edit changes a webhook configuration.
 func (w *world) edit(resource schema.GroupVersionResource, name, patch string) {
-	w.t.Helper()
-	_, err := w.Dynamic().Resource(resource).Patch(w.ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-	w.must(err)
+	w.T.Helper()
+	_, err := w.Dynamic().Resource(resource).Patch(w.Ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	w.Must(err)
 }
 
 // Hosts of a Gateway: one that is valid, and one that the CustomResourceDefinition takes, and the webhook does not.
@@ -283,6 +192,6 @@ func gateway(name, host string) *unstructured.Unstructured {
 
 // create stores an object.
 func (w *world) create(u *unstructured.Unstructured) error {
-	_, err := w.Dynamic().Resource(gateways).Namespace("default").Create(w.ctx, u, metav1.CreateOptions{})
+	_, err := w.Dynamic().Resource(gateways).Namespace("default").Create(w.Ctx, u, metav1.CreateOptions{})
 	return err
 }

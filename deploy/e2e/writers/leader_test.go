@@ -75,6 +75,7 @@ func version(ctx context.Context, t *testing.T, c *cluster.Cluster, name string)
 // A leader that is stopped for longer than its lease, and goes on where it was, has written for the last time; one that
 // is killed is followed.
 func TestLeaderIsStoppedAndResumed(t *testing.T) {
+	t.Parallel()
 	ctx, c, access := start(t)
 	for _, name := range []string{"one", "two"} {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -2,6 +2,7 @@ package writers
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
@@ -36,6 +38,10 @@ func TestMain(m *testing.M) {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}
+	}
+	// All tests run at a time, unless the command line says otherwise, for they wait more than they compute.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -111,21 +117,8 @@ subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 // start returns a cluster and a client with the rights of the control plane's ServiceAccount.
 func start(t *testing.T) (context.Context, *cluster.Cluster, cluster.Access) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	c, err := cluster.Start(ctx, cluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	crds, err := cluster.IstioCRDs(ctx)
-	if err == nil {
-		err = c.InstallCRDs(ctx, crds)
-	}
-	if err == nil {
-		err = c.Apply(ctx, []byte(rights))
-	}
-	if err != nil {
+	ctx, c := installed.CRDs(t, cluster.Options{})
+	if err := c.Apply(ctx, []byte(rights)); err != nil {
 		t.Fatal(err)
 	}
 	access, err := c.ServiceAccount(ctx, "istio-system", "istiod")

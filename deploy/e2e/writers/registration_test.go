@@ -122,6 +122,7 @@ func stream(id string) xds.Client {
 }
 
 func TestRegistration(t *testing.T) {
+	t.Parallel()
 	ctx, c, access := start(t)
 	if err := c.Apply(ctx, []byte(group)); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,145 @@
+package suite
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+)
+
+// The environment that says where the programs are.
+const (
+	EnvoyVar       = "E2E_ENVOY"
+	OldestEnvoyVar = "E2E_ENVOY_OLDEST"
+	PilotVar       = "E2E_PILOT_DISCOVERY"
+)
+
+// Programs copies both Envoys and the control plane into a folder. It is what Prepare of Options mostly is.
+func Programs(ctx context.Context, dir string) (environ []string, err error) {
+	set, err := binaries.Gather(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	oldest, err := set.OldestEnvoy()
+	return []string{EnvoyVar + "=" + set.Envoy, OldestEnvoyVar + "=" + oldest, PilotVar + "=" + set.Pilot}, err
+}
+
+// MeshOptions say what StartMesh runs.
+type MeshOptions struct {
+	Network *pods.Network
+	Files   map[string]string // of the directory, by name
+	Config  string            // the mesh configuration; empty: the default
+	Envoy   string            // the variable that names the Envoy; empty: EnvoyVar
+	// StateOfTheWorld has the proxies ask for the state of the world, not for deltas.
+	StateOfTheWorld bool
+	// CA gives the control plane a certificate authority, and the proxies certificates. Those who ask for them trust
+	// Roots; without any, the authority's own.
+	CA    bool
+	Roots []*x509.Certificate
+	Env   []string // of the control plane, of the form NAME=value
+}
+
+// Mesh is a control plane that follows a directory, and the pods of the directory.
+type Mesh struct {
+	*world.World
+	Dir          string // the directory
+	State        string // the folder of the CA; empty: there is none
+	Config       string // the file of the mesh configuration; empty: there is none
+	Pilot        *controlplane.Process
+	Issuer       sds.Issuer
+	Certificates *sds.Server
+}
+
+// StartMesh runs a mesh until the test ends. It returns once the proxies are ready.
+func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
+	t.Helper()
+	work := t.TempDir()
+	LogTails(t, work)
+	m := &Mesh{Dir: filepath.Join(work, "mesh")}
+	if err := os.Mkdir(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range o.Files {
+		Write(t, filepath.Join(m.Dir, name), text)
+	}
+	host := o.Network.Gateway().String()
+	options := controlplane.Options{Binary: os.Getenv(PilotVar), ConfigDir: m.Dir, Host: host, WorkDir: work, Env: o.Env}
+	if o.Config != "" {
+		m.Config = filepath.Join(work, "mesh-config.yaml")
+		Write(t, m.Config, o.Config)
+		options.Args = []string{"--meshConfig", m.Config}
+	}
+	if o.CA {
+		m.State = filepath.Join(work, "state")
+		options.StateDir = m.State
+	}
+	var err error
+	if m.Pilot, err = controlplane.Start(ctx, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Pilot.Stop)
+	certificates := ""
+	if o.CA {
+		if m.Issuer, err = m.Pilot.Issuer(o.Roots...); err == nil {
+			m.Certificates, err = sds.Start(host, m.Issuer)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Certificates.Stop)
+		certificates = m.Certificates.Address
+	}
+	directory, err := world.Read(m.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := o.Envoy
+	if envoy == "" {
+		envoy = EnvoyVar
+	}
+	m.World, err = StartPods(o.Network, world.Options{
+		Directory: directory, Envoy: os.Getenv(envoy), XDS: m.Pilot.GRPC, SDS: certificates, Delta: !o.StateOfTheWorld, WorkDir: work,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Stop)
+	if err := m.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// StartPods starts pods on a network, without waiting for their proxies. Options need not say where they are.
+func StartPods(network *pods.Network, o world.Options) (*world.World, error) {
+	o.Location = func(p world.Pod) (world.Location, error) {
+		return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+	}
+	o.Admin = func(world.Pod) (string, error) {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
+	}
+	o.Mark = pods.Mark
+	return world.Start(o)
+}
+
+// Write replaces a file whole, as an editor does.
+func Write(t *testing.T, path, text string) {
+	t.Helper()
+	next := path + ".next"
+	err := os.WriteFile(next, []byte(text), 0o644)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
