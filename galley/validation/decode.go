@@ -184,6 +184,9 @@ type decoder struct {
 	review    bool // one that is about to be stored: see Review
 }
 
+// admission reports whether an API server asks whether it may store the object.
+func (d *decoder) admission() bool { return d.stored && d.review }
+
 func (d *decoder) document(root *yaml.Node) {
 	f := &findings{file: d.file}
 	d.tree.dead = false

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 )
 
 func destinationRule(p fieldRef) {
@@ -67,8 +68,8 @@ func trafficPolicy(p fieldRef) {
 		t.at("targetPort").port()
 	}
 	if b := p.at("retryBudget"); !b.absent() {
-		b.at("percent").between(0, 100)
-		b.at("budgetInterval").timeout()
+		b.at("percent").laxly().between(0, 100)
+		b.at("budgetInterval").laxly().timeout()
 	}
 }
 
@@ -95,15 +96,15 @@ func connectionPool(p fieldRef) {
 	tcp.at("maxConnections").atLeast(0)
 	tcp.at("connectTimeout").interval()
 	tcp.at("maxConnectionDuration").timeout()
-	for _, d := range []fieldRef{tcp.at("maxConnectionDuration"), tcp.at("tcpKeepalive").at("time")} {
-		if !d.absent() && d.duration() == 0 {
-			d.refuse("write a positive duration, or remove it", "the duration is zero")
-		}
+	if d := tcp.at("maxConnectionDuration"); !d.absent() && d.duration() == 0 {
+		d.refuse("write a positive duration, or remove it", "the duration is zero")
 	}
 	tcp.at("idleTimeout").timeout()
 	for _, f := range []string{"time", "interval"} {
 		if d := tcp.at("tcpKeepalive").at(f); !d.absent() && d.duration() < 0 {
 			d.bad("write a positive duration", "the duration is negative")
+		} else if !d.absent() && d.duration() < time.Millisecond {
+			d.refuse("write a positive duration, or remove it", "the duration is less than 1ms")
 		}
 		tcp.at("tcpKeepalive").at(f).longest()
 	}
@@ -150,7 +151,7 @@ func loadBalancer(p fieldRef) {
 	if h := p.at("consistentHash"); !h.absent() {
 		consistentHash(h)
 	}
-	p.at("warmupDurationSecs").timeout()
+	p.at("warmupDurationSecs").laxly().timeout()
 	if !p.at("warmup").absent() && !p.at("warmupDurationSecs").absent() {
 		p.at("warmupDurationSecs").warn("remove it", "warmup says it already")
 	}
@@ -160,7 +161,9 @@ func loadBalancer(p fieldRef) {
 		}
 		w.at("duration").interval()
 		w.at("minimumPercent").between(0, 100)
-		w.at("aggression").atLeast(1)
+		a := w.at("aggression")
+		a.lax = a.number() > 0
+		a.atLeast(1)
 	}
 	for _, f := range []string{"localityLbSetting", "zoneAwareLbSetting"} {
 		locality(p.at(f))
@@ -173,13 +176,13 @@ func consistentHash(h fieldRef) {
 		h.warn("add httpHeaderName, httpCookie, useSourceIp or httpQueryParameterName", "without a key to hash, requests are spread at random")
 	}
 	if name := h.at("httpHeaderName"); !name.absent() {
-		name.headerName(name.text())
+		name.laxly().headerName(name.text())
 	}
 	if c := h.at("httpCookie"); !c.absent() {
 		c.required("name")
 		c.at("ttl").longest()
 		if ttl := c.at("ttl"); !ttl.absent() && ttl.duration() < 0 {
-			ttl.bad("write 0s for a session cookie, or a positive duration", "the lifetime is negative")
+			ttl.laxly().bad("write 0s for a session cookie, or a positive duration", "the lifetime is negative")
 		}
 	}
 	const maxTable = 5_000_011 // Envoy's bound
@@ -195,8 +198,8 @@ func consistentHash(h fieldRef) {
 		}
 	}
 	const maxRing = 8 << 20 // Envoy's bound
-	h.at("ringHash").at("minimumRingSize").between(0, maxRing)
-	h.at("minimumRingSize").between(0, maxRing)
+	h.at("ringHash").at("minimumRingSize").laxly().between(0, maxRing)
+	h.at("minimumRingSize").laxly().between(0, maxRing)
 }
 
 // locality judges where traffic goes when endpoints are in several places.
@@ -276,6 +279,10 @@ func (p fieldRef) apart(s string, before *[]place) {
 				p.bad("choose another", "locality %q overlaps %q", s, b.text)
 				break
 			}
+			if under(is.locality, b.locality) || under(b.locality, is.locality) {
+				p.refuse("choose another", "one of the localities %q and %q is within the other", s, b.text)
+				break
+			}
 		}
 	}
 	*before = append(*before, is)
@@ -292,8 +299,10 @@ func clientTLS(p fieldRef) {
 		return
 	}
 	for _, f := range []string{"caCertificates", "credentialName", "subjectAltNames"} {
-		if p.at("insecureSkipVerify").is("true") && !p.at(f).empty() {
-			p.at("insecureSkipVerify").bad("remove one of them", "insecureSkipVerify and %s contradict each other", f)
+		if skip := p.at("insecureSkipVerify"); skip.is("true") && !p.at(f).empty() {
+			mode := p.at("mode").text()
+			skip.lax = mode != "SIMPLE" && (mode != "MUTUAL" || !p.at("credentialName").empty())
+			skip.bad("remove one of them", "insecureSkipVerify and %s contradict each other", f)
 		}
 	}
 	if name, ok := strings.CutPrefix(p.at("credentialName").text(), "configmap://"); ok && !strings.Contains(name, "/") {
@@ -301,7 +310,7 @@ func clientTLS(p fieldRef) {
 	}
 	const longestName = 255 // Envoy's bound
 	if sni := p.at("sni"); len(sni.text()) > longestName {
-		sni.bad("write the server's DNS name", "the server name has %d bytes, more than %d", len(sni.text()), longestName)
+		sni.laxly().bad("write the server's DNS name", "the server name has %d bytes, more than %d", len(sni.text()), longestName)
 	}
 	files := []string{"clientCertificate", "privateKey", "caCertificates"}
 	switch p.at("mode").text() {

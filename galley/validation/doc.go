@@ -21,6 +21,9 @@
 //	findings, known := validation.Review(limits.Default(), schema.GroupVersionKind{...}, request.Object.Raw)
 //	allowed := !validation.HasErrors(findings) // findings of severity Warning become warnings of the answer
 //
+// Its verdict is that of Istio's webhook. So a rule has one of four strengths: warn; bad; refuse, an error in a review
+// and a warning in force; laxly().bad, a warning in the review of an API server and an error everywhere else.
+//
 // All faults of an object are reported at once: those of its meaning too where a type is wrong, but for what only
 // follows from that. Types are those of the CustomResourceDefinitions: what the API server would refuse is refused in a
 // file.

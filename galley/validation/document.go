@@ -57,7 +57,7 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	}
 	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
 	judged := &findings{file: f.file}
-	check(d.limits, o, n, judged, d.review)
+	d.check(o, n, judged)
 	f.addUnrelated(judged.list)
 	d.definition(kind, n, f)
 	if !f.failed() {
@@ -217,7 +217,9 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			if field.value.shape == null {
 				field.value.shape = mapping
 			}
-			protoSchema{f, d.stored && !o.Kind.Security, !d.stored}.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
+			s := protoSchema{findings: f, strict: !d.stored, secure: o.Kind.Security, admission: d.admission()}
+			s.lenient = d.admission() || d.stored && !s.secure
+			s.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
 			if d.stored { // no part of the object's meaning
 				continue

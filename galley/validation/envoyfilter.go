@@ -5,10 +5,28 @@ import (
 	"strings"
 	"sync"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	// The messages that patches name most often. Those that are not linked are judged by their names alone.
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -20,6 +38,8 @@ import (
 // patched returns an empty message of the type that a patch is of, or nil where that type is not linked.
 func patched(apply string) proto.Message {
 	switch apply {
+	case "BOOTSTRAP":
+		return &bootstrapv3.Bootstrap{}
 	case "CLUSTER":
 		return &clusterv3.Cluster{}
 	case "LISTENER":
@@ -62,16 +82,33 @@ func (p fieldRef) typed() {
 		item.typed()
 	}
 	p.each(func(name string, value fieldRef) {
-		if !isTyped(name) {
+		switch {
+		case holdsTyped(name):
+			value.each(func(_ string, value fieldRef) { value.anyOrNull() })
+		case isTyped(name):
+			value.anyOrNull()
+		default:
 			value.typed()
-			return
 		}
-		if value.node.shape != mapping {
-			value.bad("write a mapping with @type", "expected a message that names its type, found %s", value.node.describe())
-			return
-		}
-		value.any()
 	})
+}
+
+// holdsTyped reports whether a field of Envoy's API holds messages that name their types, by name.
+func holdsTyped(name string) bool {
+	switch name {
+	case "typed_extension_protocol_options", "typedExtensionProtocolOptions", "typed_per_filter_config", "typedPerFilterConfig":
+		return true
+	}
+	return false
+}
+
+// anyOrNull judges a message that has to name its type.
+func (p fieldRef) anyOrNull() {
+	if p.lax = p.lax || p.node.shape == null; p.node.shape != mapping {
+		p.bad("write a mapping with @type", "expected a message that names its type, found %s", p.node.describe())
+		return
+	}
+	p.any()
 }
 
 // isTyped reports whether a field of Envoy's API holds a message that names its type.
@@ -100,11 +137,21 @@ var typeNames = sync.OnceValue(func() *regexp.Regexp {
 
 // fits judges the types of a value by a message, without the messages of other types within it.
 func (p fieldRef) fits(m proto.Message) {
-	var marks []mark
+	fix := "see Envoy's API of " + string(m.ProtoReflect().Descriptor().FullName())
 	n := untyped(p.node)
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(n.appendJSON(nil, &marks), m); err != nil {
+	var marks []mark
+	err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(n.appendJSON(nil, &marks), m)
+	judged := &findings{}
+	protoSchema{findings: judged, lenient: true}.message(n, m.ProtoReflect().Descriptor(), p.path)
+	for _, d := range judged.list {
+		if at := p; d.Severity == diag.Error {
+			at.path, at.lax = d.Field, p.lax || d.Code == "OneOf" || d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
+			at.bad(fix, "%s", d.Message)
+		}
+	}
+	if err != nil && !HasErrors(judged.list) {
 		_, why := protoMessage(err)
-		p.bad("see Envoy's API of "+string(m.ProtoReflect().Descriptor().FullName()), "%s", why)
+		p.bad(fix, "%s", why)
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 )
 
 func envoyFilter(p fieldRef) {
-	p.exclusive("workloadSelector", "targetRefs")
+	p.laxly().exclusive("workloadSelector", "targetRefs")
 	p.at("workloadSelector").workload("labels")
 	if refs := p.at("targetRefs"); !refs.absent() {
-		p.target()
+		p.laxly().target()
 	}
 	if p.at("configPatches").empty() {
 		p.at("configPatches").warn("add configPatches", "the object patches nothing")
@@ -22,26 +22,27 @@ func envoyFilter(p fieldRef) {
 
 func configPatch(c fieldRef) {
 	apply := c.at("applyTo").text()
+	match := c.at("match")
+	waypoint := match.at("context").is("WAYPOINT")
+	if waypoint { // of whose patches Istio's webhook judges nothing
+		c, match = c.laxly(), match.laxly()
+	}
 	if apply == "" || apply == "INVALID" {
 		c.missing("applyTo", "say what to patch: LISTENER, HTTP_FILTER, CLUSTER and so on", "applyTo is required")
 		return
 	}
-	match := c.at("match")
 	match.at("proxy").at("proxyVersion").regexp()
 	object := match.exclusive("listener", "routeConfiguration", "cluster", "waypoint")
-	if want := matchOf(apply); len(object) == 1 && object[0] != want && object[0] != "waypoint" {
+	if want := matchOf(apply); len(object) == 1 && object[0] != want && !(waypoint && object[0] == "waypoint") {
 		fix := "use " + want
 		if want == "" {
 			fix = "remove it"
 		}
 		complain := match.at(object[0]).bad
-		if want == "" || apply == "LISTENER_FILTER" || match.at("context").is("WAYPOINT") {
+		if want == "" || apply == "LISTENER_FILTER" || waypoint {
 			complain = match.at(object[0]).warn
 		}
 		complain(fix, "%s cannot be matched by %s", apply, object[0])
-	}
-	if w := match.at("waypoint"); !w.absent() && !match.at("context").is("WAYPOINT") {
-		w.refuse("set context to WAYPOINT, or remove it", "waypoint matches waypoints alone")
 	}
 	patch := c.at("patch")
 	operation := patch.at("operation").text()
@@ -125,7 +126,7 @@ func telemetry(p fieldRef) {
 			case !tag.at("header").absent():
 				tag.at("header").required("name")
 			case !tag.at("formatter").absent():
-				tag.at("formatter").required("value")
+				tag.laxly().at("formatter").required("value")
 			default:
 				tag.warn("add literal, environment, header or formatter", "the tag has no source, and so no effect")
 			}
@@ -133,7 +134,7 @@ func telemetry(p fieldRef) {
 	}
 	for _, m := range p.at("metrics").items() {
 		providers(m)
-		m.at("reportingInterval").interval()
+		m.at("reportingInterval").laxly().interval()
 		for _, o := range m.at("overrides").items() {
 			if custom := o.at("match").at("customMetric"); !custom.absent() && custom.empty() {
 				custom.bad("name the metric", "customMetric is empty")
@@ -205,12 +206,21 @@ func trafficExtension(p fieldRef) {
 func wasm(p fieldRef) {
 	if p.required("url") {
 		u := p.at("url")
-		parsed, err := url.Parse(u.text())
+		parsed, err := url.ParseRequestURI(u.text())
+		if err != nil {
+			parsed, err = url.ParseRequestURI("oci://" + u.text())
+		}
 		switch {
 		case err != nil:
 			u.bad("write oci://, https:// or file://", "url is not a URL")
-		case !slices.Contains([]string{"", "oci", "http", "https", "file"}, parsed.Scheme) && !strings.Contains(parsed.Scheme, "."):
+		case strings.Contains(parsed.Scheme, "."):
+			u.refuse("write oci:// before it", "unknown scheme %q", parsed.Scheme)
+		case !slices.Contains([]string{"", "oci", "http", "https", "file"}, parsed.Scheme):
 			u.bad("use oci, http, https or file", "unknown scheme %q", parsed.Scheme)
+		case strings.Contains(u.text(), "://"):
+			if _, err := url.Parse(u.text()); err != nil {
+				u.laxly().bad("write oci://, https:// or file://, a host and a path", "url is not a URL")
+			}
 		}
 	}
 	if sum := p.at("sha256"); !sum.empty() && (len(sum.text()) != 64 || strings.Trim(strings.ToLower(sum.text()), "0123456789abcdef") != "") {

@@ -18,6 +18,7 @@ type checker struct {
 	*findings
 	limits      limits.Limits
 	review      bool // the object is not in force yet
+	admission   bool // an API server asks before it stores the object
 	regex       int  // instructions of all regular expressions so far
 	expressions int  // bytes of all expressions of CEL so far
 }
@@ -29,11 +30,12 @@ type fieldRef struct {
 	node *node
 	pos  pos
 	path string
+	lax  bool // see laxly
 }
 
 // at is the field of that JSON name. A field that is absent is blamed on what should hold it.
 func (p fieldRef) at(name string) fieldRef {
-	out := fieldRef{p.checker, nil, p.pos, fieldPath(p.path, name)}
+	out := fieldRef{p.checker, nil, p.pos, fieldPath(p.path, name), p.lax}
 	if n := p.node.get(name); n != nil && n.shape != null {
 		out.node, out.pos = n, n.pos
 	}
@@ -54,7 +56,7 @@ func (p fieldRef) items() []fieldRef {
 	}
 	out := make([]fieldRef, 0, len(p.node.items))
 	for i, item := range p.node.items {
-		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(p.path, i)})
+		out = append(out, fieldRef{p.checker, item, item.pos, indexPath(p.path, i), p.lax})
 	}
 	return out
 }
@@ -65,7 +67,7 @@ func (p fieldRef) each(visit func(key string, value fieldRef)) {
 		return
 	}
 	for _, f := range p.node.fields {
-		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name)})
+		visit(f.name, fieldRef{p.checker, f.value, f.value.pos, fieldPath(p.path, f.name), p.lax})
 	}
 }
 
@@ -88,9 +90,22 @@ func (p fieldRef) number() float64 {
 
 func (p fieldRef) is(value string) bool { return p.text() == value }
 
+// laxly returns the field, in which Istio's webhook finds no fault. So an API server may store the object, with a
+// warning. Wherever else the field is judged its faults stay errors: the object is not used.
+func (p fieldRef) laxly() fieldRef {
+	p.lax = true
+	return p
+}
+
 func (p fieldRef) add(severity diag.Severity, code, fix, format string, args ...any) {
+	if severity == diag.Error && p.lax && p.admission {
+		severity, format = diag.Warning, format+unused
+	}
 	p.findings.add(severity, p.pos, p.path, code, fix, format, args...)
 }
+
+// unused ends the warnings of a review about what is an error in force.
+const unused = ": the object can be stored, but is not used"
 
 // bad reports an error: the object is not used.
 func (p fieldRef) bad(fix, format string, args ...any) {
@@ -184,7 +199,7 @@ func (p fieldRef) interval() {
 // longest judges a duration that proxies have to add to the time of day without leaving its range.
 func (p fieldRef) longest() {
 	if p.duration() > 365*24*time.Hour {
-		p.bad("write 8760h at most", "the duration is longer than 365 days")
+		p.laxly().bad("write 8760h at most", "the duration is longer than 365 days")
 	}
 }
 
@@ -262,9 +277,9 @@ func (p fieldRef) bind(sockets bool) {
 	case sockets && isSocket(s):
 		p.socket()
 	case err == nil && ip.Is4In6():
-		p.bad("write "+ip.Unmap().String(), "%q is an IPv4 address written as IPv6", s)
+		p.laxly().bad("write "+ip.Unmap().String(), "%q is an IPv4 address written as IPv6", s)
 	case err == nil:
-		p.withoutZone()
+		p.laxly().withoutZone()
 	case sockets:
 		p.bad("write an IP address or unix:///path", "cannot bind to %q", s)
 	default:
@@ -301,8 +316,8 @@ func (u unique) add(p fieldRef, what string) {
 }
 
 // check judges the meaning of a decoded object, whose text is n. It may be one that is about to be stored: see Review.
-func check(l limits.Limits, o *kinds.Object, n *node, f *findings, review bool) {
-	top := fieldRef{&checker{findings: f, limits: l, review: review}, n, n.pos, ""}
+func (d *decoder) check(o *kinds.Object, n *node, f *findings) {
+	top := fieldRef{checker: &checker{findings: f, limits: d.limits, review: d.review, admission: d.admission()}, node: n, pos: n.pos}
 	if o.Kind.Istio {
 		top = top.at("spec")
 	}
@@ -312,7 +327,7 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings, review bool) 
 	if judge := rules(o.Kind); judge != nil {
 		judge(top)
 	}
-	metadata := fieldRef{top.checker, n, n.pos, ""}.at("metadata")
+	metadata := fieldRef{checker: top.checker, node: n, pos: n.pos}.at("metadata")
 	switch o.Kind {
 	case kinds.Gateway:
 		if name := metadata.at("name"); !name.empty() && !isLabel(name.text()) {
@@ -320,7 +335,7 @@ func check(l limits.Limits, o *kinds.Object, n *node, f *findings, review bool) 
 		}
 	case kinds.AuthorizationPolicy:
 		if dry := metadata.at("annotations").at(kinds.AnnotationDryRun); !dry.absent() {
-			if _, err := strconv.ParseBool(dry.text()); err != nil && review { // where it is in force, the feature says so
+			if _, err := strconv.ParseBool(dry.text()); err != nil && d.review { // where it is in force, the feature says so
 				dry.bad("write true or false", "%q is no boolean: the policy is enforced", dry.text())
 			}
 		}

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -13,7 +14,7 @@ func gateway(p fieldRef) {
 	p.at("selector").each(func(key string, value fieldRef) { value.selects(key) })
 	names, portNames := unique{}, unique{}
 	for _, s := range p.at("servers").items() {
-		names.add(s.at("name"), "server name")
+		names.add(s.at("name").laxly(), "server name")
 		if s.required("port") {
 			portNames.add(s.at("port").at("name"), "port name")
 		}
@@ -41,13 +42,16 @@ func server(s fieldRef) {
 		if strings.Contains(h.text(), "/") {
 			h.qualifiedHost("*", ".")
 		} else {
-			if !isIP(h.text()) {
+			switch {
+			case !isIP(h.text()):
 				h.longHost(h.text())
+			case strings.Contains(h.text(), ":"):
+				h.refuse("write the name of the host", "%q is an address, and no name", h.text())
 			}
 		}
 	}
 	if e := s.at("defaultEndpoint"); !e.empty() {
-		e.bad("remove it", "defaultEndpoint is not supported")
+		e.warn("remove it", "defaultEndpoint is not supported")
 	}
 	tls := s.at("tls")
 	secure := slices.Contains([]string{"HTTPS", "TLS"}, strings.ToUpper(port.at("protocol").text()))
@@ -55,12 +59,17 @@ func server(s fieldRef) {
 	case secure && tls.absent():
 		s.missing("tls", "add tls with a mode and a credentialName", "a server of protocol %s needs tls", port.at("protocol").text())
 	case !secure && !tls.absent() && !port.absent():
+		_, plain := slices.BinarySearch([]string{"GRPC", "GRPC-WEB", "HTTP", "HTTP2", "HTTP_PROXY"}, strings.ToUpper(port.at("protocol").text()))
+		if !plain {
+			tls.refuse("use protocol HTTPS or TLS, or remove tls", "a server of protocol %s cannot have tls", port.at("protocol").text())
+		}
 		if !onlyRedirects(tls) {
+			tls.lax = plain && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
 			tls.bad("use protocol HTTPS or TLS, or keep only httpsRedirect", "a server of protocol %s cannot have tls", port.at("protocol").text())
 		}
 	case secure:
 		if tls.at("httpsRedirect").is("true") {
-			tls.at("httpsRedirect").bad("set it on the HTTP server", "a server that speaks TLS already has nothing to redirect to")
+			tls.at("httpsRedirect").warn("set it on the HTTP server", "a server that speaks TLS already has nothing to redirect to")
 		}
 		serverTLS(tls)
 		if strings.EqualFold(port.at("protocol").text(), "HTTPS") && tls.at("mode").is("AUTO_PASSTHROUGH") {
@@ -87,16 +96,16 @@ func serverTLS(t fieldRef) {
 		}
 	}
 	switch mode {
-	case "AUTO_PASSTHROUGH", "ISTIO_MUTUAL":
+	case "ISTIO_MUTUAL":
 		for _, f := range append(tlsFiles(), "credentialName", "credentialNames", "tlsCertificates") {
 			if at := t.at(f); !at.empty() {
 				at.bad("remove it", "with mode %s no certificate of its own is used", mode)
 			}
 		}
-	case "", "PASSTHROUGH":
+	case "", "PASSTHROUGH", "AUTO_PASSTHROUGH":
 		for _, f := range append(tlsFiles(), "credentialName", "credentialNames", "tlsCertificates") {
 			if at := t.at(f); !at.empty() {
-				at.warn("set mode to SIMPLE or MUTUAL, or remove it", "with mode PASSTHROUGH no certificate is used")
+				at.warn("set mode to SIMPLE or MUTUAL, or remove it", "with mode %s no certificate is used", cmp.Or(mode, "PASSTHROUGH"))
 			}
 		}
 	case "SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL":
@@ -113,17 +122,20 @@ func serverTLS(t fieldRef) {
 			}
 		}
 		if names := t.at("credentialNames").items(); len(names) > 2 {
-			t.at("credentialNames").bad("keep two", "at most two certificates, one RSA and one ECDSA")
+			t.at("credentialNames").laxly().bad("keep two", "at most two certificates, one RSA and one ECDSA")
 		}
 		for _, c := range t.at("tlsCertificates").items() {
 			c.required("serverCertificate")
 			c.required("privateKey")
 		}
+		if !t.at("tlsCertificates").empty() && mode != "SIMPLE" {
+			t.required("caCertificates")
+		}
 	}
 	versions := []string{"TLS_AUTO", "TLSV1_0", "TLSV1_1", "TLSV1_2", "TLSV1_3"}
 	low, high := t.at("minProtocolVersion"), t.at("maxProtocolVersion")
 	if a, b := slices.Index(versions, low.text()), slices.Index(versions, high.text()); b > 0 && a > b {
-		low.bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
+		low.laxly().bad("choose a lower one", "minProtocolVersion %s is above maxProtocolVersion %s", low.text(), high.text())
 	}
 	seen := map[string]bool{}
 	for _, c := range t.at("cipherSuites").items() {
@@ -134,12 +146,12 @@ func serverTLS(t fieldRef) {
 	}
 	for _, h := range t.at("verifyCertificateSpki").items() {
 		if b, err := base64.StdEncoding.DecodeString(h.text()); err != nil || len(b) != sha256.Size {
-			h.bad("write the SHA-256 of the public key in base64, of 44 characters", "%q is no hash of a public key", h.text())
+			h.laxly().bad("write the SHA-256 of the public key in base64, of 44 characters", "%q is no hash of a public key", h.text())
 		}
 	}
 	for _, h := range t.at("verifyCertificateHash").items() {
 		if b, err := hex.DecodeString(strings.ReplaceAll(h.text(), ":", "")); err != nil || len(b) != sha256.Size {
-			h.bad("write the SHA-256 of the certificate in hexadecimal, of 64 digits", "%q is no hash of a certificate", h.text())
+			h.laxly().bad("write the SHA-256 of the certificate in hexadecimal, of 64 digits", "%q is no hash of a certificate", h.text())
 		}
 	}
 }

@@ -20,12 +20,76 @@ func (p fieldRef) singleLine() bool {
 	return i < 0
 }
 
+// commands refuses what Istio's webhook cannot read as text with commands: %NAME%, %NAME(argument)% or %NAME(["a",
+// "b"])%. It returns whether the value can be judged further.
+func (p fieldRef) commands() bool {
+	if !p.review {
+		return true
+	}
+	rest := p.text()
+	for {
+		_, command, found := strings.Cut(rest, "%")
+		if !found {
+			return true
+		}
+		if after, escaped := strings.CutPrefix(command, "%"); escaped {
+			rest = after
+			continue
+		}
+		if rest, found = afterCommand(command); !found {
+			p.bad("write %% for a percent sign, or a command such as %REQ(x-name)%", "a percent sign of %q begins no command", p.text())
+			return false
+		}
+	}
+}
+
+// afterCommand returns what follows a command of the form that commands reads, without its first percent sign. It
+// reports whether s begins with one.
+func afterCommand(s string) (rest string, ok bool) {
+	i := strings.IndexAny(s, "%(")
+	if i < 0 || s[i] == '%' {
+		return s[i+1:], i >= 0
+	}
+	argument := strings.TrimLeft(s[i+1:], " \t")
+	if list, is := strings.CutPrefix(argument, "["); is {
+		if argument, ok = afterStrings(list); !ok {
+			return "", false
+		}
+		rest, ok = strings.CutPrefix(strings.TrimLeft(argument, " \t"), ")")
+	} else if argument != "" { // whose first character is part of it, whatever it is
+		_, rest, ok = strings.Cut(argument[1:], ")")
+	}
+	if !ok {
+		return "", false
+	}
+	return strings.CutPrefix(strings.TrimLeft(rest, " \t"), "%")
+}
+
+// afterStrings returns what follows a list of strings in quotes, without its first bracket.
+func afterStrings(s string) (rest string, ok bool) {
+	for {
+		text, isText := strings.CutPrefix(strings.TrimLeft(s, " \t"), `"`)
+		_, rest, closed := strings.Cut(text, `"`)
+		if !isText || !closed {
+			return "", false
+		}
+		rest = strings.TrimLeft(rest, " \t")
+		if end, is := strings.CutPrefix(rest, "]"); is {
+			return end, true
+		}
+		if s, ok = strings.CutPrefix(rest, ","); !ok {
+			return "", false
+		}
+	}
+}
+
 // headerValue judges the value of a header that a proxy adds. Envoy replaces %COMMAND(argument):length% in it and
 // refuses every other use of a percent sign, with all routes beside it.
 func (p fieldRef) headerValue() {
-	if !p.singleLine() {
+	if !p.singleLine() || !p.commands() {
 		return
 	}
+	p = p.laxly()
 	s := p.text()
 	for i := 0; i < len(s); {
 		switch {

@@ -11,7 +11,7 @@ import (
 
 // isHost reports whether s is a DNS name, as Istio takes it: no underscores, and no top-level domain of digits alone.
 func isHost(s string) bool {
-	s = strings.TrimSuffix(s, ".")
+	s, rooted := strings.CutSuffix(s, ".")
 	if s == "" || len(s) > 253 {
 		return false
 	}
@@ -20,7 +20,7 @@ func isHost(s string) bool {
 			return false
 		}
 	}
-	return strings.Trim(s[strings.LastIndexByte(s, '.')+1:], "0123456789") != ""
+	return rooted || strings.Trim(s[strings.LastIndexByte(s, '.')+1:], "0123456789") != ""
 }
 
 // isLabel reports whether s is one label of a DNS name, in letters of either case.
@@ -49,9 +49,14 @@ func isWildcardHost(s string) bool {
 	return rest != "." && isHost("x"+rest)
 }
 
+// everyRoot is taken for a host by Istio's webhook.
+const everyRoot = "*."
+
 // host judges the name of a service, as something to route to.
 func (p fieldRef) host() {
 	switch s := p.text(); {
+	case s == everyRoot:
+		p.laxly().bad("write a DNS name such as web.shop.svc.cluster.local", "%q is the name of nothing", s)
 	case s == "*" || !isWildcardHost(s):
 		p.bad("write a DNS name such as web.shop.svc.cluster.local", "%q is not a host name", s)
 	case strings.Contains(s, "*"):
@@ -62,6 +67,9 @@ func (p fieldRef) host() {
 // wildcardHost judges the name of one service or of many.
 func (p fieldRef) wildcardHost() {
 	if s := p.text(); !isWildcardHost(s) {
+		if s == everyRoot {
+			p.lax = true
+		}
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", s)
 	}
 }
@@ -69,6 +77,9 @@ func (p fieldRef) wildcardHost() {
 // wildcardHostOrIP judges the name of one service or of many, or an address.
 func (p fieldRef) wildcardHostOrIP() {
 	if !isIP(p.text()) {
+		if hasZone(p.text()) {
+			p.lax = true
+		}
 		p.wildcardHost()
 	}
 }
@@ -77,6 +88,9 @@ func (p fieldRef) wildcardHostOrIP() {
 func (p fieldRef) longHost(host string) {
 	switch {
 	case !isWildcardHost(host):
+		if host == everyRoot {
+			p.lax = true
+		}
 		p.bad(`write a DNS name, or a wildcard such as "*.example.com"`, "%q is not a host name", host)
 	case host != "*" && !strings.Contains(host, "."):
 		p.refuse("write the whole name, such as web.shop.svc.cluster.local", "%q is a short name", host)
@@ -102,10 +116,11 @@ func (p fieldRef) qualifiedHost(extra ...string) {
 func (p fieldRef) gatewayNames() {
 	for _, g := range p.items() {
 		ns, name, qualified := strings.Cut(g.text(), "/")
-		if !qualified {
-			ns, name = "default", ns
-		}
-		if !isLabel(ns) || !isHost(name) {
+		switch {
+		case qualified && isLabel(ns) && isLabel(name), !qualified && isHost(ns):
+		case qualified && isLabel(ns) && isHost(name):
+			g.refuse("use letters, digits and dashes", "%q cannot be the name of a Gateway", name)
+		default:
 			g.bad("write mesh, the gateway's name, or namespace/name", "%q does not name a gateway", g.text())
 		}
 	}
@@ -158,6 +173,8 @@ func (p fieldRef) protocol() {
 			fix = diag.DidYouMean(near)
 		}
 		p.bad(fix, "unknown protocol %q", p.text())
+	} else if strings.HasSuffix(strings.ToUpper(p.text()), "HBONE") {
+		p.refuse("use another", "protocol %s is between proxies", p.text())
 	}
 }
 
@@ -178,24 +195,6 @@ func (p fieldRef) workload(labels string) {
 			value.bad("write the whole value", "wildcards are not supported in selectors")
 		default:
 			value.selects(key)
-		}
-	})
-}
-
-// ownLabels refuses the selector of a Sidecar that selects nothing: without labels, or by one that nothing can have.
-func (p fieldRef) ownLabels() {
-	if p.absent() {
-		return
-	}
-	if p.at("labels").empty() {
-		p.refuse("add labels, or remove it", "the selector has no labels")
-	}
-	p.at("labels").each(func(key string, value fieldRef) {
-		if strings.Contains(key+value.text(), "*") {
-			return // said already
-		}
-		if value.empty() || len(kvalidation.IsQualifiedName(key))+len(kvalidation.IsValidLabelValue(value.text())) > 0 {
-			value.refuse("correct the label", "nothing is selected by the label %s", key)
 		}
 	})
 }
@@ -247,6 +246,13 @@ func (p fieldRef) headerName(name string) {
 func isHeaderName(name string) bool {
 	name = strings.TrimPrefix(name, ":")
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) })
+}
+
+// isPlainName reports whether a name has only ASCII letters, digits and the characters of more.
+func isPlainName(name, more string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(more, c)
+	})
 }
 
 // serverName judges a host that is compared with the server name of a TLS connection.

@@ -17,8 +17,9 @@ import (
 // and the number of values is bounded too, all before the object is looked at. Findings have an object and a field, but
 // no file and line.
 //
-// The object is judged as Object does, but that a name may be missing where it is still to be generated. A field that
-// is unknown here is known to the API server, or it would have been dropped.
+// The verdict is that of Istio's webhook; agreement_test.go holds it to that. What Istio takes and cannot be used here
+// is a warning that says so: Object has an error there. A name may be missing where it is still to be generated. A field
+// that is unknown here is a warning: it is known to the API server, or it would have been dropped.
 // The rules of the CustomResourceDefinitions are the API server's, and not repeated.
 func Review(l limits.Limits, gvk schema.GroupVersionKind, data []byte) (findings []diag.Diagnostic, known bool) {
 	kind := kinds.Find(gvk.GroupVersion().String(), gvk.Kind)

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -21,6 +22,9 @@ type protoSchema struct {
 	// only the types that the API server takes, which its CustomResourceDefinitions say: no quoted numbers, no numbers
 	// of enums
 	strict bool
+	secure bool // in force, such a field is an error
+	// an API server asks: what Istio's webhook lets through is a warning, and left out
+	admission bool
 }
 
 func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path string) {
@@ -55,6 +59,17 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
 			if other, set := oneofs[o.Name()]; set {
+				if s.admission {
+					s.add(diag.Warning, f.pos, sub, "OneOf", "keep one of the two", "%s and %s cannot both be set"+unused, other, f.name)
+					later := md.Fields().ByJSONName(other)
+					if later.Index() > fd.Index() {
+						later, fd = fd, later
+					}
+					n.get(later.JSONName()).shape = null
+					oneofs[o.Name()] = fd.JSONName()
+					s.field(n.get(fd.JSONName()), fd, fieldPath(path, fd.JSONName()))
+					continue
+				}
 				s.errorAt(f.pos, sub, "OneOf", "keep one of the two", "%s and %s cannot both be set", other, f.name)
 				continue
 			}
@@ -69,7 +84,11 @@ func (s protoSchema) forgetUnknown(n *node, md protoreflect.MessageDescriptor, p
 		if md.Fields().ByJSONName(f.name) != nil || md.Fields().ByName(protoreflect.Name(f.name)) != nil {
 			return false
 		}
-		s.add(diag.Warning, f.pos, fieldPath(path, f.name), "UnknownField", "", "unknown field %q is ignored", f.name)
+		message := "unknown field %q is ignored"
+		if s.secure {
+			message = "unknown field %q" + unused
+		}
+		s.add(diag.Warning, f.pos, fieldPath(path, f.name), "UnknownField", "", message, f.name)
 		return true
 	})
 }
@@ -80,6 +99,9 @@ func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string
 		if n.shape != mapping {
 			s.errorAt(n.pos, path, "WrongType", "write a mapping of keys and values", "expected a mapping, found %s", n.describe())
 			return
+		}
+		for _, f := range n.fields {
+			s.fill(f.value, fd.MapValue(), fieldPath(path, f.name))
 		}
 		n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.value.shape == null && !isValue(fd.MapValue()) })
 		for _, f := range n.fields {
@@ -95,11 +117,30 @@ func (s protoSchema) field(n *node, fd protoreflect.FieldDescriptor, path string
 			return
 		}
 		for i, item := range n.items {
+			s.fill(item, fd, indexPath(path, i))
 			s.single(item, fd, indexPath(path, i))
 		}
 	default:
 		s.single(n, fd, path)
 	}
+}
+
+// fill makes an empty message of null, as Istio's webhook does.
+func (s protoSchema) fill(n *node, fd protoreflect.FieldDescriptor, path string) {
+	if !s.admission || n.shape != null || isValue(fd) {
+		return
+	}
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		n.shape = mapping
+	case protoreflect.StringKind:
+		n.shape = text
+	case protoreflect.Uint32Kind, protoreflect.Int32Kind:
+		n.shape, n.value = number, "0"
+	default:
+		return
+	}
+	s.add(diag.Warning, n.pos, path, "WrongType", "remove it", "expected %s, found null"+unused, n.shape)
 }
 
 func (s protoSchema) single(n *node, fd protoreflect.FieldDescriptor, path string) {
@@ -237,7 +278,7 @@ func mapKey(fd protoreflect.FieldDescriptor, key string) bool {
 		return key == "true" || key == "false"
 	}
 	low, high := intRange(fd.Kind())
-	return asInt(&node{shape: number, value: key}, low, high) == ""
+	return json.Valid([]byte(key)) && !strings.ContainsAny(key, ".eE") && asInt(&node{shape: number, value: key}, low, high) == ""
 }
 
 func kindName(fd protoreflect.FieldDescriptor) string {

@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -45,6 +47,9 @@ func authorizationPolicy(p fieldRef) {
 	}
 	for _, r := range p.at("rules").items() {
 		rule(r)
+		if action == "CUSTOM" {
+			external(r)
+		}
 	}
 }
 
@@ -74,6 +79,25 @@ func rule(r fieldRef) {
 	}
 }
 
+// external refuses conditions on what an external authorizer, which is asked first, cannot yet know.
+func external(r fieldRef) {
+	const fix, why = "leave it to the authorizer, or write a policy of its own", "%s cannot be used with action CUSTOM"
+	for _, f := range r.at("from").items() {
+		f.at("source").each(func(name string, list fieldRef) {
+			if !strings.HasSuffix(strings.ToLower(name), "ipblocks") && !list.empty() {
+				list.refuse(fix, why, name)
+			}
+		})
+	}
+	for _, w := range r.at("when").items() {
+		switch key := w.at("key").text(); {
+		case strings.HasPrefix(key, "request.auth."),
+			slices.Contains([]string{"source.namespace", "source.principal", "source.serviceAccount", "source.trustDomain"}, key):
+			w.at("key").refuse(fix, why, key)
+		}
+	}
+}
+
 // void reports whether a mapping has no field with a value in its list.
 func (p fieldRef) void() bool {
 	empty := true
@@ -100,7 +124,7 @@ func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 
 func source(s fieldRef) {
 	s.values([]string{"principals", "notPrincipals", "requestPrincipals", "notRequestPrincipals", "namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, pattern)
-	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, fieldRef.subnet)
+	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, block)
 	s.values([]string{"serviceAccounts", "notServiceAccounts"}, serviceAccount)
 	if accounts := s.at("serviceAccounts"); !accounts.absent() || !s.at("notServiceAccounts").absent() {
 		for _, f := range []string{"principals", "notPrincipals", "namespaces", "notNamespaces"} {
@@ -109,6 +133,12 @@ func source(s fieldRef) {
 			}
 		}
 	}
+}
+
+// block judges an address or a CIDR range that the address of a caller is compared with.
+func block(v fieldRef) {
+	v.lax = hasZone(v.text())
+	v.subnet()
 }
 
 // serviceAccount judges name or namespace/name.
@@ -145,7 +175,7 @@ func operation(o fieldRef) {
 // portText judges a port that is written as text.
 func portText(v fieldRef) {
 	switch n, err := strconv.Atoi(v.text()); {
-	case err != nil || n < 0 || n > 65535:
+	case err != nil || n < 0 || n > 65535 || v.text()[0] == '+' || v.text()[0] == '-':
 		v.bad(`write a port from 1 to 65535, such as "8080"`, "%q is not a port", v.text())
 	case n == 0:
 		v.warn("write a port from 1 to 65535", "nothing is called on port 0")
@@ -157,7 +187,7 @@ func portText(v fieldRef) {
 func pathTemplate(v fieldRef) {
 	path, rooted := strings.CutPrefix(v.text(), "/")
 	if !rooted {
-		v.bad("begin it with /", "%q is no template of a path", v.text())
+		v.laxly().bad("begin it with /", "%q is no template of a path", v.text())
 	}
 	segments, open := strings.Split(path, "/"), false
 	for i, s := range segments {
@@ -191,6 +221,9 @@ func condition(w fieldRef) {
 	lists := []string{"values", "notValues"}
 	name, bracket, hasBracket := strings.Cut(key, "[")
 	switch {
+	case strings.Contains(key, "[]") && name == "request.auth.claims" && !strings.HasPrefix(bracket, "]"):
+		w.at("key").laxly().bad("name the claim", "%q has no name in brackets", key)
+		return
 	case hasBracket && !strings.HasSuffix(bracket, "]"), strings.Contains(key, "[]"):
 		w.at("key").bad(`write the name in brackets, such as request.headers[version]`, "%q has no name in brackets", key)
 		return
@@ -205,7 +238,7 @@ func condition(w fieldRef) {
 	case key == "source.serviceAccount":
 		w.values(lists, serviceAccount)
 	case key == "source.ip", key == "remote.ip", key == "destination.ip":
-		w.values(lists, fieldRef.subnet)
+		w.values(lists, block)
 	case key == "destination.port":
 		w.values(lists, portText)
 	case slices.Contains(conditionKeys(), key):
@@ -238,9 +271,11 @@ func jwtRule(r fieldRef) {
 			a.bad("remove it", "an empty audience")
 		}
 	}
-	r.exclusive("jwks", "jwksUri")
+	r.laxly().exclusive("jwks", "jwksUri")
 	if u := r.at("jwksUri"); !u.empty() {
-		if parsed, err := url.Parse(u.text()); err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		parsed, err := url.Parse(u.text())
+		known := err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https")
+		if u.lax = known; !known || parsed.Host == "" {
 			u.bad("write an http or https URL", "jwksUri is not a URL")
 		}
 	}
@@ -248,30 +283,107 @@ func jwtRule(r fieldRef) {
 		var set struct {
 			Keys []json.RawMessage `json:"keys"`
 		}
+		why := keySetFault(k.text())
+		if why != "" && k.review { // in force, unusable keys are left out
+			k.bad("write public keys as JSON, such as the provider's jwks_uri returns", "%s", why)
+		}
 		if err := json.Unmarshal([]byte(k.text()), &set); err != nil || set.Keys == nil {
+			k.lax = why == ""
 			k.bad(`write the JSON of a key set: {"keys": [...]}`, "jwks is not a JSON Web Key Set")
 		}
 	}
 	for _, h := range r.at("fromHeaders").items() {
 		if h.required("name") {
-			h.at("name").headerName(h.at("name").text())
+			h.at("name").laxly().headerName(h.at("name").text())
 		}
 	}
 	for _, f := range []string{"fromParams", "fromCookies", "spaceDelimitedClaims"} {
 		for _, v := range r.at(f).items() {
-			if v.empty() {
+			if v.lax = f == "spaceDelimitedClaims"; v.empty() {
 				v.bad("remove it", "an empty value in %s", f)
 			}
 		}
 	}
 	if h := r.at("outputPayloadToHeader"); !h.empty() {
-		h.headerName(h.text())
+		h.laxly().headerName(h.text())
 	}
 	for _, c := range r.at("outputClaimToHeaders").items() {
 		if c.required("header") {
-			c.at("header").headerName(c.at("header").text())
+			if h := c.at("header"); isHeaderName(h.text()) && !isPlainName(h.text(), "-_") {
+				h.refuse("use letters, digits and dashes", "%q is not the name of a header", h.text())
+			} else {
+				h.headerName(h.text())
+			}
 		}
 		c.required("claim")
 	}
 	r.at("timeout").interval()
+}
+
+// keySetFault returns why Istio's webhook refuses a JSON Web Key Set, or "". It takes a sole key too, and text that
+// follows.
+func keySetFault(text string) string {
+	var set map[string]json.RawMessage
+	if err := json.NewDecoder(strings.NewReader(text)).Decode(&set); err != nil || set == nil {
+		return "jwks is no JSON object"
+	}
+	list, ok := set["keys"]
+	if !ok {
+		return keyFault(json.RawMessage(text), "the key")
+	}
+	var keys []json.RawMessage
+	if err := json.Unmarshal(list, &keys); err != nil {
+		return "the keys of jwks are no list"
+	}
+	for i, key := range keys {
+		if why := keyFault(key, "key "+strconv.Itoa(i)); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// keyFault returns what is wrong with the form of a key, which is called name, or "".
+func keyFault(text json.RawMessage, name string) string {
+	var key map[string]json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&key); err != nil || key == nil {
+		return name + " is no JSON object"
+	}
+	word := func(field string) (value string, ok bool) {
+		ok = key[field] != nil && json.Unmarshal(key[field], &value) == nil
+		return value, ok
+	}
+	var needs []string
+	switch kty, _ := word("kty"); kty {
+	case "RSA":
+		needs = []string{"n", "e"}
+	case "EC":
+		needs = []string{"x", "y"}
+	case "OKP":
+		needs = []string{"x"}
+	case "oct":
+		needs = []string{"k"}
+	default:
+		return name + " has no type that is known: kty is RSA, EC, OKP or oct"
+	}
+	for _, field := range []string{"crv", "kid", "alg", "use"} {
+		_, ok := word(field)
+		if key[field] != nil && !ok {
+			return name + ": " + field + " is no string"
+		}
+		if needsCurve := needs[0] == "x"; field == "crv" && needsCurve && key[field] == nil {
+			return name + " has no crv"
+		}
+	}
+	for _, field := range needs {
+		value, ok := word(field)
+		if !ok {
+			return name + " has no " + field
+		}
+		value = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(value, "="))
+		if _, err := base64.RawStdEncoding.DecodeString(value); err != nil {
+			return name + ": " + field + " is not base64"
+		}
+	}
+	return ""
 }

@@ -147,7 +147,7 @@ func semantics() []semantic {
 		{dr, rule("loadBalancer: {consistentHash: {httpHeaderName: x, maglev: {tableSize: 101}}}"), ""},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to"},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*/c', to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].from"},
-		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: ab, to: {b: 40, b/z: 60}}]}}"), ""},
+		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: ab, to: {b: 40, b/z: 60}}]}}"), "~spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].to[\"b/z\"]"},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 100}}, {from: a, to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: 'a/*', to: {b: 100}}, {from: a/z, to: {b: 100}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[1].from"},
 		{dr, rule("loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 40, '*': 60}}]}}"), "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to.*"},
@@ -215,7 +215,7 @@ func semantics() []semantic {
 		{se, "{hosts: ['*.'], ports: [{number: 80, name: a, protocol: HTTP}]}", "spec.hosts[0]"},
 		{se, "{hosts: ['*'], ports: [{number: 80, name: a}]}", "spec.hosts[0]"},
 		{se, "{hosts: ['*.a'], resolution: DNS, ports: [{number: 80, name: a}]}", "spec.hosts"},
-		{se, "{hosts: ['*.a'], resolution: DYNAMIC_DNS, ports: [{number: 80, name: a}]}", ""},
+		{se, "{hosts: ['*.a'], resolution: DYNAMIC_DNS, ports: [{number: 80, name: a, protocol: HTTP}]}", ""},
 		{se, "{hosts: [a], ports: [{number: 80, name: a}, {number: 80, name: b}]}", "spec.ports[1].number"},
 		{se, "{hosts: [a], ports: [{number: 80, name: a}, {number: 81, name: a}]}", "spec.ports[1].name"},
 		{se, "{hosts: [a], ports: [{number: 80}]}", "spec.ports[0].name"},
@@ -251,7 +251,7 @@ func semantics() []semantic {
 		{kinds.Sidecar, "{egress: [{bind: 'unix:///" + strings.Repeat("a", 107) + "', port: {number: 0, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
 		{kinds.Sidecar, "{egress: [{bind: '::ffff:1.2.3.4', port: {number: 80, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
 		{kinds.Sidecar, "{ingress: [{bind: 1.2.3.4}]}", "spec.ingress[0].port"},
-		{kinds.Sidecar, "{workloadSelector: {labels: {a: 'b*'}}}", "spec.workloadSelector.labels.a"},
+		{kinds.Sidecar, "{workloadSelector: {labels: {a: 'b*'}}}", "~spec spec.workloadSelector.labels.a"},
 
 		{pa, "{mtls: {mode: STRICT}}", ""},
 		{pa, "{portLevelMtls: {80: {mode: DISABLE}}}", "spec.portLevelMtls"},
@@ -352,7 +352,7 @@ func TestMeaningOfEachField(t *testing.T) {
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s %s\n  found %v\n  want [%s]", c.kind.Name, c.spec, r.Findings(), c.want)
 		}
-		if usable := c.want == "" || c.want[0] == '~'; usable != (r.Documents[0].Object != nil) {
+		if usable := !HasErrors(r.Findings()); usable != (r.Documents[0].Object != nil) {
 			t.Errorf("%s %s: usable %v", c.kind.Name, c.spec, !usable)
 		}
 	}

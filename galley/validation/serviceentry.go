@@ -2,6 +2,7 @@ package validation
 
 import (
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -28,12 +29,13 @@ func serviceEntry(p fieldRef) {
 		}
 		h.wildcardHost()
 		if tls {
-			h.serverName()
+			h.laxly().serverName()
 		}
 		wild = wild || strings.HasPrefix(h.text(), "*")
 	}
 	cidr := false
 	for _, a := range p.at("addresses").items() {
+		a.lax = hasZone(a.text())
 		a.subnet()
 		if _, err := netip.ParsePrefix(a.text()); err == nil {
 			cidr = true
@@ -116,6 +118,7 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 				a.bad("write an IP address, or set resolution to DNS", "with resolution STATIC %q must be an IP address", a.text())
 			}
 		}
+		p.toldApart()
 		if len(endpoints) == 0 && !selects {
 			res.warn("add endpoints or a workloadSelector", "with resolution STATIC and no endpoints every request fails")
 		}
@@ -123,9 +126,7 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 		if resolution == "DNS_ROUND_ROBIN" && len(endpoints) > 1 {
 			p.at("endpoints").bad("keep one, or set resolution to DNS", "DNS_ROUND_ROBIN takes at most one endpoint")
 		}
-		if len(p.at("hosts").items()) > 1 && slices.ContainsFunc(p.at("ports").items(), rawTCP) {
-			p.at("hosts").bad("write an entry for each host", "hosts cannot be told apart on a port that is neither HTTP nor TLS")
-		}
+		p.toldApart()
 		if len(endpoints) == 0 && wild {
 			p.at("hosts").bad("add endpoints, or set resolution to DYNAMIC_DNS", "a wildcard host cannot be resolved: with resolution %s and no endpoints every host must be a whole name", resolution)
 		}
@@ -136,6 +137,8 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 			}
 			if resolution == "DNS_ROUND_ROBIN" && a.empty() && !e.at("network").empty() {
 				e.missing("address", "add address", "DNS_ROUND_ROBIN needs a name to resolve")
+			} else if a.empty() && !e.at("network").empty() {
+				e.at("address").refuse("add address", "there is no name to resolve")
 			}
 		}
 	case "DYNAMIC_DNS":
@@ -145,10 +148,39 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 		if !wild {
 			res.bad("set resolution to DNS", "DYNAMIC_DNS is for wildcard hosts")
 		}
+		for _, h := range p.at("hosts").items() {
+			if wild && !strings.HasPrefix(h.text(), "*") {
+				h.refuse("write an entry of its own, with resolution DNS", "DYNAMIC_DNS is for wildcard hosts")
+			}
+		}
+		for _, a := range p.at("addresses").items() {
+			a.refuse("remove it", "with resolution DYNAMIC_DNS the host that was called is resolved")
+		}
+		for _, port := range p.at("ports").items() {
+			if at := port.at("protocol"); !slices.Contains([]string{"HTTP", "TLS", "GRPC", "HTTP2"}, strings.ToUpper(at.text())) {
+				at.refuse("use HTTP, HTTP2, GRPC or TLS", "requests of protocol %q do not say which host they are for", at.text())
+			}
+		}
 	}
 	if cidr && len(endpoints) > 0 && resolution == "STATIC" {
 		p.at("addresses").warn("", "traffic to the whole range goes to the endpoints")
 	}
+}
+
+// toldApart refuses several hosts on a port where connections do not say which one they are for. Where names are resolved
+// such an entry cannot be served.
+func (p fieldRef) toldApart() {
+	ports, complain := p.at("ports").items(), p.at("hosts").bad
+	switch {
+	case len(p.at("hosts").items()) < 2:
+		return
+	case slices.ContainsFunc(ports, rawTCP) && !p.at("resolution").is("STATIC"):
+	case slices.ContainsFunc(ports, func(port fieldRef) bool { return rawTCP(port) || port.at("protocol").empty() }):
+		complain = p.at("hosts").refuse
+	default:
+		return
+	}
+	complain("write an entry for each host", "hosts cannot be told apart on a port that is neither HTTP nor TLS")
 }
 
 // endpoint judges one endpoint of a ServiceEntry, whose ports may be told apart by name.
@@ -174,7 +206,7 @@ func workload(w fieldRef) {
 		if !w.at("ports").empty() {
 			w.at("ports").refuse("remove them", "a socket has no ports")
 		}
-	case !address.withoutZone():
+	case !address.laxly().withoutZone():
 	case strings.Contains(address.text(), "*"):
 		address.bad("write one address", "an address cannot be a wildcard")
 	case !isIP(address.text()) && (!isHost(address.text()) || address.text() == "."):
@@ -183,6 +215,8 @@ func workload(w fieldRef) {
 	w.at("ports").each(func(name string, number fieldRef) {
 		if name == "" {
 			number.bad("name the port", "an empty port name")
+		} else if !isLabel(name) {
+			number.refuse("use letters, digits and dashes", "%q is not the name of a port", name)
 		}
 		number.between(1, 65535)
 	})
@@ -214,8 +248,8 @@ func workloadGroup(p fieldRef) {
 		a.warn("remove it", "the address comes from the workload that registers")
 	}
 	t.at("weight").beside()
-	t.at("labels").labels()
-	t.at("ports").each(func(_ string, number fieldRef) { number.between(1, 65535) })
+	t.at("labels").laxly().labels()
+	t.at("ports").laxly().each(func(_ string, number fieldRef) { number.between(1, 65535) })
 	probe := p.at("probe")
 	if probe.absent() {
 		return
@@ -234,11 +268,15 @@ func workloadGroup(p fieldRef) {
 	}
 	if s := http.at("scheme"); !s.empty() && !strings.EqualFold(s.text(), "http") && !strings.EqualFold(s.text(), "https") {
 		s.bad("use HTTP or HTTPS", "unknown scheme %q", s.text())
+	} else if s.text() != strings.ToUpper(s.text()) {
+		s.refuse("write it in capital letters", "the scheme %q has small letters", s.text())
 	}
 	for _, h := range http.at("httpHeaders").items() {
 		h.at("name").headerName(h.at("name").text())
-		if strings.Contains(h.at("name").text(), "_") {
-			h.at("name").bad("use letters, digits and dashes", "%q is not the name of a header", h.at("name").text())
+		if name := h.at("name"); strings.Contains(name.text(), "_") {
+			name.bad("use letters, digits and dashes", "%q is not the name of a header", name.text())
+		} else if isHeaderName(name.text()) && !isPlainName(name.text(), "-") {
+			name.refuse("use letters, digits and dashes", "%q is not the name of a header", name.text())
 		}
 	}
 	if probe.at("httpGet").absent() && probe.at("tcpSocket").absent() && probe.at("exec").absent() {
@@ -251,9 +289,11 @@ func workloadGroup(p fieldRef) {
 
 func sidecar(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
-	p.at("workloadSelector").ownLabels()
+	if s := p.at("workloadSelector"); !s.absent() && s.at("labels").empty() {
+		s.warn("add labels, or remove it", "the selector has no labels: it selects all workloads")
+	}
 	connectionPool(p.at("inboundConnectionPool"))
-	if !p.says("workloadSelector", "ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
+	if !p.says("ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
 		p.refuse("add ingress or egress", "the object says nothing")
 	}
 	if e := p.at("outboundTrafficPolicy").at("egressProxy"); !e.absent() {
@@ -286,6 +326,14 @@ func sidecar(p fieldRef) {
 			}
 			if protocol := strings.ToUpper(in.at("port").at("protocol").text()); protocol != "HTTPS" && protocol != "TLS" && !in.at("port").absent() {
 				t.refuse("use protocol HTTPS or TLS, or remove tls", "a port of protocol %s cannot have tls", protocol)
+			}
+			for _, f := range []string{"credentialName", "credentialNames", "tlsCertificates", "subjectAltNames"} {
+				if at := t.at(f); !at.empty() {
+					at.refuse("write serverCertificate, privateKey and caCertificates", "%s cannot be used in a Sidecar", f)
+				}
+			}
+			if r := t.at("httpsRedirect"); r.is("true") {
+				r.refuse("remove it", "httpsRedirect cannot be used in a Sidecar")
 			}
 			serverTLS(t)
 		}
@@ -343,10 +391,16 @@ func defaultEndpoint(d fieldRef) {
 		d.bad("write 127.0.0.1:PORT", "%q has no port", d.text())
 		return
 	}
+	if _, _, err := net.SplitHostPort(d.text()); err != nil {
+		d.refuse("write 127.0.0.1:PORT or [::1]:PORT", "%q is no address with a port", d.text())
+	}
 	switch strings.Trim(d.text()[:i], "[]") {
 	case "127.0.0.1", "0.0.0.0", "::1", "::":
 	default:
 		if !isIP(strings.Trim(d.text()[:i], "[]")) {
+			if i == 0 {
+				d.lax = true
+			}
 			d.bad("use 127.0.0.1, 0.0.0.0, [::1], [::] or unix://", "%q is not an IP address", d.text()[:i])
 			break
 		}

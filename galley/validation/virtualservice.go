@@ -108,7 +108,7 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 	redirect(r.at("redirect"))
 	if d := r.at("directResponse"); !d.absent() {
 		if d.required("status") {
-			d.at("status").between(200, 599)
+			d.at("status").status()
 		}
 		if body := d.at("body").at("string"); len(body.text()) > 1<<20 {
 			body.bad("serve it from a backend", "the body is larger than 1 MiB")
@@ -119,9 +119,9 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 			w.bad("add uri, authority or uriRegexRewrite", "the rewrite rewrites nothing")
 		}
 		w.exclusive("uri", "uriRegexRewrite")
-		w.at("uri").singleLine()
-		w.at("authority").singleLine()
-		w.at("uriRegexRewrite").at("rewrite").singleLine()
+		w.at("uri").laxly().singleLine()
+		w.at("authority").laxly().singleLine()
+		w.at("uriRegexRewrite").at("rewrite").laxly().singleLine()
 		if x := w.at("uriRegexRewrite"); !x.absent() && x.required("match") && x.required("rewrite") {
 			x.at("match").regexp()
 		}
@@ -159,8 +159,12 @@ func httpMatch(m fieldRef) {
 		m.at(f).each(func(name string, match fieldRef) {
 			switch {
 			case f == "queryParams" && name == "":
-				match.bad("name the parameter", "an empty query parameter name")
-			case f != "queryParams" && !strings.HasPrefix(name, "@request.auth.claims"):
+				match.laxly().bad("name the parameter", "an empty query parameter name")
+			case f != "queryParams" && strings.HasPrefix(name, "@request.auth.claims"):
+				if path := strings.TrimPrefix(name, "@request.auth.claims"); !isClaim(path) {
+					match.refuse("write @request.auth.claims.NAME or @request.auth.claims[NAME]", "%q names no claim", name)
+				}
+			case f != "queryParams":
 				match.headerName(name)
 			}
 			// An empty match tests that the header is there.
@@ -175,6 +179,11 @@ func httpMatch(m fieldRef) {
 	m.at("port").optionalPort()
 	m.source()
 	m.at("gateways").gatewayNames()
+}
+
+// isClaim reports whether a path leads to a claim: .a.b or [a][b].
+func isClaim(path string) bool {
+	return len(path) > 1 && path[0] == '.' || len(path) > 2 && path[0] == '[' && path[len(path)-1] == ']'
 }
 
 // source judges the conditions on the workload that a request comes from.
@@ -221,10 +230,13 @@ func redirect(r fieldRef) {
 		r.bad("add uri, authority, scheme or port", "the redirect leads back to where it came from")
 	}
 	if code := r.at("redirectCode"); !code.absent() && !slices.Contains([]string{"0", "301", "302", "303", "307", "308"}, code.text()) {
+		if code.number() >= 300 && code.number() <= 399 {
+			code = code.laxly()
+		}
 		code.bad("use 301, 302, 303, 307 or 308", "%s is not the code of a redirect", code.text())
 	}
 	for _, f := range []string{"uri", "authority", "prefixRewrite"} {
-		r.at(f).singleLine()
+		r.at(f).laxly().singleLine()
 	}
 	r.at("port").optionalPort()
 	if s := r.at("scheme"); !s.empty() && !s.is("http") && !s.is("https") {
@@ -263,6 +275,13 @@ func retryConditions() []string {
 	}
 }
 
+// status judges the status of an answer. Istio's webhook lets 600 through, which Envoy refuses.
+func (p fieldRef) status() {
+	if p.lax = p.number() == 600; !p.absent() {
+		p.between(200, 599)
+	}
+}
+
 func percent(p fieldRef) {
 	if !p.absent() {
 		p.at("value").between(0, 100)
@@ -278,7 +297,7 @@ func fault(f fieldRef) {
 	}
 	if d := f.at("delay"); !d.absent() {
 		percent(d.at("percentage"))
-		d.at("percent").between(0, 100)
+		d.at("percent").laxly().between(0, 100)
 		if d.at("fixedDelay").absent() && d.at("exponentialDelay").absent() {
 			d.at("fixedDelay").warn("add fixedDelay", "the delay has no length, and so no effect")
 		}
@@ -289,7 +308,7 @@ func fault(f fieldRef) {
 	}
 	if a := f.at("abort"); !a.absent() {
 		percent(a.at("percentage"))
-		a.at("httpStatus").between(200, 599)
+		a.at("httpStatus").status()
 		if s := a.at("grpcStatus"); !s.absent() && !slices.Contains(grpcStatuses(), s.text()) {
 			s.bad(diag.UnknownName(s.text(), grpcStatuses()), "unknown gRPC status %q", s.text())
 		}
@@ -332,6 +351,9 @@ func cors(c fieldRef) {
 		}
 	}
 	c.at("maxAge").timeout()
+	if age := c.at("maxAge"); !age.absent() && age.duration() == 0 {
+		age.refuse("remove it, or write whole seconds", "the age is zero")
+	}
 	if age := c.at("maxAge"); age.duration()%time.Second != 0 {
 		age.bad("write whole seconds", "the age is no number of whole seconds")
 	}
@@ -346,6 +368,7 @@ func headers(h fieldRef) {
 					value.bad("remove it", "a response has no header %s", name)
 				}
 				if isAuthority(name) {
+					value.commands()
 					value.singleLine() // it is rewritten as it stands
 				} else {
 					value.headerValue()
@@ -373,6 +396,9 @@ func (p fieldRef) changedHeader(name string) {
 	if strings.HasPrefix(name, ":") && !isAuthority(name) {
 		p.bad("use rewrite, redirect or directResponse", "header %s cannot be set or removed", name)
 		return
+	}
+	if name != "" {
+		p.lax = true
 	}
 	p.headerName(name)
 }
@@ -502,6 +528,7 @@ func tcpRoute(r fieldRef) {
 
 func l4Match(m fieldRef) {
 	for _, s := range m.at("destinationSubnets").items() {
+		s.lax = hasZone(s.text())
 		s.subnet()
 	}
 	m.at("port").optionalPort()
