@@ -11,8 +11,8 @@ import (
 )
 
 // A valid object of each kind and version is reviewed without a finding, and a mistyped field of it is a warning that
-// names the field: an API server has dropped all that its CustomResourceDefinitions do not name. Where the object is for
-// security, the warning says that it is not used. A kind of somebody else is not known.
+// names the field: an API server has dropped all that its CustomResourceDefinitions do not name. Where the object is
+// for security, the warning says that it is not used. A kind of somebody else is not known.
 func TestReview(t *testing.T) {
 	l := limits.Default()
 	for _, k := range custom() {

@@ -167,8 +167,8 @@ func resolutionRules(p fieldRef, resolution string, wild, cidr bool, endpoints [
 	}
 }
 
-// toldApart refuses several hosts on a port where connections do not say which one they are for. Where names are resolved
-// such an entry cannot be served.
+// toldApart refuses several hosts on a port where connections do not say which one they are for. Where names are
+// resolved such an entry cannot be served.
 func (p fieldRef) toldApart() {
 	ports, complain := p.at("ports").items(), p.at("hosts").bad
 	switch {
