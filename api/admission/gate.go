@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
 // largeBody is the size in bytes from which a body counts among the large ones. They have memory of their own, so that
 // they do not hold up all others.
 const largeBody = 256 << 10
 
-// A body gives its memory back when others wait for it and it is slow: if, after patience, it has arrived at fewer
+// A body loses its memory when others wait for it and it is slow: if, after patience, it has arrived at fewer
 // bytes a second than slowestBody.
 const (
 	patience    = 100 * time.Millisecond
@@ -34,18 +35,17 @@ const (
 type Gate struct {
 	limits   limits.Limits
 	all      *shares
-	reviewed *pool // bytes of what is reviewed at once
-
-	mu      sync.Mutex
-	sources map[netip.Addr]*source // that have requests here
+	reviewed *pool                 // bytes of what is reviewed at once
+	sources  *quota.Table[*shares] // of each address that has requests here
 }
 
 // NewGate returns a Gate that nothing has passed yet.
 func NewGate(l limits.Limits) *Gate {
 	return &Gate{
-		limits: l, sources: map[netip.Addr]*source{},
-		all:      newShares(l.WebhookBodies, 2*l.WebhookBody, int64(l.Reviews)),
-		reviewed: newPool(l.ReviewedBytes),
+		limits: l, all: newShares(l.WebhookBodies, 2*l.WebhookBody, int64(l.Reviews)), reviewed: newPool(l.ReviewedBytes),
+		sources: quota.NewTable(func() *shares {
+			return newShares(max(l.WebhookBodies/4, largeBody), l.WebhookBody, int64(l.Reviews-l.Reviews/4))
+		}),
 	}
 }
 
@@ -67,36 +67,14 @@ func (s *shares) bodies(size int64) *pool {
 	return s.small
 }
 
-// source is an address that requests come from.
-type source struct {
-	*shares
-	requests int
-}
-
 // source returns the shares of the address that a request comes from, until leave is called: a quarter of the memory
 // for bodies, WebhookBody for large ones, and most of the reviews.
-func (g *Gate) source(r *http.Request) (s *shares, leave func()) {
+func (g *Gate) source(r *http.Request) (own *shares, leave func()) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is that of all others
-	address := from.Addr().Unmap()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	of := g.sources[address]
-	if of == nil {
-		l := g.limits
-		of = &source{shares: newShares(max(l.WebhookBodies/4, largeBody), l.WebhookBody, int64(l.Reviews-l.Reviews/4))}
-		g.sources[address] = of
-	}
-	of.requests++
-	return of.shares, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if of.requests--; of.requests == 0 {
-			delete(g.sources, address)
-		}
-	}
+	return g.sources.Hold(from.Addr().Unmap())
 }
 
-// pool is an amount of which requests take some. Those that find too little wait in turn.
+// pool is an amount that requests take parts of. A request that finds too little waits in turn.
 type pool struct {
 	free    *semaphore.Weighted
 	waiting atomic.Int64
@@ -184,7 +162,7 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// read returns the body of a request, in memory that release gives back. A body that arrives slowly is refused when
+// read returns the body of a request, in memory that release frees. A body that arrives slowly is refused when
 // others wait for its memory. The error is a refusal.
 func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *shares) (text []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), g.limits.WebhookRead)

@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
@@ -307,7 +308,7 @@ func (s *Server) serveHTTP(ctx context.Context, name, address string, handler ht
 		l = s.discovery.Listen(l)
 	}
 	if o.most > 0 {
-		l = newPerAddress(l, o.most)
+		l = quota.NewCounter(o.most).Listen(l)
 	}
 	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, o)}
 	s.http = append(s.http, h)

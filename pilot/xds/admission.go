@@ -6,31 +6,26 @@ import (
 	"net/netip"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
 // admission decides which streams are served, and bounds what peers that proved no identity may hold. Safe for
 // concurrent use.
 type admission struct {
-	slots  chan struct{} // one taken by each stream; nil: no bound
-	limits *limits.Limits
-	short  func() bool // reports whether memory is short
-
-	mu      sync.Mutex
-	sources map[netip.Addr]*source // with unproved streams
+	slots          chan struct{} // one taken by each stream; nil: no bound
+	limits         *limits.Limits
+	short          func() bool    // reports whether memory is short
+	streams, names *quota.Counter // of unproved streams
 }
 
-// source is what unproved streams from one address hold.
-type source struct{ streams, names int }
-
 func newAdmission(streams int, l *limits.Limits) *admission {
-	a := &admission{limits: l, short: memoryShort, sources: map[netip.Addr]*source{}}
+	a := &admission{limits: l, short: memoryShort, streams: quota.NewCounter(l.StreamsPerSource), names: quota.NewCounter(l.NamesPerSource)}
 	if streams > 0 {
 		a.slots = make(chan struct{}, streams)
 	}
@@ -49,12 +44,12 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 		return nil, status.Error(codes.ResourceExhausted, "the server has too little memory for another stream")
 	}
 	address, unproved := stranger(p)
-	if unproved && !a.take(address) {
+	if unproved && !a.streams.Take(address) {
 		return nil, status.Errorf(codes.ResourceExhausted, "more than %d streams from %s that prove no identity", a.limits.StreamsPerSource, address)
 	}
 	release := func() {
 		if unproved {
-			a.release(address)
+			a.streams.Add(address, -1)
 		}
 	}
 	if a.slots == nil {
@@ -72,42 +67,11 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 	return nil, err
 }
 
-func (a *admission) take(address netip.Addr) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.sources[address]
-	switch {
-	case s == nil:
-		a.sources[address] = &source{streams: 1}
-	case s.streams >= a.limits.StreamsPerSource:
-		return false
-	default:
-		s.streams++
-	}
-	return true
-}
-
-func (a *admission) release(address netip.Addr) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.sources[address]
-	if s.streams--; s.streams == 0 {
-		delete(a.sources, address)
-	}
-}
-
 // name adds to the number of names that the streams of a peer subscribe to. false: they are too many for a peer that
 // proved no identity.
 func (a *admission) name(p identity.Peer, more int) bool {
 	address, unproved := stranger(p)
-	if !unproved {
-		return true
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.sources[address]
-	s.names += more
-	return more <= 0 || s.names <= a.limits.NamesPerSource
+	return !unproved || a.names.Add(address, more)
 }
 
 // memoryShort reports whether what is alive takes 85 % of the memory limit, after the last collection. Without a limit

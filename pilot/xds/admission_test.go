@@ -101,9 +101,7 @@ func TestUnprovedNamesAreFew(t *testing.T) {
 		t.Errorf("a stream that took no more than its share: %v", err)
 	}
 	eventually(t, "the names of a stream that ended do not count", func() bool {
-		r.server.admission.mu.Lock()
-		defer r.server.admission.mu.Unlock()
-		return r.server.admission.sources[netip.MustParseAddr("10.0.0.1")].names == 9
+		return r.server.admission.names.Held(netip.MustParseAddr("10.0.0.1")) == 9
 	})
 }
 
@@ -114,8 +112,12 @@ func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
 	one := r.delta("one.a")
 	one.expect("cds a=1")
 	r.server.admission.short = func() bool { return true }
-	two := r.delta("two.a")
-	if _, err := two.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+	two, err := r.dial().DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = two.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("two.a"), TypeUrl: envoy.ClusterType}) // it may have ended
+	if _, err := two.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a new stream: %v", err)
 	}
 	r.publish(true, "cds a=2")
@@ -174,7 +176,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 		}
 	}
 	accept("10.0.0.1:5")
-	if n := a.from[netip.MustParseAddr("10.0.0.1")]; n != 2 {
+	if n := a.bound.Held(netip.MustParseAddr("10.0.0.1")); n != 2 {
 		t.Errorf("%d connections of the first address are counted", n)
 	}
 }

@@ -1,7 +1,8 @@
-package bootstrap
+package quota
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 )
@@ -46,7 +47,8 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		c := &from{address: address}
 		all, q.list = append(all, c), append(q.list, c)
 	}
-	l := newPerAddress(q, 2)
+	counter := NewCounter(2)
+	l := counter.Listen(q)
 	var taken []string
 	var first net.Conn
 	for {
@@ -66,5 +68,29 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	want := []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "127.0.0.1:1", "127.0.0.1:2", "[::1]:3", "10.0.0.1:5"}
 	if !slices.Equal(taken, want) || !all[2].closed || !all[3].closed || all[4].closed {
 		t.Errorf("%v: want %v", taken, want)
+	}
+	if n := counter.Held(netip.MustParseAddr("10.0.0.1")); n != 2 {
+		t.Errorf("%d connections of the first address are counted", n)
+	}
+}
+
+// TestTable: those that hold a value at a time share it, and it goes with the last.
+func TestTable(t *testing.T) {
+	made := 0
+	table := NewTable(func() int { made++; return made })
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	first, leave := table.Hold(a)
+	second, leaveToo := table.Hold(a)
+	other, leaveOther := table.Hold(b)
+	if first != 1 || second != 1 || other != 2 {
+		t.Errorf("%d, %d and %d", first, second, other)
+	}
+	leave()
+	again, leaveAgain := table.Hold(a)
+	for _, leave := range []func(){leaveToo, leaveAgain, leaveOther} {
+		leave()
+	}
+	if again != 1 || len(table.values) != 0 {
+		t.Errorf("%d, and %d values are left", again, len(table.values))
 	}
 }
