@@ -22,6 +22,14 @@ const (
 	ValuesKey = "values"
 )
 
+// MapName returns the name of the ConfigMap for a revision of the control plane.
+func MapName(revision string) string {
+	if revision == "" || revision == "default" {
+		return "istio-sidecar-injector"
+	}
+	return "istio-sidecar-injector-" + revision
+}
+
 // Config is one version of what the ConfigMap says. It does not change.
 type Config struct {
 	enabled     bool // by policy: pods get a proxy unless they opt out
@@ -124,7 +132,7 @@ func (p *parser) values(c *Config, text string) {
 		return
 	}
 	if err := yaml.Unmarshal([]byte(text), &c.read); err != nil {
-		p.add(diag.Error, "InvalidType", field, err.Error(), "write the value with the type that the chart gives it")
+		p.add(diag.Error, "InvalidType", field, err.Error(), "write the value with the type that it has in the chart")
 	}
 	if c.values == nil {
 		c.values = map[string]any{}

@@ -1,7 +1,6 @@
 package injector
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +40,11 @@ type Injector struct {
 	o       Options
 	config  atomic.Pointer[Config]
 	running chan struct{} // one taken by each template that is executed
+	written *lru.Cache[string, *written]
 }
+
+// mostWritten bounds the texts of templates that are kept as they were read. Pods of one workload have the same.
+const mostWritten = 64
 
 // mostRunning bounds the templates that are executed at a time.
 const mostRunning = 16
@@ -50,7 +54,11 @@ func New(o Options) *Injector {
 	if o.Time == 0 {
 		o.Time = 2 * time.Second
 	}
-	return &Injector{o: o, running: make(chan struct{}, mostRunning)}
+	kept, err := lru.New[string, *written](mostWritten)
+	if err != nil {
+		panic(err) // of a size that is not above zero
+	}
+	return &Injector{o: o, running: make(chan struct{}, mostRunning), written: kept}
 }
 
 // Set puts a Config in force.
@@ -77,9 +85,9 @@ type Workload struct {
 
 // Result is what becomes of a pod.
 type Result struct {
-	Skipped string // why it stays as it is; empty: it gets a proxy
-	Pod     []byte // JSON, with the proxy
-	Patch   []byte // the operations that make the request's pod into it, as JSON
+	Skipped string         // why it stays as it is; empty: it gets a proxy
+	Pod     map[string]any // as JSON has it, with the proxy
+	Patch   []byte         // the operations that make the request's pod into it, as JSON
 
 	Warnings []string // what of the pod has no effect
 }
@@ -94,6 +102,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err := json.Unmarshal(r.Pod, user); err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
 	}
+	user.ManagedFields = nil // the API server's own, and large: they stay as an unknown field would
 	before, err := generic(user)
 	if err != nil {
 		return nil, err
@@ -119,7 +128,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := i.render(ctx, c, user, users, d)
+	out, err := i.render(ctx, c, user, before, users, d)
 	if err != nil {
 		return nil, err
 	}
@@ -140,113 +149,41 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	return result, nil
 }
 
-// listEntries bounds each list of a pod: merging two lists takes time that grows with the square of their length.
-const listEntries = 2000
-
-// checkLists returns an error that names a list of JSON that is too long, if there is one.
-func checkLists(path string, v any) error {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, k := range sortedKeys(v) {
-			if err := checkLists(strings.TrimPrefix(path+"."+k, "."), v[k]); err != nil {
-				return err
-			}
-		}
-	case []any:
-		if len(v) > listEntries {
-			return fmt.Errorf("%s has more than %d entries: give them in another way, such as a ConfigMap", path, listEntries)
-		}
-		for i := range v {
-			if err := checkLists(path+"["+strconv.Itoa(i)+"]", v[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// difference returns a pod beside the text that it was before.
-func difference(text []byte, before map[string]any, pod *corev1.Pod) (*Result, error) {
-	after, err := generic(pod)
-	if err != nil {
-		return nil, err
-	}
-	var raw map[string]any
-	if err := decode(text, &raw); err != nil {
-		return nil, err
-	}
-	to := carry(raw, before, after)
-	out, err := json.Marshal(to)
-	if err != nil {
-		return nil, err
-	}
-	ops := patch("", raw, to)
-	if ops == nil {
-		ops = []operation{}
-	}
-	p, err := json.Marshal(ops)
-	return &Result{Pod: out, Patch: p}, err
-}
-
-// generic returns a pod as maps and lists.
-func generic(pod *corev1.Pod) (map[string]any, error) {
-	text, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
-	}
-	var m map[string]any
-	if err := decode(text, &m); err != nil {
-		return nil, err
-	}
-	if s, ok := m["status"].(map[string]any); ok && len(s) == 0 {
-		delete(m, "status")
-	}
-	if _, ok := m["metadata"].(map[string]any); !ok {
-		m["metadata"] = map[string]any{}
-	}
-	return m, nil
-}
-
-// decode keeps numbers as they are written.
-func decode(text []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	return d.Decode(v)
-}
-
-// render returns a pod with what the templates write, and the user's containers over it.
-func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, users overrides, d *data) (*rendering, error) {
+// render returns a pod with what the templates write, and the user's containers over it. before is the pod as JSON has
+// it.
+func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, before map[string]any, users overrides, d *data) (*rendering, error) {
 	templates, err := c.selected(user.Annotations)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, i.o.Time)
 	defer cancel()
-	var all []*written
-	native := false
+	texts := make([]string, 0, len(templates))
 	for _, name := range templates {
 		text, err := execute(ctx, i.running, i.o.Logger, c.templates[name], d)
 		if err != nil {
 			return nil, err
 		}
-		w, err := read(name, text)
-		if err != nil {
+		texts = append(texts, string(text))
+	}
+	w, err := i.read(templates, texts)
+	if err != nil {
+		return nil, err
+	}
+	if w.native && nativeProxy(user, &users) {
+		if before, err = generic(user); err != nil {
 			return nil, err
 		}
-		all = append(all, w)
-		native = native || named(w.pod.Spec.InitContainers, proxyContainer) >= 0
 	}
-	out := &rendering{user.DeepCopy(), &corev1.Pod{}}
-	if native {
-		nativeProxy(out.pod, &users)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("merging takes too long: %w", err)
 	}
-	for _, w := range all {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("merging takes too long: %w", err)
-		}
-		if err := out.lay(w); err != nil {
-			return nil, err
-		}
+	out := &rendering{template: w.pod}
+	if out.pod, err = w.merged(before); err != nil {
+		return nil, err
+	}
+	if out.pod.Namespace == "" {
+		out.pod.Namespace = user.Namespace
 	}
 	if out.pod.Annotations == nil {
 		out.pod.Annotations = map[string]string{}
@@ -315,7 +252,8 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 	return d, warnings, nil
 }
 
-// place tells the proxy its cluster and its network, where the path of the request, the values or a label says them.
+// place writes the cluster and the network into the proxy's environment, where the path of the request, the values or
+// a label says them.
 func place(pod *corev1.Pod, c *Config, r Request) {
 	network := nonEmpty(r.Network, c.read.Global.Network)
 	if network != "" && pod.Labels[networkLabel] == "" {
@@ -356,5 +294,3 @@ func (i *Injector) sign(pod, template *corev1.Pod) error {
 	pod.Annotations[statusAnnotation] = text
 	return err
 }
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

@@ -80,10 +80,14 @@ func (r *rig) inject(t testing.TB, q Request) string {
 	if err != nil {
 		t.Fatalf("%v: %s", err, got.Patch)
 	}
-	if !sameJSON(t, applied, got.Pod) {
-		t.Errorf("the patch makes %s, want %s", applied, got.Pod)
+	pod, err := json.Marshal(got.Pod)
+	if err != nil {
+		t.Fatal(err)
 	}
-	text, err := yaml.JSONToYAML(got.Pod)
+	if !sameJSON(t, applied, pod) {
+		t.Errorf("the patch makes %s, want %s", applied, pod)
+	}
+	text, err := yaml.JSONToYAML(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +164,9 @@ func again(t *testing.T, r *rig, q Request) {
 	if err != nil || first.Skipped != "" {
 		return
 	}
-	q.Pod = first.Pod
+	if q.Pod, err = json.Marshal(first.Pod); err != nil {
+		t.Fatal(err)
+	}
 	second, err := r.Inject(t.Context(), q)
 	if err != nil {
 		t.Fatalf("injected once more: %v", err)

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -26,18 +29,18 @@ type overrides struct {
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
 }
 
-// merged returns a pod, or the whole of a container, with what a patch says over it, by the rules of a strategic merge.
-func merged[T any](base *T, patch []byte) (*T, error) {
+// mergedContainer returns a container with what a patch says over it, by the rules of a strategic merge.
+func mergedContainer(base *corev1.Container, patch []byte) (*corev1.Container, error) {
 	from, err := json.Marshal(base)
 	if err != nil {
 		return nil, err
 	}
-	out, err := strategicpatch.StrategicMergePatch(from, patch, *new(T))
+	out, err := strategicpatch.StrategicMergePatch(from, patch, corev1.Container{})
 	if err != nil {
 		return nil, err
 	}
-	t := new(T)
-	return t, json.Unmarshal(out, t)
+	c := &corev1.Container{}
+	return c, json.Unmarshal(out, c)
 }
 
 // rendering is a pod with what the templates add, and beside it what they add to an empty pod.
@@ -45,41 +48,74 @@ type rendering struct {
 	pod, template *corev1.Pod
 }
 
-// written is what a template wrote: as JSON, and as a pod.
+// written is what the templates of a pod wrote. It does not change.
 type written struct {
-	name string
-	text []byte
-	pod  corev1.Pod
+	names  []string         // of the templates
+	maps   []map[string]any // what each wrote
+	pod    *corev1.Pod      // all of them, merged into an empty pod
+	native bool             // the proxy is an init container
 }
 
-func read(name string, text []byte) (*written, error) {
-	patch, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("what template %s writes for this pod is no YAML: %w", name, err)
+// read returns what templates wrote as texts.
+func (i *Injector) read(names, texts []string) (*written, error) {
+	var key strings.Builder
+	for n, text := range texts {
+		fmt.Fprintf(&key, "%s %d ", names[n], len(text))
+		key.WriteString(text)
 	}
-	var lists any
-	if err := decode(patch, &lists); err != nil {
-		return nil, fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	if w, ok := i.written.Get(key.String()); ok {
+		return w, nil
 	}
-	if err := checkLists("", lists); err != nil {
-		return nil, fmt.Errorf("what template %s writes for this pod: %w", name, err)
+	w := &written{names: names}
+	for n, text := range texts {
+		if err := w.add(names[n], text); err != nil {
+			return nil, err
+		}
 	}
-	w := &written{name: name, text: patch}
-	if err := json.Unmarshal(patch, &w.pod); err != nil {
-		return nil, fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	var err error
+	if w.pod, err = w.merged(map[string]any{}); err != nil {
+		return nil, err
 	}
+	i.written.Add(key.String(), w)
 	return w, nil
 }
 
-// lay puts over both what a template wrote.
-func (r *rendering) lay(w *written) (err error) {
-	if r.pod, err = merged(r.pod, w.text); err == nil {
-		r.template, err = merged(r.template, w.text)
-	}
+func (w *written) add(name, text string) error {
+	patch, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
-		return fmt.Errorf("what template %s writes cannot be merged into this pod: %w", w.name, err)
+		return fmt.Errorf("what template %s writes for this pod is no YAML: %w", name, err)
 	}
+	var pod corev1.Pod
+	if err := json.Unmarshal(patch, &pod); err != nil {
+		return fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	}
+	m := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &m); err != nil {
+		return fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
+	}
+	if err := checkLists("", m); err != nil {
+		return fmt.Errorf("what template %s writes for this pod: %w", name, err)
+	}
+	w.maps = append(w.maps, m)
+	w.native = w.native || named(pod.Spec.InitContainers, proxyContainer) >= 0
 	return nil
+}
+
+// merged returns a pod with what the templates wrote over it, by the rules of a strategic merge. The pod, which is
+// given as JSON has it, stays as it is.
+func (w *written) merged(pod map[string]any) (*corev1.Pod, error) {
+	into := strategicpatch.JSONMap(runtime.DeepCopyJSON(pod))
+	for n, m := range w.maps {
+		var err error
+		if into, err = strategicpatch.StrategicMergeMapPatch(into, runtime.DeepCopyJSON(m), corev1.Pod{}); err != nil {
+			return nil, fmt.Errorf("what template %s writes cannot be merged into this pod: %w", w.names[n], err)
+		}
+	}
+	out := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(into, out); err != nil {
+		return nil, fmt.Errorf("what templates %s write is no pod: %w", strings.Join(w.names, ", "), err)
+	}
+	return out, nil
 }
 
 // named returns the position of a container, or -1.
@@ -102,7 +138,7 @@ func reapply(list, users, template []corev1.Container) (kept []corev1.Container,
 		if err != nil {
 			return nil, err
 		}
-		c, err := merged(&list[at], patch)
+		c, err := mergedContainer(&list[at], patch)
 		if err != nil {
 			return nil, fmt.Errorf("merge container %s: %w", user.Name, err)
 		}
@@ -122,15 +158,14 @@ func original(pod *corev1.Pod) (seen *corev1.Pod, users overrides, err error) {
 		_ = json.Unmarshal([]byte(text), &was) // what others wrote there says nothing
 	}
 	if text, ok := pod.Annotations[overridesAnnotation]; ok {
-		if err := json.Unmarshal([]byte(text), &users); err != nil {
-			return nil, users, badAnnotation(overridesAnnotation, text, err)
-		}
-		var lists any
-		err := decode([]byte(text), &lists)
+		lists, err := decode([]byte(text))
 		if err == nil {
-			err = checkLists("", lists)
+			err = json.Unmarshal([]byte(text), &users)
 		}
 		if err != nil {
+			return nil, users, badAnnotation(overridesAnnotation, text, err)
+		}
+		if err := checkLists("", lists); err != nil {
 			return nil, users, fmt.Errorf("annotation %s: %w", overridesAnnotation, err)
 		}
 	}
@@ -175,20 +210,22 @@ func (r *rendering) reapply(users overrides) error {
 	return err
 }
 
-// nativeProxy moves the proxy's container of a pod to where a template has it: to the init containers.
-func nativeProxy(pod *corev1.Pod, users *overrides) {
-	take := func(list, to *[]corev1.Container) {
+// nativeProxy moves the proxy's container of a pod to where a template has it: to the init containers. It reports
+// whether the pod has another list of containers then.
+func nativeProxy(pod *corev1.Pod, users *overrides) bool {
+	take := func(list, to *[]corev1.Container) bool {
 		at := named(*list, proxyContainer)
 		if at < 0 {
-			return
+			return false
 		}
 		if named(*to, proxyContainer) < 0 {
 			*to = append(slices.Clone(*to), (*list)[at])
 		}
 		*list = slices.Delete(slices.Clone(*list), at, at+1)
+		return true
 	}
-	take(&pod.Spec.Containers, &pod.Spec.InitContainers)
 	take(&users.Containers, &users.InitContainers)
+	return take(&pod.Spec.Containers, &pod.Spec.InitContainers)
 }
 
 // names returns the names of things, nil if there are none.
@@ -211,7 +248,7 @@ func proxyOf(pod *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-// setVariable gives a container a variable, behind all others.
+// setVariable sets a variable of a container's environment, and puts it behind all others.
 func setVariable(c *corev1.Container, name, value string) {
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
 	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})

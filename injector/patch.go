@@ -2,32 +2,57 @@ package injector
 
 import (
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
+
+// difference returns a pod beside the text that it was before. before is what the Go type made of that text.
+func difference(text []byte, before map[string]any, pod *corev1.Pod) (*Result, error) {
+	after, err := generic(pod)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	to := carry(raw, before, after).(map[string]any)
+	out := append(make([]byte, 0, 8<<10), '[')
+	for n, o := range patch("", raw, to) {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		if out, err = o.append(out); err != nil {
+			return nil, err
+		}
+	}
+	return &Result{Pod: to, Patch: append(out, ']')}, nil
+}
 
 // operation is one of a JSON patch.
 type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
+	op, path string
+	value    any // but for remove
 }
 
-// MarshalJSON writes also a value that is false, 0 or empty.
-func (o operation) MarshalJSON() ([]byte, error) {
-	if o.Op == "remove" {
-		return json.Marshal(map[string]string{"op": o.Op, "path": o.Path})
+// append writes an operation as JSON behind a text.
+func (o operation) append(text []byte) ([]byte, error) {
+	text = append(text, `{"op":"`+o.op+`","path":`...)
+	path, err := json.Marshal(o.path)
+	text = append(text, path...)
+	if o.op != "remove" && err == nil {
+		var value []byte
+		value, err = json.Marshal(o.value)
+		text = append(append(text, `,"value":`...), value...)
 	}
-	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
+	return append(text, '}'), err
 }
 
 // patch returns the operations that make one value of JSON into another.
 func patch(path string, from, to any) []operation {
-	if reflect.DeepEqual(from, to) {
-		return nil
-	}
 	switch from := from.(type) {
 	case map[string]any:
 		if to, ok := to.(map[string]any); ok {
@@ -38,6 +63,9 @@ func patch(path string, from, to any) []operation {
 			return patchList(path, from, to)
 		}
 	}
+	if equal(from, to) {
+		return nil
+	}
 	return []operation{{"replace", path, to}}
 }
 
@@ -47,7 +75,7 @@ func patchMap(path string, from, to map[string]any) (ops []operation) {
 		if v, ok := to[k]; ok {
 			ops = append(ops, patch(at, from[k], v)...)
 		} else {
-			ops = append(ops, operation{Op: "remove", Path: at})
+			ops = append(ops, operation{op: "remove", path: at})
 		}
 	}
 	for _, k := range sortedKeys(to) {

@@ -61,7 +61,7 @@ func others(pod *corev1.Pod) (list []*corev1.Container) {
 	return list
 }
 
-// rewriteProbes has the kubelet ask the agent at its port, and tells the agent what to ask the application. The
+// rewriteProbes has the kubelet ask the agent at its port, and writes for the agent what to ask the application. The
 // warnings name the ports that a container does not have: at those the agent asks nothing, and the probe fails.
 func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 	proxy := proxyOf(pod)

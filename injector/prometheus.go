@@ -49,7 +49,7 @@ func notAlphanumeric(s string) string {
 	}, s)
 }
 
-// mergePrometheus has Prometheus scrape the agent, and tells the agent where the application's metrics are.
+// mergePrometheus has Prometheus scrape the agent, and writes for the agent where the application's metrics are.
 func mergePrometheus(pod *corev1.Pod, m *mesh.Config) error {
 	on := m.GetEnablePrometheusMerge().GetValue()
 	if v, ok := pod.Annotations[mergeAnnotation]; ok {

@@ -166,14 +166,14 @@ func (f *injectFlags) fromCluster(ctx context.Context) (t injector.Texts, meshTe
 		suffix = "-" + f.revision
 	}
 	get := func(name, key string) (string, error) {
-		cm, err := maps.Get(ctx, name+suffix, metav1.GetOptions{})
+		cm, err := maps.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("read the ConfigMap %s/%s: %w", f.rootNamespace, name+suffix, err)
+			return "", fmt.Errorf("read the ConfigMap %s/%s: %w", f.rootNamespace, name, err)
 		}
 		text, _, err := unstructured.NestedString(cm.Object, "data", key)
 		return text, err
 	}
-	const name = "istio-sidecar-injector"
+	name := injector.MapName(f.revision)
 	if t.Config, err = get(name, injector.ConfigKey); err == nil {
 		t.Values, err = get(name, injector.ValuesKey)
 	}
@@ -182,8 +182,8 @@ func (f *injectFlags) fromCluster(ctx context.Context) (t injector.Texts, meshTe
 	}
 	if f.mesh != "" {
 		text, err := os.ReadFile(f.mesh)
-		return t, string(text), "ConfigMap " + name + suffix, err
+		return t, string(text), "ConfigMap " + name, err
 	}
-	meshText, err = get("istio", "mesh")
-	return t, meshText, "ConfigMap " + name + suffix, err
+	meshText, err = get("istio"+suffix, "mesh")
+	return t, meshText, "ConfigMap " + name, err
 }

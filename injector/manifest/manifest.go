@@ -167,12 +167,6 @@ func (f *file) template(t map[string]any, r injector.Request, called string) (bo
 	for _, w := range out.Warnings {
 		f.notes = append(f.notes, called+": "+w)
 	}
-	var pod map[string]any
-	d := json.NewDecoder(bytes.NewReader(out.Pod))
-	d.UseNumber()
-	if err := d.Decode(&pod); err != nil {
-		return false, err
-	}
-	t["metadata"], t["spec"] = pod["metadata"], pod["spec"]
+	t["metadata"], t["spec"] = out.Pod["metadata"], out.Pod["spec"]
 	return true, nil
 }

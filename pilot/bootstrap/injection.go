@@ -65,14 +65,6 @@ type placed struct {
 	position string // of the object, where it is in a file
 }
 
-// injectorMap is the name of the ConfigMap with the templates.
-func injectorMap(revision string) string {
-	if revision == "" || revision == "default" {
-		return "istio-sidecar-injector"
-	}
-	return "istio-sidecar-injector-" + revision
-}
-
 // newInjection makes the injector. It has no templates yet.
 func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
@@ -89,7 +81,7 @@ func (s *Server) newInjection() (*injection, error) {
 	var err error
 	x.source, err = crd.New(crd.Options{
 		Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
-		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injectorMap(s.o.Revision)}}},
+		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injector.MapName(s.o.Revision)}}},
 		Handler: func(changes []kinds.Change) {
 			x.take(fromCluster, changes)
 			first.Do(func() { close(x.read) })
@@ -171,7 +163,7 @@ func readFile(path string, limit int64) (string, error) {
 
 // take looks through changes for the ConfigMap.
 func (x *injection) take(from int, changes []kinds.Change) {
-	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: x.server.o.Namespace, Name: injectorMap(x.server.o.Revision)}
+	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: x.server.o.Namespace, Name: injector.MapName(x.server.o.Revision)}
 	for _, c := range changes {
 		if c.Kind == kinds.Node && c.Cluster == "" {
 			x.takeNode(c)
@@ -224,7 +216,7 @@ func (x *injection) put(from int, p *placed) {
 	x.texts[from] = p
 	at := slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
 	if at < 0 {
-		x.report(&x.findings, []diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: "ConfigMap " + x.server.o.Namespace + "/" + injectorMap(x.server.o.Revision), Message: "it was deleted; its last version stays in force until a restart"}})
+		x.report(&x.findings, []diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: "ConfigMap " + x.server.o.Namespace + "/" + injector.MapName(x.server.o.Revision), Message: "it was deleted; its last version stays in force until a restart"}})
 		return
 	}
 	p = x.texts[at]
