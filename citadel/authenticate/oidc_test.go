@@ -1,0 +1,35 @@
+package authenticate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+)
+
+// TestOIDC accepts tokens of another provider by its rule alone.
+func TestOIDC(t *testing.T) {
+	i := newIssuer(t, "k1")
+	rule, err := authenticate.ParseRule(`{"issuer":"https://idp","jwks_uri":"https://idp/keys","audiences":["mesh"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := authenticate.OIDC{
+		Rule: rule, TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return start },
+		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),
+	}
+	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, map[string]any{"iss": "https://idp", "aud": "mesh"})}); err != nil || p.ID != web {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, changes := range []map[string]any{{"iss": "https://idp"}, {"aud": "mesh"}, {"iss": "https://idp", "aud": "mesh", "sub": "alice"}} {
+		if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, changes)}); err == nil {
+			t.Errorf("%v: %+v", changes, p)
+		}
+	}
+	for _, text := range []string{"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`} {
+		if r, err := authenticate.ParseRule(text); err == nil {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
+}
