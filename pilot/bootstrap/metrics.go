@@ -105,7 +105,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 		})
 	})
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "pilot_sds_certificate_errors_total", Help: "Secrets and ConfigMaps that were read for TLS and of which something could not be used.",
+		Name: "pilot_sds_certificate_errors_total", Help: "Secrets and ConfigMaps that were read for TLS, with a part that could not be used.",
 	}, func() float64 { return float64(w.Counts().BadCredentials) }))
 	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().WithoutIP) })
 	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().NotReady) })

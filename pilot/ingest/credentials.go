@@ -25,7 +25,7 @@ type credentialStore struct {
 	names      map[string]int                        // how often a Secret or ConfigMap of that name is named
 	changed    bool                                  // references have changed
 	held       map[string]map[kinds.Key]*heldCredential
-	errors     int // objects, as they were written, of which something could not be used
+	errors     int // versions of objects with a part that could not be used
 }
 
 // heldCredential is a Secret or a ConfigMap, and what is in force of it while it is named.
@@ -131,7 +131,7 @@ func (s *credentialStore) hold(c kinds.Change) {
 }
 
 // update parses a Secret or a ConfigMap if it is named and has changed, and forgets what it held if it is not. It
-// reports whether it has parsed one of which something cannot be used.
+// reports whether it has parsed one with a part that cannot be used.
 func (h *heldCredential) update(named bool, now time.Time) (bad bool) {
 	if h.source == nil || !named {
 		*h = heldCredential{source: h.source}
@@ -241,7 +241,7 @@ func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 			}
 			d := diag.Diagnostic{
 				Severity: diag.Warning, Code: "UnsupportedField", Object: key.String(), Field: r.Field,
-				Message: "it names no Secret and no ConfigMap: nothing else gives certificates, and connections that need them are refused",
+				Message: "it names no Secret and no ConfigMap: certificates come from nothing else, and connections that need them are refused",
 				Fix:     "name a Secret: NAME, kubernetes://NAME, kubernetes-gateway://NAMESPACE/NAME, or for CA certificates configmap://NAMESPACE/NAME",
 			}
 			if o := w.Object(key); o != nil {

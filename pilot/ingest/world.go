@@ -80,7 +80,7 @@ type World struct {
 // Counts are the registries' own, as of the last commit.
 type Counts struct {
 	Pending, WithoutIP, NotReady int
-	BadCredentials               int // Secrets and ConfigMaps, as they were written, of which something could not be used, since the start
+	BadCredentials               int // versions of Secrets and ConfigMaps with a part that could not be used, since the start
 }
 
 // New makes a World without objects.
