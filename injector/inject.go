@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
+
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
@@ -24,9 +26,9 @@ import (
 type Options struct {
 	Revision string              // of this control plane
 	Mesh     func() *mesh.Config // the mesh configuration in force
-	// ProxyConfig returns the configuration of a namespace's pod with some labels, over that of the mesh. Nil: it is
-	// the mesh's.
-	ProxyConfig func(base proxyConfig, namespace string, labels map[string]string) proxyConfig
+	// ProxyConfigs returns the ProxyConfigs that apply to a namespace's pod with some labels: those that select no pods,
+	// each of which counts over those before it, and the one that selects this pod, or nil. Nil: there are none.
+	ProxyConfigs func(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig)
 	// NativeSidecars reports whether proxies are init containers that go on running, where a pod does not say. Nil:
 	// they are not.
 	NativeSidecars   func() bool

@@ -164,6 +164,10 @@ func again(t *testing.T, r *rig, q Request) {
 	if err != nil || first.Skipped != "" {
 		return
 	}
+	r.written.Purge()
+	if anew, err := r.Inject(t.Context(), q); err != nil || string(anew.Patch) != string(first.Patch) {
+		t.Errorf("what the templates wrote is read as %s the second time: %v", anew.Patch, err)
+	}
 	if q.Pod, err = json.Marshal(first.Pod); err != nil {
 		t.Fatal(err)
 	}

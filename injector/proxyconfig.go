@@ -9,25 +9,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// effective returns the configuration of a pod's proxy: the mesh's, what ProxyConfigs say of the pod over it, and the
-// pod's annotation over both. The warnings say what of the annotation has no effect.
+// effective returns the configuration of a pod's proxy. Each of these counts over those before it: the mesh,
+// ProxyConfigs without a selector, the pod's annotation, and the ProxyConfig that selects the pod. The warnings say what
+// of the annotation has no effect.
 func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, warnings []string, err error) {
 	p = m.GetDefaultConfig()
 	if p == nil {
 		p = &meshv1alpha1.ProxyConfig{}
 	}
-	if i.o.ProxyConfig != nil {
-		p = i.o.ProxyConfig(p, pod.Namespace, pod.Labels)
+	var whole []*networkingv1beta1.ProxyConfig
+	var selecting *networkingv1beta1.ProxyConfig
+	if i.o.ProxyConfigs != nil {
+		whole, selecting = i.o.ProxyConfigs(pod.Namespace, pod.Labels)
 	}
-	text, ok := pod.Annotations[configAnnotation]
-	if !ok {
-		return p, nil, nil
+	p = with(p, whole...)
+	if text, ok := pod.Annotations[configAnnotation]; ok {
+		if p, warnings, err = annotated(p, text); err != nil {
+			return nil, nil, err
+		}
 	}
+	if selecting != nil {
+		p = with(p, selecting)
+	}
+	return p, warnings, nil
+}
+
+// annotated returns a configuration with an annotation's over it.
+func annotated(p proxyConfig, text string) (over proxyConfig, warnings []string, err error) {
 	over, findings := mesh.SalvageProxyConfig(p, []byte(text))
 	for _, f := range findings {
 		said := f.String()
@@ -43,6 +57,29 @@ func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, wa
 		return nil, nil, badAnnotation(configAnnotation, text, fmt.Errorf("statusPort: %d is no port: write a number from 1 to 65535", p))
 	}
 	return over, warnings, nil
+}
+
+// with returns a configuration with what ProxyConfigs say over it, each over those before it.
+func with(p proxyConfig, list ...*networkingv1beta1.ProxyConfig) proxyConfig {
+	if len(list) == 0 {
+		return p
+	}
+	p = proto.CloneOf(p)
+	for _, over := range list {
+		if over.GetConcurrency() != nil {
+			p.Concurrency = over.GetConcurrency()
+		}
+		if over.GetImage() != nil {
+			p.Image = over.GetImage()
+		}
+		for name, value := range over.GetEnvironmentVariables() {
+			if p.ProxyMetadata == nil {
+				p.ProxyMetadata = map[string]string{}
+			}
+			p.ProxyMetadata[name] = value
+		}
+	}
+	return p
 }
 
 // withoutDefaults returns the fields that differ from those of a mesh that sets nothing: agents know these.

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/injector"
@@ -70,7 +72,7 @@ func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
 	x := &injection{server: s, read: make(chan struct{}), old: map[string]bool{}}
 	x.injector = injector.New(injector.Options{
-		Revision: s.o.Revision, Mesh: s.mesh, NativeSidecars: x.native, CompliancePolicy: o.CompliancePolicy,
+		Revision: s.o.Revision, Mesh: s.mesh, ProxyConfigs: s.proxyConfigs, NativeSidecars: x.native, CompliancePolicy: o.CompliancePolicy,
 		Logger: s.o.Logger.With("scope", "injection"),
 	})
 	if s.o.Client == nil {
@@ -88,6 +90,29 @@ func (s *Server) newInjection() (*injection, error) {
 		},
 	})
 	return x, err
+}
+
+// proxyConfigs returns the ProxyConfigs that apply to a pod: those of the root namespace and of its own, without a
+// selector, and the one that selects it. Of several the oldest counts.
+func (s *Server) proxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
+	snap := s.world.Snapshot()
+	if snap == nil {
+		return nil, nil
+	}
+	first := func(namespace string, wanted func(selector map[string]string) bool) *networkingv1beta1.ProxyConfig {
+		for _, o := range snap.Objects(kinds.ProxyConfig, namespace) {
+			if p, ok := o.Spec.(*networkingv1beta1.ProxyConfig); ok && wanted(p.GetSelector().GetMatchLabels()) {
+				return p
+			}
+		}
+		return nil
+	}
+	for _, ns := range slices.Compact([]string{snap.RootNamespace(), namespace}) {
+		if p := first(ns, func(selector map[string]string) bool { return len(selector) == 0 }); p != nil {
+			whole = append(whole, p)
+		}
+	}
+	return whole, first(namespace, func(selector map[string]string) bool { return len(selector) > 0 && kinds.Selects(selector, labels) })
 }
 
 // register lists what feeds the injector, in the order of starting.

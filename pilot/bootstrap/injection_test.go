@@ -121,3 +121,44 @@ func TestInjectionPatchIsEncodedOnce(t *testing.T) {
 		t.Errorf("%s: %v", text, err)
 	}
 }
+
+// TestProxyConfigs: over the configuration of the mesh count the ProxyConfigs of the root namespace and of the pod's
+// own, its annotation, and the ProxyConfig that selects it. They count as soon as they are written.
+func TestProxyConfigs(t *testing.T) {
+	o := testOptions(t)
+	o.HTTPS, o.Injection.NativeSidecars = "", "false"
+	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templates("'{{ .ProxyConfig.Concurrency.GetValue }} {{ .ProxyConfig.Image.GetImageType }} {{ range $k, $v := .ProxyConfig.ProxyMetadata }}{{ $k }}={{ $v }} {{ end }}.'"))
+	object := func(file, namespace, spec string) {
+		t.Helper()
+		write(t, filepath.Join(o.ConfigDir, file+".yaml"), "apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\nmetadata: {name: "+file+", namespace: "+namespace+"}\nspec: "+spec+"\n")
+	}
+	s := started(t, o)
+	injected := func(meta, want string) {
+		t.Helper()
+		eventually(t, want, func() bool {
+			_, r := ask(t, http.DefaultClient, "http://"+s.Addresses().HTTP+"/inject", reviewOf(`{"metadata":{"name":"a","namespace":"shop",`+meta+`},"spec":{"containers":[{"name":"app"}]}}`))
+			text, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Response != nil && strings.Contains(string(r.Response.Patch), `"image":`+string(text))
+		})
+	}
+	const picked = `"labels":{"app":"picked"}`
+	const annotated = `"annotations":{"proxy.istio.io/config":"{concurrency: 8, proxyMetadata: {A: annotation, Z: z}}"}`
+	injected(picked, `0  .`)
+	injected(annotated, `8  A=annotation Z=z .`)
+	object("root", "istio-system", "{concurrency: 5, environmentVariables: {A: root, R: root}}")
+	object("root-picked", "istio-system", "{selector: {matchLabels: {app: picked}}, environmentVariables: {NOWHERE: x}}")
+	object("elsewhere", "other", "{environmentVariables: {NOWHERE: x}}")
+	injected(picked, `5  A=root R=root .`)
+	object("namespace", "shop", "{environmentVariables: {A: shop, N: shop}, image: {imageType: debug}}")
+	object("workload", "shop", "{selector: {matchLabels: {app: picked}}, concurrency: 0, environmentVariables: {A: picked}}")
+	injected(picked, `0 debug A=picked N=shop R=root .`)
+	injected(picked+","+annotated, `0 debug A=picked N=shop R=root Z=z .`)
+	injected(annotated, `8 debug A=annotation N=shop R=root Z=z .`)
+	if err := os.Remove(filepath.Join(o.ConfigDir, "namespace.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	injected(picked, `0  A=picked R=root .`)
+}

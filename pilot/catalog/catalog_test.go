@@ -14,10 +14,11 @@ import (
 )
 
 // TestEveryKindHasOneReader holds that each kind that sources read is a feature's or a scope's, or is read before the
-// Snapshot, or is known to have no reader. Sources and the rules of the charts follow from kinds.All.
+// Snapshot or beside it, or is known to have no reader. Sources and the rules of the charts follow from kinds.All.
 func TestEveryKindHasOneReader(t *testing.T) {
 	before := []*kinds.Kind{
 		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ServiceEntry,
+		kinds.ProxyConfig, // by injection
 	}
 	read := Features().Kinds()
 	for _, k := range kinds.All() {
