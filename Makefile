@@ -94,9 +94,10 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
 	@touch bin/test/e2e.ok
 
-compat: build $(ENVOY) $(HELM4) $(TOOLS)/pilot-agent $(GOTESTSUM) | bin/test ## Test beside Istio's own pilot-agent, which takes some minutes to build.
-	go vet -tags $(TAGS),compat ./deploy/e2e/mtls
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent $(call GOTEST,compat,testname) -tags $(TAGS),compat -run PilotAgent -count=1 -timeout 5m ./deploy/e2e/mtls
+compat: build $(ENVOY) $(CLUSTER) $(HELM4) $(addprefix $(TOOLS)/,pilot-agent istiod istio-chart) $(GOTESTSUM) | bin/test ## Test beside Istio's own pilot-agent, istiod and chart, which take some minutes to build.
+	go vet -tags $(TAGS),compat ./deploy/e2e/mtls ./deploy/e2e/charts
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \
+		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|AsIstio' -count=1 -timeout 10m ./deploy/e2e/mtls ./deploy/e2e/charts
 
 compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test ## Test the charts on Helm 3 as well as Helm 4.
 	HELM3=$(HELM3) $(call GOTEST,compat-helm,testname) -count=1 -timeout 20m ./deploy/charts ./deploy/e2e/charts
@@ -107,7 +108,7 @@ bin/test:
 soak: ## Test random histories with other seeds each time, until one is red: CHECKS=1000 of each property, LENGTH=10m of the whole server a round.
 	deploy/tools/soak.sh $(or $(CHECKS),1000) $(or $(LENGTH),10m)
 
-bench: build $(CLUSTER) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.
+bench: build $(CLUSTER) $(HELM4) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \
 		$(if $(PROXIES),-proxies $(PROXIES)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(LENGTH),-length $(LENGTH)) $(if $(GROWTH),-growth) $(BENCHFLAGS)
 
@@ -144,8 +145,8 @@ $(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform gotestsum): de
 	@JOBS=$(JOBS) deploy/tools/gotool.sh $(TOOLS) $(@F)
 	@touch $@
 
-$(TOOLS)/pilot-agent: deploy/tools/istio.sh
-	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS)
+$(addprefix $(TOOLS)/,pilot-agent istiod istio-chart): deploy/tools/istio.sh
+	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS) $(@F)
 	@touch $@
 
 $(TOOLS)/golangci-lint-$(LINT):

@@ -14,22 +14,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// istioVersion is the istiod that is measured, built as it is released: with fast marshalling and without validation of
-// what it makes itself.
-const (
-	istioVersion = "v0.0.0-20260827124520-eed52ebb66ad"
-	istioTags    = "vtprotobuf,disable_pgv"
-)
-
-// istioRequires are the modules that have to be named beside it, since a module's choice among versions of its
-// dependencies is not passed on.
-func istioRequires() []string {
-	return []string{
-		"istio.io/istio@" + istioVersion, "istio.io/api@v1.31.1", "istio.io/client-go@v1.31.1", "github.com/envoyproxy/go-control-plane/envoy@v1.40.0",
-		"github.com/envoyproxy/go-control-plane/contrib@v1.36.1-0.20260729145720-a2d8c7492908",
-	}
-}
-
 // contender is a control plane that is measured.
 type contender struct {
 	name   string // of the list below
@@ -180,37 +164,11 @@ func findIstiod(ctx context.Context, root string) (string, error) {
 	if path := os.Getenv("ISTIOD"); path != "" {
 		return filepath.Abs(path)
 	}
-	path := filepath.Join(root, ".tools", "istiod-"+istioVersion)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+	tools := filepath.Join(root, ".tools")
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "deploy", "tools", "istio.sh"), tools, "istiod")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("build istiod: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), "build.")
-	if err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	fmt.Fprintln(os.Stderr, "building istiod into .tools, which takes five to ten minutes, once")
-	built := filepath.Join(dir, "istiod")
-	edit := []string{"mod", "edit"}
-	for _, r := range istioRequires() {
-		edit = append(edit, "-require="+r)
-	}
-	for _, args := range [][]string{
-		{"mod", "init", "istiod"},
-		edit,
-		{"build", "-p", "2", "-tags", istioTags, "-trimpath", "-ldflags", "-s -w", "-o", built, "istio.io/istio/pilot/cmd/pilot-discovery"},
-	} {
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir, cmd.Stderr, cmd.Env = dir, os.Stderr, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false")
-		if err := cmd.Run(); err != nil {
-			return "", fmt.Errorf("build istiod: go %s: %w", args[0], err)
-		}
-	}
-	if err := os.Rename(built, path); err != nil {
-		return "", fmt.Errorf("keep istiod: %w", err)
-	}
-	return path, nil
+	return filepath.Join(tools, "istiod"), nil
 }

@@ -25,7 +25,7 @@
 //	W7    one namespace changes all the time, another now and then
 //	W8    memory with more and more idle proxies
 //	W10   W3, and a tenth of the proxies reads nothing
-//	W11   the validating webhook reviews objects, valid and not
+//	W11   the validating webhook reviews objects, valid and not; W11b is the injection webhook, and pods
 //	W13a  W2a in a mesh with STRICT mutual TLS and 250 policies; W13b is W3 there, and W13c W8
 //	W14   there a policy of one namespace changes every second, and then that of the root namespace
 //

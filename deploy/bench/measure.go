@@ -31,6 +31,7 @@ type bench struct {
 	cluster    *cluster.Cluster
 	clients    *world.Clients
 	contenders []contender
+	templates  []byte // the ConfigMap, where a workload needs it
 	results    *results
 	launches   int
 	failed     int // rounds
@@ -65,6 +66,11 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 		}
 		err = fmt.Errorf("%w (logs are in %s)", err, b.dir)
 	}()
+	if slices.ContainsFunc(o.workloads, func(l workload) bool { return l.needs().injection }) {
+		if b.templates, err = findTemplates(ctx, b.dir); err != nil {
+			return err
+		}
+	}
 	if err := build(ctx, root, built, b.contenders); err != nil {
 		return err
 	}
@@ -222,6 +228,9 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 		}
 	}
 	s.options, s.clients = b.options, b.clients
+	if all[0].needs().injection {
+		c.env = append(slices.Clone(c.env), "INJECT_ENABLED=true") // the last counts
+	}
 	var err error
 	if s.server, err = start(ctx, c, b.launch()); err != nil {
 		fail(all[0], err)

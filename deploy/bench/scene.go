@@ -4,19 +4,21 @@ import (
 	"context"
 
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
 )
 
 // scene is what some workloads need the world to have, and others not.
 type scene string
 
 const (
-	plain      scene = ""
-	withRoutes scene = "a gateway with routes"
-	sidecars   scene = "a Sidecar in each namespace"
-	policies   scene = "policies in each namespace"
+	plain         scene = ""
+	withRoutes    scene = "a gateway with routes"
+	sidecars      scene = "a Sidecar in each namespace"
+	withTemplates scene = "the templates of injection"
+	policies      scene = "policies in each namespace"
 )
 
-func scenes() []scene { return []scene{plain, withRoutes, sidecars, policies} }
+func scenes() []scene { return []scene{plain, withRoutes, sidecars, withTemplates, policies} }
 
 // set makes what the scene has, and clear takes it away. What a run that failed has left is made anew.
 func (b *bench) set(ctx context.Context, at scene, w world.World) error {
@@ -25,6 +27,8 @@ func (b *bench) set(ctx context.Context, at scene, w world.World) error {
 		return b.clients.SeedGateway(ctx, w, b.routes, seeders)
 	case sidecars:
 		return b.clients.SeedSidecars(ctx, w)
+	case withTemplates:
+		return b.cluster.Apply(ctx, b.templates)
 	case policies:
 		return b.clients.SeedPolicies(ctx, w, seeders)
 	default:
@@ -38,9 +42,25 @@ func (b *bench) clear(ctx context.Context, at scene, w world.World) error {
 		return b.clients.RemoveGateway(ctx)
 	case sidecars:
 		return b.clients.RemoveSidecars(ctx, w)
+	case withTemplates:
+		return b.cluster.Delete(ctx, b.templates)
 	case policies:
 		return b.clients.RemovePolicies(ctx, w)
 	default:
 		return nil
 	}
+}
+
+// findTemplates returns the ConfigMap with the templates of injection that this tree's chart makes.
+func findTemplates(ctx context.Context, dir string) ([]byte, error) {
+	helms, err := charts.Helms(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	chart, err := charts.Chart("istiod")
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := helms[0].Run(ctx, "template", "istiod", chart, "-n", world.RootNamespace, "-s", "templates/injector-configmap.yaml")
+	return []byte(manifest), err
 }

@@ -17,8 +17,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// reviews is W11.
-type reviews struct{}
+// reviews is W11, and W11b: what one of the webhooks is asked.
+type reviews struct{ injection bool }
 
 // How it is measured.
 const (
@@ -27,12 +27,28 @@ const (
 	warmReviews = 100 // that are not measured: the first of each kind cost more
 )
 
-func (reviews) name() string { return "W11" }
-func (reviews) needs() needs { return needs{delta: true} }
+func (r reviews) name() string {
+	if r.injection {
+		return "W11b"
+	}
+	return "W11"
+}
 
-func (reviews) about(options) string {
-	return fmt.Sprintf("The validating webhook is asked %d times about objects of four kinds, every other one invalid, by %d clients at a time over one connection or a few. Each answer is compared "+
-		"with what it should be.", reviewCount, reviewers)
+func (r reviews) needs() needs {
+	n := needs{delta: true, injection: r.injection}
+	if r.injection {
+		n.scene = withTemplates
+	}
+	return n
+}
+
+func (r reviews) about(options) string {
+	asked := "The validating webhook is asked %d times about objects of four kinds, every other one invalid, by %d clients at a time over one connection or a few."
+	if r.injection {
+		asked = "The injection webhook is asked %d times about pods, as a rollout makes them: three of each Deployment, and of ten Deployments one asks for no proxy and one has an annotation that is wrong. " +
+			"There are %d clients at a time, over one connection or a few. Both servers have the templates of this tree's chart."
+	}
+	return fmt.Sprintf(asked+" Each answer is compared with what it should be.", reviewCount, reviewers)
 }
 
 func (reviews) rows() []row {
@@ -67,33 +83,90 @@ var reviewed = []struct{ apiVersion, kind, valid, invalid string }{
 	},
 }
 
-// questions returns what the webhook is asked, and whether each is to be allowed.
-func questions() (bodies [][]byte, allowed []bool, err error) {
+// question is what a webhook is asked, and what it is to answer.
+type question struct {
+	body    []byte
+	allowed bool
+	patched bool
+}
+
+// review returns an AdmissionReview of an object that is to be made.
+func review(uid, namespace, kind string, object any) ([]byte, error) {
+	return json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{
+		"uid": uid, "operation": "CREATE", "namespace": namespace, "kind": map[string]string{"kind": kind}, "object": object,
+	}})
+}
+
+// validations are the questions about what is reviewed.
+func validations() (list []question, err error) {
 	for i, o := range reviewed {
 		for _, valid := range []bool{true, false} {
 			spec := o.invalid
 			if valid {
 				spec = o.valid
 			}
-			body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{
-				"uid": fmt.Sprint("u-", i), "operation": "CREATE", "kind": map[string]string{"kind": o.kind}, "object": map[string]any{
-					"apiVersion": o.apiVersion, "kind": o.kind, "metadata": map[string]string{"name": "o", "namespace": "b"}, "spec": json.RawMessage(spec),
-				},
-			}})
+			body, err := review(fmt.Sprint("u-", i), "b", o.kind, map[string]any{
+				"apiVersion": o.apiVersion, "kind": o.kind, "metadata": map[string]string{"name": "o", "namespace": "b"}, "spec": json.RawMessage(spec),
+			})
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			bodies, allowed = append(bodies, body), append(allowed, valid)
+			list = append(list, question{body: body, allowed: valid})
 		}
 	}
-	return bodies, allowed, nil
+	return list, nil
 }
 
-func (reviews) run(ctx context.Context, s *session) (figures, error) {
+// injectedPod is a pod as an API server asks about it. %[1]s is its Deployment, %[2]s what the API server has drawn,
+// %[3]s a label and %[4]s an annotation more.
+const injectedPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"%[1]s-7d9c5b6f4-","namespace":"shop","creationTimestamp":null,
+"labels":{"app":"%[1]s","version":"v1","app.kubernetes.io/name":"%[1]s","pod-template-hash":"7d9c5b6f4"%[3]s},
+"annotations":{"prometheus.io/scrape":"true","prometheus.io/port":"8080"%[4]s},
+"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"%[1]s-7d9c5b6f4","uid":"8f3c6c0e-5a53-4f86-9d57-5f6f2a5a7a11","controller":true,"blockOwnerDeletion":true}],
+"managedFields":[{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{".":{},"f:prometheus.io/scrape":{}},"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"8f3c6c0e-5a53-4f86-9d57-5f6f2a5a7a11\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{".":{},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:ports":{},"f:resources":{}}},"f:dnsPolicy":{},"f:restartPolicy":{}}}}]},
+"spec":{"volumes":[{"name":"config","configMap":{"name":"%[1]s","defaultMode":420}},{"name":"kube-api-access-%[2]s","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}],
+"containers":[{"name":"app","image":"registry.example.com/team/%[1]s:1.2.3","args":["--config=/etc/app/config.yaml"],"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"grpc","containerPort":9090,"protocol":"TCP"}],
+"env":[{"name":"POD_IP","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"status.podIP"}}},{"name":"LEVEL","value":"info"},{"name":"PASSWORD","valueFrom":{"secretKeyRef":{"name":"%[1]s","key":"password"}}}],
+"resources":{"limits":{"memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},
+"volumeMounts":[{"name":"config","mountPath":"/etc/app"},{"name":"kube-api-access-%[2]s","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}],
+"livenessProbe":{"httpGet":{"path":"/live","port":"http","scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},
+"readinessProbe":{"httpGet":{"path":"/ready","port":8080,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},
+"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],
+"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"%[1]s","serviceAccount":"%[1]s","securityContext":{},"schedulerName":"default-scheduler",
+"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],
+"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{}}`
+
+// injections are the questions about pods, no two of which are alike.
+func injections() (list []question, err error) {
+	const replicas = 3
+	for i := range reviewCount + warmReviews {
+		deployment := i / replicas
+		label, annotation := "", ""
+		q := question{allowed: true, patched: true}
+		switch deployment % 10 {
+		case 3:
+			label, q.patched = `,"sidecar.istio.io/inject":"false"`, false
+		case 6:
+			annotation, q.allowed, q.patched = `,"traffic.sidecar.istio.io/excludeOutboundPorts":"all"`, false, false
+		}
+		pod := fmt.Sprintf(injectedPod, fmt.Sprint("app-", deployment), fmt.Sprintf("%05d", i), label, annotation)
+		if q.body, err = review(fmt.Sprint("u-", i), "shop", "Pod", json.RawMessage(pod)); err != nil {
+			return nil, err
+		}
+		list = append(list, q)
+	}
+	return list, nil
+}
+
+func (r reviews) run(ctx context.Context, s *session) (figures, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	bodies, allowed, err := questions()
+	path, asked := "/validate", validations
+	if r.injection {
+		path, asked = "/inject", injections
+	}
+	questions, err := asked()
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +175,8 @@ func (reviews) run(ctx context.Context, s *session) (figures, error) {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	ask := func(i int) error {
-		at := i % len(bodies)
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.https+"/validate", bytes.NewReader(bodies[at]))
+		q := questions[i%len(questions)]
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.https+path, bytes.NewReader(q.body))
 		if err != nil {
 			return err
 		}
@@ -117,15 +190,15 @@ func (reviews) run(ctx context.Context, s *session) (figures, error) {
 			return err
 		}
 		var answer admissionv1.AdmissionReview
-		if err := json.Unmarshal(text, &answer); err != nil || answer.Response == nil || answer.Response.Allowed != allowed[at] {
-			return fmt.Errorf("%s: %s, %s, where allowed should be %v", bodies[at], resp.Status, text, allowed[at])
+		if err := json.Unmarshal(text, &answer); err != nil || answer.Response == nil || answer.Response.Allowed != q.allowed || (len(answer.Response.Patch) > 0) != q.patched {
+			return fmt.Errorf("%s: %s, %s, where allowed should be %v, and patched %v", q.body, resp.Status, text, q.allowed, q.patched)
 		}
 		return nil
 	}
-	all := func(n int, took func(time.Duration)) error {
+	all := func(first, n int, took func(time.Duration)) error {
 		var g errgroup.Group
 		g.SetLimit(reviewers)
-		for i := range n {
+		for i := first; i < first+n; i++ {
 			g.Go(func() error {
 				began := time.Now()
 				err := ask(i)
@@ -135,7 +208,7 @@ func (reviews) run(ctx context.Context, s *session) (figures, error) {
 		}
 		return g.Wait()
 	}
-	if err := all(warmReviews, func(time.Duration) {}); err != nil {
+	if err := all(0, warmReviews, func(time.Duration) {}); err != nil {
 		return nil, err
 	}
 	before, err := s.usage()
@@ -145,7 +218,7 @@ func (reviews) run(ctx context.Context, s *session) (figures, error) {
 	var mu sync.Mutex
 	var times []time.Duration
 	start := time.Now()
-	err = all(reviewCount, func(d time.Duration) {
+	err = all(warmReviews, reviewCount, func(d time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		times = append(times, d)

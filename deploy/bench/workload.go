@@ -31,6 +31,8 @@ type needs struct {
 	connects bool
 	// delta is that protocol alone. Workloads without a fleet speak no other.
 	delta bool
+	// injection reports whether the server injects proxies.
+	injection bool
 	// scene is what the world has in addition while it runs.
 	scene scene
 	// limit reports whether the limit can run the workload. It knows only the objects of one sidecar.
@@ -46,7 +48,7 @@ const usualLength = 20 * time.Second
 // nobody reads.
 func workloads() []workload {
 	return []workload{
-		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{},
+		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{}, reviews{injection: true},
 		withPolicies{connects{}, "a"}, withPolicies{endpointFlips{}, "b"}, policyChanges{}, withPolicies{idleProxies{}, "c"},
 	}
 }

@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# istio.sh DIR: builds Istio's own pilot-agent as DIR/pilot-agent, from the Go module proxy, with the bootstrap template that it needs beside it. Done once: a
-# stamp names the version that is there. For `make compat` alone: what Istio's module requires would raise the versions of every other tool.
+# istio.sh DIR NAME: builds a program of Istio's as DIR/NAME, from the Go module proxy: pilot-agent, with the bootstrap template that it needs beside it, or istiod,
+# as it is released: with fast marshalling and without validation of what it makes itself. The name istio-chart copies the chart of istiod instead. Done once: a
+# stamp names the version that is there. For `make compat` and `make bench` alone: what Istio's module requires would raise the versions of every other tool.
 set -euo pipefail
 
-dir=${1:?usage: istio.sh DIR} istio=v0.0.0-20260827124520-eed52ebb66ad api=v1.31.1
+dir=${1:?usage: istio.sh DIR NAME} name=${2:?usage: istio.sh DIR NAME} istio=v0.0.0-20260827124520-eed52ebb66ad api=v1.31.1
+case $name in
+pilot-agent) package=istio.io/istio/pilot/cmd/pilot-agent ;;
+istiod) package=istio.io/istio/pilot/cmd/pilot-discovery ;;
+istio-chart) package= ;;
+*) echo "istio.sh: nothing of Istio's is named $name" >&2; exit 2 ;;
+esac
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 progress=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/progress.sh
-stamp=$dir/pilot-agent.$istio
-if [[ -e $stamp && -x $dir/pilot-agent ]]; then exit 0; fi
+stamp=$dir/$name.$istio
+if [[ -e $stamp && -e $dir/$name ]]; then exit 0; fi
 tmp=$(mktemp -d "$dir/build.XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
+trap 'chmod -R u+w "$tmp"; rm -rf "$tmp"' EXIT
 cat >"$tmp/go.mod" <<E2
 module tools
 go 1.26.0
@@ -24,9 +31,17 @@ require (
 E2
 cd "$tmp"
 export CGO_ENABLED=0 GOWORK=off GOFLAGS='-mod=mod -buildvcs=false'
-echo "building pilot-agent $istio" >&2
-"$progress" -v pilot-agent go build -v -p "${JOBS:-2}" -trimpath -tags=vtprotobuf,disable_pgv -ldflags '-s -w' -o "$tmp/pilot-agent" istio.io/istio/pilot/cmd/pilot-agent >&2
-install -m 644 "$(go list -m -f '{{.Dir}}' istio.io/istio)/tools/packaging/common/envoy_bootstrap.json" "$dir/pilot-agent-bootstrap.json"
-mv -f "$tmp/pilot-agent" "$dir/pilot-agent"
-rm -f "$dir"/pilot-agent.v*
+if [[ -n $package ]]; then
+	echo "building $name $istio" >&2
+	"$progress" -v "$name" go build -v -p "${JOBS:-2}" -trimpath -tags=vtprotobuf,disable_pgv -ldflags '-s -w' -o "$tmp/$name" "$package" >&2
+else
+	go mod download istio.io/istio
+fi
+module=$(go list -m -f '{{.Dir}}' istio.io/istio)
+case $name in
+pilot-agent) install -m 644 "$module/tools/packaging/common/envoy_bootstrap.json" "$dir/pilot-agent-bootstrap.json" ;;
+istio-chart) cp -r "$module/manifests/charts/istio-control/istio-discovery" "$tmp/$name" && chmod -R u+w "$tmp/$name" ;;
+esac
+rm -rf "$dir/$name" "$dir/$name".v*
+mv "$tmp/$name" "$dir/$name"
 touch "$stamp"
