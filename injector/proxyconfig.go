@@ -16,8 +16,8 @@ import (
 )
 
 // effective returns the configuration of a pod's proxy. Each of these counts over those before it: the mesh,
-// ProxyConfigs without a selector, the pod's annotation, and the ProxyConfig that selects the pod. The warnings say what
-// of the annotation has no effect.
+// ProxyConfigs without a selector, the pod's annotation, and the ProxyConfig that selects the pod. The warnings say
+// what of the annotation has no effect.
 func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, warnings []string, err error) {
 	p = m.GetDefaultConfig()
 	if p == nil {
