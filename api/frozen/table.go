@@ -16,7 +16,7 @@ type Table[T any] struct {
 	n      int
 	owner  *Edit // the Edit that may write the list of chunks
 
-	watch *watch[T] // nil: no row is watched
+	trace *trace[T] // nil: look-ups are not traced
 }
 
 // maxChunk is the largest number of items in a chunk. An edit copies one chunk and the list of chunks, so chunks are
@@ -54,12 +54,12 @@ func Concat[T any](order func(a, b T) int, tables ...Table[T]) Table[T] {
 // Len returns the number of items.
 func (t Table[T]) Len() int { return t.n }
 
-// Empty reports whether a look-up can be left out because the table has no item. A watched table reports false.
-func (t Table[T]) Empty() bool { return t.n == 0 && t.watch == nil }
+// Empty reports whether a look-up can be left out because the table has no item. A traced table reports false.
+func (t Table[T]) Empty() bool { return t.n == 0 && t.trace == nil }
 
 // All calls yield for each item in order.
 func (t Table[T]) All(yield func(T) bool) {
-	t.watch.lookUp(func(T) int { return 0 }, nil)
+	t.trace.lookUp(func(T) int { return 0 }, nil)
 	for _, c := range t.chunks {
 		for _, x := range c.items {
 			if !yield(x) {
@@ -82,7 +82,7 @@ func (t Table[T]) seek(at func(T) int) (c, i int) {
 // Where returns the items for which at is 0. at compares an item with a sought one, in the Table's order.
 func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		t.watch.lookUp(at, nil)
+		t.trace.lookUp(at, nil)
 		for c, i := t.seek(at); c < len(t.chunks); c, i = c+1, 0 {
 			for _, x := range t.chunks[c].items[i:] {
 				if at(x) != 0 || !yield(x) {
@@ -96,7 +96,7 @@ func (t Table[T]) Where(at func(T) int) iter.Seq[T] {
 // Select returns the items for which at is 0, as Where does, and match reports true.
 func (t Table[T]) Select(at func(T) int, match func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		t.watch.lookUp(at, match)
+		t.trace.lookUp(at, match)
 		for c, i := t.seek(at); c < len(t.chunks); c, i = c+1, 0 {
 			for _, x := range t.chunks[c].items[i:] {
 				if at(x) != 0 || match(x) && !yield(x) {
@@ -110,7 +110,7 @@ func (t Table[T]) Select(at func(T) int, match func(T) bool) iter.Seq[T] {
 // Matching returns the items for which match reports true, in order. It reads all of them.
 func (t Table[T]) Matching(match func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		t.watch.lookUp(func(T) int { return 0 }, match)
+		t.trace.lookUp(func(T) int { return 0 }, match)
 		for _, c := range t.chunks {
 			for _, x := range c.items {
 				if match(x) && !yield(x) {
@@ -132,7 +132,7 @@ func ComparePrefix(name, prefix string) int {
 
 // First returns the first item for which at is 0.
 func (t Table[T]) First(at func(T) int) (x T, ok bool) {
-	t.watch.lookUp(at, nil)
+	t.trace.lookUp(at, nil)
 	if c, i := t.seek(at); c < len(t.chunks) {
 		if x = t.chunks[c].items[i]; at(x) == 0 {
 			return x, true

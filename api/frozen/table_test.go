@@ -85,24 +85,24 @@ func keep(list []pair, match func(pair) bool) []pair {
 	return slices.DeleteFunc(slices.Clone(list), func(p pair) bool { return !match(p) })
 }
 
-// TestWatchedItems shows that a look-up finds the watched items that it seeks, and no others. The table need not have
+// TestWatchedItems shows that a look-up finds the traced items that it seeks, and no others. The table need not have
 // them.
 func TestWatchedItems(t *testing.T) {
-	watched := []pair{{1, 1}, {2, 1}, {2, 2}, {3, 2}}
+	traced := []pair{{1, 1}, {2, 1}, {2, 2}, {3, 2}}
 	two := func(p pair) int { return cmp.Compare(p.key, 2) }
 	even := func(p pair) bool { return p.value%2 == 0 }
 	var found []pair
-	table := frozen.TableOf(byKey, []pair{{2, 1}, {4, 4}}).Watched(watched, func(p pair) { found = append(found, p) })
+	table := frozen.TableOf(byKey, []pair{{2, 1}, {4, 4}}).Traced(traced, func(p pair) { found = append(found, p) })
 	for name, c := range map[string]struct {
 		lookUp func()
 		want   []pair
 	}{
-		"all":      {func() { table.All(func(pair) bool { return false }) }, watched},
-		"first":    {func() { table.First(two) }, watched[1:3]},
-		"get":      {func() { table.Get(pair{key: 1}) }, watched[:1]},
-		"where":    {func() { drain(table.Where(two)) }, watched[1:3]},
-		"select":   {func() { drain(table.Select(two, even)) }, watched[2:3]},
-		"matching": {func() { drain(table.Matching(even)) }, watched[2:]},
+		"all":      {func() { table.All(func(pair) bool { return false }) }, traced},
+		"first":    {func() { table.First(two) }, traced[1:3]},
+		"get":      {func() { table.Get(pair{key: 1}) }, traced[:1]},
+		"where":    {func() { drain(table.Where(two)) }, traced[1:3]},
+		"select":   {func() { drain(table.Select(two, even)) }, traced[2:3]},
+		"matching": {func() { drain(table.Matching(even)) }, traced[2:]},
 		"none":     {func() { drain(table.Where(func(p pair) int { return cmp.Compare(p.key, 4) })) }, nil},
 	} {
 		found = nil

@@ -158,7 +158,7 @@ var HostAddresses = &Kind{Name: "HostAddresses"}
 var JWKS = &Kind{Name: "JWKS"}
 
 // ServicePort is the fact that a service of the mesh has a port: the Object is named host:port, its Spec a *bool.
-// Ingest makes these of its registries.
+// Package snapshot makes these of the registries' services.
 var ServicePort = &Kind{Name: "ServicePort"}
 
 // What a Secret, or a ConfigMap, holds for TLS: the Object is named as that is, its Spec a *credentials.Credential. The

@@ -146,11 +146,11 @@ func (h *history) settle() {
 	}
 	// Commits are made one after the other: once one more has come, that one is over.
 	last := kinds.Key{Kind: kinds.Node, Name: fmt.Sprintf("last-%d", h.past.r.Uint64())}
-	h.server.take([]kinds.Change{{Key: last, Object: &kinds.Object{Key: last, Spec: kinds.Node.New()}}})
+	h.server.throttle.Take([]kinds.Change{{Key: last, Object: &kinds.Object{Key: last, Spec: kinds.Node.New()}}})
 	for end := time.Now().Add(timeout); h.server.world.Object(last) == nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	h.server.take([]kinds.Change{{Key: last}})
+	h.server.throttle.Take([]kinds.Change{{Key: last}})
 }
 
 // nodes are proxies of every sort, most beside something of the pool, by what they are called. Those that are stock
@@ -237,7 +237,7 @@ func runHistory(t *testing.T, seed uint64) error {
 	defer func() { _ = stop() }()
 	eventually(t, "the server is ready", s.ready.Load)
 	p.present[first.Key] = first
-	s.take(p.start(t))
+	s.throttle.Take(p.start(t))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	all := nodes()
@@ -281,7 +281,7 @@ func (h *history) live(t *testing.T) error {
 		for range 5 + r.IntN(20) {
 			h.past.told = append(h.past.told, fmt.Sprintf("--- at revision %d, %s", h.server.world.Snapshot().Revision, time.Now().Format("05.000")))
 			if !chance(r, 4) {
-				h.server.take(h.past.next(t))
+				h.server.throttle.Take(h.past.next(t))
 			}
 			switch c := h.clients[r.IntN(len(h.clients))]; r.IntN(6) {
 			case 0:

@@ -256,7 +256,7 @@ func (h *history) takes(changes ...kinds.Change) {
 			delete(h.past.present, c.Key)
 		}
 	}
-	h.server.take(changes)
+	h.server.throttle.Take(changes)
 }
 
 // hasClusters waits until each client has so many clusters of the large object, with the assignments that they want.

@@ -67,8 +67,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	bound    Addresses
-	throttle *ingest.Throttle // nil until there is a first snapshot
-	answers  []kinds.Change   // facts, for the throttle when there is one
+	throttle *ingest.Throttle
 }
 
 // idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
@@ -90,7 +89,10 @@ func (o Options) features() catalog.List {
 func New(o Options) (*Server, error) {
 	o.CountNodeAccounts = len(o.Certificates.NodeAccounts) > 0
 	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now())}
-	s.names = dns.New(dns.Options{Handler: s.takeAnswers, Logger: o.Logger.With("scope", "model")})
+	s.throttle = ingest.NewThrottle(ingest.ThrottleOptions{
+		Commit: s.commit, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, After: o.DebounceAfter, Max: o.DebounceMax,
+	})
+	s.names = dns.New(dns.Options{Handler: s.throttle.Add, Logger: o.Logger.With("scope", "model")})
 	var err error
 	if s.keySets, err = s.newKeySets(); err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func New(o Options) (*Server, error) {
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets})
 	s.analyst = ingest.NewAnalyst(s.world)
 
-	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.take)
+	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.throttle.Take)
 	if err != nil {
 		return nil, err
 	}
@@ -325,42 +327,7 @@ func (s *Server) serve(name string, serve func() error) {
 	})
 }
 
-// take is the sink of the sources. It commits the first load by itself. Later changes go through the throttle.
-func (s *Server) take(changes []kinds.Change) {
-	s.mu.Lock()
-	throttle := s.throttle
-	s.mu.Unlock()
-	if throttle != nil {
-		throttle.Add(changes)
-		return
-	}
-	began := time.Now()
-	s.commit(changes, began)
-	throttle = ingest.NewThrottle(ingest.ThrottleOptions{
-		Commit: s.commit, Logger: s.o.Logger.With("scope", "ads"), Metrics: s.metrics, After: s.o.DebounceAfter, Max: s.o.DebounceMax,
-	})
-	s.mu.Lock()
-	s.throttle = throttle
-	if len(s.answers) > 0 {
-		throttle.Add(s.answers)
-	}
-	s.mu.Unlock()
-	s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", s.world.Snapshot().ServiceCount(), "dur", time.Since(began))
-}
-
-// takeAnswers hands on facts. It does not wait for the first snapshot, which may wait for other facts.
-func (s *Server) takeAnswers(changes []kinds.Change) {
-	s.mu.Lock()
-	throttle := s.throttle
-	if throttle == nil {
-		s.answers = append(s.answers, changes...)
-	}
-	s.mu.Unlock()
-	if throttle != nil {
-		throttle.Add(changes)
-	}
-}
-
+// commit makes a Snapshot of a batch and publishes it. The first batch is the first load.
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.Commit(batch, received)
@@ -372,20 +339,20 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 		s.injection.take(fromDirectory, batch)
 	}
 	s.commitTime.Observe(time.Since(began).Seconds())
-	s.mu.Lock()
-	first := s.throttle == nil
-	s.mu.Unlock()
-	if first {
+	if last == nil {
 		s.analyst.Wake()
 	} else {
 		s.analyst.Notice(batch)
 	}
-	if snap == last && !first {
+	if snap == last {
 		return // writes that change nothing
 	}
 	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
 	s.discovery.Publish(snap)
-	if snap.Diff.Full && s.ready.Load() {
+	switch {
+	case last == nil:
+		s.o.Logger.Info("configuration synced", "objects", len(s.world.Objects()), "services", snap.ServiceCount(), "dur", time.Since(began))
+	case snap.Diff.Full && s.ready.Load():
 		s.o.Logger.Info("configuration applied", "rev", snap.Revision, "changed", strings.Join(snap.Diff.Causes, ", "))
 	}
 }
@@ -479,12 +446,7 @@ func (s *Server) drain(ctx context.Context) {
 	case <-ended:
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
-	throttle := s.throttle
-	s.mu.Unlock()
-	if throttle != nil {
-		s.components.track("the commit of changes", throttle.Close)
-	}
+	s.components.track("the commit of changes", s.throttle.Close)
 	s.components.track("translations for proxies", s.discovery.Shutdown)
 	s.components.track("calls over gRPC", func() {
 		s.grpc.Stop()

@@ -1,10 +1,11 @@
 // Package derive is the contract of stages. A stage derives objects from objects: VirtualServices and Gateways from
 // those of the Gateway API, or from Ingresses.
 //
-// A stage is a folder below this one, and a line of catalog.Stages. Its New returns a Stage, which names the kinds that
-// it reads and derives all its objects anew when one of them changed. It says of each object what it was made of, and
-// what the status of an object should be. pilot/ingest runs the stages, behind the filter and before the registries.
-// There is no stage yet. Nobody writes statuses yet; ingest.World.Statuses returns them.
+// A stage is a folder below this one, and a line of catalog.Stages. Its kinds leave ignoredKinds in
+// catalog/unsupported.go, and join those that have a reader in catalog_test.go. Its New returns a Stage, which names
+// the kinds that it reads and derives all its objects anew when one of them changed. It says of each object what it was
+// made of, and what the status of an object should be. pilot/ingest runs the stages, behind the filter and before the
+// registries. There is no stage yet. Nobody writes statuses yet; ingest.World.Statuses returns them.
 //
 // What a stage needs of I/O comes to it as an object. The package is pure.
 package derive

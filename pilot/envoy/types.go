@@ -1,6 +1,6 @@
 package envoy
 
-// Type URLs of the resources that this server sends. The last three are known, and not made yet.
+// Type URLs that this server knows. No provider makes the last three yet.
 const (
 	ClusterType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	EndpointType    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -127,24 +128,31 @@ func Matches(o *kinds.Object, w Workload) bool {
 	if refs := targets(o); len(refs) > 0 {
 		return slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool { return w.isTarget(r, o.Namespace) })
 	}
-	p, ok := o.Spec.(interface {
+	switch p := o.Spec.(type) {
+	case interface {
 		GetSelector() *typev1beta1.WorkloadSelector
-	})
-	return !ok || kinds.Selects(p.GetSelector().GetMatchLabels(), w.Labels)
+	}:
+		return kinds.Selects(p.GetSelector().GetMatchLabels(), w.Labels)
+	case interface {
+		GetWorkloadSelector() *networkingv1alpha3.WorkloadSelector
+	}:
+		return kinds.Selects(p.GetWorkloadSelector().GetLabels(), w.Labels)
+	}
+	return true
 }
 
 // targets returns what a policy targets.
 func targets(o *kinds.Object) []*typev1beta1.PolicyTargetReference {
-	p, ok := o.Spec.(interface {
-		GetTargetRef() *typev1beta1.PolicyTargetReference
+	var refs []*typev1beta1.PolicyTargetReference
+	if p, ok := o.Spec.(interface {
 		GetTargetRefs() []*typev1beta1.PolicyTargetReference
-	})
-	if !ok {
-		return nil
+	}); ok {
+		refs = p.GetTargetRefs()
 	}
-	refs := p.GetTargetRefs()
-	if one := p.GetTargetRef(); one != nil {
-		refs = append(slices.Clip(refs), one)
+	if p, ok := o.Spec.(interface {
+		GetTargetRef() *typev1beta1.PolicyTargetReference
+	}); ok && p.GetTargetRef() != nil {
+		refs = append(slices.Clip(refs), p.GetTargetRef())
 	}
 	return refs
 }

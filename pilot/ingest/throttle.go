@@ -34,6 +34,8 @@ type ThrottleOptions struct {
 //
 // Changes that were added together are committed together. Of the changes of one object the last counts, and none
 // overtakes a later one.
+//
+// The first load is no change: Take commits it at once. What was added before waits for it.
 type Throttle struct {
 	commit func([]kinds.Change, time.Time)
 	logger *slog.Logger
@@ -45,11 +47,13 @@ type Throttle struct {
 	debounce prometheus.Observer
 	inbound  map[string]prometheus.Counter
 
-	mu     sync.Mutex
-	gather gather
+	mu      sync.Mutex
+	gather  gather
+	started bool // the first load is committed, and run runs
+	closed  bool
 }
 
-// NewThrottle makes a Throttle and starts its goroutine, which Close ends.
+// NewThrottle returns a Throttle that commits nothing before the first call of Take.
 func NewThrottle(o ThrottleOptions) *Throttle {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -79,8 +83,26 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 	for _, typ := range []string{"config", "eds", "svc", "svcdelete"} {
 		t.inbound[typ] = inbound.WithLabelValues(typ)
 	}
-	safe.Go(o.Logger, "throttle", t.run)
 	return t
+}
+
+// Take is the handler of the sources. Its first call commits the first load in the caller's goroutine, and starts the
+// goroutine that Close ends. Later calls are those of Add.
+func (t *Throttle) Take(changes []kinds.Change) {
+	t.mu.Lock()
+	started := t.started
+	t.mu.Unlock()
+	if started {
+		t.Add(changes)
+		return
+	}
+	t.commit(changes, t.now())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.started = true
+		safe.Go(t.logger, "throttle", t.run)
+	}
 }
 
 // Add takes changes that belong together. It never waits for a commit. The slice is the caller's again when it returns.
@@ -102,8 +124,14 @@ func (t *Throttle) Add(changes []kinds.Change) {
 
 // Close ends the Throttle when the commit under way has returned. Changes that wait are dropped.
 func (t *Throttle) Close() {
+	t.mu.Lock()
+	t.closed = true
+	started := t.started
+	t.mu.Unlock()
 	close(t.stop)
-	<-t.ended
+	if started {
+		<-t.ended
+	}
 }
 
 func (t *Throttle) run() {

@@ -216,7 +216,11 @@ func TestThrottle(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}})
-		th.Add(testChanges("es/a/e=1"))
+		th.Add(testChanges("es/a/early=1")) // waits for the first load
+		synctest.Wait()
+		th.Take(testChanges("vs/b/first=1"))
+		synctest.Wait()
+		th.Take(testChanges("es/a/e=1"))
 		synctest.Wait()
 		th.Add(testChanges("vs/a/v=1"))
 		time.Sleep(5 * time.Millisecond)
@@ -232,6 +236,8 @@ func TestThrottle(t *testing.T) {
 		synctest.Wait()
 		th.Close()
 		want := []string{
+			"0s: vs/b/first=1",
+			"0s: es/a/early=1",
 			"0s: es/a/e=1",
 			"15ms: vs/a/v=1 vs/a/w=1",
 			"25ms: es/a/slow=1",
@@ -253,7 +259,7 @@ func TestThrottle(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(map[string]float64{"config": 2, "eds": 5, "svc": 1, "svcdelete": 0}, counted); diff != "" {
+		if diff := cmp.Diff(map[string]float64{"config": 2, "eds": 6, "svc": 1, "svcdelete": 0}, counted); diff != "" {
 			t.Errorf("pilot_inbound_updates (-want +got):\n%s", diff)
 		}
 	})

@@ -39,8 +39,8 @@ type ListenerKey struct {
 	Wildcard bool // the wildcard's listener may have changed, not only one of a Sidecar
 }
 
-// Empty reports whether nothing changed, except perhaps endpoints.
-func (d *Dirty) Empty() bool { return !d.All && len(d.Hosts) == 0 }
+// NoHosts reports whether no host is dirty. Endpoints, facts, credentials and assignments of proxies may be.
+func (d *Dirty) NoHosts() bool { return !d.All && len(d.Hosts) == 0 }
 
 // appendListeners appends the keys of a service's listeners.
 func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {

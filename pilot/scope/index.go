@@ -19,7 +19,7 @@ type Index struct {
 	Dirty Dirty // against the Index that it was made from
 
 	clusterLocal []clusterLocalRule
-	countsRead   func() // called when placementCounts are read; nil unless a test watches what is read
+	countsRead   func() // called when placementCounts are read; nil unless a test traces what is read
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
@@ -152,7 +152,7 @@ func (x *Index) HasHost(host string) bool {
 // HostByLabel returns the first host of a service or VirtualService whose first label is label, and reports whether
 // there are more.
 func (x *Index) HostByLabel(label string) (host string, more bool) {
-	if x.watched() {
+	if x.traced() {
 		return "", true
 	}
 	add := func(h string) bool {

@@ -32,7 +32,7 @@ func (t *tables) all() []declared {
 // declared is a table with its name and order.
 type declared interface {
 	create()
-	watch(later declared, found snapshot.Found)
+	trace(later declared, found snapshot.Found)
 }
 
 type declaration[T comparable] struct {
@@ -47,8 +47,8 @@ func declare[T comparable](name string, table *frozen.Table[T], order func(a, b 
 
 func (d declaration[T]) create() { *d.table = frozen.NewTable(d.order) }
 
-func (d declaration[T]) watch(later declared, found snapshot.Found) {
-	*d.table = snapshot.Watch(d.name, *d.table, *later.(declaration[T]).table, found, nil)
+func (d declaration[T]) trace(later declared, found snapshot.Found) {
+	*d.table = snapshot.Trace(d.name, *d.table, *later.(declaration[T]).table, found, nil)
 }
 
 // changedRows calls yield for each row that differs between a table and the one before, as it was and as it is.
@@ -70,10 +70,10 @@ func putOrDelete[T any](t *frozen.Table[T], e *frozen.Edit, add bool, x T) {
 	}
 }
 
-// none reports whether a table has no row for which at is 0, so that a longer way need not be taken. In a watched Index
+// none reports whether a table has no row for which at is 0, so that a longer way need not be taken. In a traced Index
 // it reports false without a look-up: the longer way reads no more than the result depends on.
 func none[T any](x *Index, t frozen.Table[T], at func(T) int) bool {
-	if x.watched() {
+	if x.traced() {
 		return false
 	}
 	_, ok := t.First(at)

@@ -67,7 +67,7 @@ const (
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, wants: o.Wants, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
-		tables: newTables(), derived: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
+		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
 		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
@@ -292,7 +292,7 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	}
 	s := *b.last
 	s.Revision++
-	s.derived = &sync.Map{}
+	s.cached = &sync.Map{}
 	s.Mesh, s.Networks = b.mesh, b.networks
 	b.edit.Done()
 	s.tables = b.current

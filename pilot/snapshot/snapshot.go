@@ -26,8 +26,8 @@ type Snapshot struct {
 	RepeatedText, HostClusters int // see limits.Limits
 
 	tables
-	reach   map[*kinds.Kind]Reach
-	derived *sync.Map // results of Derived, by owner
+	reach  map[*kinds.Kind]Reach
+	cached *sync.Map // what Cached returns, by owner
 }
 
 // ClusterAddress is an address in a cluster, whose ID is empty for the server's own. Two clusters may use one address.
@@ -112,12 +112,12 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 
 var noEndpoints = &Endpoints{}
 
-// Derived returns what make returns for this Snapshot. It calls make once for each owner and stores the result for as
+// Cached returns the owner's value for this Snapshot. It calls make once for each owner, and stores the value for as
 // long as the Snapshot lives. Safe for concurrent use.
-func (s *Snapshot) Derived(owner any, make func(*Snapshot) any) any {
-	once, ok := s.derived.Load(owner)
+func (s *Snapshot) Cached(owner any, make func(*Snapshot) any) any {
+	once, ok := s.cached.Load(owner)
 	if !ok {
-		once, _ = s.derived.LoadOrStore(owner, sync.OnceValue(func() any { return make(s) }))
+		once, _ = s.cached.LoadOrStore(owner, sync.OnceValue(func() any { return make(s) }))
 	}
 	return once.(func() any)()
 }
@@ -179,7 +179,7 @@ func (s *Snapshot) AllObjects(kind *kinds.Kind) []*kinds.Object {
 // ObjectCount returns the number of objects of one kind.
 func (s *Snapshot) ObjectCount(kind *kinds.Kind) int { return s.objects[kind].byPrecedence.Len() }
 
-// HasObjects reports whether objects of a kind are worth a look-up. A watched Snapshot reports true.
+// HasObjects reports whether objects of a kind are worth a look-up. A traced Snapshot reports true.
 func (s *Snapshot) HasObjects(kind *kinds.Kind) bool { return !s.objects[kind].byPrecedence.Empty() }
 
 // Reach returns whom a change of an object of a kind concerns. Translations may not read kinds that concern nobody.

@@ -20,7 +20,7 @@ type tables struct {
 	facts     frozen.Table[*kinds.Object] // by kind and name
 	wants     frozen.Table[Want]          // by fact, then object
 
-	summaries *frozen.Table[ServiceEndpoints] // endpoints, in a watched Snapshot for look-ups of summaries; else nil
+	summaries *frozen.Table[ServiceEndpoints] // endpoints, in a traced Snapshot for look-ups of summaries; else nil
 }
 
 // workloadAddress is a workload at one of its addresses.

@@ -15,6 +15,6 @@
 // # A new type
 //
 // It needs a line in envoy/types.go, a folder, a line in providers (translator.go), and one in the layers of
-// deploy/house. A Set that depends on endpoints, facts or credentials needs a stale function of its own: engine.IfAny
-// ignores them.
+// deploy/house, and the Go type of the message, which for NDS is in no module of go.mod. A Set that depends on
+// endpoints, facts or credentials needs a stale function of its own: engine.IfHosts ignores them.
 package translate

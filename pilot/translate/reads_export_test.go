@@ -184,8 +184,8 @@ func bindKeys(g engine.Generator[lds.BindKey]) []lds.BindKey {
 	return keys
 }
 
-// Watched returns a function that returns the Index of a Snapshot, each time without what was cached of earlier
+// Traced returns a function that returns the Index of a Snapshot, each time without what was cached of earlier
 // look-ups. found is called for each row that differs from later's, when a look-up seeks it.
-func (t *Translator) Watched(s, later *snapshot.Snapshot, found snapshot.Found) func() *scope.Index {
-	return t.state(s).index.Watched(t.state(later).index, found)
+func (t *Translator) Traced(s, later *snapshot.Snapshot, found snapshot.Found) func() *scope.Index {
+	return t.state(s).index.Traced(t.state(later).index, found)
 }

@@ -153,7 +153,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 			continue
 		}
 		read := ""
-		watched := on.Watched(from, s, func(table string, row any) { read += fmt.Sprintf("\n%s: %v", table, row) })
+		traced := on.Traced(from, s, func(table string, row any) { read += fmt.Sprintf("\n%s: %v", table, row) })
 		next := map[int]translate.Next{} // of the lists that have missed nothing yet
 		for l := range lists {
 			if missing[l] == "" {
@@ -179,7 +179,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 				if from.Mesh != s.Mesh { // everything reads it
 					read = "\nthe mesh configuration"
 				}
-				if p.Generate(watched()); read == "" {
+				if p.Generate(traced()); read == "" {
 					continue
 				}
 				for _, l := range stays {

@@ -35,7 +35,7 @@ type Translator struct {
 	types map[string]provider // by URL
 	keys  *cohort.Interner
 
-	derive func(*snapshot.Snapshot) any // newState as a function value, allocated once because each Send needs it
+	newStateFunc func(*snapshot.Snapshot) any // newState as a function value, allocated once because each Send needs it
 
 	mu     sync.Mutex
 	newest *state // of the newest Snapshot; the next one is made from it
@@ -62,7 +62,7 @@ func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provid
 func New(o Options) *Translator {
 	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle), keys: cohort.NewInterner()}
 	t.types = providers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
-	t.derive = func(s *snapshot.Snapshot) any { return t.newState(s) }
+	t.newStateFunc = func(s *snapshot.Snapshot) any { return t.newState(s) }
 	return t
 }
 
@@ -86,7 +86,7 @@ type state struct {
 // published: the cost is proportional to what the Snapshot changed.
 func (t *Translator) Prepare(s *snapshot.Snapshot) { t.state(s) }
 
-func (t *Translator) state(s *snapshot.Snapshot) *state { return s.Derived(t, t.derive).(*state) }
+func (t *Translator) state(s *snapshot.Snapshot) *state { return s.Cached(t, t.newStateFunc).(*state) }
 
 func (t *Translator) newState(s *snapshot.Snapshot) *state {
 	t.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // whole returns a Set with a single partition that all generates. Any change invalidates it.
 func whole(c *Cache, revision uint64, typeURL string, all func() []*envoy.Resource) *envoy.Set {
 	return Get(c, Key{Type: typeURL}, revision, func(*Log) Generator[struct{}] {
-		return Single(all, func(d *scope.Dirty) bool { return !d.Empty() })
+		return Single(all, func(d *scope.Dirty) bool { return !d.NoHosts() })
 	}).Set
 }
 

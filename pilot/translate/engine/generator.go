@@ -40,9 +40,9 @@ func Single(all func() []*envoy.Resource, stale func(d *scope.Dirty) bool) Gener
 // IfAll is the stale of Single for a Set that depends on nothing but its cohort and the mesh configuration.
 func IfAll(d *scope.Dirty) bool { return d.All }
 
-// IfAny is the stale of Single for a Set that depends on hosts as well, whichever they are. It stays as it is where
-// only endpoints, facts or credentials changed.
-func IfAny(d *scope.Dirty) bool { return !d.Empty() }
+// IfHosts is the stale of Single for a Set that depends on hosts and the mesh configuration: not on endpoints, facts,
+// credentials or the reassignment of proxies.
+func IfHosts(d *scope.Dirty) bool { return !d.NoHosts() }
 
 // Get returns a Set as it is at a revision. newGenerator is called if the cache does not have it. Its generator records
 // conflicts in the Log.

@@ -63,7 +63,7 @@ type gatewayListenerBuilder struct {
 
 // Gateway generates the listeners of a gateway, as one partition: none while no Gateway selects it.
 func (m *Listeners) Gateway(v *view.View, c cohort.Inputs) engine.Generator[struct{}] {
-	return engine.Single(func() []*envoy.Resource { return m.gatewayListeners(v, c) }, engine.IfAny)
+	return engine.Single(func() []*envoy.Resource { return m.gatewayListeners(v, c) }, engine.IfHosts)
 }
 
 func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Resource {

@@ -37,7 +37,7 @@ type builder struct{ *hooks.Hooks }
 func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	s := engine.GetByName(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
 		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
-			if d.Empty() {
+			if d.NoHosts() {
 				return nil
 			}
 			return list.All()
