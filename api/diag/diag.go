@@ -9,15 +9,19 @@ import (
 // Severity of a Diagnostic.
 type Severity int
 
-// Severities. An object with an Error is not used, or requests fail for it; one with a Warning is used.
+// Severities. An object with an Error is not used, or requests fail for it; one with a Warning is used. Info is advice.
 const (
-	Warning Severity = iota
+	Info Severity = iota - 1
+	Warning
 	Error
 )
 
 func (s Severity) String() string {
-	if s == Error {
+	switch s {
+	case Error:
 		return "error"
+	case Info:
+		return "info"
 	}
 	return "warning"
 }

@@ -42,14 +42,15 @@ func quoted(value string) string {
 // meshChecks are those of the flags that commands share which work on a directory.
 func meshChecks() checks {
 	return checks{
-		"domain":    checkDomain,
-		"clusterID": checkClusterID,
-		"namespace": checkNamespace,
+		"domain":         checkDomain,
+		"clusterID":      checkClusterID,
+		"istioNamespace": checkNamespace,
 	}
 }
 
 func discoveryChecks() checks {
 	c := meshChecks()
+	c["namespace"] = checkNamespace
 	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
 		c[name] = checkAddress
 	}

@@ -218,15 +218,16 @@ type worldFlags struct {
 
 func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&f.configDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
-	f.registerMesh(flags, e)
+	f.registerMesh(flags, e, "namespace", "n")
 }
 
-func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env) {
+// registerMesh registers the flags; the root namespace is called by name and short.
+func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env, name, short string) {
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh", "file with the mesh configuration; where there is none, the ConfigMap istio of the root namespace")
 	flags.StringVar(&f.networks, "networksConfig", "./etc/istio/config/meshNetworks", "file with the mesh networks")
 	flags.StringVar(&f.clusterID, "clusterID", e.text("CLUSTER_ID", "Kubernetes"), "id of the cluster that this server runs in")
-	flags.StringVarP(&f.namespace, "namespace", "n", e.text("POD_NAMESPACE", "istio-system"), "root namespace")
+	flags.StringVarP(&f.namespace, name, short, e.text("POD_NAMESPACE", "istio-system"), "root namespace")
 }
 
 func (f *worldFlags) options(o *ingest.Options) {

@@ -120,7 +120,7 @@ func (f *injectFlags) injector(c *cobra.Command) (*injector.Injector, error) {
 		}
 	}
 	if m == nil || config == nil {
-		return nil, failed{}
+		return nil, failed{1}
 	}
 	i := injector.New(injector.Options{
 		Revision: f.revision, Mesh: func() *mesh.Config { return m }, NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),

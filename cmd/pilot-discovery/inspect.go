@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,60 +21,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
-
-func validateCommand(e *env) *cobra.Command {
-	var f worldFlags
-	var files []string
-	var output string
-	c := &cobra.Command{
-		Use:   "validate [-f] PATH...",
-		Short: "Print everything that is wrong with configuration; fail on errors",
-		Long: `Print everything that is wrong with files of configuration, with directories of them, or with the standard input, which is "-"; fail on errors.
-
-  pilot-discovery validate mesh
-  pilot-discovery validate -f services.yaml -f routes.yaml
-  kubectl get virtualservice,destinationrule,service -A -o yaml | pilot-discovery validate -
-
-References between objects are judged among all that is given: give the Services with the routes that lead to them.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(c *cobra.Command, args []string) error {
-			if output != "" && output != "json" {
-				return fmt.Errorf("unknown output format %q: json or nothing", output)
-			}
-			paths := slices.Concat(args, files)
-			if len(paths) == 0 {
-				return errors.New("nothing to validate: name files or directories, or - for the standard input")
-			}
-			texts, err := file.Read(paths, c.InOrStdin(), limits.Default())
-			if err != nil {
-				return err
-			}
-			i, err := readOnce(c, f, ingest.Options{Texts: texts})
-			if err != nil {
-				return err
-			}
-			if err := printFindings(c.OutOrStdout(), i, output == "json"); err != nil {
-				return err
-			}
-			if i.Refusal != nil || errorsIn(i.Findings) > 0 {
-				return failed{}
-			}
-			if i.Objects == 0 {
-				fmt.Fprintln(c.ErrOrStderr(), "no objects: of what was given nothing is YAML with an object of a kind that is known")
-			}
-			return nil
-		},
-	}
-	f.registerMesh(c.Flags(), e)
-	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file or directory, or - for the standard input; may be repeated")
-	c.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for one line each")
-	return c
-}
 
 func translateCommand(e *env) *cobra.Command {
 	var f worldFlags
@@ -120,12 +68,12 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 				return err
 			}
 			if strict && errorsIn(i.Findings) > 0 {
-				return failed{}
+				return failed{1}
 			}
 			return nil
 		},
 	}
-	f.registerMesh(c.Flags(), e)
+	f.registerMesh(c.Flags(), e, "namespace", "n")
 	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}, or with the bootstrap that has it")
 	c.Flags().BoolVar(&strict, "strict", false, "fail when validate would")
 	c.Flags().StringVar(&pod, "pod", "", "Pod of the directory whose proxy it is: NAME.NAMESPACE")
@@ -153,7 +101,11 @@ func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 // readOnce reads configuration once, from the directory of the flags or from the texts of the options. What it logs
 // besides its findings is not shown.
 func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspection, error) {
-	if err := meshChecks().run(c.Flags()); err != nil {
+	checks := meshChecks()
+	if c.Flags().Lookup("istioNamespace") == nil {
+		checks["namespace"] = checkNamespace // the root namespace
+	}
+	if err := checks.run(c.Flags()); err != nil {
 		return nil, err
 	}
 	if err := checkMeshFiles(c.Flags()); err != nil {
@@ -172,43 +124,6 @@ func errorsIn(findings []diag.Diagnostic) int {
 		}
 	}
 	return n
-}
-
-func printFindings(w io.Writer, i *inspect.Inspection, asJSON bool) error {
-	if asJSON {
-		report := struct {
-			Objects  int               `json:"objects"`
-			Errors   int               `json:"errors"`
-			Warnings int               `json:"warnings"`
-			Refusal  string            `json:"refusal,omitempty"` // why a server would not start
-			Findings []diag.Diagnostic `json:"findings"`
-		}{i.Objects, errorsIn(i.Findings), len(i.Findings) - errorsIn(i.Findings), "", append([]diag.Diagnostic{}, i.Findings...)}
-		if i.Refusal != nil {
-			report.Refusal = i.Refusal.Error()
-		}
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(report)
-	}
-	var b bytes.Buffer
-	for _, d := range i.Findings {
-		fmt.Fprintln(&b, d)
-	}
-	if i.Refusal != nil {
-		fmt.Fprintln(&b, "a server would refuse to start:", i.Refusal)
-	} else {
-		errors := errorsIn(i.Findings)
-		fmt.Fprintf(&b, "%s in force, %s, %s\n", count(i.Objects, "object"), count(errors, "error"), count(len(i.Findings)-errors, "warning"))
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // readNode reads a node, or the bootstrap of an Envoy that has one.
@@ -254,4 +169,11 @@ func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

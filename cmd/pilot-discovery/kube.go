@@ -39,10 +39,7 @@ func (f *kubeFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.StringSliceVar(&f.client.Insecure, "insecureKubeconfigOptions", fields(insecure), "what kubeconfigs of remote clusters may use although it is not safe, such as exec")
 
 	f.client.Host, f.client.Port = e.text("KUBERNETES_SERVICE_HOST", ""), e.text("KUBERNETES_SERVICE_PORT", "")
-	f.atHome = e.text("KUBECONFIG", "")
-	if home := e.text("HOME", ""); f.atHome == "" && home != "" {
-		f.atHome = filepath.Join(home, ".kube", "config")
-	}
+	f.atHome = kubeconfigAtHome(e)
 }
 
 // fields takes a list with commas apart.

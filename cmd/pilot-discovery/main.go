@@ -19,7 +19,7 @@ func main() {
 }
 
 // failed is an error that has been printed already: only the exit code is left.
-type failed struct{}
+type failed struct{ code int }
 
 func (failed) Error() string { return "failed" }
 
@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), versionCommand())
+	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -42,9 +42,11 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		fmt.Fprintln(stderr, "warning:", w)
 	}
 	if err := root.ExecuteContext(ctx); err != nil {
-		if !errors.As(err, &failed{}) {
-			fmt.Fprintln(stderr, "error:", err)
+		var printed failed
+		if errors.As(err, &printed) {
+			return printed.code
 		}
+		fmt.Fprintln(stderr, "error:", err)
 		return 1
 	}
 	return 0

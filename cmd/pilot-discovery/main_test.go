@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,6 +27,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"address": address,
+			"exits":   exits,
 			"unready": unready,
 			"until":   until,
 		},
@@ -45,6 +48,70 @@ func address(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("no address of %s in %s", args[1], args[0])
+}
+
+// exits CODE ARGS... runs pilot-discovery and wants that exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE ARGS...")
+	}
+	code := 0
+	if err := ts.Exec("pilot-discovery", args[1:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		code = exit.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// A progress line is for terminals, appears once the work takes long, and is gone at the end.
+func TestProgress(t *testing.T) {
+	var w strings.Builder
+	p := newProgress(&w, "reading")
+	p.show("Pod", 500)
+	p.done()
+	if w.Len() > 0 {
+		t.Errorf("where there is no terminal: %q", w.String())
+	}
+	p = startProgress(&w, "reading", time.Hour)
+	p.show("Pod", 500)
+	p.done()
+	if w.Len() > 0 {
+		t.Errorf("of short work: %q", w.String())
+	}
+	shown := make(chan string, 1)
+	p = startProgress(writerFunc(func(text string) {
+		select {
+		case shown <- text:
+		default:
+		}
+	}), "reading", 0)
+	if got := <-shown; got != "\r\x1b[Kreading" {
+		t.Errorf("at first: %q", got)
+	}
+	p.show("Pod", 500)
+	if got := <-shown; got != "\r\x1b[Kreading the cluster: Pod, 500" {
+		t.Errorf("then: %q", got)
+	}
+	p.done()
+	if got := <-shown; got != "\r\x1b[K" {
+		t.Errorf("at the end: %q", got)
+	}
+	p.show("Pod", 501)
+	if len(shown) > 0 {
+		t.Errorf("after the end: %q", <-shown)
+	}
+}
+
+type writerFunc func(string)
+
+func (f writerFunc) Write(text []byte) (int, error) {
+	f(string(text))
+	return len(text), nil
 }
 
 // unready ADDRESS waits until a server is not ready any more.

@@ -12,27 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// Codes of findings that istioctl analyze has too.
-const (
-	codeReference = "IST0101" // ReferencedResourceNotFound
-	codeConflict  = "IST0109" // ConflictingMeshGatewayVirtualServiceHosts
-	codeWorkloads = "IST0127" // NoMatchingWorkloadsFound
-	codeSubset    = "IST0173" // DestinationRuleSubsetsNotSelectPods
-)
-
-// Codes of findings that only this project has.
-const (
-	codeUnreachable = "UnreachableRoutes"
-	codeTargetPort  = "TargetPortNotFound"
-	codeEndpoints   = "NoEndpoints"
-	codeRepeated    = "RepeatedSubset"
-	codeAddress     = "RepeatedAddress"
-	codeNamespace   = "NearlyRootNamespace"
-	codeMesh        = "MeshConfigNotRead"
-	codeProvider    = "NoAuthorizer"
-	codeLimit       = "Limit" // as validation has it of one object
-)
-
 // Bounds on one run. A mesh that exceeds them has one mistake many times over.
 const (
 	maxFindings = 1000
@@ -45,6 +24,8 @@ type Options struct {
 	Mesh   *mesh.Config // its defaults of exportTo, and the root namespace
 	Whole  bool         // the objects are the whole mesh: no cluster adds to them
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
+
+	Advice bool // look also for what is allowed and seldom meant
 
 	MeshConfig []kinds.Key // the ConfigMaps that hold the mesh configuration, the one that takes precedence last
 
@@ -66,6 +47,10 @@ type analysis struct {
 	found   []diag.Diagnostic
 	hints   int
 	dropped int
+
+	// These are made when somebody asks.
+	byKind      map[*kinds.Kind][]*kinds.Object // by precedence
+	inNamespace map[string][]*kinds.Object      // Services, by precedence
 }
 
 // Run returns what is wrong between the objects, in no order.
@@ -75,24 +60,11 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
 	}
-	for _, r := range a.routes {
-		a.virtualService(r)
+	for _, one := range Analyzers() {
+		if o.Advice || !one.Advice {
+			one.run(a)
+		}
 	}
-	a.conflicts()
-	for _, r := range a.rules {
-		a.destinationRule(r)
-	}
-	for _, s := range a.selecting {
-		a.selector(s)
-	}
-	for _, s := range a.services {
-		a.targetPorts(s)
-		a.endpoints(s)
-	}
-	a.podAddresses()
-	a.noEffect()
-	a.targets()
-	a.authorizers()
 	if a.dropped > 0 {
 		a.found = append(a.found, diag.Diagnostic{
 			Severity: diag.Warning, Code: "Limit", Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",
@@ -104,7 +76,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 // report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports
 // those.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
-	if o.Cluster != "" {
+	if o.Cluster != "" || suppressed(o, code) {
 		return
 	}
 	if len(a.found) == maxFindings {
@@ -113,6 +85,30 @@ func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, 
 	}
 	d := diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: fmt.Sprintf(format, args...), Fix: fix}
 	a.found = append(a.found, d.At(o.Position))
+}
+
+// suppressed reports whether the annotation of an object asks for no finding with that code.
+func suppressed(o *kinds.Object, code string) bool {
+	for text := range strings.SplitSeq(o.Annotations["galley.istio.io/analyze-suppress"], ",") {
+		if text = strings.TrimSpace(text); text == "*" || text == code {
+			return true
+		}
+	}
+	return false
+}
+
+// of returns the objects of a kind by precedence.
+func (a *analysis) of(kind *kinds.Kind) []*kinds.Object {
+	if a.byKind == nil {
+		a.byKind = map[*kinds.Kind][]*kinds.Object{}
+		for _, o := range a.objects {
+			a.byKind[o.Kind] = append(a.byKind[o.Kind], o)
+		}
+		for _, list := range a.byKind {
+			slices.SortFunc(list, byPrecedence)
+		}
+	}
+	return a.byKind[kind]
 }
 
 // failing returns the severity of what makes requests fail if no Service is missing among the objects.

@@ -2,6 +2,11 @@
 // selectors that match no workload, ports that do not exist, VirtualServices that compete for a host, and subsets that
 // are defined twice. Codes are those of istioctl analyze where it has the same finding.
 //
+// Each sort of mistake has an Analyzer, in a file of its own; analyzers.go lists them. Some give advice: what they
+// report is allowed and seldom meant. They run where Options.Advice is set. testdata/analyzers has the cases of each of
+// these: to add an Analyzer, write its file, its line in analyzers.go and its cases. The annotation
+// galley.istio.io/analyze-suppress of an object names codes that are not reported of it.
+//
 //   - index.go: what objects are looked up by.
 //   - selection.go: what a selector matches, once for all objects that have it.
 //   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.

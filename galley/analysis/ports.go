@@ -22,6 +22,7 @@ type Pod struct {
 	Ports       map[string]uint32 // the TCP ports that have names
 	Numbers     []uint32          // all ports
 	Named       bool              // only ports with names are known
+	Proxy       bool              // it has a proxy
 }
 
 // podOf reads a whole Pod.
@@ -32,6 +33,7 @@ func podOf(p *corev1.Pod) Pod {
 		HostNetwork: p.Spec.HostNetwork,
 		Ready:       p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.Conditions, unready),
 		Ports:       map[string]uint32{},
+		Proxy:       HasProxy(p.Labels) || p.Annotations["sidecar.istio.io/status"] != "",
 	}
 	if p.Status.PodIP != "" {
 		out.Addresses = append(out.Addresses, p.Status.PodIP)
@@ -41,6 +43,7 @@ func podOf(p *corev1.Pod) Pod {
 	}
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
+			out.Proxy = out.Proxy || list[i].Name == "istio-proxy"
 			for _, c := range list[i].Ports {
 				number := uint32(c.ContainerPort) //nolint:gosec // validated
 				out.Numbers = append(out.Numbers, number)
@@ -51,6 +54,11 @@ func podOf(p *corev1.Pod) Pod {
 		}
 	}
 	return out
+}
+
+// HasProxy reports whether a Pod's labels are those that injection writes with a proxy.
+func HasProxy(labels map[string]string) bool {
+	return labels["security.istio.io/tlsMode"] != "" || labels["service.istio.io/canonical-name"] != "" && labels["service.istio.io/canonical-revision"] != ""
 }
 
 // Slice holds what references need to know of an EndpointSlice.

@@ -1,10 +1,6 @@
 package validation
 
-import (
-	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import "slices"
 
 // Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nobody here does;
 // it is of use to say so.
@@ -17,7 +13,7 @@ type Template struct {
 }
 
 // template reads the object, if it is such.
-func template(n *node) (Template, bool) {
+func template(n *node, namespace string) (Template, bool) {
 	path := []string{"spec", "template"}
 	switch n.str("apiVersion") + " " + n.str("kind") {
 	case "apps/v1 Deployment", "apps/v1 StatefulSet", "apps/v1 DaemonSet", "apps/v1 ReplicaSet", "v1 ReplicationController", "batch/v1 Job":
@@ -28,7 +24,7 @@ func template(n *node) (Template, bool) {
 	}
 	t := Template{Namespace: n.str("metadata", "namespace"), Line: n.line, Column: n.col}
 	if t.Namespace == "" {
-		t.Namespace = metav1.NamespaceDefault
+		t.Namespace = namespace
 	}
 	t.Name = n.str("kind") + " " + t.Namespace + "/" + n.str("metadata", "name")
 	t.Labels = n.labelsAt(append(path, "metadata", "labels"))

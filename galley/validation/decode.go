@@ -2,6 +2,7 @@ package validation
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -72,7 +75,7 @@ func (r Rules) Decode(file string, data []byte) Result {
 	if p, why, fix := unreadable(l, data); why != "" {
 		return broken(file, p, "Limit", why, fix)
 	}
-	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review}
+	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review, namespace: cmp.Or(r.Namespace, metav1.NamespaceDefault)}
 	d.tree = treeBuilder{maxDepth: l.YAMLDepth, budget: fileValues(len(data)), open: map[*yaml.Node]bool{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for count := 1; ; count++ {
@@ -177,6 +180,7 @@ type decoder struct {
 	limits    limits.Limits
 	schemas   *schema.Set
 	file      string
+	namespace string // of objects that do not say theirs
 	tree      treeBuilder
 	documents []Document
 	templates []Template

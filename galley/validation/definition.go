@@ -18,6 +18,8 @@ type Rules struct {
 	Limits  limits.Limits
 	Review  bool        // the objects are not in force yet: some faults that a server can live with are errors
 	Schemas *schema.Set // the CustomResourceDefinitions; nil: they are not asked
+
+	Namespace string // of objects that do not say theirs; empty is "default"
 }
 
 // definition adds what the CustomResourceDefinition of the object's kind finds wrong with it, and nobody else has.

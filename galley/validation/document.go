@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -21,7 +22,7 @@ import (
 func (d *decoder) object(n *node, f *findings) {
 	kind, skip, security := kindOf(n, f)
 	if skip {
-		if t, ok := template(n); ok {
+		if t, ok := template(n, d.namespace); ok {
 			d.templates = append(d.templates, t)
 		}
 		return
@@ -270,7 +271,7 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 	if o.Kind.Cluster {
 		meta.SetNamespace("")
 	} else if meta.GetNamespace() == "" {
-		meta.SetNamespace(metav1.NamespaceDefault)
+		meta.SetNamespace(cmp.Or(d.namespace, metav1.NamespaceDefault))
 	}
 	// As an informer has it: the type says what it is, whichever version the document was written for.
 	reflect.ValueOf(o.Spec).Elem().FieldByName("TypeMeta").SetZero()

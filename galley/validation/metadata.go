@@ -52,7 +52,7 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 			ns.warn("remove it", "%s is cluster-scoped and has no namespace", o.Kind.Name)
 		}
 	case meta.str("namespace") == "":
-		o.Namespace = metav1.NamespaceDefault
+		o.Namespace = d.namespace
 	default:
 		o.Namespace = meta.str("namespace")
 		ns.problems(kvalidation.IsDNS1123Label(o.Namespace))

@@ -18,12 +18,16 @@ import (
 // objects alone.
 type Positions struct {
 	lines   [][]byte
+	home    string                // the namespace of objects that do not say theirs
 	objects map[string]*yaml.Node // by what Key.String returns
 }
 
 // NewPositions reads a file. Of text that is no YAML nothing is known.
-func NewPositions(data []byte) *Positions {
-	p := &Positions{lines: bytes.Split(data, []byte{'\n'}), objects: map[string]*yaml.Node{}}
+func NewPositions(data []byte) *Positions { return NewPositionsIn(data, metav1.NamespaceDefault) }
+
+// NewPositionsIn reads a file whose objects are of that namespace unless they say another.
+func NewPositionsIn(data []byte, namespace string) *Positions {
+	p := &Positions{home: namespace, lines: bytes.Split(data, []byte{'\n'}), objects: map[string]*yaml.Node{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var doc yaml.Node
@@ -55,7 +59,7 @@ func (p *Positions) add(n *yaml.Node) {
 	case kind.Cluster:
 		key.Namespace = ""
 	case key.Namespace == "":
-		key.Namespace = metav1.NamespaceDefault
+		key.Namespace = p.home
 	}
 	if name := key.String(); p.objects[name] == nil { // of two the first counts
 		p.objects[name] = n

@@ -40,8 +40,11 @@ func (f *Findings) Set(list []diag.Diagnostic, compare func(a, b diag.Diagnostic
 	added, gone := without(list, before, compare), without(before, list, compare)
 	for _, d := range added[:min(len(added), maxLogged)] {
 		level := slog.LevelWarn
-		if d.Severity == diag.Error {
+		switch d.Severity {
+		case diag.Error:
 			level = slog.LevelError
+		case diag.Info:
+			level = slog.LevelInfo
 		}
 		logger.Log(context.Background(), level, "config finding", "err", d.String())
 	}

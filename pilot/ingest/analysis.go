@@ -10,6 +10,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -116,13 +117,13 @@ func (w *World) references() []diag.Diagnostic {
 	}
 	return append(w.absentCredentials(objects), analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
-		Pod: podOf, Slice: sliceOf,
+		Advice: w.o.Advice, Pod: podOf, Slice: sliceOf,
 	})...)
 }
 
 func podOf(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.PodFacts)
-	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true}
+	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true, Proxy: analysis.HasProxy(o.Labels)}
 }
 
 func sliceOf(o *kinds.Object) analysis.Slice {
@@ -153,7 +154,7 @@ func (w *World) located(list []diag.Diagnostic) []diag.Diagnostic {
 // positions reads a file. Without the file it knows no position.
 func (w *World) positions(file string) *validation.Positions {
 	if data, known := w.o.Texts.Of(file); known {
-		return validation.NewPositions(data)
+		return validation.NewPositionsIn(data, cmp.Or(w.o.Texts.Namespace, metav1.NamespaceDefault))
 	}
 	f, err := os.Open(file)
 	if err != nil {

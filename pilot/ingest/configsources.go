@@ -123,6 +123,9 @@ func (c *configSources) look(changes []kinds.Change) {
 }
 
 func (c *configSources) make() error {
+	if c.to.o.Cluster != nil {
+		return nil // all that is looked at was read
+	}
 	if len(c.inForce) == 0 && c.to.o.ConfigDir == "" && c.to.o.Texts == nil {
 		return c.add("the configuration", &meshv1alpha1.ConfigSource{Address: KubernetesScheme})
 	}

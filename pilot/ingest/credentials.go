@@ -182,6 +182,12 @@ func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.C
 	for _, bad := range p.Remarks {
 		add(diag.Warning, bad, "")
 	}
+	if len(list) == 0 && p.Credential == (credentials.Credential{}) {
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: "BadCredential", Object: o.String(), Field: "data", Message: "it has none of the keys that TLS needs" + none,
+			Fix: "add tls.crt and tls.key, or cert and key, and for CA certificates ca.crt or cacert",
+		}.At(o.Position))
+	}
 	return list
 }
 
@@ -323,23 +329,54 @@ func (w *World) missingCredentials(key kinds.Key, namespace string, severity dia
 // selects, or else its own. What a DestinationRule names is missing if it is in no namespace of a gateway's Pods. Where
 // there is no Service they are a part of a mesh, and all findings are warnings.
 func (w *World) absentCredentials(objects []*kinds.Object) (list []diag.Diagnostic) {
-	named := w.References().byObject
-	if !w.o.whole() || len(named) == 0 {
+	if !w.o.whole() && w.o.Cluster == nil {
 		return nil
 	}
-	there, severity := map[kinds.Key]bool{}, diag.Warning
+	there := map[kinds.Key]bool{}
+	for _, o := range objects {
+		if o.Kind == kinds.Secret || o.Kind == kinds.ConfigMap {
+			there[o.Key] = true
+		}
+	}
+	return w.credentialsWithout(objects, func(k kinds.Key) bool { return !there[k] && (w.o.Cluster == nil || !w.o.Cluster.Unknown(k)) })
+}
+
+// AbsentCredentials returns the Secrets and ConfigMaps that objects name and that are not among the objects.
+func (w *World) AbsentCredentials() []kinds.Key {
+	objects := w.Objects()
+	there, absent := map[kinds.Key]bool{}, map[kinds.Key]bool{}
+	for _, o := range objects {
+		there[o.Key] = o.Kind == kinds.Secret || o.Kind == kinds.ConfigMap
+	}
+	w.credentialsWithout(objects, func(k kinds.Key) bool {
+		absent[k] = absent[k] || !there[k]
+		return true // so that every name is asked for
+	})
+	return slices.SortedFunc(func(yield func(kinds.Key) bool) {
+		for k, is := range absent {
+			if is && !yield(k) {
+				return
+			}
+		}
+	}, compareCredentials)
+}
+
+// credentialsWithout returns findings for the credentials that objects name, where each that may be meant is absent.
+func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Key) bool) (list []diag.Diagnostic) {
+	named := w.References().byObject
+	if len(named) == 0 {
+		return nil
+	}
+	severity := diag.Warning
 	var pods []*kinds.Object
 	for _, o := range objects {
 		switch o.Kind {
-		case kinds.Secret, kinds.ConfigMap:
-			there[o.Key] = true
 		case kinds.Pod:
 			pods = append(pods, o)
 		case kinds.Service, kinds.ServiceEntry:
 			severity = diag.Error
 		}
 	}
-	absent := func(k kinds.Key) bool { return !there[k] }
 	ofGateways := map[string]bool{} // namespaces of Pods
 	var rules []*kinds.Object
 	for _, key := range slices.SortedFunc(maps.Keys(named), compareCredentials) {

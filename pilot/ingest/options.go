@@ -28,6 +28,7 @@ type Options struct {
 	MeshNetworks  string       // a file with networks, in the form of the ConfigMap's key meshNetworks
 	TraceSampling float64      // percent of requests that proxies trace by default; 0 is Istio's default
 	SharedMesh    string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
+	Cluster       *crd.Listing // in the place of Client: what was read once of an API server
 	Client        *rest.Config // of the API server of the own cluster; nil: there is none
 
 	NoServices bool // leave the cluster's services out: only its configuration counts
@@ -48,13 +49,15 @@ type Options struct {
 	Process        string // what to call this process where it has no PodName; no two that run at a time may share it
 	Revision       string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
 
+	Advice bool // look also for what is allowed and seldom meant
+
 	CountNodeAccounts bool // keep count of the service accounts on each node, for World.RunsOn
 
 	Limits limits.Limits
 }
 
 // whole reports whether the sources hold the whole mesh: no cluster adds to it, and no file is left out.
-func (o Options) whole() bool { return o.Client == nil && o.Texts == nil }
+func (o Options) whole() bool { return o.Client == nil && o.Cluster == nil && o.Texts == nil }
 
 // Instance returns the name of this replica.
 func (o Options) Instance() string { return cmp.Or(o.PodName, o.Process+NotAPod) }

@@ -47,7 +47,7 @@ type Source struct {
 // NewSources makes the sources that the options name; nothing runs yet. What they bring goes to sink: first the whole,
 // and then changes. instance is the name by which other control planes know this one.
 func NewSources(o Options, instance string, metrics prometheus.Registerer, sink config.Handler) (*Sources, error) {
-	if o.ConfigDir == "" && o.Texts == nil && o.Client == nil && len(o.MeshSources()) == 0 {
+	if o.ConfigDir == "" && o.Texts == nil && o.Cluster == nil && o.Client == nil && len(o.MeshSources()) == 0 {
 		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
 		return nil, errors.Join(append([]error{err}, o.meshErrors()...)...)
 	}
@@ -75,6 +75,9 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 			return nil, err
 		}
 		s.list = append(s.list, Source{"configuration directory", d.Run, d.Findings})
+	}
+	if o.Cluster != nil {
+		s.addListing()
 	}
 	if o.Client != nil {
 		if err := s.addCluster(); err != nil {
@@ -148,6 +151,27 @@ func configKinds() []*kinds.Kind {
 	return slices.DeleteFunc(kinds.All(), func(k *kinds.Kind) bool {
 		return k == kinds.Secret || k == kinds.ConfigMap || slices.Contains(serviceKinds(), k) // Secrets and ConfigMaps are read one by one: wantSecrets
 	})
+}
+
+// addListing adds what was read once of an API server: all kinds at once.
+func (s *Sources) addListing() {
+	h := s.first.From(s.first.Add("API server"))
+	s.list = append(s.list, Source{"API server", func(ctx context.Context) error {
+		h(s.o.Cluster.Changes())
+		<-ctx.Done()
+		return nil
+	}, s.o.Cluster.Findings})
+}
+
+// ListedKinds returns the kinds that are read of a cluster at once, and of which only some objects: of ConfigMaps the
+// mesh configuration. Secrets are read one by one: World.AbsentCredentials.
+func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Selection) {
+	names := []string{meshName(o)}
+	if o.SharedMesh != "" {
+		names = append(names, o.SharedMesh)
+	}
+	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()),
+		map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
 }
 
 // cluster makes a source of the own API server.
@@ -242,7 +266,10 @@ func (s *Sources) Awaited() []string {
 
 // Findings returns the findings of all sources.
 func (s *Sources) Findings() []diag.Diagnostic {
-	list := append(s.first.Findings(), s.Source.Findings()...)
+	list := s.Source.Findings()
+	if s.o.Cluster == nil { // else files are meant to replace what the cluster has
+		list = append(s.first.Findings(), list...)
+	}
 	for _, source := range s.list {
 		if source.Findings != nil {
 			list = append(list, source.Findings()...)

@@ -105,7 +105,7 @@ func (w *World) makeRegistries() {
 		Kube: func(cluster string) *kube.Registry {
 			id := cmp.Or(cluster, o.ClusterID)
 			return kube.New(kube.Options{
-				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: o.Client != nil && !o.NoServices, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networks.Of(id),
+				Domain: o.Domain, Cluster: id, Remote: cluster != "", Controllers: (o.Client != nil || o.Cluster != nil) && !o.NoServices, TrustDomain: m.GetTrustDomain(), SystemNamespace: o.Namespace, Network: networks.Of(id),
 				Gateways: gatewayServices(networks, id),
 			})
 		},

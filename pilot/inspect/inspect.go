@@ -42,7 +42,8 @@ type Inspection struct {
 
 // Read reads the configuration that o names, for translation with some features.
 func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
-	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(), Catalog: features, Still: true})}
+	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(), Catalog: features, Still: o.Cluster == nil})}
+	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var sources *ingest.Sources
@@ -66,6 +67,14 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 		return nil, sources.Wait(ctx)
 	default:
 		i.Refusal = err
+	}
+	if o.Cluster != nil && i.Snapshot != nil {
+		// Secrets are read one by one, once it is known which.
+		changes, err := o.Cluster.Get(caller, i.world.AbsentCredentials())
+		if err != nil {
+			return nil, err
+		}
+		i.Snapshot = i.world.Commit(changes, time.Time{})
 	}
 	i.Findings = slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze())
 	i.Objects = len(i.world.Objects())

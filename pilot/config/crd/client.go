@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/util/flowcontrol"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -64,6 +65,22 @@ func Config(o ClientOptions) (*rest.Config, error) {
 		return nil, fmt.Errorf("read the kubeconfig %s: %w", o.Kubeconfig, err)
 	}
 	return o.tune(c), nil
+}
+
+// Namespace returns the namespace that a kubeconfig's context names, or "default".
+func Namespace(o ClientOptions) string {
+	if o.Kubeconfig == "" {
+		return metav1.NamespaceDefault
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
+	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: paths}
+	}
+	ns, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).Namespace()
+	if err != nil || ns == "" {
+		return metav1.NamespaceDefault
+	}
+	return ns
 }
 
 func inCluster(o ClientOptions) (*rest.Config, error) {

@@ -26,6 +26,8 @@
 // second index of the objects and a queue of their versions, and its handler could not distinguish a relist from an
 // update.
 //
+// List reads everything once instead, in pages, and watches nothing: what may not be read is a finding (list.go).
+//
 // It does not filter by revision or namespace, writes nothing to the API server and does not know what objects mean. A
 // Source's state is guarded by one mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine
 // for each kind (for each name, where a kind is read by names) and one for the definitions, in each of which client-go

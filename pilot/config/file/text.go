@@ -15,6 +15,8 @@ import (
 type Texts struct {
 	data     map[string][]byte // by the file's name, as positions have it
 	findings []diag.Diagnostic
+
+	Namespace string // of objects that do not say theirs; empty is "default"
 }
 
 // Of returns the bytes of a file.
@@ -90,7 +92,7 @@ func (t *Texts) readDir(dir string, l limits.Limits) error {
 func NewTexts(texts *Texts, opts Options) *Source {
 	opts.Dir = ""
 	s := newSource(opts)
-	s.texts, s.rules.Review = texts, true
+	s.texts, s.rules.Review, s.rules.Namespace = texts, true, texts.Namespace
 	return s
 }
 

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+)
+
+// exitFound is the exit code of a command that did its work and found something at or above the threshold. It is that
+// of istioctl analyze. All other failures are 1.
+const exitFound = 79
+
+// judgeFlags are those of validate and analyze. Names are those of istioctl analyze, and of kubectl.
+type judgeFlags struct {
+	worldFlags
+	advice     bool // analyze
+	files      []string
+	output     string
+	failure    string
+	show       string
+	suppress   []string
+	useKube    bool
+	kubeconfig string
+	context    string
+	namespace  string
+	all        bool
+	revision   string
+	timeout    time.Duration
+	list       bool
+	pageSize   int64
+	atHome     string
+	host, port string // of the cluster that this runs in
+}
+
+const judgeFormats = `
+Formats (-o): log is one line for each finding, table has aligned columns, json and yaml are for programs, sarif is SARIF 2.1.0, and github has annotations for workflows of GitHub.
+
+The exit code is 0 if no finding reaches --failure-threshold, 79 if one does (as istioctl analyze has it), and 1 if the command could not do its work.`
+
+func validateCommand(e *env) *cobra.Command {
+	f := &judgeFlags{}
+	c := &cobra.Command{
+		Use:   "validate [-f] PATH...",
+		Short: "Print everything that is wrong with configuration; fail on errors",
+		Long: `Print everything that is wrong with files of configuration, with directories of them, with the standard input, which is "-", or with a cluster; fail on errors.
+
+  pilot-discovery validate mesh
+  pilot-discovery validate -f services.yaml -f routes.yaml -o sarif >findings.sarif
+  kubectl get virtualservice,destinationrule,service -A -o yaml | pilot-discovery validate -
+  pilot-discovery validate --use-kube -A
+
+References between objects are judged among all that is given: give the Services with the routes that lead to them. analyze judges files among what a cluster has, and gives advice too.
+` + judgeFormats,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	f.register(c.Flags(), e, false)
+	return c
+}
+
+func analyzeCommand(e *env) *cobra.Command {
+	f := &judgeFlags{advice: true}
+	c := &cobra.Command{
+		Use:   "analyze [PATH...]",
+		Short: "Print what is wrong, or hardly meant, with a cluster, or with files on top of what it has",
+		Long: `Print what is wrong, or hardly meant, with the configuration of a cluster. Files, directories and the standard input, which is "-", count over what the cluster has: so the findings are those that applying them would bring.
+
+  pilot-discovery analyze
+  pilot-discovery analyze -A -o table
+  pilot-discovery analyze route.yaml -n shop
+  pilot-discovery analyze mesh --use-kube=false --failure-threshold Warning
+
+The cluster is that of the kubeconfig, as with kubectl. It is only read. Of Secrets only those are read that objects name. What the user may not read is a finding.
+
+The annotation galley.istio.io/analyze-suppress of an object names codes that are not reported of it, with commas between, or * for all.
+` + judgeFormats,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	f.register(c.Flags(), e, true)
+	return c
+}
+
+func (f *judgeFlags) register(flags *pflag.FlagSet, e *env, useKube bool) {
+	f.registerMesh(flags, e, "istioNamespace", "i")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory, or - for the standard input; may be repeated")
+	flags.StringVarP(&f.output, "output", "o", "log", strings.Join(report.Formats(), ", "))
+	flags.StringVar(&f.failure, "failure-threshold", "Error", "severity from which on a finding makes the command fail: Info, Warning or Error")
+	flags.StringVar(&f.show, "output-threshold", "Info", "severity from which on findings are printed: Info, Warning or Error")
+	flags.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave findings out: CODE=OBJECT, such as \"IST0102=Namespace default\", with * for any text; may be repeated")
+	flags.BoolVarP(&f.useKube, "use-kube", "k", useKube, "read the cluster, too")
+	flags.StringVarP(&f.kubeconfig, "kubeconfig", "c", "", "kubeconfig of the cluster; implies --use-kube")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig; implies --use-kube")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace whose objects are reported, and of objects in files that do not say theirs; the kubeconfig's by default")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "report the objects of all namespaces; implies --use-kube")
+	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
+	flags.BoolVarP(&f.list, "list-analyzers", "L", false, "print the analyzers, and do nothing else")
+	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
+	f.atHome = kubeconfigAtHome(e)
+	f.host, f.port = e.text("KUBERNETES_SERVICE_HOST", ""), e.text("KUBERNETES_SERVICE_PORT", "")
+}
+
+// kubeconfigAtHome returns the kubeconfig that kubectl would take.
+func kubeconfigAtHome(e *env) string {
+	if path := e.text("KUBECONFIG", ""); path != "" {
+		return path
+	}
+	if home := e.text("HOME", ""); home != "" {
+		return filepath.Join(home, ".kube", "config")
+	}
+	return ""
+}
+
+func (f *judgeFlags) run(c *cobra.Command, args []string) error {
+	if f.list {
+		return listAnalyzers(c)
+	}
+	failure, err := report.ParseSeverity(f.failure)
+	if err != nil {
+		return fmt.Errorf("--failure-threshold: %w", err)
+	}
+	show, err := report.ParseSeverity(f.show)
+	if err != nil {
+		return fmt.Errorf("--output-threshold: %w", err)
+	}
+	suppressed, err := suppressions(f.suppress)
+	if err != nil {
+		return err
+	}
+	if err := report.CheckFormat(f.output); err != nil {
+		return err
+	}
+	if f.namespace != "" {
+		if err := checkNamespace(f.namespace); err != nil {
+			return fmt.Errorf("--namespace=%s: %w", quoted(f.namespace), err)
+		}
+	}
+	if f.pageSize < 1 {
+		return fmt.Errorf("--page-size=%d: write a number of objects, for example 500", f.pageSize)
+	}
+	o := ingest.Options{Advice: f.advice, Revision: f.revision, Limits: limits.Default()}
+	f.worldFlags.options(&o)
+	paths := slices.Concat(args, f.files)
+	if err := f.cluster(c, &o, len(paths) > 0); err != nil {
+		return err
+	}
+	if len(paths) > 0 || o.Cluster == nil {
+		if len(paths) == 0 {
+			return fmt.Errorf("nothing to %s: name files or directories, or - for the standard input, or a cluster by --kubeconfig", c.Name())
+		}
+		if o.Texts, err = file.Read(paths, c.InOrStdin(), limits.Default()); err != nil {
+			return err
+		}
+		o.Texts.Namespace = f.namespace
+	}
+	i, err := readOnce(c, f.worldFlags, o)
+	if err != nil {
+		return err
+	}
+	r := report.Report{Objects: i.Objects, Version: tag(), Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
+		return o.Cluster != nil && !f.concerns(d) || slices.ContainsFunc(suppressed, func(s suppression) bool { return s.matches(d) })
+	})}
+	if i.Refusal != nil {
+		r.Refusal = i.Refusal.Error()
+	}
+	if err := r.From(show).Write(c.OutOrStdout(), f.output); err != nil {
+		return err
+	}
+	if r.Reaches(failure) {
+		return failed{exitFound}
+	}
+	if i.Objects == 0 {
+		fmt.Fprintln(c.ErrOrStderr(), "no objects: of what was given nothing is YAML with an object of a kind that is known")
+	}
+	return nil
+}
+
+// cluster reads the cluster, if one is to be read, into the options.
+func (f *judgeFlags) cluster(c *cobra.Command, o *ingest.Options, files bool) error {
+	named := f.kubeconfig != "" || f.context != "" || f.all
+	if !f.useKube && (!named || c.Flags().Changed("use-kube")) {
+		return nil
+	}
+	client := crd.ClientOptions{Kubeconfig: f.kubeconfig, Context: f.context, Host: f.host, Port: f.port, Version: tag()}
+	inPod := f.host != "" && f.port != ""
+	if client.Kubeconfig == "" && (!inPod || f.context != "") {
+		client.Kubeconfig = f.atHome
+		exists := slices.ContainsFunc(filepath.SplitList(f.atHome), func(path string) bool {
+			_, err := os.Stat(path)
+			return err == nil
+		})
+		switch {
+		case exists:
+		case files && !named && !c.Flags().Changed("use-kube"):
+			fmt.Fprintln(c.ErrOrStderr(), "no kubeconfig: the files are judged by themselves, as with --use-kube=false")
+			return nil
+		default:
+			return errors.New("no kubeconfig: name one by --kubeconfig, or files and --use-kube=false")
+		}
+	}
+	config, err := crd.Config(client)
+	if err != nil {
+		return err
+	}
+	if f.namespace == "" && !f.all {
+		f.namespace = crd.Namespace(client)
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
+	defer cancel()
+	p := newProgress(c.ErrOrStderr(), "reading the cluster")
+	defer p.done()
+	list := crd.ListOptions{Client: config, Namespace: f.namespace, Page: f.pageSize, Limits: o.Limits, Progress: p.show}
+	list.Kinds, list.Only = o.ListedKinds()
+	o.Cluster, err = crd.List(ctx, list)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: it took longer than --timeout=%s", err, f.timeout)
+	}
+	if err != nil && files && !named {
+		err = fmt.Errorf("%w (--use-kube=false judges the files by themselves)", err)
+	}
+	return err
+}
+
+// concerns reports whether a finding is about what the command was asked for: a file, an object of the namespace or of
+// none.
+func (f *judgeFlags) concerns(d diag.Diagnostic) bool {
+	_, name, _ := strings.Cut(d.Object, " ")
+	ns, _, namespaced := strings.Cut(name, "/")
+	if kind, _, _ := strings.Cut(d.Object, " "); kind == "Namespace" {
+		ns, namespaced = name, true
+	}
+	return f.all || d.File != "" || !namespaced || ns == f.namespace
+}
+
+// suppression leaves findings out.
+type suppression struct{ code, object string }
+
+func suppressions(list []string) ([]suppression, error) {
+	var out []suppression
+	for _, text := range list {
+		code, object, ok := strings.Cut(text, "=")
+		if _, err := filepath.Match(object, ""); !ok || code == "" || object == "" || err != nil {
+			return nil, fmt.Errorf("--suppress=%s: write CODE=OBJECT, for example \"IST0102=Namespace default\" or \"IST0101=VirtualService shop/*\"", quoted(text))
+		}
+		// istioctl writes NAME.NAMESPACE
+		if kind, name, found := strings.Cut(object, " "); found && !strings.Contains(name, "/") {
+			if short, ns, dotted := strings.Cut(name, "."); dotted {
+				object = kind + " " + ns + "/" + short
+			}
+		}
+		out = append(out, suppression{code, object})
+	}
+	return out, nil
+}
+
+func (s suppression) matches(d diag.Diagnostic) bool {
+	object := strings.ReplaceAll(d.Object, "/", "\n") // a star stands for any text
+	matched, err := filepath.Match(strings.ReplaceAll(s.object, "/", "\n"), object)
+	return err == nil && matched && (s.code == "*" || s.code == d.Code || s.code == report.Describe(d.Code).ID)
+}
+
+// listAnalyzers prints what analyze looks for.
+func listAnalyzers(c *cobra.Command) error {
+	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 3, ' ', 0)
+	fmt.Fprintln(t, "NAME\tCODES\tONLY ANALYZE\tWHAT IT REPORTS")
+	for _, a := range analysis.Analyzers() {
+		advice := "-"
+		if a.Advice {
+			advice = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", a.Name, strings.Join(a.Codes, ","), advice, a.Reports)
+	}
+	return cmp.Or(t.Flush())
+}

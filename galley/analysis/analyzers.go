@@ -1,0 +1,119 @@
+package analysis
+
+// Codes of findings that istioctl analyze has too.
+const (
+	codeDeprecated         = "IST0002" // Deprecated
+	codeReference          = "IST0101" // ReferencedResourceNotFound
+	codeNotInjected        = "IST0102" // NamespaceNotInjected
+	codeNoProxy            = "IST0103" // PodMissingProxy
+	codeMisplaced          = "IST0107" // MisplacedAnnotation
+	codeUnknownAnnotation  = "IST0108" // UnknownAnnotation
+	codeConflict           = "IST0109" // ConflictingMeshGatewayVirtualServiceHosts
+	codeSidecars           = "IST0110" // ConflictingSidecarWorkloadSelectors
+	codeDefaultSidecars    = "IST0111" // MultipleSidecarsWithoutWorkloadSelectors
+	codePortRequired       = "IST0112" // VirtualServiceDestinationPortSelectorRequired
+	codeMTLS               = "IST0113" // MTLSPolicyConflict
+	codeSharedPods         = "IST0116" // DeploymentAssociatedToMultipleServices
+	codePortName           = "IST0118" // PortNameIsNotUnderNamingConvention
+	codeTokenPort          = "IST0119" // JwtFailureDueToInvalidServicePortPrefix
+	codeInjectionLabels    = "IST0123" // NamespaceMultipleInjectionLabels
+	codeWorkloads          = "IST0127" // NoMatchingWorkloadsFound
+	codeUnreachableRule    = "IST0130" // VirtualServiceUnreachableRule
+	codeIneffectiveMatch   = "IST0131" // VirtualServiceIneffectiveMatch
+	codeGatewayHost        = "IST0132" // VirtualServiceHostNotFoundInGateway
+	codeAddresses          = "IST0134" // ServiceEntryAddressesRequired
+	codeDeprecatedNote     = "IST0135" // DeprecatedAnnotation
+	codeSharedCertificate  = "IST0138" // GatewayDuplicateCertificate
+	codeGateways           = "IST0145" // ConflictingGateways
+	codeClaims             = "IST0149" // JwtClaimBasedRoutingWithoutRequestAuthN
+	codeExternalName       = "IST0150" // ExternalNameServiceTypeInvalidPortName
+	codeTelemetryProvider  = "IST0157" // InvalidTelemetryProvider
+	codeTelemetries        = "IST0159" // ConflictingTelemetryWorkloadSelectors
+	codeDefaultTelemetries = "IST0160" // MultipleTelemetriesWithoutWorkloadSelectors
+	codeGatewayPort        = "IST0162" // GatewayPortNotDefinedOnService
+	codeSubset             = "IST0173" // DestinationRuleSubsetsNotSelectPods
+)
+
+// Codes of findings that only this project has.
+const (
+	codeUnreachable = "UnreachableRoutes"
+	codeTargetPort  = "TargetPortNotFound"
+	codeEndpoints   = "NoEndpoints"
+	codeRepeated    = "RepeatedSubset"
+	codeAddress     = "RepeatedAddress"
+	codeNamespace   = "NearlyRootNamespace"
+	codeMesh        = "MeshConfigNotRead"
+	codeProvider    = "NoAuthorizer"
+	codePolicies    = "RepeatedTrafficPolicy"
+	codeIssuer      = "RepeatedIssuer"
+	codeLimit       = "Limit" // as validation has it of one object
+)
+
+// Analyzer looks for one sort of mistake between objects.
+type Analyzer struct {
+	Name    string
+	Codes   []string // of its findings
+	Advice  bool     // it reports what is allowed and seldom meant: it runs where Options.Advice is set
+	Reports string   // what it reports, for people
+
+	run func(*analysis)
+}
+
+// Analyzers returns all of them, in the order in which they run.
+func Analyzers() []Analyzer {
+	return []Analyzer{
+		{"routes", []string{codeReference, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there", (*analysis).virtualServices},
+		{"conflicts", []string{codeConflict, codeUnreachable}, false, "VirtualServices that compete for a host", (*analysis).conflicts},
+		{"rules", []string{codeReference, codeSubset, codeRepeated, codeLimit}, false, "hosts and subsets of DestinationRules that match nothing, or are defined twice", (*analysis).destinationRules},
+		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
+		{"endpoints", []string{codeTargetPort, codeEndpoints}, false, "ports of Services that no Pod has, and Services without endpoints", (*analysis).allEndpoints},
+		{"pod-addresses", []string{codeAddress}, false, "Pods with the address of another", (*analysis).podAddresses},
+		{"no-effect", []string{codeNamespace, codeMesh}, false, "objects that stand where nobody reads them", (*analysis).noEffect},
+		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
+		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
+
+		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},
+		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true, "Istio's annotations that are unknown, deprecated, or on the wrong kind", (*analysis).annotations},
+		{"deprecated", []string{codeDeprecated}, true, "deprecated fields", (*analysis).deprecated},
+		{"port-names", []string{codePortName, codeExternalName}, true, "ports of Services whose name does not say their protocol", (*analysis).portNames},
+		{"shared-pods", []string{codeSharedPods}, true, "Services that give one port of the same Pods different protocols", (*analysis).sharedPods},
+		{"one-each", []string{codeSidecars, codeDefaultSidecars, codeTelemetries, codeDefaultTelemetries}, true, "several Sidecars, or Telemetries, of one workload or namespace", (*analysis).oneEach},
+		{"unreachable", []string{codeUnreachableRule, codeIneffectiveMatch}, true, "routes of a VirtualService that an earlier one hides", (*analysis).unreachable},
+		{"gateway-hosts", []string{codeGatewayHost}, true, "hosts of VirtualServices that their Gateway does not have", (*analysis).gatewayHosts},
+		{"port-selectors", []string{codePortRequired}, true, "destinations with several ports that name none", (*analysis).portSelectors},
+		{"gateway-ports", []string{codeGateways, codeGatewayPort}, true, "ports of Gateways that conflict, or that no Service of the gateway has", (*analysis).gatewayPorts},
+		{"gateway-certificates", []string{codeSharedCertificate}, true, "Gateways that share a certificate, which breaks HTTP/2", (*analysis).gatewayCertificates},
+		{"mtls", []string{codeMTLS}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
+		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
+		{"tokens", []string{codeTokenPort, codeIssuer}, true, "tokens on ports that are not HTTP, and issuers that are there twice", (*analysis).tokens},
+		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
+		{"traffic-policies", []string{codePolicies}, true, "DestinationRules of one host that each have a trafficPolicy", (*analysis).trafficPolicies},
+		{"namespaces", []string{codeReference}, true, "namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
+		{"telemetry-providers", []string{codeTelemetryProvider}, true, "providers of Telemetries that the mesh configuration does not have", (*analysis).telemetryProviders},
+	}
+}
+
+func (a *analysis) virtualServices() {
+	for _, o := range a.routes {
+		a.virtualService(o)
+	}
+}
+
+func (a *analysis) destinationRules() {
+	for _, o := range a.rules {
+		a.destinationRule(o)
+	}
+}
+
+func (a *analysis) selectors() {
+	for _, o := range a.selecting {
+		a.selector(o)
+	}
+}
+
+func (a *analysis) allEndpoints() {
+	for _, o := range a.services {
+		a.targetPorts(o)
+		a.endpoints(o)
+	}
+}

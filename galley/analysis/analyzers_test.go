@@ -1,0 +1,99 @@
+package analysis
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+)
+
+// Each analyzer that gives advice has a file of cases: objects, and the findings of that analyzer that follow. Several
+// of them are mistakes, and several are none.
+func TestAnalyzers(t *testing.T) {
+	m := mesh.Default()
+	m.RootNamespace = "istio-system"
+	names := map[string]bool{}
+	for _, a := range Analyzers() {
+		if names[a.Name] || len(a.Codes) == 0 || a.Reports == "" {
+			t.Errorf("%s: not described, or there twice", a.Name)
+		}
+		names[a.Name] = true
+		if !a.Advice { // TestRun and those beside it have their cases
+			continue
+		}
+		archive, err := txtar.ParseFile(filepath.Join("testdata", "analyzers", a.Name+".txt"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		mistakes := 0
+		for _, c := range archive.Files {
+			t.Run(a.Name+"/"+c.Name, func(t *testing.T) {
+				var want []string
+				for line := range strings.Lines(string(c.Data)) {
+					if text, found := strings.CutPrefix(line, "#! "); found {
+						want = append(want, strings.TrimSpace(text))
+					}
+				}
+				if len(want) > 0 {
+					mistakes++
+				}
+				objects := decode(t, string(c.Data))
+				var got []string
+				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
+					if d.File = ""; slices.Contains(a.Codes, d.Code) && (d.Code != codeReference || strings.Contains(d.Message, "there is no namespace")) {
+						if d.Fix == "" {
+							t.Errorf("without a fix: %s", d)
+						}
+						got = append(got, d.String())
+					}
+				}
+				slices.Sort(got)
+				if !slices.EqualFunc(got, want, strings.HasPrefix) {
+					t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+				slices.Reverse(objects)
+				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m}) {
+					if slices.Contains(a.Codes, d.Code) && d.Code != codeReference {
+						t.Errorf("advice that nobody asked for: %s", d)
+					}
+				}
+			})
+		}
+		if mistakes < 2 || len(archive.Files)-mistakes < 2 {
+			t.Errorf("%s has %d cases with a mistake and %d without", a.Name, mistakes, len(archive.Files)-mistakes)
+		}
+	}
+	files, err := os.ReadDir(filepath.Join("testdata", "analyzers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !names[strings.TrimSuffix(f.Name(), ".txt")] {
+			t.Errorf("%s is of no analyzer", f.Name())
+		}
+	}
+}
+
+// What is right by TestRun draws no advice but about ports that are left open.
+func TestAdviceOnWhatIsRight(t *testing.T) {
+	data, err := os.ReadFile("testdata/right.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mesh.Default()
+	m.RootNamespace = "istio-system"
+	for _, d := range Run(decode(t, string(bytes.TrimSpace(data))), Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
+		switch d.Code {
+		case codePortRequired, codePortName:
+		default:
+			t.Error(d)
+		}
+	}
+}

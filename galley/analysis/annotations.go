@@ -1,0 +1,69 @@
+package analysis
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"istio.io/api/annotation"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// annotations reports Istio's annotations that nobody reads: those with an unknown name, and those on a kind of object
+// that has no such.
+func (a *analysis) annotations() {
+	known := map[string]*annotation.Instance{}
+	for _, i := range annotation.AllResourceAnnotations() {
+		known[i.Name] = i
+	}
+	names := slices.Collect(maps.Keys(known))
+	for _, o := range a.objects {
+		for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
+			if !ofIstio(name) {
+				continue
+			}
+			field, i := `metadata.annotations["`+name+`"]`, known[name]
+			switch {
+			case i == nil:
+				fix := "remove it"
+				if near := a.nearest(name, names); near != "" {
+					fix = diag.DidYouMean(near)
+				}
+				a.report(o, diag.Warning, codeUnknownAnnotation, field, fix, "no annotation has the name %s: it has no effect", name)
+			case i.Deprecated:
+				fix := "remove it"
+				if name == podLabel {
+					fix = "use the label of that name"
+				}
+				a.report(o, diag.Warning, codeDeprecatedNote, field, fix, "the annotation %s is deprecated", name)
+			case !belongs(i, o.Kind):
+				a.report(o, diag.Warning, codeMisplaced, field, "move it to "+kindsOf(i), "the annotation %s has no effect on a %s", name, o.Kind.Name)
+			}
+		}
+	}
+}
+
+// ofIstio reports whether an annotation is one that Istio would define. Those of operators, and those that this project
+// makes of a status, are not judged.
+func ofIstio(name string) bool {
+	domain, _, qualified := strings.Cut(name, "/")
+	return qualified && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.Contains(domain, "operator.istio.io") &&
+		name != kinds.AnnotationHealthy && name != kinds.AnnotationAddresses
+}
+
+// belongs reports whether an annotation has an effect on objects of a kind.
+func belongs(i *annotation.Instance, kind *kinds.Kind) bool {
+	return slices.ContainsFunc(i.Resources, func(r annotation.ResourceTypes) bool {
+		return r == annotation.Any || r == annotation.Unknown || r.String() == kind.Name
+	})
+}
+
+func kindsOf(i *annotation.Instance) string {
+	var list []string
+	for _, r := range i.Resources {
+		list = append(list, "a "+r.String())
+	}
+	return strings.Join(list, " or ")
+}

@@ -1,0 +1,84 @@
+package analysis
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// claims reports routes that depend on claims of tokens, on gateways whose tokens nobody reads.
+func (a *analysis) claims() {
+	for _, o := range a.routes {
+		field := claimField(o.Spec.(*networkingv1.VirtualService))
+		if field == "" {
+			continue
+		}
+		for _, g := range gatewaysOf(o) {
+			ns, short, _ := strings.Cut(g, "/")
+			gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: short}]
+			if gateway == nil || a.readsTokens(gateway) {
+				continue
+			}
+			a.report(o, diag.Error, codeClaims, field, "add a RequestAuthentication with the selector of the Gateway",
+				"no RequestAuthentication applies to the workloads of %s: claims are never known there, and the match never holds", gateway)
+		}
+	}
+}
+
+// claimField returns the first match of a VirtualService by a claim, or "".
+func claimField(spec *networkingv1.VirtualService) string {
+	find := func(headers map[string]*networkingv1alpha3.StringMatch) string {
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			if strings.HasPrefix(name, "@request.auth.claims") {
+				return name
+			}
+		}
+		return ""
+	}
+	for i, h := range spec.Http {
+		for j, m := range h.Match {
+			if name := find(m.Headers); name != "" {
+				return indexed(indexed("spec.http", i)+".match", j) + `.headers["` + name + `"]`
+			}
+			if name := find(m.WithoutHeaders); name != "" {
+				return indexed(indexed("spec.http", i)+".match", j) + `.withoutHeaders["` + name + `"]`
+			}
+		}
+	}
+	return ""
+}
+
+// readsTokens reports whether a RequestAuthentication applies to workloads of a Gateway; where no workload is known,
+// whether its selector is one that could.
+func (a *analysis) readsTokens(gateway *kinds.Object) bool {
+	selector := gateway.Spec.(*networkingv1.Gateway).Selector
+	spaces := a.selection("", selector).namespaces
+	for _, o := range a.of(kinds.RequestAuthentication) {
+		spec := o.Spec.(*securityv1.RequestAuthentication)
+		if len(spec.JwtRules) == 0 {
+			continue
+		}
+		labels := spec.GetSelector().GetMatchLabels()
+		if len(spaces) == 0 && (o.Namespace == a.root || o.Namespace == gateway.Namespace) && kinds.Selects(labels, selector) {
+			return true
+		}
+		for _, ns := range spaces {
+			if o.Namespace != a.root && o.Namespace != ns {
+				continue
+			}
+			for w := range a.selected(ns, selector) {
+				if kinds.Selects(labels, w.labels) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+package analysis
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// deprecated reports fields of Istio's objects that their definition calls deprecated.
+func (a *analysis) deprecated() {
+	for _, o := range a.objects {
+		if m, ok := o.Spec.(proto.Message); ok && o.Kind.Istio {
+			a.deprecatedIn(o, m.ProtoReflect(), "spec")
+		}
+	}
+}
+
+func (a *analysis) deprecatedIn(o *kinds.Object, m protoreflect.Message, path string) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		field := path + "." + fd.JSONName()
+		if options, ok := fd.Options().(*descriptorpb.FieldOptions); ok && options.GetDeprecated() {
+			a.report(o, diag.Warning, codeDeprecated, field, "see the reference of "+o.Kind.Name+" for what replaces it", "the field %s is deprecated", fd.JSONName())
+		}
+		switch {
+		case fd.IsMap():
+			if fd.MapValue().Message() != nil {
+				v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+					a.deprecatedIn(o, v.Message(), field+"["+strconv.Quote(k.String())+"]")
+					return true
+				})
+			}
+		case fd.Message() == nil:
+		case fd.IsList():
+			for i := range v.List().Len() {
+				a.deprecatedIn(o, v.List().Get(i).Message(), indexed(field, i))
+			}
+		default:
+			a.deprecatedIn(o, v.Message(), field)
+		}
+		return true
+	})
+}

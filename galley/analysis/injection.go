@@ -1,0 +1,54 @@
+package analysis
+
+import (
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// The labels by which namespaces and Pods ask for a proxy.
+const (
+	injectionLabel = "istio-injection"
+	revisionLabel  = "istio.io/rev"
+	podLabel       = "sidecar.istio.io/inject"
+	ambientLabel   = "istio.io/dataplane-mode"
+)
+
+// injection reports namespaces that get no proxies without saying so, and Pods without a proxy where others get one.
+func (a *analysis) injection() {
+	injected := map[string]bool{}
+	for _, o := range a.of(kinds.Namespace) {
+		if strings.HasPrefix(o.Name, "kube-") || o.Name == a.root {
+			continue
+		}
+		word, revision := o.Labels[injectionLabel], o.Labels[revisionLabel]
+		switch {
+		case word != "" && revision != "":
+			injected[o.Name] = word == "enabled"
+			a.report(o, diag.Warning, codeInjectionLabels, `metadata.labels["`+revisionLabel+`"]`, "remove one of the two",
+				"the namespace has the label %s too, which takes precedence: the revision %s has no effect", injectionLabel, revision)
+		case word == "enabled" || revision != "":
+			injected[o.Name] = true
+		case word == "" && o.Labels[ambientLabel] == "":
+			a.report(o, diag.Info, codeNotInjected, "metadata.labels", "label it "+injectionLabel+"=enabled, or "+injectionLabel+"=disabled if that is meant",
+				"Pods of the namespace get no proxy")
+		}
+	}
+	for _, w := range a.pods {
+		o := w.object
+		wanted := injected[o.Namespace]
+		for _, said := range []string{o.Annotations[podLabel], o.Labels[podLabel]} { // the label takes precedence
+			if said != "" {
+				wanted = said == "true"
+			}
+		}
+		if o.Labels[revisionLabel] != "" && o.Labels[podLabel] == "" {
+			wanted = true
+		}
+		if wanted && !w.pod.Proxy && !w.pod.HostNetwork {
+			a.report(o, diag.Warning, codeNoProxy, "spec.containers", "create it anew: kubectl rollout restart of its controller",
+				"the Pod has no proxy, although its labels or its namespace's ask for one")
+		}
+	}
+}

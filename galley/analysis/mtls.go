@@ -1,0 +1,53 @@
+package analysis
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// mtls reports DestinationRules whose TLS is not what the PeerAuthentication of the host's namespace wants.
+// PeerAuthentications with a selector are not looked at.
+func (a *analysis) mtls() {
+	modes := map[string]*kinds.Object{}
+	for _, o := range a.of(kinds.PeerAuthentication) {
+		if spec := o.Spec.(*securityv1.PeerAuthentication); len(spec.GetSelector().GetMatchLabels()) == 0 && modes[o.Namespace] == nil {
+			modes[o.Namespace] = o
+		}
+	}
+	mode := func(ns string) (securityv1.PeerAuthentication_MutualTLS_Mode, *kinds.Object) {
+		for _, where := range []string{ns, a.root} {
+			if o := modes[where]; o != nil {
+				if m := o.Spec.(*securityv1.PeerAuthentication).GetMtls().GetMode(); m != securityv1.PeerAuthentication_MutualTLS_UNSET {
+					return m, o
+				}
+			}
+		}
+		return securityv1.PeerAuthentication_MutualTLS_PERMISSIVE, nil
+	}
+	for _, o := range a.rules {
+		spec := o.Spec.(*networkingv1.DestinationRule)
+		tls := spec.GetTrafficPolicy().GetTls()
+		if tls == nil {
+			continue
+		}
+		for _, h := range a.hosts[names.FQDN(spec.Host, o.Namespace, a.domain)] {
+			if service, ok := h.object.Spec.(*corev1.Service); !ok || service.Spec.Type == corev1.ServiceTypeExternalName {
+				continue
+			}
+			wanted, by := mode(h.object.Namespace)
+			mutual := tls.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
+			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual || wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual {
+				a.report(o, diag.Warning, codeMTLS, "spec.trafficPolicy.tls.mode", "remove tls: proxies then do what the other end takes",
+					"mode %s contradicts %s, which has mode %s for the workloads of %s: connections are refused", tls.Mode, by, wanted, h.name)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package analysis
+
+import (
+	"strings"
+
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// namespaceNames reports namespaces that objects name and that do not exist. Where no Namespace is known nothing is
+// reported.
+func (a *analysis) namespaceNames() {
+	there := map[string]bool{a.root: true}
+	var list []string
+	for _, o := range a.of(kinds.Namespace) {
+		there[o.Name] = true
+		list = append(list, o.Name)
+	}
+	if len(list) == 0 {
+		return
+	}
+	judge := func(o *kinds.Object, field, name, effect string) {
+		if strings.ContainsAny(name, "*.~") || name == "" || there[name] {
+			return
+		}
+		fix := "create it, or name another"
+		if near := a.nearest(name, list); near != "" {
+			fix = diag.DidYouMean(near)
+		}
+		a.report(o, diag.Warning, codeReference, field, fix, "there is no namespace %s: %s", name, effect)
+	}
+	for _, kind := range []*kinds.Kind{kinds.VirtualService, kinds.DestinationRule, kinds.ServiceEntry} {
+		for _, o := range a.of(kind) {
+			for i, name := range o.Spec.(interface{ GetExportTo() []string }).GetExportTo() {
+				judge(o, indexed("spec.exportTo", i), name, "nobody there sees the object")
+			}
+		}
+	}
+	for _, o := range a.of(kinds.AuthorizationPolicy) {
+		for i, r := range o.Spec.(*securityv1.AuthorizationPolicy).Rules {
+			for j, from := range r.From {
+				path := indexed(indexed("spec.rules", i)+".from", j) + ".source"
+				for k, name := range from.GetSource().GetNamespaces() {
+					judge(o, indexed(path+".namespaces", k), name, "nobody is matched by it")
+				}
+				for k, name := range from.GetSource().GetNotNamespaces() {
+					judge(o, indexed(path+".notNamespaces", k), name, "nobody is matched by it")
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package analysis
+
+import (
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// oneEach reports objects of which only one counts for each workload: Sidecars and Telemetries.
+func (a *analysis) oneEach() {
+	a.onlyOne(kinds.Sidecar, codeDefaultSidecars, codeSidecars)
+	a.onlyOne(kinds.Telemetry, codeDefaultTelemetries, codeTelemetries)
+}
+
+// onlyOne reports objects of a kind that have no effect because an older one of the namespace is for the same
+// workloads: byDefault where neither has a selector, selected where both have.
+func (a *analysis) onlyOne(kind *kinds.Kind, byDefault, selected string) {
+	defaults := map[string]*kinds.Object{}
+	owner := map[*workload]*kinds.Object{}
+	for _, o := range a.of(kind) {
+		field, labels := selectorOf(o)
+		if len(labels) == 0 {
+			if first := defaults[o.Namespace]; first != nil {
+				a.report(o, diag.Error, byDefault, "metadata.name", "merge the two, or give one a selector",
+					"%s has no workload selector either, and is the older one or sorts first: this one has no effect", first)
+				continue
+			}
+			defaults[o.Namespace] = o
+			continue
+		}
+		for w := range a.selected(o.Namespace, labels) {
+			first := owner[w]
+			if first == nil {
+				owner[w] = o
+				continue
+			}
+			a.report(o, diag.Error, selected, field, "let their selectors match different workloads, or merge the two",
+				"%s selects %s too, and is the older one or sorts first: this one has no effect there", first, w.object)
+			break
+		}
+	}
+}
