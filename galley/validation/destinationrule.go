@@ -99,7 +99,9 @@ func connectionPool(p fieldRef) {
 	if d := tcp.at("maxConnectionDuration"); !d.absent() && d.duration() == 0 {
 		d.refuse("write a positive duration, or remove it", "the duration is zero")
 	}
-	tcp.at("idleTimeout").timeout()
+	idle := tcp.at("idleTimeout")
+	idle.lax = idle.duration() > -time.Millisecond
+	idle.timeout()
 	for _, f := range []string{"time", "interval"} {
 		if d := tcp.at("tcpKeepalive").at(f); !d.absent() && d.duration() < 0 {
 			d.bad("write a positive duration", "the duration is negative")
@@ -112,6 +114,9 @@ func connectionPool(p fieldRef) {
 		http.at(f).atLeast(0)
 	}
 	http.at("idleTimeout").timeout()
+	if d := http.at("idleTimeout"); !d.absent() && d.duration() == 0 {
+		d.refuse("write a positive duration, or remove it", "the duration is zero")
+	}
 	if k := http.at("http2KeepAlive"); !k.absent() {
 		for _, f := range []string{"interval", "timeout"} {
 			if k.at(f).absent() {
@@ -137,7 +142,7 @@ func outlierDetection(p fieldRef) {
 		local.refuse("set splitExternalLocalOriginErrors to true", "without splitExternalLocalOriginErrors the value has no effect")
 	}
 	for _, code := range p.at("outlierDetectionHttpErrorCodes").items() {
-		code.between(100, 599)
+		code.laxly().between(100, 599)
 	}
 }
 
@@ -180,6 +185,11 @@ func consistentHash(h fieldRef) {
 	}
 	if c := h.at("httpCookie"); !c.absent() {
 		c.required("name")
+		for _, a := range c.at("attributes").items() {
+			if a.at("name").empty() {
+				a.at("name").refuse("add name", "name is required")
+			}
+		}
 		c.at("ttl").longest()
 		if ttl := c.at("ttl"); !ttl.absent() && ttl.duration() < 0 {
 			ttl.laxly().bad("write 0s for a session cookie, or a positive duration", "the lifetime is negative")
@@ -194,6 +204,7 @@ func consistentHash(h fieldRef) {
 	} else if !size.absent() {
 		size.between(1, maxTable-1)
 		if v := size.number(); v < maxTable && !big.NewInt(int64(v)).ProbablyPrime(0) {
+			size.lax = v == 1
 			size.bad("use 65537, or another prime number", "the size of a Maglev table must be a prime number")
 		}
 	}

@@ -11,10 +11,16 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	// The messages that patches name most often. Those that are not linked are judged by their names alone.
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_to_metadata/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
@@ -22,7 +28,9 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
@@ -30,6 +38,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -72,8 +81,40 @@ func (p fieldRef) patch(apply string) {
 	}
 	if m := patched(apply); m != nil {
 		p.fits(m)
+		p.node = known(p.node, m.ProtoReflect().Descriptor())
 	}
 	p.typed()
+}
+
+// known returns a copy of a message without the fields that it does not have, of which nothing is judged.
+func known(n *node, md protoreflect.MessageDescriptor) *node {
+	if n.shape != mapping || md.FullName().Parent() == "google.protobuf" {
+		return n
+	}
+	out := *n
+	out.fields = nil
+	for _, f := range n.fields {
+		fd := md.Fields().ByJSONName(f.name)
+		if fd == nil {
+			fd = md.Fields().ByName(protoreflect.Name(f.name))
+		}
+		switch {
+		case fd == nil:
+			continue
+		case fd.Message() == nil || fd.IsMap():
+		case fd.IsList():
+			list := *f.value
+			list.items = nil
+			for _, item := range f.value.items {
+				list.items = append(list.items, known(item, fd.Message()))
+			}
+			f.value = &list
+		default:
+			f.value = known(f.value, fd.Message())
+		}
+		out.fields = append(out.fields, f)
+	}
+	return &out
 }
 
 // typed judges the messages that name their type, at any depth.
@@ -124,6 +165,7 @@ func (p fieldRef) any() {
 	full := name.text()[strings.LastIndexByte(name.text(), '/')+1:]
 	if t, err := protoregistry.GlobalTypes.FindMessageByURL(name.text()); err == nil {
 		p.fits(t.New().Interface())
+		p.node = known(p.node, t.Descriptor())
 	} else if !typeNames().MatchString(full) {
 		name.bad("write type.googleapis.com/ and the name of a message of Envoy's API v3", "%q is no type of Envoy's API", name.text())
 	}
@@ -139,8 +181,6 @@ var typeNames = sync.OnceValue(func() *regexp.Regexp {
 func (p fieldRef) fits(m proto.Message) {
 	fix := "see Envoy's API of " + string(m.ProtoReflect().Descriptor().FullName())
 	n := untyped(p.node)
-	var marks []mark
-	err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(n.appendJSON(nil, &marks), m)
 	judged := &findings{}
 	protoSchema{findings: judged, lenient: true}.message(n, m.ProtoReflect().Descriptor(), p.path)
 	for _, d := range judged.list {
@@ -149,7 +189,11 @@ func (p fieldRef) fits(m proto.Message) {
 			at.bad(fix, "%s", d.Message)
 		}
 	}
-	if err != nil && !HasErrors(judged.list) {
+	if HasErrors(judged.list) {
+		return
+	}
+	var marks []mark
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(n.appendJSON(nil, &marks), m); err != nil {
 		_, why := protoMessage(err)
 		p.bad(fix, "%s", why)
 	}

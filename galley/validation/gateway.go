@@ -64,7 +64,8 @@ func server(s fieldRef) {
 			tls.refuse("use protocol HTTPS or TLS, or remove tls", "a server of protocol %s cannot have tls", port.at("protocol").text())
 		}
 		if !onlyRedirects(tls) {
-			tls.lax = plain && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
+			files := slices.ContainsFunc(tlsFiles(), func(f string) bool { return !tls.at(f).empty() })
+			tls.lax = plain && !files && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
 			tls.bad("use protocol HTTPS or TLS, or keep only httpsRedirect", "a server of protocol %s cannot have tls", port.at("protocol").text())
 		}
 	case secure:

@@ -29,7 +29,7 @@ func istioKinds() []*kinds.Kind {
 func FuzzKinds(f *testing.F) {
 	all := istioKinds()
 	for i, a := range agreements(f) {
-		if i%8 == 0 {
+		if i%16 == 0 {
 			f.Add(slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Name == a.gvk.Kind }), a.spec)
 		}
 	}

@@ -65,9 +65,9 @@ func (s protoSchema) message(n *node, md protoreflect.MessageDescriptor, path st
 					if later.Index() > fd.Index() {
 						later, fd = fd, later
 					}
+					s.field(f.value, md.Fields().ByJSONName(f.name), sub)
 					n.get(later.JSONName()).shape = null
 					oneofs[o.Name()] = fd.JSONName()
-					s.field(n.get(fd.JSONName()), fd, fieldPath(path, fd.JSONName()))
 					continue
 				}
 				s.errorAt(f.pos, sub, "OneOf", "keep one of the two", "%s and %s cannot both be set", other, f.name)
@@ -251,6 +251,10 @@ func (s protoSchema) enum(n *node, ed protoreflect.EnumDescriptor, path string) 
 		v, err := strconv.ParseInt(n.value, 10, 32)
 		if known := ed.Values().ByNumber(protoreflect.EnumNumber(v)); err == nil && known != nil {
 			n.shape, n.value = text, string(known.Name())
+			return
+		}
+		if err == nil && s.admission {
+			s.add(diag.Warning, n.pos, path, "UnknownValue", diag.UnknownName("", names), "%s is none of the values of this field"+unused, quoted(n))
 			return
 		}
 	}

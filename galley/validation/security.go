@@ -128,7 +128,7 @@ func source(s fieldRef) {
 	s.values([]string{"serviceAccounts", "notServiceAccounts"}, serviceAccount)
 	if accounts := s.at("serviceAccounts"); !accounts.absent() || !s.at("notServiceAccounts").absent() {
 		for _, f := range []string{"principals", "notPrincipals", "namespaces", "notNamespaces"} {
-			if at := s.at(f); !at.absent() {
+			if at := s.at(f); !at.empty() {
 				at.bad("keep one of the two", "serviceAccounts cannot be combined with %s", f)
 			}
 		}

@@ -50,8 +50,12 @@ func virtualService(p fieldRef) {
 			catchAll = r.path
 		}
 	}
+	written := hostSet{}
+	for _, h := range hosts {
+		written[h.text()] = struct{}{}
+	}
 	for _, r := range p.at("tls").items() {
-		tlsRoute(r, named)
+		tlsRoute(r, named, written)
 	}
 	for _, r := range p.at("tcp").items() {
 		tcpRoute(r)
@@ -79,11 +83,14 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 		httpMatch(m)
 		claims(m, mesh)
 	}
+	does := []string{"redirect", "directResponse", "delegate"}
 	if p := r.at("route"); !p.absent() && p.empty() {
+		p.lax = r.says(does...)
 		p.bad("add a destination", "route has no destination")
+	} else {
+		does = append([]string{"route"}, does...)
 	}
-	does := r.exclusive("route", "redirect", "directResponse", "delegate")
-	if len(does) == 0 {
+	if does = r.exclusive(does...); len(does) == 0 && r.at("route").absent() {
 		r.missing("route", "add a route, a redirect or a directResponse", "one of route, redirect, directResponse and delegate is required")
 	}
 	if d := r.at("delegate"); !d.absent() {
@@ -94,7 +101,7 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 			d.bad("write its routes here", "a delegate cannot delegate further")
 		}
 	}
-	if r.at("route").absent() {
+	if r.at("route").empty() {
 		for _, f := range []string{"fault", "mirror", "mirrors", "rewrite"} {
 			if at := r.at(f); !at.absent() && r.at("delegate").absent() {
 				if strings.HasPrefix(f, "mirror") {
@@ -251,6 +258,9 @@ func retries(r fieldRef) {
 	}
 	r.at("attempts").atLeast(0)
 	r.at("perTryTimeout").timeout()
+	if t := r.at("perTryTimeout"); !t.absent() && t.duration() == 0 {
+		t.refuse("remove it, or write a positive duration", "the duration is zero")
+	}
 	r.at("backoff").interval()
 	if r.at("attempts").number() == 0 && !(r.at("perTryTimeout").absent() && r.at("retryOn").empty() && r.at("retryRemoteLocalities").absent()) {
 		r.refuse("set attempts to 1 or more, or remove the rest", "there are no retries, as attempts is 0, but they are configured")
@@ -447,7 +457,7 @@ func destination(d fieldRef) {
 	}
 }
 
-func tlsRoute(r fieldRef, hosts hostSet) {
+func tlsRoute(r fieldRef, hosts, written hostSet) {
 	r.required("match")
 	for _, m := range r.at("match").items() {
 		m.required("sniHosts")
@@ -456,7 +466,7 @@ func tlsRoute(r fieldRef, hosts hostSet) {
 			sni.serverName()
 			if isIP(sni.text()) {
 				sni.warn("write a DNS name", "%q is an address, which clients do not send as server name", sni.text())
-			} else if !hosts.covers(sni.text()) {
+			} else if !hosts.covers(strings.ToLower(sni.text())) || sni.review && !written.covers(sni.text()) {
 				sni.refuse("add it to hosts", "SNI host %q is none of the object's hosts", sni.text())
 			}
 		}
@@ -488,9 +498,10 @@ func (s hostSet) other(host string) string {
 	return ""
 }
 
-// hostSet holds hosts in lower case.
+// hostSet is a set of hosts, in lower case or as they are written.
 type hostSet map[string]struct{}
 
+// newHostSet returns the hosts in lower case.
 func newHostSet(hosts []fieldRef) hostSet {
 	s := hostSet{}
 	for _, h := range hosts {
@@ -499,12 +510,12 @@ func newHostSet(hosts []fieldRef) hostSet {
 	return s
 }
 
-// covers reports whether every name that matches a host, which may be a pattern, also matches one of the set.
+// covers reports whether every name that matches a host, which may be a pattern, also matches one of the set. Case
+// counts.
 func (s hostSet) covers(host string) bool {
 	if len(host) > longestPattern {
 		return false
 	}
-	host = strings.ToLower(host)
 	if _, ok := s[host]; ok {
 		return true
 	}
