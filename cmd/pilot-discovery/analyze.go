@@ -275,7 +275,7 @@ func suppressions(list []string) ([]suppression, error) {
 func (s suppression) matches(d diag.Diagnostic) bool {
 	object := strings.ReplaceAll(d.Object, "/", "\n") // a star stands for any text
 	matched, err := filepath.Match(strings.ReplaceAll(s.object, "/", "\n"), object)
-	return err == nil && matched && (s.code == "*" || s.code == d.Code || s.code == report.Describe(d.Code).ID)
+	return err == nil && matched && (s.code == "*" || s.code == d.Code || s.code == analysis.Describe(d.Code).ID)
 }
 
 // listAnalyzers prints what analyze looks for.

@@ -87,6 +87,9 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			return err
 		}
 		f.o.Injection.Functions.Env = e.getenv
+		if f.o.StatusRate < 1 {
+			return fmt.Errorf("PILOT_STATUS_QPS=%d: write a number of objects a second, for example 20", f.o.StatusRate)
+		}
 		f.o.APIClients = []netip.Prefix{}
 		for _, text := range fields(f.apiClients) {
 			prefix, err := netip.ParsePrefix(text)
@@ -181,6 +184,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.Webhooks.NoValidation = e.cleared("VALIDATION_WEBHOOK_CONFIG_NAME")
 	o.Webhooks.NoInjection = e.cleared("INJECTION_WEBHOOK_CONFIG_NAME")
 	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
+	o.Advice = e.asked("PILOT_ENABLE_ANALYSIS")
+	o.StatusRate = e.number("PILOT_STATUS_QPS", 20)
 
 	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
 	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")

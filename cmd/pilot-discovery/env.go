@@ -54,6 +54,11 @@ func (e *env) enabled(key string) bool {
 	return parsed(e, key, true, strconv.ParseBool)
 }
 
+// asked reports whether something is on, which it is not by default.
+func (e *env) asked(key string) bool {
+	return parsed(e, key, false, strconv.ParseBool)
+}
+
 // cleared reports whether a variable is set, to nothing. Its name alone says what it is for; whatever else it is set to
 // has no effect.
 func (e *env) cleared(key string) bool {

@@ -5,7 +5,6 @@
 //   - text.go: lines and the table.
 //   - sarif.go: SARIF, as the schema of OASIS has it.
 //   - github.go: workflow commands, escaped as GitHub documents.
-//   - codes.go: what codes of findings mean: names, documentation.
 //
 // It keeps no state and runs no goroutine. The same findings give the same bytes.
 package report

@@ -188,12 +188,12 @@ func TestThresholds(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	for _, a := range analysis.Analyzers() {
 		for _, code := range a.Codes {
-			if c := Describe(code); strings.HasPrefix(code, "IST") && (c.ID != code || c.Name == code || !strings.HasSuffix(c.URL, strings.ToLower(code)+"/")) {
+			if c := analysis.Describe(code); strings.HasPrefix(code, "IST") && (c.ID != code || c.Name == code || !strings.HasSuffix(c.URL, strings.ToLower(code)+"/")) {
 				t.Errorf("%s: %+v", code, c)
 			}
 		}
 	}
-	if c := Describe("WrongType"); c.ID != "IST0106" {
+	if c := analysis.Describe("WrongType"); c.ID != "IST0106" {
 		t.Errorf("%+v", c)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
 )
 
 // What follows are the parts of SARIF 2.1.0 that are written, by the names of its schema.
@@ -72,7 +73,7 @@ func (r Report) sarif() sarifLog {
 	var rules []sarifRule
 	results := make([]sarifResult, 0, len(r.Findings)+1)
 	add := func(d diag.Diagnostic) {
-		code := Describe(d.Code)
+		code := analysis.Describe(d.Code)
 		i := slices.IndexFunc(rules, func(rule sarifRule) bool { return rule.ID == code.ID })
 		if i < 0 {
 			i = len(rules)

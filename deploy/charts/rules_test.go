@@ -58,8 +58,8 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 const read = "get list watch"
 
 // What the server may do is what it does: it reads every kind there is, and of Secrets and ConfigMaps those that
-// gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, and
-// the roots of namespaces. Of webhooks' configurations it patches its own, by name.
+// gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, the
+// roots of namespaces, and statuses where that is asked for. Of webhooks' configurations it patches its own, by name.
 func TestRules(t *testing.T) {
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
@@ -115,6 +115,12 @@ func TestRules(t *testing.T) {
 		all["signers"+group+" "+signers] = "approve"
 		return all
 	}
+	statuses := maps.Clone(writes)
+	for _, k := range kinds.All() {
+		if k.Istio {
+			statuses[k.Plural+"/status."+k.Group] = "patch"
+		}
+	}
 	for _, c := range []struct {
 		name, set, suffix string
 		cluster, role     map[string]string
@@ -130,6 +136,8 @@ func TestRules(t *testing.T) {
 		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots), ""},
 		{"no election", election + "=false", "", writes, reads("istio"), ""},
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"statuses", "env.PILOT_ENABLE_ANALYSIS=true", "", statuses, leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-analyze-leader"), ""},
+		{"no statuses", "env.PILOT_ENABLE_ANALYSIS=false", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noTokens, noCA, ""},
 		{
 			"signers of Kubernetes", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example,global.pilotCertProvider=k8s.io/d.example/e", "",

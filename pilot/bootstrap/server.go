@@ -46,6 +46,7 @@ type Server struct {
 	components components
 	secure     *secure   // nil without a CA
 	webhooks   *webhooks // nil where they have no port of their own
+	statuses   *statuses // nil: nothing is written into statuses
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
@@ -164,6 +165,9 @@ func New(o Options) (*Server, error) {
 	if s.webhooks, err = s.newWebhooks(); err != nil {
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
+	if s.statuses, err = s.newStatuses(); err != nil {
+		return nil, fmt.Errorf("statuses of objects: %w", err)
+	}
 	s.register()
 	return s, nil
 }
@@ -241,6 +245,9 @@ func (s *Server) register() {
 	s.components.start("webhook listener", s.listenHTTPS)
 	if s.webhooks != nil && s.webhooks.controller != nil {
 		s.components.background("webhook configurations", s.keepWebhooks)
+	}
+	if s.statuses != nil {
+		s.components.background("statuses of objects", s.writeStatuses)
 	}
 	s.components.start("readiness", s.announce)
 }

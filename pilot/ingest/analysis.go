@@ -31,6 +31,7 @@ const (
 type Analyst struct {
 	world    *World
 	Rest     time.Duration // how long objects that belong together may take to come, 1 s
+	Looked   func()        // called after each look at the objects; nil: nobody wants to know
 	changed  chan struct{} // of one: the objects have changed since the last run
 	Findings config.Findings
 	last     []diag.Diagnostic // what analysis.Run returned, sorted
@@ -89,6 +90,9 @@ func (a *Analyst) Run(ctx context.Context) error {
 		}
 		began := time.Now()
 		a.look()
+		if a.Looked != nil {
+			a.Looked()
+		}
 		rest = max(a.Rest, analysisPause*time.Since(began))
 	}
 }

@@ -68,6 +68,11 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{- /* "on" where env has that variable as true, in one of the ways that the server reads. */}}
+{{- define "istiod.asked" -}}
+{{- if has (toString (get (.values.env | default dict) .name)) (list "true" "True" "TRUE" "t" "T" "1") }}on{{ end }}
+{{- end }}
+
 {{- /* "on" unless env has that variable as false, in one of the ways that the server reads: what is switched off needs no rights. */}}
 {{- define "istiod.on" -}}
 {{- if not (has (toString (get (.values.env | default dict) .name)) (list "false" "False" "FALSE" "f" "F" "0")) }}on{{ end }}

@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+)
+
+const routed = `
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web], http: [{route: [{destination: {host: %s}}]}]}
+`
+
+// TestStatus: with the rights of the chart, one of two replicas writes what is wrong with an object into its status,
+// and takes it away when it is mended, also when it was written by a leader before. What others wrote stays, nothing is
+// written twice, and no write starts a push.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	w := installed.Start(t, "--set", "env.PILOT_ENABLE_ANALYSIS=true")
+	routes := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}).Namespace("shop")
+	w.Write(fmt.Sprintf(routed, "wbe"))
+	one := w.Launch(program, "istiod", "istiod-0", "--drainDuration=0s").Ready()
+	get := func() *unstructured.Unstructured {
+		u, err := routes.Get(w.Ctx, "web", metav1.GetOptions{})
+		w.Must(err)
+		return u
+	}
+	status := func(u *unstructured.Unstructured) map[string]any {
+		s, _, _ := unstructured.NestedMap(u.Object, "status")
+		return s
+	}
+	// says returns an error unless the status has so many messages, of the present generation.
+	says := func(count int) error {
+		u := get()
+		s := status(u)
+		messages, _, _ := unstructured.NestedSlice(s, "validationMessages")
+		conditions, _, _ := unstructured.NestedSlice(s, "conditions")
+		if len(messages) != count || len(conditions) == 0 || fmt.Sprint(s["observedGeneration"]) != fmt.Sprint(u.GetGeneration()) {
+			return fmt.Errorf("generation %d, status %v", u.GetGeneration(), s)
+		}
+		if count > 0 {
+			m := messages[0].(map[string]any)
+			if kind, _ := m["type"].(map[string]any); m["level"] != "ERROR" || kind["code"] != "IST0101" || kind["name"] != "ReferencedResourceNotFound" {
+				return fmt.Errorf("message %v", m)
+			}
+		}
+		return nil
+	}
+	revision := func(of *installed.Replica) float64 {
+		resp, err := http.Get("http://" + of.Monitoring + "/debug/pushcontext")
+		w.Must(err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		w.Must(err)
+		var page map[string]any
+		w.Must(json.Unmarshal(text, &page))
+		rev, ok := page["revision"].(float64)
+		if !ok {
+			t.Fatalf("no revision in %s", text)
+		}
+		return rev
+	}
+	w.Eventually("the status says what is wrong", func() error { return says(1) })
+
+	// Somebody else's condition stays, and a write to a status makes no snapshot.
+	before := revision(one)
+	_, err := routes.Patch(w.Ctx, "web", types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Other","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+	w.Must(err)
+	w.Write(fmt.Sprintf(routed, "wbee")) // one change, one snapshot; the condition comes back with it
+	w.Eventually("the status of the next generation", func() error {
+		s := status(get())
+		if conditions, _, _ := unstructured.NestedSlice(s, "conditions"); len(conditions) != 2 {
+			return fmt.Errorf("conditions %v", conditions)
+		}
+		return says(1)
+	})
+	if after := revision(one); after != before+1 {
+		t.Errorf("revision %v after one change of the spec at revision %v", after, before)
+	}
+
+	// Another replica takes over, writes nothing that is there already, and takes away what is mended.
+	version := get().GetResourceVersion()
+	two := w.Launch(program, "istiod", "istiod-1", "--drainDuration=0s").Ready()
+	w.Must(one.Stop())
+	w.Eventually("the other leads", func() error {
+		l, err := w.Client().CoordinationV1().Leases(installed.Namespace).Get(w.Ctx, "istio-analyze-leader", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != "istiod-1" {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	w.Write(fmt.Sprintf(routed, "other.example"))
+	w.Eventually("the status of the new leader", func() error { return says(1) })
+	if get().GetResourceVersion() == version {
+		t.Error("nothing was written")
+	}
+	w.Write(fmt.Sprintf(routed, "web"))
+	w.Eventually("the status says that nothing is wrong", func() error { return says(0) })
+	steady := get().GetResourceVersion()
+	rev := revision(two)
+	w.Write("apiVersion: v1\nkind: Service\nmetadata: {name: more, namespace: shop}\nspec: {ports: [{name: http, port: 80}]}\n")
+	w.Eventually("another change is in force", func() error {
+		if revision(two) == rev {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if got := get().GetResourceVersion(); got != steady {
+		t.Errorf("version %s of a status that says what it should, was %s", got, steady)
+	}
+}

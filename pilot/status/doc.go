@@ -1,0 +1,16 @@
+// Package status writes what is wrong with objects into their status, as istiod does where PILOT_ENABLE_ANALYSIS is
+// set: validationMessages, observedGeneration and the condition PassedAnalysis.
+//
+//   - status.go: what the status of an object should be.
+//   - writer.go: the Writer, which writes it.
+//
+// Only objects with findings, and those that had some, are written. A Writer that begins lists the objects once, to
+// know which have messages of a leader before it. It writes only what differs, a bounded number of objects a second,
+// and each by the version that it has read: where somebody else writes too, it reads again. What others put into a
+// status stays.
+//
+// A status is no configuration: sources read none, so that no write here starts a push or another analysis.
+//
+// Whoever makes a Writer sees to it that only a leader runs it, and guards its client. Wake may be called from any
+// goroutine. Run is called by one at a time, and starts none.
+package status

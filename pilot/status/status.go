@@ -1,0 +1,167 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// Code is what a code of findings is called in a status.
+type Code struct{ ID, Name, URL string }
+
+// The names of what is written.
+const (
+	messages   = "validationMessages"
+	generation = "observedGeneration"
+	conditions = "conditions"
+
+	passed   = "PassedAnalysis"
+	clean    = "noErrorsFound"
+	mistakes = "errorsFound"
+)
+
+// wanted is what the status of an object should say.
+type wanted struct {
+	object   *kinds.Object // as it was analysed
+	messages []any         // as JSON has them
+	summary  string        // of the condition; empty: there are no messages
+}
+
+// want returns what statuses should say: of each object of the API server that has findings.
+func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, describe func(string) Code) map[kinds.Key]wanted {
+	byKey := map[kinds.Key][]diag.Diagnostic{}
+	for _, d := range findings {
+		if d.File != "" {
+			continue
+		}
+		if key, ok := keyOf(d.Object); ok {
+			byKey[key] = append(byKey[key], d)
+		}
+	}
+	out := map[kinds.Key]wanted{}
+	for key, list := range byKey {
+		// An object that cannot be used is none that counts: it is written all the same.
+		o := object(key)
+		if o != nil && (o.Position != "" || o.Relayed) {
+			continue
+		}
+		if o == nil && key.Kind == kinds.Gateway && object(kinds.Key{Kind: kinds.KubeGateway, Namespace: key.Namespace, Name: key.Name}) != nil {
+			continue // it is about that one
+		}
+		slices.SortFunc(list, func(a, b diag.Diagnostic) int {
+			return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+		})
+		w := wanted{object: o}
+		count := map[diag.Severity]int{}
+		for _, d := range list {
+			count[d.Severity]++
+			code := describe(d.Code)
+			m := map[string]any{"level": strings.ToUpper(d.Severity.String()), "type": map[string]any{"code": code.ID, "name": code.Name}}
+			if code.URL != "" {
+				m["documentationUrl"] = code.URL
+			}
+			w.messages = append(w.messages, m)
+		}
+		first := list[0]
+		first.Object, first.Code = "", ""
+		_, text, _ := strings.Cut(first.String(), ": ")
+		w.summary = fmt.Sprintf("%d errors, %d warnings, %d infos: %s", count[diag.Error], count[diag.Warning], count[diag.Info], text)
+		const longest = 1024
+		if len(w.summary) > longest {
+			w.summary = strings.ToValidUTF8(w.summary[:longest], "") + "…"
+		}
+		out[key] = w
+	}
+	return out
+}
+
+// keyOf returns the key of one of Istio's objects from the text that findings have, "VirtualService a/web".
+func keyOf(text string) (kinds.Key, bool) {
+	kind, name, _ := strings.Cut(text, " ")
+	ns, name, namespaced := strings.Cut(name, "/")
+	if !namespaced || strings.Contains(name, " ") { // "of cluster" is another's
+		return kinds.Key{}, false
+	}
+	for _, k := range kinds.All() {
+		if k.Istio && k.Name == kind {
+			return kinds.Key{Kind: k, Namespace: ns, Name: name}, true
+		}
+	}
+	return kinds.Key{}, false
+}
+
+// patch returns the parts of a status that have to be written; nil if it says what is wanted.
+func patch(u *unstructured.Unstructured, w wanted, now time.Time) map[string]any {
+	old, _, _ := unstructured.NestedMap(u.Object, "status")
+	next := map[string]any{messages: append([]any{}, w.messages...), generation: u.GetGeneration()}
+	if len(w.messages) == 0 && len(list(old, messages)) == 0 && condition(old) == nil {
+		return nil
+	}
+	c := map[string]any{"type": passed, "status": "False", "reason": mistakes, "message": w.summary, "lastTransitionTime": now.UTC().Format(time.RFC3339)}
+	if len(w.messages) == 0 {
+		c["status"], c["reason"], c["message"] = "True", clean, "nothing is wrong"
+	}
+	before := condition(old)
+	if before != nil && before["status"] == c["status"] && before["lastTransitionTime"] != nil {
+		c["lastTransitionTime"] = before["lastTransitionTime"]
+	}
+	all := slices.DeleteFunc(slices.Clone(list(old, conditions)), isOurs)
+	next[conditions] = append(all, c)
+	if before != nil && same(before, c) && reflect.DeepEqual(append([]any{}, list(old, messages)...), next[messages]) && observed(old) == u.GetGeneration() {
+		return nil
+	}
+	return next
+}
+
+func list(status map[string]any, name string) []any {
+	l, _ := status[name].([]any)
+	return l
+}
+
+func isOurs(c any) bool {
+	m, ok := c.(map[string]any)
+	return ok && m["type"] == passed
+}
+
+// condition returns the condition PassedAnalysis of a status, or nil.
+func condition(status map[string]any) map[string]any {
+	if i := slices.IndexFunc(list(status, conditions), isOurs); i >= 0 {
+		return list(status, conditions)[i].(map[string]any)
+	}
+	return nil
+}
+
+// same reports whether two conditions say the same, whatever else a server adds.
+func same(a, b map[string]any) bool {
+	for name, value := range b {
+		if a[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// observed returns the observedGeneration of a status, which API servers have as a number or as text; 0 if there is
+// none.
+func observed(status map[string]any) int64 {
+	switch v := status[generation].(type) {
+	case int64:
+		return v
+	case float64:
+		return int64(v)
+	case string:
+		var n int64
+		if _, err := fmt.Sscan(v, &n); err == nil {
+			return n
+		}
+	}
+	return 0
+}
