@@ -1,0 +1,112 @@
+package validation
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// quote returns a string as JSON.
+func quote(t *testing.T, s string) string {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// refusedEverywhere checks that an object is refused by a review, by a server that finds it stored, and in a file, each
+// with an error in the field.
+func refusedEverywhere(t *testing.T, name string, kind *kinds.Kind, spec, field string) {
+	t.Helper()
+	judge(t, kind, spec)
+	l, gvk := limits.Default(), schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Name}
+	object := []byte(withSpec(gvk, spec))
+	review, _ := Review(l, gvk, object)
+	for who, found := range map[string]Result{
+		"review": {Documents: []Document{{Findings: review}}}, "server": {Documents: []Document{Object(l, kind, object)}}, "file": Decode(l, "", object),
+	} {
+		if list := found.Findings(); !HasErrors(list) || !strings.HasPrefix(list[0].Field, field) {
+			t.Errorf("%s: %s found %.300v, want an error in %s", name, who, list, field)
+		}
+	}
+}
+
+// TestHostileExpressions: a regular expression that costs too much to compile or to run is refused, wherever it stands
+// and whoever judges it, and judging it takes little memory.
+func TestHostileExpressions(t *testing.T) {
+	fields := []struct {
+		kind        *kinds.Kind
+		spec, field string // with the expression as %s
+	}{
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"match":[{"uri":{"regex":%s}}],"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].match[0].uri.regex"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"match":[{"headers":{"b":{"regex":%s}}}],"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].match[0].headers.b.regex"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"rewrite":{"uriRegexRewrite":{"match":%s,"rewrite":"b"}},"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].rewrite.uriRegexRewrite.match"},
+		{kinds.VirtualService, `{"hosts":["a"],"http":[{"corsPolicy":{"allowOrigins":[{"regex":%s}]},"route":[{"destination":{"host":"a"}}]}]}`, "spec.http[0].corsPolicy.allowOrigins[0].regex"},
+		{kinds.EnvoyFilter, `{"configPatches":[{"applyTo":"CLUSTER","match":{"proxy":{"proxyVersion":%s}},"patch":{"operation":"REMOVE"}}]}`, "spec.configPatches[0].match.proxy.proxyVersion"},
+	}
+	for name, expression := range map[string]string{
+		"nested":      strings.Repeat("(", 10_000) + strings.Repeat(")", 10_000),
+		"repeats":     strings.Repeat("(x{1000})", 113),
+		"multiplied":  "((((a{30}){30}){30}){30}){2}",
+		"a megabyte":  strings.Repeat("a?", 1<<19),
+		"not RE2":     `(a)\1`,
+		"look ahead":  "(?=a)b",
+		"not closed":  "a(b",
+		"empty class": "[]",
+	} {
+		for i, f := range fields {
+			if len(expression) > 1<<16 && i > 0 {
+				break // one is enough of what takes long to read
+			}
+			refusedEverywhere(t, name, f.kind, strings.Replace(f.spec, "%s", quote(t, expression), 1), f.field)
+		}
+	}
+}
+
+// TestHostileHosts: names that are no hosts are refused, and those that are some in an odd form are used; all the same
+// for whoever judges them. So many that every proxy would hold too much are refused.
+func TestHostileHosts(t *testing.T) {
+	const vs, se = `{"hosts":[%s],"gateways":["g"],"http":[{"route":[{"destination":{"host":"a"}}]}]}`, `{"hosts":[%s],"ports":[{"number":80,"name":"http","protocol":"HTTP"}]}`
+	const gw = `{"servers":[{"port":{"number":80,"name":"http","protocol":"HTTP"},"hosts":[%s]}]}`
+	for _, host := range []string{"", "a b", "a_b.com", "-a.com", "a..com", "a*.com", "*.*.com", "**.com", "a.com:80", "münchen.de", "http://a.com", "a.com/b/c", "a.\x00com", strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 200) + "com"} {
+		refusedEverywhere(t, host, kinds.VirtualService, strings.Replace(vs, "%s", quote(t, host), 1), "spec.hosts[0]")
+		refusedEverywhere(t, host, kinds.ServiceEntry, strings.Replace(se, "%s", quote(t, host), 1), "spec.hosts[0]")
+		refusedEverywhere(t, host, kinds.Gateway, strings.Replace(gw, "%s", quote(t, host), 1), "spec.servers[0].hosts[0]")
+	}
+	for _, host := range []string{"a.com.", "A.Com", "*.com", "xn--mnchen-3ya.de"} {
+		for kind, spec := range map[*kinds.Kind]string{kinds.VirtualService: vs, kinds.ServiceEntry: se, kinds.Gateway: gw} {
+			spec = strings.Replace(spec, "%s", quote(t, host), 1)
+			judge(t, kind, spec)
+			if o := Object(limits.Default(), kind, []byte(withSpec(schema.GroupVersionKind{Kind: kind.Name}, spec))); o.Object == nil {
+				t.Errorf("%s %s: not used: %v", kind.Name, host, o.Findings)
+			}
+		}
+	}
+	many := quote(t, "a.com") + strings.Repeat(`,"b.com"`, 9_999)
+	refusedEverywhere(t, "10,000", kinds.VirtualService, strings.Replace(vs, "%s", many, 1), "spec")
+	refusedEverywhere(t, "10,000", kinds.ServiceEntry, strings.Replace(se, "%s", many, 1), "spec")
+	refusedEverywhere(t, "10,000", kinds.Gateway, strings.Replace(gw, "%s", many, 1), "spec")
+}
+
+// TestHostilePatches: patches of types that there are not are refused, and many or large ones are judged within bounds.
+func TestHostilePatches(t *testing.T) {
+	const patch = `{"applyTo":"HTTP_FILTER","patch":{"operation":"ADD","value":{"name":"a","typed_config":{"@type":"type.googleapis.com/%t","inlineCode":%s}}}}`
+	lua := strings.Replace(patch, "%t", "envoy.extensions.filters.http.lua.v3.Lua", 1)
+	one := func(patch, code string) string {
+		return `{"configPatches":[` + strings.Replace(patch, "%s", code, 1) + `]}`
+	}
+	const field = "spec.configPatches[0].patch.value.typed_config"
+	for _, name := range []string{"", "no.such.Type", "../../etc/passwd", "envoy.extensions.filters.http.lua.v2.Lua"} {
+		refusedEverywhere(t, name, kinds.EnvoyFilter, one(strings.Replace(patch, "%t", name, 1), `"x"`), field)
+	}
+	refusedEverywhere(t, "a number", kinds.EnvoyFilter, one(lua, "5"), field)
+	judge(t, kinds.EnvoyFilter, one(lua, quote(t, strings.Repeat("-", 1<<20))))
+	judge(t, kinds.EnvoyFilter, `{"configPatches":[`+strings.Repeat(strings.Replace(lua, "%s", `"x"`, 1)+",", 4_999)+strings.Replace(lua, "%s", `"x"`, 1)+`]}`)
+}
