@@ -102,6 +102,13 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			logger.Info("memory is limited to nine tenths of what the cgroup allows", "bytes", limit)
 		}
 		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, tag(), process()
+		f.o.Ready = func() {
+			time.AfterFunc(time.Second, func() { // then the first proxies have what they need, too
+				if err := releasePages(); err != nil {
+					logger.Info("the pages that only the start used stay mapped", "err", err)
+				}
+			})
+		}
 		server, err := bootstrap.New(f.o)
 		if err != nil {
 			return err

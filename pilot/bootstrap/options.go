@@ -45,4 +45,6 @@ type Options struct {
 	NoMemo                     bool // encode every resource anew
 
 	Profile bool // serve /debug/pprof
+
+	Ready func() // called when the server turned ready; may be nil
 }

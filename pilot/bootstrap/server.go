@@ -412,6 +412,9 @@ func (s *Server) announce(context.Context) error {
 	s.ready.Store(true)
 	b := s.Addresses()
 	s.o.Logger.Info("ready", "grpc", b.GRPC, "http", b.HTTP, "monitoring", b.Monitoring, "secure_grpc", b.SecureGRPC, "https", b.HTTPS, "version", s.o.Version)
+	if s.o.Ready != nil {
+		s.o.Ready()
+	}
 	if s.o.AddressFile == "" {
 		return nil
 	}
