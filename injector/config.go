@@ -241,7 +241,7 @@ func (c *Config) expand(name string) ([]string, error) {
 	}
 	for _, n := range names {
 		if c.templates[n] == nil {
-			return nil, fmt.Errorf("there is no template %q: there are %s", n, strings.Join(c.Templates(), ", "))
+			return nil, fmt.Errorf("there is no template %s: there are %s", quoted(n), strings.Join(c.Templates(), ", "))
 		}
 	}
 	return names, nil

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"text/template"
 	"time"
 
@@ -66,7 +67,7 @@ func (f Functions) table() template.FuncMap {
 		"omit":                   omit,
 		"omitNil":                omitNil,
 		"otelResourceAttributes": otelResourceAttributes,
-		"protoToJSON":            protoToJSON,
+		"protoToJSON":            lastJSON(),
 		"nindent":                func(n int, s string) (string, error) { return indent(n, "\n"+s) },
 		"render":                 f.render,
 		"repeat":                 repeat,
@@ -196,6 +197,25 @@ func fromJSON(s string) (any, error) {
 		return nil, fmt.Errorf("read the JSON %s: %w", quoted(s), err)
 	}
 	return v, nil
+}
+
+// lastJSON returns protoToJSON, which keeps the last message and its text: most pods have the mesh's configuration.
+func lastJSON() func(proto.Message) (string, error) {
+	type written struct {
+		message proto.Message
+		text    string
+	}
+	var last atomic.Pointer[written]
+	return func(m proto.Message) (string, error) {
+		if w := last.Load(); w != nil && w.message == m {
+			return w.text, nil
+		}
+		text, err := protoToJSON(m)
+		if err == nil {
+			last.Store(&written{m, text})
+		}
+		return text, err
+	}
 }
 
 // protoToJSON writes a message with the JSON of protobuf, always with the same spaces.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -88,8 +90,8 @@ func (r *rig) inject(t testing.TB, q Request) string {
 		t.Errorf("the patch makes %s, want %s", applied, pod)
 	}
 	text, err := yaml.JSONToYAML(pod)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil { // it takes no control characters
+		text = pod
 	}
 	for _, w := range got.Warnings {
 		text = append(text, "# warning: "+w+"\n"...)
@@ -321,4 +323,53 @@ func FuzzInject(f *testing.F) {
 		}
 		r.inject(t, Request{Pod: pod, Namespace: "shop"})
 	})
+}
+
+// Pods that somebody made to cost much get an answer of bounded length: they are refused, or the patch is about what
+// changes.
+func TestHostilePods(t *testing.T) {
+	base, err := txtar.ParseFile("testdata/base.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, sections(base))
+	many := func(format string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	pod := func(meta, spec string) string {
+		return `{"metadata":{"name":"p"` + meta + `},"spec":{"containers":[{"name":"app","resources":{}}]` + spec + `}}`
+	}
+	long := strings.Repeat("x", 1<<20)
+	deep := strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000)
+	for name, c := range map[string]struct{ pod, refused string }{
+		"containers":       {`{"spec":{"containers":[` + many(`{"name":"c%d"},`, 10_000) + `]}}`, "spec.containers has more than"},
+		"init containers":  {pod("", `,"initContainers":[`+many(`{"name":"c%d"},`, 10_000)+`]`), "spec.initContainers has more than"},
+		"env":              {`{"spec":{"containers":[{"name":"app","env":[` + many(`{"name":"c%d"},`, 10_000) + `]}]}}`, "spec.containers[0].env has more than"},
+		"annotations":      {pod(`,"annotations":{`+many(`"a%d":"b",`, 10_000)+`}`, ""), ""},
+		"labels":           {pod(`,"labels":{`+many(`"a%d":"b",`, 10_000)+`}`, ""), ""},
+		"long annotation":  {pod(`,"annotations":{"a":"`+long+`"}`, ""), ""},
+		"long ports":       {pod(`,"annotations":{"traffic.sidecar.istio.io/excludeInboundPorts":"`+long+`"}`, ""), "the pod's annotation traffic"},
+		"long config":      {pod(`,"annotations":{"proxy.istio.io/config":"`+long+`"}`, ""), "the pod's annotation proxy.istio.io/config"},
+		"long overrides":   {pod(`,"annotations":{"proxy.istio.io/overrides":"`+long+`"}`, ""), "the pod's annotation proxy.istio.io/overrides"},
+		"long templates":   {pod(`,"annotations":{"inject.istio.io/templates":"`+long+`"}`, ""), "there is no template"},
+		"deep, unknown":    {pod("", `,"a":`+deep), ""},
+		"deep annotation":  {pod(`,"annotations":{"proxy.istio.io/config":`+strconv.Quote(deep)+`}`, ""), ""},
+		"too deep for all": {pod("", `,"a":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)), "read the pod"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := r.Inject(t.Context(), Request{Pod: []byte(c.pod)})
+			switch {
+			case err != nil && (c.refused == "" || !strings.HasPrefix(err.Error(), c.refused) || len(err.Error()) > 4096):
+				t.Errorf("%d bytes: %.300s, want %q", len(err.Error()), err, c.refused)
+			case err == nil && c.refused != "":
+				t.Errorf("it is not refused: %.300s", got.Patch)
+			case err == nil && len(got.Patch)+len(strings.Join(got.Warnings, "")) > 16<<10:
+				t.Errorf("a patch of %d bytes, and warnings %.300s", len(got.Patch), got.Warnings)
+			}
+		})
+	}
 }

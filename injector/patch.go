@@ -53,6 +53,9 @@ func (o operation) append(text []byte) ([]byte, error) {
 
 // patch returns the operations that make one value of JSON into another.
 func patch(path string, from, to any) []operation {
+	if equal(from, to) { // most of a pod is: its fields need no order and no paths
+		return nil
+	}
 	switch from := from.(type) {
 	case map[string]any:
 		if to, ok := to.(map[string]any); ok {
@@ -62,9 +65,6 @@ func patch(path string, from, to any) []operation {
 		if to, ok := to.([]any); ok && keepsNames(from, to) {
 			return patchList(path, from, to)
 		}
-	}
-	if equal(from, to) {
-		return nil
 	}
 	return []operation{{"replace", path, to}}
 }
@@ -122,7 +122,8 @@ func escape(key string) string {
 }
 
 // carry returns a value of JSON as the Go type wrote it after a change, with the fields that only the first text has:
-// those of a newer Kubernetes, which the type does not know. before is what the type wrote before the change.
+// those of a newer Kubernetes, which the type does not know. before is what the type wrote before the change. What is
+// after changes.
 func carry(raw, before, after any) any {
 	switch after := after.(type) {
 	case map[string]any:
@@ -131,17 +132,18 @@ func carry(raw, before, after any) any {
 			return after
 		}
 		before, _ := before.(map[string]any)
-		out := map[string]any{}
 		for k, v := range after {
-			out[k] = carry(raw[k], before[k], v)
+			switch v.(type) {
+			case map[string]any, []any:
+				after[k] = carry(raw[k], before[k], v)
+			}
 		}
 		for k, v := range raw {
 			_, known := before[k]
 			if _, has := after[k]; !has && !known && v != nil {
-				out[k] = v
+				after[k] = v
 			}
 		}
-		return out
 	case []any:
 		raw, _ := raw.([]any)
 		before, _ := before.([]any)
@@ -152,14 +154,11 @@ func carry(raw, before, after any) any {
 		for j := range slices.Backward(before) {
 			at[nameOf(before[j])] = j
 		}
-		out := make([]any, len(after))
 		for i, v := range after {
-			out[i] = v
 			if j, ok := at[nameOf(v)]; ok && nameOf(v) != "" {
-				out[i] = carry(raw[j], before[j], v)
+				after[i] = carry(raw[j], before[j], v)
 			}
 		}
-		return out
 	}
 	return after
 }
