@@ -58,12 +58,15 @@ func Default() *Config {
 	}}
 }
 
+// FileLogProvider is the name of the provider of access logs that every mesh has.
+const FileLogProvider = "envoy"
+
 // defaultProviders can be named in every mesh; a provider that the user defines under the same name takes its place.
 func defaultProviders() []*meshv1alpha1.MeshConfig_ExtensionProvider {
 	return []*meshv1alpha1.MeshConfig_ExtensionProvider{
 		{Name: "prometheus", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Prometheus{Prometheus: &meshv1alpha1.MeshConfig_ExtensionProvider_PrometheusMetricsProvider{}}},
 		{Name: "stackdriver", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Stackdriver{Stackdriver: &meshv1alpha1.MeshConfig_ExtensionProvider_StackdriverProvider{}}},
-		{Name: "envoy", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog{EnvoyFileAccessLog: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider{Path: "/dev/stdout"}}},
+		{Name: FileLogProvider, Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog{EnvoyFileAccessLog: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider{Path: "/dev/stdout"}}},
 	}
 }
 

@@ -59,6 +59,9 @@ func Format(p *Proxy) *corev3.Node {
 	if p.Workload != "" {
 		n.Cluster = p.Workload + "." + p.Namespace
 	}
+	if p.Service != "" {
+		n.Cluster = p.Service
+	}
 	if p.Locality != [3]string{} {
 		n.Locality = &corev3.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 	}

@@ -21,7 +21,7 @@ func TestFormat(t *testing.T) {
 		}
 	}
 	for _, p := range []*Proxy{want, {
-		Type: Router, ID: "gw.a", Name: "gw", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.0.0.2"},
+		Type: Router, ID: "gw.a", Service: "gw.a", Name: "gw", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.0.0.2"},
 		Interception: Redirect,
 	}} {
 		got, err := Parse(Format(p))

@@ -58,6 +58,7 @@ type Proxy struct {
 	Domain       string // <ns>.svc.<suffix>
 	IPs          []string
 	Cluster      string // the Kubernetes cluster, CLUSTER_ID
+	Service      string // what it calls itself in traces: Envoy's --service-cluster
 	Network      string
 	NetworkView  []string // REQUESTED_NETWORK_VIEW; empty: every network
 	NodeName     string

@@ -44,6 +44,7 @@ func Parse(n *corev3.Node) (*Proxy, error) {
 	}
 	m.read(p)
 	p.Locality = [3]string{m.keep(n.GetLocality().GetRegion()), m.keep(n.GetLocality().GetZone()), m.keep(n.GetLocality().GetSubZone())}
+	p.Service = m.keep(n.GetCluster())
 	p.IPs = addresses(m.str("INSTANCE_IPS"))
 	if m.err != nil {
 		return nil, fmt.Errorf("node metadata %w", m.err)

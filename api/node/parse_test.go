@@ -50,7 +50,7 @@ func TestParseWhole(t *testing.T) {
 	}
 	want := &Proxy{
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
-		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
+		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
 		Account: "web", MeshID: "mesh", Labels: map[string]string{"app": "web", "static": "yes"},
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",

@@ -155,7 +155,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
-		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(p, w)},
+		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,
 	}
 	if x.HasNodeLocal() || x.HasTrafficDistribution() {
@@ -244,8 +244,13 @@ func nodeLocality(p *node.Proxy) registry.Locality {
 	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }
 
-func newTags(p *node.Proxy, w *registry.Workload) feature.Tags {
+func newTags(x *scope.Index, p *node.Proxy, w *registry.Workload) feature.Tags {
+	service := ""
+	if x.TracesServices() {
+		service = p.Service
+	}
 	return feature.Tags{
+		Service:           service,
 		CanonicalService:  registry.CanonicalName(w.Labels, cmp.Or(p.Workload, w.Owner, "unknown")),
 		CanonicalRevision: cmp.Or(registry.CanonicalRevision(w.Labels), "latest"),
 		Cluster:           p.Cluster, Mesh: p.MeshID, Namespace: p.Namespace, Sampling: p.TracingSampling,

@@ -36,7 +36,7 @@
 // that it concerns. A Select that depends on a fact asks the Reader.
 //
 // Beside the Secrets and ConfigMaps that objects name, only kinds of Istio reach a Snapshot: what objects of the
-// Gateway API mean is for a stage (pilot/derive). A new type of extension provider needs a case in scope/providers.go.
+// Gateway API mean is for a stage (pilot/derive).
 //
 // # A new hook
 //

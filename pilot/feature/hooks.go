@@ -59,9 +59,10 @@ type Proxy struct {
 	Tags         Tags
 }
 
-// Tags are the literals in the traces of a workload. Sampling is the proxy's own percentage, or empty for the mesh's.
+// Tags are the literals in the traces of a workload. Service is what its proxy calls itself. Sampling is the proxy's
+// own percentage, or empty for the mesh's.
 type Tags struct {
-	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Sampling string
+	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Service, Sampling string
 }
 
 // Chain is the filter chain that a hook adds to.
@@ -71,6 +72,7 @@ type Chain struct {
 	HTTP      bool              // the chain has a connection manager, not a TCP proxy
 	Protocol  registry.Protocol // of the port; Unsupported where it is detected
 	Cluster   string            // of a TCP proxy: the cluster that it forwards to
+	Refused   bool              // it takes what is called at the proxy's own port, and refuses it
 	Selection Selection         // the feature's own, of the part that the listener belongs to
 }
 

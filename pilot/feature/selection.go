@@ -26,6 +26,8 @@ type Reader interface {
 	// ExtensionProvider returns the extension provider of a name, nil if there is none, and the service that it names,
 	// as proxies of a namespace see it; nil if they see none.
 	ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshConfig_ExtensionProvider, *registry.Service)
+	// DefaultProviders returns the names of the extension providers that apply where no object names any; it may be nil.
+	DefaultProviders() *meshv1alpha1.MeshConfig_DefaultProviders
 }
 
 // Workload is a workload for which objects are selected.

@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"slices"
 	"strings"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -32,21 +33,26 @@ func namesHost(m *mesh.Config, host string) bool {
 }
 
 // providerHost returns the host of the service that a provider names, and its namespace where the provider names that
-// too.
+// too. Both are empty where it names none.
 func providerHost(p *meshv1alpha1.MeshConfig_ExtensionProvider) (namespace, host string) {
-	var s interface{ GetService() string }
-	switch p := p.GetProvider().(type) {
-	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp:
-		s = p.EnvoyExtAuthzHttp
-	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc:
-		s = p.EnvoyExtAuthzGrpc
-	default:
+	m := p.ProtoReflect()
+	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
+	if which == nil {
+		return "", ""
+	}
+	s, ok := m.Get(which).Message().Interface().(interface{ GetService() string })
+	if !ok {
 		return "", ""
 	}
 	if ns, host, ok := strings.Cut(s.GetService(), "/"); ok {
 		return ns, host
 	}
 	return "", s.GetService()
+}
+
+// DefaultProviders returns the providers that apply where no object names any.
+func (x *Index) DefaultProviders() *meshv1alpha1.MeshConfig_DefaultProviders {
+	return x.Mesh.GetDefaultProviders()
 }
 
 // ExtensionProvider returns the extension provider of a name, nil if there is none, and the service that it names, as
@@ -63,4 +69,11 @@ func (x *Index) ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshCon
 		}
 	}
 	return p, nil
+}
+
+// TracesServices reports whether there is a tracer that is told what a proxy calls itself.
+func (x *Index) TracesServices() bool {
+	return slices.ContainsFunc(x.Mesh.GetExtensionProviders(), func(p *meshv1alpha1.MeshConfig_ExtensionProvider) bool {
+		return p.GetDatadog() != nil || p.GetOpentelemetry() != nil
+	})
 }

@@ -37,6 +37,8 @@ func TestNoFieldIsIgnored(t *testing.T) {
 		"AuthorizationPolicy targetRefs.namespace": "validation refuses any but the policy's own",
 		"Gateway servers.name":                     "a label",
 		"Sidecar egress.port.name":                 "a label",
+		"Telemetry targetRef.namespace":            "validation refuses any but the object's own",
+		"Telemetry targetRefs.namespace":           "validation refuses any but the object's own",
 		"Sidecar ingress.port.name":                "a label",
 	}
 	for _, kind := range kinds.All() {
@@ -83,6 +85,11 @@ func newFieldTest(t *testing.T) *fieldTest {
 			EnvoyExtAuthzGrpc: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: "other.a.svc.cluster.local", Port: 80},
 		},
 	})
+	m.ExtensionProviders = append(m.ExtensionProviders, &meshv1alpha1.MeshConfig_ExtensionProvider{
+		Name: "tracer", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Zipkin{
+			Zipkin: &meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider{Service: "other.a.svc.cluster.local", Port: 80},
+		},
+	})
 	f := &fieldTest{
 		t: t, original: map[kinds.Key]*kinds.Object{}, world: newWorld(t, m), translator: newTranslator(1 << 24),
 		references: &references{seen: map[string][]string{}}, proxies: map[string]*node.Proxy{}, bare: map[string]map[string]string{},
@@ -99,6 +106,7 @@ func newFieldTest(t *testing.T) *fieldTest {
 		"machine": `{"id": "sidecar~10.0.0.9~x.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
 	} {
 		f.proxies[name] = proxy(t, []byte(n))
+		f.proxies[name].Capabilities |= node.HTTPStats | node.NetworkStats
 	}
 	return f
 }

@@ -124,6 +124,13 @@ var generatedProvider = &meshv1alpha1.MeshConfig_ExtensionProvider{
 	},
 }
 
+// generatedLog takes access logs, and is a service of generated worlds too.
+var generatedLog = &meshv1alpha1.MeshConfig_ExtensionProvider{
+	Name: "log", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyTcpAls{
+		EnvoyTcpAls: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyTcpGrpcV3LogProvider{Service: generatedHosts[4], Port: 9000},
+	},
+}
+
 // customPolicy is a policy that has the authorizer of generated worlds asked.
 var customPolicy = &securityv1.AuthorizationPolicy{
 	Action:       securityv1.AuthorizationPolicy_CUSTOM,
@@ -137,8 +144,9 @@ func generatedMeshes() []*mesh.Config {
 	private.DefaultServiceExportTo, private.DefaultVirtualServiceExportTo = []string{"."}, []string{"b"}
 	all := []*mesh.Config{mesh.Default(), only, private}
 	for _, m := range all {
-		m.ExtensionProviders = append(m.ExtensionProviders, generatedProvider)
+		m.ExtensionProviders = append(m.ExtensionProviders, generatedProvider, generatedLog)
 	}
+	only.DefaultProviders = &meshv1alpha1.MeshConfig_DefaultProviders{AccessLogging: []string{generatedLog.Name}}
 	return all
 }
 

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 )
@@ -28,7 +27,7 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 		"enablePrometheusMerge":     agent,
 	}
 	for _, field := range []string{
-		"configPath", "binaryPath", "serviceCluster", "tracingServiceName", "drainDuration", "discoveryAddress", "discoveryRefreshDelay", "zipkinAddress",
+		"configPath", "binaryPath", "serviceCluster", "drainDuration", "discoveryAddress", "discoveryRefreshDelay", "zipkinAddress",
 		"statsdUdpAddress", "envoyMetricsServiceAddress", "proxyAdminPort", "availabilityZone", "controlPlaneAuthPolicy", "customConfigFile", "statNameLength",
 		"concurrency", "proxyBootstrapTemplatePath", "interceptionMode", "sds", "envoyAccessLogService", "envoyMetricsService", "proxyMetadata",
 		"runtimeValues", "statusPort", "extraStatTags", "terminationDrainDuration", "meshId", "readinessProbe", "proxyStatsMatcher",
@@ -72,9 +71,6 @@ func newMeshFieldTest(t *testing.T) *meshFieldTest {
 	more := objects(t, "mesh-world.yaml", read(t, "testdata", "fields", "mesh-world.yaml"))
 	remote := inCluster("remote", objects(t, "mesh-remote.yaml", read(t, "testdata", "fields", "mesh-remote.yaml")))
 	f.world.apply(slices.Concat(more, remote)...)
-	for _, p := range f.proxies {
-		p.Capabilities |= node.HTTPStats | node.NetworkStats
-	}
 	for text := range strings.SplitSeq(string(read(t, "testdata", "fields", "MeshConfig.yaml")), "\n---\n") {
 		c, found := mesh.Parse("MeshConfig.yaml", []byte(text))
 		if len(found) > 0 {

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
 	securityv1beta1 "istio.io/api/security/v1beta1"
+	telemetryv1 "istio.io/api/telemetry/v1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 	"pgregory.net/rapid"
 
@@ -46,6 +48,12 @@ var selectingObjects = []struct {
 		&securityv1.AuthorizationPolicy{Selector: webSelector}, customPolicy,
 	}},
 	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "istio-system", Name: "web"}, []any{&securityv1.AuthorizationPolicy{Selector: webSelector}}},
+	{kinds.Key{Kind: kinds.Telemetry, Namespace: "a", Name: "web"}, []any{
+		&telemetryv1.Telemetry{Selector: webSelector, AccessLogging: []*telemetryv1.AccessLogging{{Providers: []*telemetryv1.ProviderRef{{Name: "log"}}}}},
+	}},
+	{kinds.Key{Kind: kinds.Telemetry, Namespace: "istio-system", Name: "all"}, []any{
+		&telemetryv1.Telemetry{Tracing: []*telemetryv1.Tracing{{DisableSpanReporting: wrapperspb.Bool(true)}}},
+	}},
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
 	{kinds.Key{Kind: tapKind, Namespace: "a", Name: "web"}, []any{&securityv1.PeerAuthentication{}}},
 	{kinds.Key{Kind: tapKind, Namespace: "istio-system", Name: "web"}, []any{&securityv1.PeerAuthentication{Selector: webSelector}}},

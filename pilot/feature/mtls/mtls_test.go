@@ -130,6 +130,8 @@ func (r objects) ExtensionProvider(string, string) (*meshv1alpha1.MeshConfig_Ext
 	return nil, nil
 }
 
+func (r objects) DefaultProviders() *meshv1alpha1.MeshConfig_DefaultProviders { return nil }
+
 func (r objects) Objects(kind *kinds.Kind, namespace string) (list []*kinds.Object) {
 	for _, o := range r {
 		if o.Kind == kind && o.Namespace == namespace {

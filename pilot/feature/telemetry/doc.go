@@ -1,3 +1,12 @@
-// Package telemetry is the feature of metrics and tracing, by the mesh configuration: the istio.stats filters, and the
-// tracing of HTTP connection managers. Telemetry objects are not translated yet. The package is pure.
+// Package telemetry is the feature of access logs, metrics and traces: of Telemetry objects, and of the mesh
+// configuration's default providers and own fields.
+//
+//   - select.go: the objects of the mesh, of the namespace and of the workload that apply, with their providers.
+//   - logging.go, accesslog.go, format.go: what is logged; the access logs of providers; the default formats.
+//   - tracing.go, tracer.go: the tracing of connection managers; the tracers of providers.
+//   - metrics.go, plugin.go: what is recorded; the configuration of istio.stats, a filter of Istio's builds of Envoy
+//     alone.
+//
+// Each says something else for calls of the workload and for calls to it; a gateway is a client. A provider whose
+// service proxies do not see is left out: it costs spans or lines, and nothing else. The package is pure.
 package telemetry

@@ -1,13 +1,13 @@
 package telemetry
 
 import (
-	"slices"
-
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -16,43 +16,68 @@ import (
 // New returns the feature.
 func New() *feature.Feature {
 	return &feature.Feature{
-		Name:            "telemetry",
-		UnsupportedMesh: unsupportedMesh,
-		Hooks:           feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters, ConnectionManager: connectionManager},
+		Name: "telemetry", Kinds: []*kinds.Kind{kinds.Telemetry},
+		Part: feature.ListenersPart | feature.InboundPart, Select: selectTelemetry,
+		Unsupported: unsupported, UnsupportedMesh: unsupportedMesh,
+		Hooks: feature.Hooks{
+			FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, NetworkFilters: networkFilters,
+			ConnectionManager: connectionManager, TCPProxy: tcpProxy, Listener: listener,
+		},
 	}
 }
 
 const statsFilter = "istio.stats"
 
+// filtersReadOf leaves out what the filters of a chain do not depend on.
+func filtersReadOf(c feature.Chain) feature.Chain {
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction, HTTP: c.HTTP, Selection: c.Selection}
+}
+
 func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
-	if !statsEnabled(c.Mesh) || !c.Capabilities.Has(node.HTTPStats) {
+	if !c.Capabilities.Has(node.HTTPStats) {
 		return nil
 	}
-	return []*hcmv3.HttpFilter{envoy.HTTPFilter(statsFilter, statsConfig())}
+	if config := stats(c); config != nil {
+		return []*hcmv3.HttpFilter{envoy.HTTPFilter(statsFilter, config)}
+	}
+	return nil
 }
 
 func networkFilters(c feature.Chain) []*listenerv3.Filter {
-	if c.HTTP || !statsEnabled(c.Mesh) || !c.Capabilities.Has(node.NetworkStats) {
+	if c.HTTP || !c.Capabilities.Has(node.NetworkStats) {
 		return nil
 	}
-	return []*listenerv3.Filter{envoy.NetworkFilter(statsFilter, statsConfig())}
+	if config := stats(c); config != nil {
+		return []*listenerv3.Filter{envoy.NetworkFilter(statsFilter, config)}
+	}
+	return nil
+}
+
+// stats returns the configuration of istio.stats; nil where nothing is recorded.
+func stats(c feature.Chain) *anypb.Any {
+	p, any := metricsOf(c.Mesh, c.Selection, sideOf(c.Direction))
+	if !any {
+		return nil
+	}
+	p.noHostFallback = c.Direction != feature.Outbound
+	return p.encode()
 }
 
 func connectionManager(c feature.Chain, m *hcmv3.HttpConnectionManager) {
-	if c.Mesh.GetEnableTracing() {
-		m.Tracing = tracing(c.Mesh, c.Tags)
+	m.AccessLog = append(m.AccessLog, accessLogs(c.Proxy, c.Direction, c.Selection, httpWriter)...)
+	trace(c, m)
+}
+
+// tcpProxy adds the access logs of connections, but of those to the proxy's own port.
+func tcpProxy(c feature.Chain, p *tcpv3.TcpProxy) {
+	if !c.Refused {
+		p.AccessLog = append(p.AccessLog, accessLogs(c.Proxy, c.Direction, c.Selection, tcpWriter)...)
 	}
 }
 
-func statsConfig() *anypb.Any { return envoy.Empty("type.googleapis.com/stats.PluginConfig") }
-
-// statsEnabled reports whether proxies record Istio's own metrics: a Prometheus provider is the mesh's default for
-// metrics.
-func statsEnabled(m *mesh.Config) bool {
-	for _, p := range m.GetExtensionProviders() {
-		if p.GetPrometheus() != nil && slices.Contains(m.GetDefaultProviders().GetMetrics(), p.Name) {
-			return true
-		}
+// listener adds access logs to the listeners that proxies bind.
+func listener(in feature.Listener, l *listenerv3.Listener) {
+	if l.Name == names.VirtualInbound || l.Name == names.VirtualOutbound || in.Direction == feature.Gateway {
+		l.AccessLog = append(l.AccessLog, accessLogs(in.Proxy, in.Direction, in.Selection, listenerWriter)...)
 	}
-	return false
 }

@@ -1,12 +1,36 @@
 package telemetry
 
 import (
+	"strconv"
+
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
+
+// unsupported returns findings about fields of a Telemetry without effect.
+func unsupported(o *kinds.Object) []diag.Diagnostic {
+	var found []diag.Diagnostic
+	add := func(field, message, fix string) {
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NoEffect", Field: field, Message: message, Fix: fix})
+	}
+	if feature.TargetsServices(o) {
+		field := "spec.targetRefs"
+		if spec(o).GetTargetRef() != nil {
+			field = "spec.targetRef"
+		}
+		add(field, "what targets services is for waypoints, and there are none", "use selector")
+	}
+	for i, e := range spec(o).GetAccessLogging() {
+		if e.GetFilter().GetExpression() != "" && len(e.Providers) == 0 {
+			add("spec.accessLogging["+strconv.Itoa(i)+"].filter", "a filter counts for the providers beside it, and there are none: everything is logged", "name the providers")
+		}
+	}
+	return found
+}
 
 func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	return feature.Unsupported("", changed, lacksMesh)
@@ -15,17 +39,14 @@ func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Di
 // lacksMesh returns what is not done of a field of a mesh configuration, as feature.Unsupported takes it.
 func lacksMesh(field string) (message, fix string) {
 	switch field {
-	case "MeshConfig.accessLogFile", "MeshConfig.accessLogFormat", "MeshConfig.accessLogEncoding", "MeshConfig.enableEnvoyAccessLogService",
-		"MeshConfig.disableEnvoyListenerLog", "DefaultProviders.accessLogging":
-		message = "no access logs are written"
-	case "DefaultProviders.tracing":
-		message = "traces are sent to no provider"
-	case "ExtensionProvider.zipkin", "ExtensionProvider.lightstep", "ExtensionProvider.datadog", "ExtensionProvider.stackdriver", "ExtensionProvider.opencensus",
-		"ExtensionProvider.skywalking", "ExtensionProvider.opentelemetry", "ExtensionProvider.envoyFileAccessLog", "ExtensionProvider.envoyHttpAls",
-		"ExtensionProvider.envoyTcpAls", "ExtensionProvider.envoyOtelAls":
-		message = "nothing is sent to this provider"
-	case "Tracing.customTags", "Tracing.maxPathTagLength", "Tracing.enableIstioTags":
-		message = "traces have the usual tags"
+	case "ExtensionProvider.lightstep", "ExtensionProvider.opencensus":
+		message, fix = "proxies have no such tracer any more", "use opentelemetry"
+	case "ExtensionProvider.stackdriver":
+		message, fix = "proxies have no such tracer, logs and metrics any more", "use opentelemetry"
+	case "HttpHeader.envName":
+		message, fix = "the server's environment is not read for proxies, and the header is left out", "use value"
+	case "OpenTelemetryTracingProvider.serviceAttributeEnrichment":
+		message, fix = "traces have the service's canonical name", "set OTEL_RESOURCE_ATTRIBUTES, and resourceDetectors.environment"
 	}
 	return message, fix
 }

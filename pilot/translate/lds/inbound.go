@@ -86,7 +86,7 @@ func (b builder) buildInbound(k inboundKey) *envoy.Resource {
 		l.FilterChains = append(l.FilterChains, &listenerv3.FilterChain{
 			Name:             names.VirtualInboundBlackhole,
 			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(k.port)},
-			Filters:          b.tcpFilters(k.proxyContext, feature.Inbound, names.BlackHoleCluster, registry.Unsupported, 0),
+			Filters:          b.refusingFilters(k.proxyContext, feature.Inbound),
 		})
 		sets = append(sets, k.catchAll(b, 0))
 		targets := map[uint32]bool{}

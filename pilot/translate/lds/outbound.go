@@ -152,7 +152,7 @@ func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 			{
 				Name:             names.VirtualOutboundBlackhole,
 				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(port)},
-				Filters:          b.tcpFilters(k.proxyContext, feature.Outbound, names.BlackHoleCluster, registry.Unsupported, 0),
+				Filters:          b.refusingFilters(k.proxyContext, feature.Outbound),
 			},
 			{Name: names.VirtualOutboundCatchall, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0)},
 		},

@@ -6,6 +6,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -17,6 +18,14 @@ func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster string,
 	chain.Cluster = cluster
 	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	return b.tcpProxy(c, chain, proxy, maxDuration)
+}
+
+// refusingFilters makes the network filters of the chain for calls to the proxy's own port.
+func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listenerv3.Filter {
+	chain := c.chain(d, false, registry.Unsupported)
+	chain.Cluster, chain.Refused = names.BlackHoleCluster, true
+	proxy := &tcpv3.TcpProxy{StatPrefix: chain.Cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: chain.Cluster}}
+	return b.tcpProxy(c, chain, proxy, 0)
 }
 
 // weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
