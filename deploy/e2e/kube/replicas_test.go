@@ -1,11 +1,14 @@
 package kube
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 )
@@ -45,8 +48,15 @@ func (w *world) replicas() {
 	w.t.Logf("the leader was killed: followed after %.1f s", time.Since(began).Seconds())
 }
 
-// leads reports whether that replica holds the Lease.
+// leads reports whether that replica holds the Leases of all elections.
 func (w *world) leads(name string) bool {
-	lease, err := w.Client().CoordinationV1().Leases(root).Get(w.ctx, "istio-workloadentry-cleanup", metav1.GetOptions{})
-	return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == name
+	leases, err := w.Client().CoordinationV1().Leases(root).List(w.ctx, metav1.ListOptions{})
+	held := map[string]string{}
+	if err == nil {
+		for _, l := range leases.Items {
+			held[l.Name] = ptr.Deref(l.Spec.HolderIdentity, "")
+		}
+	}
+	others := slices.ContainsFunc(slices.Collect(maps.Values(held)), func(holder string) bool { return holder != name })
+	return held["istio-workloadentry-cleanup"] == name && !others
 }
