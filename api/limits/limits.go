@@ -87,6 +87,22 @@ type Limits struct {
 	KeySetHeader    int64 // its headers
 	KeySetRedirects int   // those that are followed
 
+	// Questions to servers elsewhere: about names, keys of token issuers, and bundles of trust domains.
+	Questions     int           // open at a time, of each sort
+	FirstQuestion time.Duration // the first about a name; a later one may take longer
+
+	// Reviews of tokens by the API server of one cluster.
+	TokenReviews  int           // open at a time
+	TokenRechecks int           // open at a time, of tokens that were verified without a review
+	TokenReview   time.Duration // one review
+	TokenFailures float64       // reviews of tokens that anybody could have made, and that fail
+	TokensKept    int           // tokens of all clusters whose review is remembered
+
+	// Certificates that are issued.
+	Requesters    int // callers whose rates are remembered; beyond them the least recent one begins anew
+	Signings      int // made at a time, for each CPU; more wait
+	SignerWaiting int // asked of signers of Kubernetes at a time, which is mostly waiting
+
 	// Sources of configuration that other control planes are.
 	ConfigResponse int           // one response: all objects of one kind
 	ConfigObject   int           // one object
@@ -159,6 +175,19 @@ func Default() Limits {
 		KeySet:          1 << 20,
 		KeySetHeader:    64 << 10,
 		KeySetRedirects: 2,
+
+		Questions:     32,
+		FirstQuestion: 5 * time.Second,
+
+		TokenReviews:  50,
+		TokenRechecks: 4,
+		TokenReview:   5 * time.Second,
+		TokenFailures: 5,
+		TokensKept:    10000,
+
+		Requesters:    50000,
+		Signings:      4,
+		SignerWaiting: 100,
 
 		ConfigResponse: 64 << 20,
 		ConfigObject:   1 << 20,

@@ -18,10 +18,10 @@ type expiring[V any] struct {
 	until time.Time
 }
 
-func newCache[V any](life time.Duration, now func() time.Time) cache[V] {
-	list, err := lru.New[reviewKey, expiring[V]](reviewsKept)
+func newCache[V any](size int, life time.Duration, now func() time.Time) cache[V] {
+	list, err := lru.New[reviewKey, expiring[V]](size)
 	if err != nil {
-		panic(err) // its size is a constant
+		panic(err) // its size is a limit, which is none of zero
 	}
 	return cache[V]{list, life, now}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
@@ -51,6 +52,7 @@ type KubernetesOptions struct {
 	Cluster func(name string) (id string, c Cluster, err error)
 	Now     func() time.Time
 	Logger  *slog.Logger
+	Limits  limits.Limits // zero is the default
 }
 
 // Kubernetes authenticates callers by tokens of service accounts. It verifies a token with the keys of its cluster, and
@@ -81,7 +83,8 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 	defer k.mu.Unlock()
 	b := k.bounds[cluster]
 	if b == nil {
-		b = &bounds{semaphore.NewWeighted(reviewsAtOnce), semaphore.NewWeighted(rechecksAtOnce), rate.NewLimiter(failuresPerSecond, reviewsAtOnce)}
+		l := k.o.Limits
+		b = &bounds{semaphore.NewWeighted(int64(l.TokenReviews)), semaphore.NewWeighted(int64(l.TokenRechecks)), rate.NewLimiter(rate.Limit(l.TokenFailures), l.TokenReviews)}
 		k.bounds[cluster] = b
 	}
 	return b
@@ -95,30 +98,29 @@ type reviewKey struct {
 	unseen  bool
 }
 
-// Bounds of the reviews of one cluster.
+// How long the answer to a review counts.
 const (
-	reviewsAtOnce     = 50
-	failuresPerSecond = 5
-	reviewTimeout     = 5 * time.Second
-	reviewsKept       = 10_000
-	acceptedFor       = 5 * time.Minute  // a token that is revoked while its pod is there is refused after that
-	acceptedUnseen    = 10 * time.Second // the same of one whose pod is not there: it comes soon, or it is gone
-	refusedFor        = 10 * time.Second
+	acceptedFor    = 5 * time.Minute  // a token that is revoked while its pod is there is refused after that
+	acceptedUnseen = 10 * time.Second // the same of one whose pod is not there: it comes soon, or it is gone
+	refusedFor     = 10 * time.Second
 
-	rechecksAtOnce = 4 // a verified token beyond them is looked at when it comes again
-	recheckAfter   = 5 * time.Minute
-	revokedFor     = 25 * time.Hour // no token is valid longer by default
+	recheckAfter = 5 * time.Minute
+	revokedFor   = 25 * time.Hour // no token is valid longer by default
 )
 
 // NewKubernetes returns a Kubernetes.
 func NewKubernetes(o KubernetesOptions) *Kubernetes {
+	if o.Limits == (limits.Limits{}) {
+		o.Limits = limits.Default()
+	}
+	kept := o.Limits.TokensKept
 	return &Kubernetes{
 		o:        o,
-		accepted: newCache[identity.Peer](acceptedFor, o.Now),
-		refused:  newCache[error](refusedFor, o.Now),
+		accepted: newCache[identity.Peer](kept, acceptedFor, o.Now),
+		refused:  newCache[error](kept, refusedFor, o.Now),
 
-		rechecked: newCache[struct{}](recheckAfter, o.Now),
-		revoked:   newCache[error](revokedFor, o.Now),
+		rechecked: newCache[struct{}](kept, recheckAfter, o.Now),
+		revoked:   newCache[error](kept, revokedFor, o.Now),
 		bounds:    map[string]*bounds{},
 	}
 }
@@ -193,7 +195,7 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 	ctx = context.WithoutCancel(ctx) // it goes on when the caller leaves
 	safe.Go(k.o.Logger, "token review", func() {
 		defer b.rechecking.Release(1)
-		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		ctx, cancel := context.WithTimeout(ctx, k.o.Limits.TokenReview)
 		defer cancel()
 		v, err := c.Review(ctx, text, k.o.Audiences)
 		if err != nil {
@@ -230,7 +232,7 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	if unverified != nil && b.failures.Tokens() < 1 {
 		return identity.Peer{}, fmt.Errorf("%w: %w, and too many tokens were refused of late", ErrUnavailable, unverified)
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.o.Limits.TokenReview)
 	defer cancel()
 	if err := b.reviewing.Acquire(ctx, 1); err != nil {
 		return identity.Peer{}, fmt.Errorf("%w: too many tokens wait for a review", ErrUnavailable)

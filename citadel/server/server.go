@@ -20,6 +20,7 @@ import (
 	authv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 )
@@ -35,9 +36,10 @@ type Options struct {
 	// Impersonate returns an error unless a caller may have certificates of another identity. Nil: nobody may.
 	Impersonate func(caller identity.Peer, id identity.ID) error
 
-	AtOnce      int        // certificates that are made at once; more wait. 0: a few for each core
-	PerIdentity rate.Limit // certificates a second of one identity, or of one of its pods; 0 is no limit
-	Burst       int        // of the same at once
+	AtOnce      int           // certificates that are made at once; more wait. 0: a few for each core
+	PerIdentity rate.Limit    // certificates a second of one identity, or of one of its pods; 0 is no limit
+	Burst       int           // of the same at once
+	Limits      limits.Limits // zero is the default
 	Registerer  prometheus.Registerer
 	Log         *slog.Logger
 }
@@ -47,18 +49,15 @@ type Server struct {
 	o       Options
 	metrics metrics
 	signing *semaphore.Weighted
-	limits  *lru.Cache[requester, *rate.Limiter]
+	rates   *lru.Cache[requester, *rate.Limiter]
 }
-
-// Bounds that no client can move.
-const (
-	requesters   = 50_000 // whose rates are remembered; beyond them the one that has not asked for longest begins anew
-	signsPerCore = 4      // certificates that are made at once; more wait
-)
 
 // New returns a Server.
 func New(o Options) (*Server, error) {
-	limits, err := lru.New[requester, *rate.Limiter](requesters)
+	if o.Limits == (limits.Limits{}) {
+		o.Limits = limits.Default()
+	}
+	rates, err := lru.New[requester, *rate.Limiter](o.Limits.Requesters)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +65,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	atOnce := cmp.Or(o.AtOnce, signsPerCore*runtime.GOMAXPROCS(0))
-	return &Server{o: o, metrics: m, limits: limits, signing: semaphore.NewWeighted(int64(atOnce))}, nil
+	atOnce := cmp.Or(o.AtOnce, o.Limits.Signings*runtime.GOMAXPROCS(0))
+	return &Server{o: o, metrics: m, rates: rates, signing: semaphore.NewWeighted(int64(atOnce))}, nil
 }
 
 // Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the
@@ -209,10 +208,10 @@ func (s *Server) allow(caller identity.Peer, id identity.ID) bool {
 	if id == caller.ID {
 		who.podUID = caller.Bound.PodUID
 	}
-	l, ok := s.limits.Get(who)
+	l, ok := s.rates.Get(who)
 	if !ok {
 		l = rate.NewLimiter(s.o.PerIdentity, s.o.Burst)
-		if earlier, had, _ := s.limits.PeekOrAdd(who, l); had {
+		if earlier, had, _ := s.rates.PeekOrAdd(who, l); had {
 			l = earlier
 		}
 	}

@@ -141,7 +141,7 @@ func (s *Server) newAnchors() (*anchors, error) {
 	}
 	a := &anchors{current: s.mesh, bundles: map[string][]*x509.Certificate{}}
 	p := poll.New(poll.Options[string]{
-		Kind: spiffeBundle, Handler: a.take, Logger: s.o.Logger.With("scope", "ca"), Every: bundleEvery, Retry: time.Second, Longest: time.Minute, Age: bundleAge,
+		Kind: spiffeBundle, Handler: a.take, Logger: s.o.Logger.With("scope", "ca"), Every: bundleEvery, Retry: time.Second, Longest: time.Minute, Age: bundleAge, Limits: s.o.Limits,
 		Ask: func(ctx context.Context, url string) (string, error) {
 			text, err := fetcher.Get(ctx, url)
 			if err != nil {

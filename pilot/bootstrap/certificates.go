@@ -80,9 +80,6 @@ const (
 	identityBurst            = 20
 )
 
-// requestsAtOnce bounds what signers of Kubernetes are asked at once: nearly all of it is waiting.
-const requestsAtOnce = 100
-
 // newSecure makes what serves the secure port; nil if there is no CA.
 func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	o := s.o.Certificates
@@ -125,7 +122,7 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts, Vouches: s.vouches, Now: time.Now})
 	if x.issuers != nil {
 		x.callers = append(x.callers, authenticate.NewKubernetes(authenticate.KubernetesOptions{
-			TrustDomain: s.trustDomain, Audiences: o.Audiences, Cluster: x.issuers.find, Now: time.Now, Logger: options.Logger,
+			TrustDomain: s.trustDomain, Audiences: o.Audiences, Cluster: x.issuers.find, Now: time.Now, Logger: options.Logger, Limits: s.o.Limits,
 		}))
 	}
 	if o.StateDir != "" {
@@ -155,10 +152,10 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	}
 	work := citadel.Options{
 		Issuer: x.issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
-		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate,
+		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate, Limits: s.o.Limits,
 	}
 	if x.ra != nil && x.ra.o.Workloads {
-		work.Issuer, work.AtOnce = x.ra, requestsAtOnce
+		work.Issuer, work.AtOnce = x.ra, s.o.Limits.SignerWaiting
 	}
 	service, err := citadel.New(work)
 	if err != nil {

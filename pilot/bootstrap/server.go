@@ -93,7 +93,7 @@ func New(o Options) (*Server, error) {
 	s.throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, After: o.DebounceAfter, Max: o.DebounceMax,
 	})
-	s.names = dns.New(dns.Options{Handler: s.throttle.Add, Logger: o.Logger.With("scope", "model")})
+	s.names = dns.New(dns.Options{Handler: s.throttle.Add, Logger: o.Logger.With("scope", "model"), Limits: o.Limits})
 	var err error
 	if s.keySets, err = s.newKeySets(); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
@@ -24,6 +25,7 @@ type Options struct {
 	Every   time.Duration                                                         // how often a name is asked for; 0 is 30 s
 	Longest time.Duration                                                         // what Every doubles up to as a name goes on failing; 0 is 5 min
 	Timeout time.Duration                                                         // of one question; 0 is 2 s
+	Limits  limits.Limits                                                         // zero is the default
 }
 
 // Resolver is the facts.Provider of the addresses of host names.
@@ -38,7 +40,7 @@ func New(o Options) Resolver {
 	}
 	every := cmp.Or(o.Every, 30*time.Second)
 	return Resolver{poll.New(poll.Options[[]string]{
-		Kind: kinds.HostAddresses, Handler: o.Handler, Logger: o.Logger, Every: every, Retry: every, Longest: cmp.Or(o.Longest, 5*time.Minute),
+		Kind: kinds.HostAddresses, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Every: every, Retry: every, Longest: cmp.Or(o.Longest, 5*time.Minute),
 		Ask: func(ctx context.Context, host string) ([]string, error) {
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, 2*time.Second))
 			defer cancel()

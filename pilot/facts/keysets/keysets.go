@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
@@ -32,6 +33,7 @@ type Options struct {
 	Retry   time.Duration // how soon after a failure, the first time; 0 is 1 s
 	Longest time.Duration // what Retry doubles up to; 0 is 1 min
 	Age     time.Duration // how long the last good keys count without a fetch that succeeds; 0 is a week
+	Limits  limits.Limits // zero is the default
 }
 
 // KeySets is the facts.Provider of key sets.
@@ -55,7 +57,7 @@ func New(o Options) *KeySets {
 	}
 	o.Metrics.MustRegister(k.fetched, k.failed)
 	k.Poller = poll.New(poll.Options[string]{
-		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Ask: k.ask,
+		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Ask: k.ask,
 		Every: cmp.Or(o.Every, 20*time.Minute), Retry: cmp.Or(o.Retry, time.Second), Longest: cmp.Or(o.Longest, time.Minute), Age: cmp.Or(o.Age, 7*24*time.Hour),
 	})
 	return k

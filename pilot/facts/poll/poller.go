@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
@@ -28,18 +29,15 @@ type Options[T any] struct {
 	Retry   time.Duration // how soon after the first question that failed
 	Longest time.Duration // what Retry doubles up to as a name goes on failing
 	Age     time.Duration // how long the last good answer counts while a name fails; 0: for ever
+
+	// Limits bound the questions that are open at a time. A namespace has at most as many as are left for the others:
+	// names whose server does not answer must not keep those of other namespaces waiting. Zero is the default.
+	Limits limits.Limits
 }
 
 // kept is how long a name that nobody wants any more is remembered, so that one which comes and goes is not asked for
 // each time.
 const kept = time.Minute
-
-// atOnce is how many questions are open at a time. A namespace has at most as many as are left for the others: names
-// whose server does not answer must not keep those of other namespaces waiting.
-const atOnce = 32
-
-// firstTime bounds the first question of a name, however long its server may take later.
-const firstTime = 5 * time.Second
 
 // Poller is a facts.Provider.
 type Poller[T any] struct {
@@ -72,6 +70,9 @@ type name[T any] struct {
 
 // New makes a Poller that wants nothing.
 func New[T any](o Options[T]) *Poller[T] {
+	if o.Limits == (limits.Limits{}) {
+		o.Limits = limits.Default()
+	}
 	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), open: map[string]int{}, names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
 }
 
@@ -214,7 +215,7 @@ func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = p.o.Every
-	if p.all == atOnce {
+	if p.all == p.o.Limits.Questions {
 		return nil, wait
 	}
 	fewest := 0
@@ -227,7 +228,7 @@ func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 			return n, 0
 		case left > 0:
 			wait = min(wait, left)
-		case open >= atOnce-p.all:
+		case open >= p.o.Limits.Questions-p.all:
 		case first == nil || cmp.Or(cmp.Compare(open, fewest), cmp.Compare(n.rank(), first.rank()), n.due.Compare(first.due)) < 0:
 			first, fewest = n, open
 		}
@@ -278,7 +279,7 @@ func (p *Poller[T]) question(ctx context.Context, n *name[T]) (T, error) {
 		return p.o.Ask(ctx, n.name)
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	ctx, cancel := context.WithTimeout(ctx, p.o.Limits.FirstQuestion)
 	defer cancel()
 	return p.o.Ask(ctx, n.name)
 }
