@@ -47,11 +47,7 @@ var selectingObjects = []struct {
 	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "web"}, []any{
 		&securityv1.AuthorizationPolicy{Selector: webSelector}, customPolicy,
 	}},
-	{kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "istio-system", Name: "web"}, []any{&securityv1.AuthorizationPolicy{Selector: webSelector}}},
-	{kinds.Key{Kind: kinds.Telemetry, Namespace: "a", Name: "web"}, []any{
-		&telemetryv1.Telemetry{Selector: webSelector, AccessLogging: []*telemetryv1.AccessLogging{{Providers: []*telemetryv1.ProviderRef{{Name: "log"}}}}},
-	}},
-	{kinds.Key{Kind: kinds.Telemetry, Namespace: "istio-system", Name: "all"}, []any{
+	{kinds.Key{Kind: kinds.Telemetry, Namespace: "istio-system", Name: "web"}, []any{
 		&telemetryv1.Telemetry{Tracing: []*telemetryv1.Tracing{{DisableSpanReporting: wrapperspb.Bool(true)}}},
 	}},
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
