@@ -25,10 +25,10 @@ type Inputs struct {
 	Outbound Outbound
 	Inbound  Inbound
 	Address  string // its own primary address: a pod has no listener for itself among a headless service's
-	// Node is the proxy's, where a service is called only on the caller's own node or prefers close endpoints; else
-	// empty.
+	// Node is the proxy's, where a service is called only on the caller's own node, prefers close endpoints or sorts
+	// them by it; else empty.
 	Node            string
-	Location        Location // where a service prefers close endpoints; else zero
+	Location        Location // where some endpoints are preferred by where they run; else zero
 	UnknownWorkload bool     // the Snapshot has no workload for the proxy
 }
 
@@ -76,7 +76,11 @@ func (k Key) KeepInbound(last Key) (Key, bool) {
 type Location struct {
 	Locality registry.Locality
 	Network  string
+	Labels   frozen.List[Label] // those by which some endpoints are sorted
 }
+
+// Label is one label of a workload.
+type Label struct{ Name, Value string }
 
 // Scope is what clusters, endpoints and routes depend on.
 type Scope struct {
@@ -92,6 +96,8 @@ type Scope struct {
 	AutoAddress     bool                         // the proxy resolves names to auto-allocated addresses
 	Gateways        frozen.List[*kinds.Object]   // of a router: those that select it, by precedence
 	Rules           frozen.List[*kinds.Object]   // DestinationRules whose workload selector matches it
+	Node            string                       // where some cluster depends on it; else empty
+	Location        Location                     // where some cluster depends on it; else zero
 	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
 	Targets         frozen.List[Target]          // of a router: the ports of its own services
 	Selections      feature.Selections
@@ -158,11 +164,14 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,
 	}
-	if x.HasNodeLocal() || x.HasTrafficDistribution() {
+	if x.NeedsNode() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)
 	}
-	if x.HasTrafficDistribution() {
-		k.Location = Location{cmp.Or(w.Locality, nodeLocality(p)), cmp.Or(w.Network, p.Network)}
+	if assignments, clusters := x.NeedsLocality(); assignments {
+		k.Location = Location{cmp.Or(w.Locality, nodeLocality(p)), cmp.Or(w.Network, p.Network), labelsOf(w, x.PriorityLabels())}
+		if clusters {
+			k.Scope.Node, k.Scope.Location = k.Node, k.Location
+		}
 	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
@@ -195,6 +204,17 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		}
 	}
 	return k
+}
+
+// labelsOf returns the labels of a workload that have one of some names.
+func labelsOf(w *registry.Workload, names []string) frozen.List[Label] {
+	var list []Label
+	for _, n := range names {
+		if v, ok := w.Labels[n]; ok {
+			list = append(list, Label{n, v})
+		}
+	}
+	return frozen.ListOf(list...)
 }
 
 // namesAddress reports whether an ingress listener binds or forwards to the proxy's own address.

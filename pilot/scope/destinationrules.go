@@ -3,6 +3,7 @@ package scope
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -23,6 +25,9 @@ type destinationRuleTables struct {
 	partialDestinationRules frozen.Table[destinationRule] // those whose host is partial
 	rulesWithSelector       frozen.Table[*kinds.Object]   // those with a workload selector: by namespace, then precedence
 	credentialRules         frozen.Table[credentialRule]  // those that name credentials, by the name of the resource
+
+	placing        int            // how many prefer endpoints by where they run
+	priorityLabels map[string]int // how many sort endpoints by a label; never changed in place
 }
 
 func (t *destinationRuleTables) all() []declared {
@@ -86,6 +91,25 @@ func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destination
 	}
 	for _, c := range credentials.References(r.Object) {
 		putOrDelete(&t.credentialRules, e, add, credentialRule{c.Resource, r.Object})
+	}
+	places, labels := traffic.Places(r.Spec.(*networkingv1.DestinationRule))
+	n := -1
+	if add {
+		n = 1
+	}
+	if places {
+		t.placing += n
+	}
+	if len(labels) > 0 {
+		t.priorityLabels = maps.Clone(t.priorityLabels)
+		if t.priorityLabels == nil {
+			t.priorityLabels = map[string]int{}
+		}
+	}
+	for _, l := range labels {
+		if t.priorityLabels[l] += n; t.priorityLabels[l] == 0 {
+			delete(t.priorityLabels, l)
+		}
 	}
 }
 

@@ -18,8 +18,8 @@ type Index struct {
 	tables
 	Dirty Dirty // against the Index that it was made from
 
-	clusterLocal []clusterLocalRule
-	countsRead   func() // called when placementCounts are read; nil unless a test traces what is read
+	clusterLocal  []clusterLocalRule
+	placementRead func() // called when the placement is read; nil unless a test traces what is read
 
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
@@ -103,7 +103,7 @@ func (x *Index) apply(d *snapshot.Diff) {
 		}
 	}
 	for k, eps := range oldEndpoints { // of services that did not change
-		if s := x.Service(k); s != nil && locatedByEndpoints(s) {
+		if s := x.Service(k); s != nil && (locatedByEndpoints(s) || x.embedsEndpoints(k)) {
 			t.setService(e, s, eps, false)
 			t.setService(e, s, x.Endpoints(k), true)
 		}

@@ -20,7 +20,8 @@ type serviceTables struct {
 	selectors  frozen.Table[selector] // by namespace and one of the labels of their selector
 	aliases    frozen.Table[alias]    // by target
 
-	nodeLocal, trafficDistribution int // how many services are node-local, and how many prefer close endpoints
+	// How many services are node-local, prefer close endpoints, and have endpoints that differ in a cluster itself.
+	nodeLocal, trafficDistribution, spreadInClusters int
 }
 
 func (t *serviceTables) all() []declared {
@@ -154,6 +155,9 @@ func (t *serviceTables) setService(e *frozen.Edit, s *registry.Service, eps *sna
 	if s.TrafficDist != "" {
 		t.trafficDistribution += n
 	}
+	if spreadInCluster(s, eps) {
+		t.spreadInClusters += n
+	}
 }
 
 // serviceInvalidation returns what changed services and endpoints make dirty, and what depends on a host by services.
@@ -218,7 +222,7 @@ func serviceInvalidation() []InvalidationRule {
 			}
 		}},
 		{Name: "placement", start: func(b *dirtyBuilder) {
-			b.dirty.Reassign.All = b.dirty.Reassign.All || b.last.placementCounts() != b.index.placementCounts()
+			b.dirty.Reassign.All = b.dirty.Reassign.All || b.last.placement() != b.index.placement()
 		}},
 		{Name: "workloads found by address", start: func(b *dirtyBuilder) {
 			for _, old := range b.diff.OldEndpoints {
@@ -383,31 +387,6 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 		}
 	}
 	return false
-}
-
-// HasNodeLocal reports whether any service is called only on the caller's own node.
-func (x *Index) HasNodeLocal() bool {
-	return x.readCounts().nodeLocal
-}
-
-// HasTrafficDistribution reports whether any service prefers endpoints close to the caller.
-func (x *Index) HasTrafficDistribution() bool {
-	return x.readCounts().trafficDistribution
-}
-
-// placementCounts is a row that says whether any service is node-local, and whether any prefers close endpoints.
-type placementCounts struct{ nodeLocal, trafficDistribution bool }
-
-func (t *serviceTables) placementCounts() placementCounts {
-	return placementCounts{t.nodeLocal > 0, t.trafficDistribution > 0}
-}
-
-// readCounts returns the placementCounts of a translation.
-func (x *Index) readCounts() placementCounts {
-	if x.countsRead != nil {
-		x.countsRead()
-	}
-	return x.placementCounts()
 }
 
 // ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known.

@@ -9,15 +9,15 @@ func (x *Index) Traced(later *Index, found snapshot.Found) func() *Index {
 	for i, d := range t.all() {
 		d.trace(next[i], found)
 	}
-	countsRead := func() {}
-	if was, is := x.placementCounts(), later.placementCounts(); was != is {
-		countsRead = func() { found("placementCounts", was) }
+	placementRead := func() {}
+	if was, is := x.placement(), later.placement(); was != is {
+		placementRead = func() { found("placement", was) }
 	}
 	s := x.Snapshot.Traced(later.Snapshot, found)
 	return func() *Index {
-		return &Index{Snapshot: s, tables: t, Dirty: x.Dirty, clusterLocal: x.clusterLocal, countsRead: countsRead, scopes: map[scopeKey]*Scope{}}
+		return &Index{Snapshot: s, tables: t, Dirty: x.Dirty, clusterLocal: x.clusterLocal, placementRead: placementRead, scopes: map[scopeKey]*Scope{}}
 	}
 }
 
 // traced reports whether a test traces what is read. Then no shortcut may read more than the result depends on.
-func (x *Index) traced() bool { return x.countsRead != nil }
+func (x *Index) traced() bool { return x.placementRead != nil }

@@ -17,14 +17,10 @@ var intended = []difference{
 
 // pending is what is not served yet. What serves some of it lowers the numbers here, or deletes the entry.
 var pending = []difference{
-	{"04-traffic-policy", `[^/]+/eds/outbound\|[^/]*\|api\.a\.svc\.cluster\.local/endpoints`, 1008, "outlier detection orders endpoints by locality"},
 	{"04-traffic-policy", `ingress/cds/outbound\|6000\|`, 6, "h2UpgradePolicy on gateways for ports of no protocol"},
 	{"04-traffic-policy", `api-a/lds/virtualInbound/.*/maxDownstreamConnectionDuration$`, 9, "maxConnectionDuration limits inbound connections here, but not in istiod"},
 	{"15-tcp-tls-routes", `[^/]+/lds/[^/]+_7000/`, 28, "TCP routes"},
 	{"15-tcp-tls-routes", `[^/]+/lds/[^/]+_8443/`, 110, "TLS routes"},
-	{"16-locality", `[^/]+/eds/outbound\|[^/]*\|api\.a\.svc\.cluster\.local/endpoints`, 630, "failover between localities"},
-	{"16-locality", `[^/]+/eds/outbound\|[^/]*\|web\.a\.svc\.cluster\.local/endpoints`, 24, "distribution among localities"},
-	{"16-locality", `[^/]+/cds/.*/commonLbConfig/localityWeightedLbConfig$`, 36, "locality load balancing"},
 	{"19-envoy-filter", `[^/]+/cds/outbound\|80\|\|web\.a\.svc\.cluster\.local/`, 2, "EnvoyFilter that merges into a cluster"},
 	{"19-envoy-filter", `[^/]+/rds/80/virtualHosts\["web\.a\.svc\.cluster\.local:80"\]/requestHeadersToAdd`, 10, "EnvoyFilter that merges into a virtual host"},
 	{"19-envoy-filter", `[^/]+/lds/.*/serverName$`, 20, "EnvoyFilter that merges into a network filter"},

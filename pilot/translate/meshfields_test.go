@@ -23,7 +23,6 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 		"configSources.address":     "ingest: where objects come from",
 		"configSources.tlsSettings": "ingest: how a control plane is called; mcp refuses what it does not support",
 		"discoverySelectors":        "ingest: which objects count",
-		"localityLbSetting.enabled": "nowhere, and nothing is missing: load is not balanced by locality",
 		"enablePrometheusMerge":     agent,
 	}
 	for _, field := range []string{

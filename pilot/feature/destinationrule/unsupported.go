@@ -57,8 +57,6 @@ func lacks(field string) (message, fix string) {
 		message = "connections do not begin with a PROXY header"
 	case "TrafficPolicy.retryBudget":
 		message, fix = "retries have no budget", "use connectionPool.http.maxRetries"
-	case "LoadBalancerSettings.localityLbSetting", "LoadBalancerSettings.zoneAwareLbSetting":
-		message = "load is not balanced by locality: all endpoints are equal"
 	case "TCPSettings.idleTimeout":
 		message = "idle TCP connections are not closed by it"
 	case "HTTPSettings.useClientProtocol":
@@ -77,9 +75,6 @@ func lacks(field string) (message, fix string) {
 func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	return feature.Unsupported("", changed, func(field string) (message, fix string) {
 		switch field {
-		case "LocalityLoadBalancerSetting.distribute", "LocalityLoadBalancerSetting.failover", "LocalityLoadBalancerSetting.failoverPriority",
-			"MeshConfig.zoneAwareLbSetting":
-			message = "load is not balanced by locality: all endpoints are equal"
 		case "MeshConfig.defaultTrafficPolicy":
 			message, fix = "a service without a DestinationRule has no policy", "write it in DestinationRules"
 		case "MeshConfig.inboundClusterStatName", "MeshConfig.outboundClusterStatName":

@@ -51,7 +51,8 @@ type clusterKey struct {
 	headlessTLS  snapshot.TLS                    // for a headless service: which of its endpoints take mTLS
 	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
 	policies     frozen.List[eds.EndpointPolicies]
-	sni          bool // the SNI-DNAT cluster of a gateway that routes by server name
+	place        eds.Place // the proxy's, for the endpoints in inline
+	sni          bool      // the SNI-DNAT cluster of a gateway that routes by server name
 	selections   feature.Selections
 }
 
@@ -121,6 +122,9 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Scope, s scope.Service
 		for subset := range rules.SubsetNames {
 			k.subset, k.sni = subset, false
 			k.rule, _ = rules.Rule(subset)
+			if !k.inline.Empty() {
+				k.place = eds.PlaceOf(v, c, s.Service, k.rule.Policy(p.Number))
+			}
 			out = append(out, m.clusters.Get(k))
 			if k.sni = true; gateway.HasAutoPassthrough(c) && !s.MeshExternal {
 				out = append(out, m.clusters.Get(k))
@@ -158,11 +162,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	}
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed()}, c, options)
-	if eds.PrefersClose(k.service, policy) {
-		c.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
-			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
-		}
-	}
+	eds.PreferenceOf(k.mesh, k.service, policy).Apply(c.CommonLbConfig)
 	if options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
 		http2 = true
 	}
@@ -247,6 +247,7 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 func (k clusterKey) inlineAssignment(b builder) *endpointv3.ClusterLoadAssignment {
 	return eds.Inline(b.Hooks, eds.InlineCluster{
 		Name: k.name(), Service: k.service, Rule: k.rule, Port: k.port, Subset: k.subset, SNI: k.sni, Endpoints: k.inline, Policies: k.policies,
+		Place: k.place,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -56,6 +57,7 @@ type assignmentKey struct {
 	sni       bool
 	node      string // the proxy's, for a service whose endpoints are called from their own node alone
 	cluster   string // the proxy's, for a service whose endpoints are called from their own cluster or node alone
+	placed    bool   // another client may have another assignment
 	topology  topology
 	paths     frozen.List[networkPath]
 }
@@ -67,7 +69,7 @@ type EndpointPolicies struct {
 }
 
 // located reports whether the assignment depends on where the client runs.
-func (k assignmentKey) located() bool { return k.node != "" || k.topology != topology{} }
+func (k assignmentKey) located() bool { return k.node != "" || k.placed }
 
 // keyOf returns the key of an assignment as a cohort sees it. Where there is no such cluster the key has no
 // service.
@@ -95,8 +97,8 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	if s.NodeLocal || v.ClusterLocal(s.Host) {
 		k.cluster = cluster
 	}
-	if PrefersClose(s, rule.Policy(n.Port)) {
-		k.topology = topologyOf(s.TrafficDist, c, cluster)
+	if f := PreferenceOf(v.Mesh(), s, rule.Policy(n.Port)); f.placed() {
+		k.placed, k.topology = true, f.topologyOf(place{c.Node, c.Location}, cluster)
 	}
 	return k
 }
@@ -188,12 +190,25 @@ type InlineCluster struct {
 	SNI       bool
 	Endpoints frozen.List[*registry.Endpoint]
 	Policies  frozen.List[EndpointPolicies]
+	Place     Place
+}
+
+// Place is what of a client's place the endpoints of a cluster depend on. Comparable. The zero Place is anywhere.
+type Place struct{ topology topology }
+
+// PlaceOf returns the place of a cohort for the endpoints of a service that are part of its clusters.
+func PlaceOf(v *view.View, c cohort.Scope, s *registry.Service, p traffic.Policy) Place {
+	if f := PreferenceOf(v.Mesh(), s, p); f.placed() {
+		return Place{f.topologyOf(place{c.Node, c.Location}, cmp.Or(c.Cluster, v.Cluster()))}
+	}
+	return Place{}
 }
 
 // Inline makes the assignment that is part of a cluster.
 func Inline(h *hooks.Hooks, c InlineCluster) *endpointv3.ClusterLoadAssignment {
 	k := assignmentKey{
 		service: c.Service, rule: c.Rule, port: c.Service.Port(c.Port).Name, number: c.Port, subset: c.Subset, policies: c.Policies, sni: c.SNI,
+		topology: c.Place.topology,
 	}
 	endpoints := k.localities(builder{h}, c.Endpoints.All, func(address string) bool { return address != "" })
 	return &endpointv3.ClusterLoadAssignment{ClusterName: c.Name, Endpoints: endpoints}
@@ -240,7 +255,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 	for at, g := range groups {
 		sums[at.distance] = sums[at.distance].with(g)
 	}
-	if k.topology.enabled {
+	if k.topology.prioritizes() {
 		order = slices.DeleteFunc(order, func(at priorityGroup) bool { return groups[at].empty() }) // an empty group has no priority
 	}
 	slices.SortFunc(order, compareGroups)
@@ -251,7 +266,31 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 		groups[at].write(l, sums[at.distance])
 		out = append(out, l)
 	}
+	if d := k.topology.share; d != nil {
+		distribute(out, d)
+	}
 	return out
+}
+
+// distribute gives each locality the share of requests that its patterns have. One without a share loses its endpoints.
+func distribute(list []*endpointv3.LocalityLbEndpoints, d *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute) {
+	var all []registry.Locality
+	weights := map[registry.Locality]uint32{}
+	key := func(l *endpointv3.LocalityLbEndpoints) registry.Locality {
+		return registry.Locality{Region: l.Locality.Region, Zone: l.Locality.Zone, SubZone: l.Locality.SubZone}
+	}
+	for _, l := range list {
+		all = append(all, key(l))
+		weights[key(l)] = l.GetLoadBalancingWeight().GetValue()
+	}
+	share := shares(d, all, func(l registry.Locality) uint32 { return weights[l] })
+	for _, l := range list {
+		if w, ok := share[key(l)]; ok {
+			l.LoadBalancingWeight = envoy.UInt32(w)
+		} else {
+			l.LbEndpoints = nil
+		}
+	}
 }
 
 // sendable reports whether EDS may carry an address: a name is not allowed.

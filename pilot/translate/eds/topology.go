@@ -4,59 +4,100 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// topology is where a client runs, as far as a service's traffic distribution needs it. From it follows the topology
-// priority of each endpoint. With the zero topology all endpoints have the same priority.
+// topology is what of a client's place an assignment depends on. From it follows the priority of each endpoint. With
+// the zero topology all endpoints have the same priority.
 type topology struct {
-	cohort.Location
-	enabled  bool   // false for the zero topology
-	sameNode bool   // subzone and node count as well
+	by       criterion
+	locality registry.Locality
+	network  string
 	node     string // the client's; unique within its cluster only
 	cluster  string
+	failover string // the region that stands in for the client's first
+	labels   frozen.List[cohort.Label]
+	share    *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute
 }
 
-// PrefersClose reports whether a service prefers endpoints close to the client, and no rule overrides that. It is false
-// for endpoints that Envoy resolves itself: they are part of the cluster, which clients everywhere share.
-func PrefersClose(s *registry.Service, p traffic.Policy) bool {
-	return s.TrafficDist != "" && s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin && p.LoadBalancer.GetLocalityLbSetting() == nil
-}
+// criterion is what makes an endpoint close.
+type criterion int
 
-// topologyOf returns the topology of a client for a traffic distribution.
-func topologyOf(distribution string, c cohort.Inputs, cluster string) topology {
-	n := topology{Location: c.Location, enabled: true}
-	if distribution == corev1.ServiceTrafficDistributionPreferSameNode {
-		n.sameNode, n.node, n.cluster = true, c.Node, cluster
-		return n
-	}
-	n.Locality.SubZone = "" // nothing below the zone counts
-	return n
-}
+// Criteria.
+const (
+	byNothing  criterion = iota // all endpoints are equal
+	byZone                      // network, region and zone
+	byNode                      // network, region, zone, subzone and node
+	byLocality                  // region, zone and subzone
+	byRegion                    // labels, and then the region
+	byLabels                    // those labels that come first
+	byShare                     // all endpoints have one priority, and localities have weights
+)
 
-// distance returns how far an endpoint is from the client: how many of region, zone, subzone and node they do not
-// share, counted from the first that differs. An endpoint behind a gateway shares none. An endpoint in another network
-// is farther than any in the client's own.
+// prioritizes reports whether endpoints differ in priority.
+func (n topology) prioritizes() bool { return n.by != byNothing && n.by != byShare }
+
+// distance returns how far an endpoint is from the client. The closest have the smallest, which need not be 0.
 func (n topology) distance(e *registry.Endpoint, crosses bool) int {
-	if !n.enabled {
-		return 0
+	l := e.Locality
+	switch n.by {
+	case byZone:
+		return n.networkDistance(e, crosses, l.Region == n.locality.Region, l.Zone == n.locality.Zone)
+	case byNode:
+		return n.networkDistance(e, crosses, l.Region == n.locality.Region, l.Zone == n.locality.Zone, l.SubZone == n.locality.SubZone,
+			n.node != "" && e.NodeName == n.node && e.Cluster == n.cluster)
+	case byLocality:
+		return n.regionDistance(l, differing(l.Region == n.locality.Region, l.Zone == n.locality.Zone, l.SubZone == n.locality.SubZone), 3)
+	case byRegion:
+		const regions = 3 // own, standing in, other
+		return n.labelDistance(e)*regions + n.regionDistance(l, differing(l.Region == n.locality.Region), 1)
+	case byLabels:
+		return n.labelDistance(e)
 	}
-	steps := []bool{e.Locality.Region == n.Locality.Region, e.Locality.Zone == n.Locality.Zone}
-	if n.sameNode {
-		steps = append(steps, e.Locality.SubZone == n.Locality.SubZone, n.node != "" && e.NodeName == n.node && e.Cluster == n.cluster)
+	return 0
+}
+
+// labelDistance counts the labels from the first that the endpoint does not have.
+func (n topology) labelDistance(e *registry.Endpoint) int {
+	var same []bool
+	for label := range n.labels.All {
+		same = append(same, labelOf(e, label.Name) == label.Value)
 	}
-	d := len(steps)
-	if !crosses {
-		d -= slices.Index(append(steps, false), false)
+	return differing(same...)
+}
+
+// differing returns how many steps are left from the first that differs.
+func differing(same ...bool) int {
+	if i := slices.Index(same, false); i >= 0 {
+		return len(same) - i
 	}
-	if e.Network != n.Network {
+	return 0
+}
+
+// networkDistance counts the steps that an endpoint does not share with the client, from the first that differs. An
+// endpoint behind a gateway shares none. An endpoint in another network is farther than any in the client's own.
+func (n topology) networkDistance(e *registry.Endpoint, crosses bool, steps ...bool) int {
+	d := differing(steps...)
+	if crosses {
+		d = len(steps)
+	}
+	if e.Network != n.network {
 		d += len(steps) + 1
 	}
 	return d
+}
+
+// regionDistance puts the regions that do not stand in for the client's after the one that does. foreign is the
+// distance to another region.
+func (n topology) regionDistance(l registry.Locality, distance, foreign int) int {
+	if distance == foreign && n.failover != "" && l.Region != n.failover {
+		return foreign + 1
+	}
+	return distance
 }
 
 // priorityGroup is the endpoints of one locality at one distance.
@@ -69,7 +110,7 @@ func compareGroups(a, b priorityGroup) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone), cmp.Compare(a.distance, b.distance))
 }
 
-// priorities maps the distances that occur to topology priorities without a gap: Envoy takes no others.
+// priorities maps the distances that occur to priorities without a gap: Envoy takes no others.
 func priorities(groups []priorityGroup) map[int]uint32 {
 	var distances []int
 	for _, g := range groups {
