@@ -7,5 +7,5 @@
 // package knows no Envoy.
 //
 // services.go, destinationrules.go and virtualservices.go each have the tables of their objects, the look-ups in them,
-// and the rules of what a changed row makes dirty.
+// and the rules of what a changed row makes dirty. placement.go says whether anything depends on where proxies run.
 package scope

@@ -2,7 +2,7 @@
 // EDS. https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/endpoint/v3/endpoint.proto
 //
 // An assignment groups the endpoints of a port by locality (endpoints.go). Their priority may depend on how far they
-// are from the client (topology.go). Those behind another network's gateway are replaced by the gateway
+// are from the client (preference.go, topology.go). Those behind another network's gateway are replaced by the gateway
 // (splithorizon.go). Weights are scaled to what Envoy takes (weights.go). Endpoints are written directly in the wire
 // format (wire.go).
 //
