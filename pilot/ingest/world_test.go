@@ -265,14 +265,14 @@ func TestPositionsInConfigMaps(t *testing.T) {
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
-		"mesh":         "accessLogFile: /dev/stdout\nmeshMTLS: {minProtocolVersion: TLSV1_3}\nlocalityLbSetting: {distribute: [{from: a, to: {b: 100}}]}",
+		"mesh":         "accessLogFile: /dev/stdout\nmeshMTLS: {minProtocolVersion: TLSV1_3}\nverifyCertificateAtClient: true",
 		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
 	}))
 	var fields []string
 	for _, d := range s.Findings() {
 		fields = append(fields, d.Field)
 	}
-	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS localityLbSetting.distribute" { // of the networks all counts
+	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS verifyCertificateAtClient" { // of the networks all counts
 		t.Errorf("findings about %s: %v", got, s.Findings())
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))
