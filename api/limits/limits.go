@@ -82,6 +82,10 @@ type Limits struct {
 	YAMLDepth  int   // levels of nested values in one document
 	MeshConfig int64 // the mesh configuration file
 
+	// Secrets of a namespace that are watched one by one, and ConfigMaps. Where more are wanted, all that the namespace
+	// has are read by one watch.
+	WatchedNames int
+
 	// The keys of token issuers, which are fetched.
 	KeySet          int64 // the body of an answer
 	KeySetHeader    int64 // its headers
@@ -174,6 +178,8 @@ func Default() Limits {
 
 		KeySet:          1 << 20,
 		KeySetHeader:    64 << 10,
+		WatchedNames: 64,
+
 		KeySetRedirects: 2,
 
 		Questions:     32,

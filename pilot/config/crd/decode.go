@@ -219,7 +219,7 @@ func (f *feed) item(data []byte, protobuf bool) (*item, error) {
 	if err != nil {
 		return it, err
 	}
-	it.fingerprint = maphash.Bytes(f.seed, f.masked)
+	it.fingerprint = maphash.Bytes(f.s.seed, f.masked)
 	if f.loaded.Load() {
 		it.data = bytes.Clone(f.masked) // mostly nothing in it is new
 		return it, nil
@@ -291,7 +291,7 @@ func (f *feed) fingerprint(head *customHead) uint64 {
 		return 0
 	}
 	var h maphash.Hash
-	h.SetSeed(f.seed)
+	h.SetSeed(f.s.seed)
 	word := func(words ...string) {
 		for _, w := range words {
 			_, _ = h.WriteString(w)

@@ -19,6 +19,9 @@
 //     again. In the first load everything is new: there, objects are decoded as they come, and their bytes are not kept
 //     for a moment.
 //
+// Single objects that are wanted at run time are read one by one, or where many of a namespace are, by one watch of
+// that (wanted.go).
+//
 // Connections and streams are read in large pieces (gather.go): an API server writes each of thousands of objects by
 // itself.
 //
@@ -30,6 +33,6 @@
 //
 // It does not filter by revision or namespace, writes nothing to the API server and does not know what objects mean. A
 // Source's state is guarded by one mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine
-// for each kind (for each name, where a kind is read by names) and one for the definitions, in each of which client-go
+// for each kind (for each name, where few are read by names) and one for the definitions, in each of which client-go
 // starts one more for the stream. All of them end before Run returns.
 package crd

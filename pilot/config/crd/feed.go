@@ -2,7 +2,6 @@ package crd
 
 import (
 	"context"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +21,7 @@ type feed struct {
 	kind      *kinds.Kind
 	core      *core // nil: defined by a CustomResourceDefinition
 	selection Selection
-	seed      maphash.Seed
 	loaded    atomic.Bool // the first list was taken: what comes now is mostly known already
-	there     atomic.Bool // it has an object
 
 	decoding sync.Mutex // guards what follows
 	intern   *interner
@@ -37,6 +34,7 @@ type feed struct {
 	// Guarded by s.mu.
 	running bool
 	synced  bool
+	there   map[name]struct{} // the objects that it has, of a feed of objects that are wanted; nil: it is none
 
 	// Of the feed's goroutine, and of whoever has seen that end.
 	entries map[name]entry
@@ -54,7 +52,7 @@ type entry struct {
 }
 
 func newFeed(s *Source, k *kinds.Kind, sel Selection) *feed {
-	f := &feed{s: s, kind: k, core: coreOf(k), selection: sel, intern: newInterner(), seed: maphash.MakeSeed(), entries: map[name]entry{}}
+	f := &feed{s: s, kind: k, core: coreOf(k), selection: sel, intern: newInterner(), entries: map[name]entry{}}
 	f.watched = watched{source: s, group: k.Group, plural: k.Plural, versions: k.Versions, item: f.item, store: f, selection: f.selectors()}
 	f.watched.protobuf = f.core != nil
 	return f
@@ -78,6 +76,10 @@ func (f *feed) selectors() selectors {
 		out.fields = join(out.fields, "status.phase!=Failed")
 	case kinds.EndpointSlice:
 		out.labels = join(out.labels, "kubernetes.io/service-name")
+	case kinds.Secret:
+		if out.fields == "" && out.labels == "" {
+			out.fields = "type!=helm.sh/release.v1" // the largest that there are, and nothing for TLS
+		}
 	}
 	return out
 }
@@ -111,9 +113,26 @@ func (f *feed) start(ctx context.Context) {
 // stop ends the reading of a kind that is no more, and forgets its objects.
 func (f *feed) stop() {
 	f.cancel()
+	f.end(nil)
+}
+
+// end waits for the end of a feed that was canceled. An object stays in force where next returns the feed, not started
+// yet, that reads it from now on. The others are forgotten; a nil next keeps none.
+func (f *feed) end(next func(name) *feed) {
 	<-f.done
-	for n := range f.entries {
-		f.remove(n)
+	for n, e := range f.entries {
+		var to *feed
+		if next != nil {
+			to = next(n)
+		}
+		if to == nil {
+			f.remove(n)
+			continue
+		}
+		to.entries[n] = e
+		f.s.mu.Lock()
+		to.there[n] = struct{}{}
+		f.s.mu.Unlock()
 	}
 	f.s.mu.Lock()
 	f.running = false
@@ -138,7 +157,6 @@ func (f *feed) settled() bool {
 // Add takes an object as read, new or not.
 func (f *feed) Add(obj any) error {
 	f.apply(obj.(*item))
-	f.there.Store(len(f.entries) > 0)
 	f.s.wake()
 	return nil
 }
@@ -149,7 +167,6 @@ func (f *feed) Update(obj any) error { return f.Add(obj) }
 // Delete takes the word of the API server that an object is gone.
 func (f *feed) Delete(obj any) error {
 	f.remove(obj.(*item).name)
-	f.there.Store(len(f.entries) > 0)
 	f.s.wake()
 	return nil
 }
@@ -178,7 +195,6 @@ func (f *feed) Replace(list []any, _ string) error {
 	f.intern, f.masked = newInterner(), nil // what comes later is little, and has little in common
 	f.decoding.Unlock()
 	f.loaded.Store(true)
-	f.there.Store(len(f.entries) > 0)
 	f.s.mu.Lock()
 	f.synced = true
 	f.s.mu.Unlock()
@@ -239,6 +255,9 @@ func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic) {
 	if t.was != t.now {
 		f.s.changed(key, t.existed, t.was, t.now)
 	}
+	if f.there != nil && t.now != nil {
+		f.there[name{key.Namespace, key.Name}] = struct{}{}
+	}
 	f.s.complain(key, findings)
 }
 
@@ -250,6 +269,7 @@ func (f *feed) remove(n name) {
 	delete(f.entries, n)
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
+	delete(f.there, n)
 	if key := f.key(n); f.core != nil || old.object != nil {
 		f.s.changed(key, true, old.object, nil)
 	}

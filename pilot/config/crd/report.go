@@ -46,7 +46,7 @@ func (s *Source) gather() []diag.Diagnostic {
 	if s.definitions != nil {
 		look(&s.definitions.watched, "CustomResourceDefinition")
 	}
-	for _, f := range s.feeds {
+	for f := range s.allFeeds {
 		look(&f.watched, f.String())
 		if f.absent() && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
 			list = append(list, diag.Diagnostic{

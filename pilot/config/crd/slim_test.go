@@ -3,6 +3,7 @@ package crd
 import (
 	"fmt"
 	"go/token"
+	"hash/maphash"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -167,7 +168,7 @@ func TestRegistryReadsNothingThatIsCutOff(t *testing.T) {
 	endpoints, workloads := 0, 0
 	for seed := range uint64(400) {
 		f := filler{rand.New(rand.NewPCG(seed, 1))}
-		s := &Source{}
+		s := &Source{seed: maphash.MakeSeed()}
 		feeds := map[*kinds.Kind]*feed{}
 		for _, k := range coreKinds() {
 			feeds[k] = newFeed(s, k, Selection{})
@@ -223,7 +224,7 @@ func difference(want, got any) string {
 
 // What is kept beyond what the registry reads.
 func TestKeptFields(t *testing.T) {
-	s := &Source{}
+	s := &Source{seed: maphash.MakeSeed()}
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	for _, k := range coreKinds() {
 		feed := newFeed(s, k, Selection{})
@@ -279,7 +280,7 @@ func TestKeptFields(t *testing.T) {
 
 // Pods of one workload share what they have in common.
 func TestPodsShareStrings(t *testing.T) {
-	feed := newFeed(&Source{}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
 	pod := func(n string) *kinds.Object {
 		return cutDown(t, feed, &kinds.Object{Spec: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: n, Namespace: "ns", Labels: map[string]string{"app": "a", "v": "1"}},
@@ -302,7 +303,7 @@ func TestPodsShareStrings(t *testing.T) {
 
 func BenchmarkPod(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
-	feed := newFeed(&Source{}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
 	var texts [][]byte
 	for i := range 100 {
 		text, err := f.wholeObject(kinds.Pod, name{"ns", fmt.Sprint(i)}).Spec.(*corev1.Pod).Marshal()
@@ -328,7 +329,7 @@ func BenchmarkPod(b *testing.B) {
 // A heartbeat of a node, or a pod's status that nobody reads, shows in its fingerprint.
 func BenchmarkNothingNew(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
-	feed := newFeed(&Source{}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
 	text, err := f.wholeObject(kinds.Pod, name{"ns", "a"}).Spec.(*corev1.Pod).Marshal()
 	if err != nil {
 		b.Fatal(err)

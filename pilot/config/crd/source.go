@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -57,11 +58,12 @@ type Source struct {
 	findings config.Findings
 	running  sync.WaitGroup
 	timeouts timeouts
+	seed     maphash.Seed // of fingerprints
 
 	mu          sync.Mutex
-	feeds       []*feed
-	wanted      map[kinds.Key]bool // nil: nobody called Want
-	single      map[kinds.Key]*feed
+	feeds       []*feed                          // of the kinds of Options
+	wanted      map[wantedIn]map[string]struct{} // names of single objects
+	reading     map[wantedIn]*wantedFeeds
 	definitions *definitions                    // nil: no kind needs one
 	pending     map[kinds.Key]transition        // not handed on yet
 	complaints  map[kinds.Key][]diag.Diagnostic // by object
@@ -92,7 +94,7 @@ func New(opts Options) (*Source, error) {
 	s := &Source{
 		opts: opts, http: client, metrics: newMetrics(opts.Metrics, opts.Cluster), signal: make(chan struct{}, 1),
 		pending: map[kinds.Key]transition{}, complaints: map[kinds.Key][]diag.Diagnostic{},
-		timeouts: defaultTimeouts(),
+		timeouts: defaultTimeouts(), seed: maphash.MakeSeed(), reading: map[wantedIn]*wantedFeeds{},
 	}
 	if s.limiter = opts.Client.RateLimiter; s.limiter == nil {
 		s.limiter = flowcontrol.NewTokenBucketRateLimiter(cmp.Or(opts.Client.QPS, DefaultQPS), cmp.Or(opts.Client.Burst, DefaultBurst))
@@ -127,63 +129,6 @@ func split(sel Selection) []Selection {
 	return out
 }
 
-// Want replaces the single objects, of core kinds, that are read beside the kinds of Options. An object that is not
-// wanted any more counts as gone. It does not wait.
-func (s *Source) Want(objects []kinds.Key) {
-	s.mu.Lock()
-	s.wanted = make(map[kinds.Key]bool, len(objects))
-	for _, o := range objects {
-		s.wanted[o] = true
-	}
-	s.mu.Unlock()
-	s.wake()
-}
-
-// followWanted starts and stops the reading of single objects. Run calls it.
-func (s *Source) followWanted(ctx context.Context) {
-	s.mu.Lock()
-	var start, stop []*feed
-	for o := range s.wanted {
-		if s.single[o] == nil {
-			f := newFeed(s, o.Kind, Selection{Namespace: o.Namespace, Names: []string{o.Name}})
-			if s.single == nil {
-				s.single = map[kinds.Key]*feed{}
-			}
-			s.single[o], s.feeds = f, append(s.feeds, f)
-			start = append(start, f)
-		}
-	}
-	for o, f := range s.single {
-		if !s.wanted[o] {
-			delete(s.single, o)
-			s.feeds = slices.DeleteFunc(s.feeds, func(x *feed) bool { return x == f })
-			stop = append(stop, f)
-		}
-	}
-	s.mu.Unlock()
-	for _, f := range stop {
-		f.stop()
-		s.metrics.count(f.plural, -1, 0)
-	}
-	for _, f := range start {
-		s.metrics.count(f.plural, 1, 0)
-		f.start(ctx)
-	}
-}
-
-// Missing returns the single objects that are wanted and that the API server does not have, in no order.
-func (s *Source) Missing() []kinds.Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []kinds.Key
-	for o, f := range s.single {
-		if f.synced && f.trouble == nil && !f.there.Load() {
-			list = append(list, o)
-		}
-	}
-	return list
-}
-
 // HasSynced reports whether the handler has got, and handled, everything that the API server had.
 func (s *Source) HasSynced() bool { return s.synced.Load() }
 
@@ -192,7 +137,7 @@ func (s *Source) HasSynced() bool { return s.synced.Load() }
 func (s *Source) Current(k *kinds.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.feeds {
+	for f := range s.allFeeds {
 		if f.kind == k && f.trouble != nil {
 			return false
 		}
@@ -255,8 +200,8 @@ func (s *Source) Run(ctx context.Context) error {
 func (s *Source) readers(by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*watched, 0, len(s.feeds)+1)
-	for _, f := range s.feeds {
+	var all []*watched
+	for f := range s.allFeeds {
 		all = append(all, &f.watched)
 	}
 	if s.definitions != nil {
@@ -305,7 +250,7 @@ func (s *Source) waiting() (kinds []string, why error) {
 	if d := s.definitions; d != nil && !d.decided() {
 		return []string{"CustomResourceDefinition"}, d.trouble
 	}
-	for _, f := range s.feeds {
+	for f := range s.allFeeds {
 		if !f.settled() {
 			kinds, why = append(kinds, f.String()), cmp.Or(why, f.trouble)
 		}

@@ -1,0 +1,165 @@
+package crd
+
+import (
+	"context"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// wantedIn is where single objects are wanted.
+type wantedIn struct {
+	kind      *kinds.Kind
+	namespace string
+}
+
+// wantedFeeds read the objects of one kind that are wanted in one namespace: one feed each, or where there are many one
+// feed of all that the namespace has.
+type wantedFeeds struct {
+	whole  *feed // nil: there are few
+	single map[string]*feed
+}
+
+// Want replaces the single objects, of core kinds, that are read beside the kinds of Options. Where many of a namespace
+// are wanted (Limits.WatchedNames), all others of their kind there are read too. An object that is not read any more
+// counts as gone. It does not wait.
+func (s *Source) Want(objects []kinds.Key) {
+	wanted := map[wantedIn]map[string]struct{}{}
+	for _, o := range objects {
+		at := wantedIn{o.Kind, o.Namespace}
+		if wanted[at] == nil {
+			wanted[at] = map[string]struct{}{}
+		}
+		wanted[at][o.Name] = struct{}{}
+	}
+	s.mu.Lock()
+	s.wanted = wanted
+	s.mu.Unlock()
+	s.wake()
+}
+
+// allFeeds calls yield for each feed. The caller holds s.mu.
+func (s *Source) allFeeds(yield func(*feed) bool) {
+	for _, f := range s.feeds {
+		if !yield(f) {
+			return
+		}
+	}
+	for _, r := range s.reading {
+		if r.whole != nil && !yield(r.whole) {
+			return
+		}
+		for _, f := range r.single {
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+// ending is a feed to stop, and which feed reads an object from then on: see feed.end.
+type ending struct {
+	*feed
+	next func(name) *feed
+}
+
+// followWanted starts and stops the reading of single objects. Run calls it.
+func (s *Source) followWanted(ctx context.Context) {
+	s.mu.Lock()
+	var start []*feed
+	var stop []ending
+	for at, names := range s.wanted {
+		r := s.reading[at]
+		if r == nil {
+			r = &wantedFeeds{single: map[string]*feed{}}
+			s.reading[at] = r
+		}
+		more, less := s.turn(at, r, names)
+		start, stop = append(start, more...), append(stop, less...)
+	}
+	for at, r := range s.reading {
+		if s.wanted[at] == nil {
+			_, less := s.turn(at, r, nil)
+			stop = append(stop, less...)
+			delete(s.reading, at)
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range stop {
+		f.cancel()
+	}
+	for _, f := range stop {
+		f.end(f.next)
+		s.metrics.count(f.plural, -1, 0)
+	}
+	for _, f := range start {
+		s.metrics.count(f.plural, 1, 0)
+		f.start(ctx)
+	}
+}
+
+// turn makes what is read of a kind in a namespace what is wanted, and returns the feeds to start and to stop. Half the
+// limit has to be undercut before objects are read one by one again, so that a name which comes and goes costs no list
+// of the namespace each time. The caller holds s.mu.
+func (s *Source) turn(at wantedIn, r *wantedFeeds, names map[string]struct{}) (start []*feed, stop []ending) {
+	limit, was := s.opts.Limits.WatchedNames, r.whole
+	if was != nil {
+		limit /= 2
+	}
+	if len(names) > limit {
+		if was != nil {
+			return nil, nil
+		}
+		whole := s.newWanted(at, nil)
+		for _, f := range r.single {
+			stop = append(stop, ending{f, func(name) *feed { return whole }})
+		}
+		r.whole, r.single = whole, map[string]*feed{}
+		return []*feed{whole}, stop
+	}
+	if was != nil {
+		r.whole = nil
+		stop = append(stop, ending{was, func(n name) *feed { return r.single[n.name] }})
+	}
+	for name := range names {
+		if r.single[name] == nil {
+			f := s.newWanted(at, []string{name})
+			r.single[name] = f
+			start = append(start, f)
+		}
+	}
+	for name, f := range r.single {
+		if _, ok := names[name]; !ok {
+			delete(r.single, name)
+			stop = append(stop, ending{feed: f})
+		}
+	}
+	return start, stop
+}
+
+func (s *Source) newWanted(at wantedIn, names []string) *feed {
+	f := newFeed(s, at.kind, Selection{Namespace: at.namespace, Names: names})
+	f.there = map[name]struct{}{}
+	return f
+}
+
+// Missing returns the single objects that are wanted and that the API server does not have, in no order.
+func (s *Source) Missing() []kinds.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []kinds.Key
+	for at, r := range s.reading {
+		for n := range s.wanted[at] {
+			f := r.whole
+			if f == nil {
+				f = r.single[n]
+			}
+			if f == nil || !f.synced || f.trouble != nil {
+				continue
+			}
+			if _, ok := f.there[name{at.namespace, n}]; !ok {
+				list = append(list, kinds.Key{Kind: at.kind, Namespace: at.namespace, Name: n, Cluster: s.opts.Cluster})
+			}
+		}
+	}
+	return list
+}
