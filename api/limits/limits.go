@@ -90,6 +90,8 @@ type Limits struct {
 	KeySet          int64 // the body of an answer
 	KeySetHeader    int64 // its headers
 	KeySetRedirects int   // those that are followed
+	KeySets         int   // key sets that the policies of one namespace need
+	KeySetBytes     int   // the public keys in all of them
 
 	// Questions to servers elsewhere: about names, keys of token issuers, and bundles of trust domains.
 	Questions     int           // open at a time, of each sort
@@ -176,11 +178,13 @@ func Default() Limits {
 		YAMLDepth:  100,
 		MeshConfig: 1 << 20,
 
-		KeySet:          1 << 20,
-		KeySetHeader:    64 << 10,
 		WatchedNames: 64,
 
+		KeySet:          1 << 20,
+		KeySetHeader:    64 << 10,
 		KeySetRedirects: 2,
+		KeySets:         1000,
+		KeySetBytes:     4 << 20,
 
 		Questions:     32,
 		FirstQuestion: 5 * time.Second,

@@ -40,7 +40,9 @@ func (s *Server) newKeySets() (*keysets.KeySets, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keysets.New(keysets.Options{Handler: s.throttle.Add, Logger: log, Metrics: s.metrics, Get: fetcher.Get, Every: o.Every, Limits: s.o.Limits}), nil
+	return keysets.New(keysets.Options{
+		Handler: s.throttle.Add, Logger: log, Metrics: s.metrics, Get: fetcher.Get, Every: o.Every, Limits: s.o.Limits, Sets: s.o.Limits.KeySets, Bytes: s.o.Limits.KeySetBytes,
+	}), nil
 }
 
 // newFetcher makes what fetches URLs that users wrote.

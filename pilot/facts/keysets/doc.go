@@ -5,5 +5,6 @@
 // bounded size, for a bounded time. Nothing of a response is kept but public keys, and no error has any of it.
 //
 // Keys are fetched again after PILOT_JWT_PUB_KEY_REFRESH_INTERVAL. Keys that cannot be fetched stay as they were, for a
-// week; then there are none. State and goroutines are those of a Poller (package poll).
+// week; then there are none. Nor are there keys beyond the bounds of what one namespace may need. State and goroutines
+// are those of a Poller (package poll).
 package keysets

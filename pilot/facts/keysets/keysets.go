@@ -34,6 +34,8 @@ type Options struct {
 	Longest time.Duration // what Retry doubles up to; 0 is 1 min
 	Age     time.Duration // how long the last good keys count without a fetch that succeeds; 0 is a week
 	Limits  limits.Limits // zero is the default
+
+	Sets, Bytes int // that the policies of one namespace may need: key sets, and what all of them have; 0: any number
 }
 
 // KeySets is the facts.Provider of key sets.
@@ -59,6 +61,7 @@ func New(o Options) *KeySets {
 	k.Poller = poll.New(poll.Options[string]{
 		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Ask: k.ask,
 		Every: cmp.Or(o.Every, 20*time.Minute), Retry: cmp.Or(o.Retry, time.Second), Longest: cmp.Or(o.Longest, time.Minute), Age: cmp.Or(o.Age, 7*24*time.Hour),
+		Names: o.Sets, Bytes: o.Bytes, Size: func(set string) int { return len(set) },
 	})
 	return k
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,4 +231,41 @@ func FuzzDiscovery(f *testing.F) {
 			t.Errorf("%q, %v", uri, err)
 		}
 	})
+}
+
+// TestBounds: the policies of one namespace may need a number of key sets, with a number of bytes of public keys, not
+// of what was fetched.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	private, public := keySet(t, "key")
+	k := keysets.New(keysets.Options{
+		Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Sets: 3, Bytes: 2 * len(public),
+		Get: func(context.Context, string) ([]byte, error) {
+			return []byte(private + strings.Repeat(" ", 1<<16)), nil
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- k.Run(ctx) }()
+	need := func(uri, namespace string) facts.Need {
+		return facts.Need{Name: jwks.Source{URI: "https://" + uri}.Name(), Namespaces: []string{namespace}}
+	}
+	k.Want([]facts.Need{need("a", "n"), need("b", "n"), need("c", "n"), need("d", "n"), need("e", "m")})
+	there := k.Wait(time.Minute)
+	failing := k.Failing()
+	var why []string
+	for _, f := range failing {
+		why = append(why, f.Why)
+	}
+	slices.Sort(why)
+	if len(there) != 3 || len(failing) != 2 || !strings.Contains(why[0], "namespace n needs has more than") || why[1] != "namespace n needs more than 3 of them" {
+		t.Errorf("there are %d, and %q fail", len(there), why)
+	}
+	if _, fails := failing[need("e", "m").Name]; fails {
+		t.Error("another namespace's keys are missing")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

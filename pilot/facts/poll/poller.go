@@ -3,9 +3,11 @@ package poll
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +35,12 @@ type Options[T any] struct {
 	// Limits bound the questions that are open at a time. A namespace has at most as many as are left for the others:
 	// names whose server does not answer must not keep those of other namespaces waiting. Zero is the default.
 	Limits limits.Limits
+
+	// Bounds of what the objects of one namespace may need. A name is beyond them if it is for every namespace that needs
+	// it. It is not asked for, or its answer is not taken, and it counts as one that fails.
+	Names int         // names, in their order; 0: any number
+	Bytes int         // of all answers; 0: any number
+	Size  func(T) int // of an answer, in bytes; nil: 0
 }
 
 // kept is how long a name that nobody wants any more is remembered, so that one which comes and goes is not asked for
@@ -47,6 +55,7 @@ type Poller[T any] struct {
 
 	mu    sync.Mutex
 	all   int            // questions that are open
+	bytes map[string]int // of the answers that are in force, by the namespaces that need them
 	open  map[string]int // the same, by the namespace whose turn each was
 	names map[string]*name[T]
 	idle  map[string]*name[T] // that nobody wants any more
@@ -62,6 +71,7 @@ type name[T any] struct {
 	tried    chan struct{} // closed once it was asked for
 	asking   bool
 	again    bool // the answer is to be handed on again
+	beyond   bool // it is beyond the bounds, and not asked for
 	unwanted time.Time
 	due      time.Time
 	failures int           // since the last good answer
@@ -73,7 +83,7 @@ func New[T any](o Options[T]) *Poller[T] {
 	if o.Limits == (limits.Limits{}) {
 		o.Limits = limits.Default()
 	}
-	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), open: map[string]int{}, names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
+	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), open: map[string]int{}, bytes: map[string]int{}, names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
 }
 
 // Want replaces the names that are asked for. It does not wait.
@@ -96,6 +106,7 @@ func (p *Poller[T]) Want(needs []facts.Need) {
 		next[s] = n
 		delete(p.idle, s)
 	}
+	p.bound(next, needs, now)
 	for s, n := range p.names {
 		if next[s] == nil {
 			n.unwanted = now
@@ -105,6 +116,81 @@ func (p *Poller[T]) Want(needs []facts.Need) {
 	maps.DeleteFunc(p.idle, func(_ string, n *name[T]) bool { return now.Sub(n.unwanted) >= kept })
 	p.names = next
 	p.look()
+}
+
+// bound finds which of the names that are wanted now are beyond the bounds. Those have no answer from now on. The
+// caller holds mu.
+func (p *Poller[T]) bound(next map[string]*name[T], needs []facts.Need, now time.Time) {
+	count := map[string]int{}
+	clear(p.bytes)
+	for _, need := range needs {
+		n := next[need.Name]
+		for _, ns := range n.of {
+			count[ns]++
+		}
+		beyond := p.o.Names > 0 && !some(n.of, func(ns string) bool { return count[ns] <= p.o.Names })
+		if beyond && !n.beyond {
+			n.failures, n.failure = 1, facts.Failure{Why: fmt.Sprintf("namespace %s needs more than %d of them", n.of[0], p.o.Names), Since: now}
+			n.drop()
+			n.try()
+		} else if n.beyond && !beyond {
+			n.failures, n.due = 0, now
+		}
+		n.beyond = beyond
+		if n.answer != nil && p.charge(n, nil, *n.answer) != nil {
+			n.drop()
+			n.due = now
+		}
+	}
+}
+
+// some reports whether a name that the namespaces need is within the bounds of one of them, or is no object's.
+func some(of []string, within func(namespace string) bool) bool {
+	return len(of) == 0 || slices.ContainsFunc(of, within)
+}
+
+// charge counts an answer in the place of the last one, nil for none. It is an error, and nothing is counted, if the
+// answers have too many bytes then. The caller holds mu.
+func (p *Poller[T]) charge(n *name[T], last *T, answer T) error {
+	if p.o.Size == nil {
+		return nil
+	}
+	by := p.o.Size(answer)
+	if last != nil {
+		by -= p.o.Size(*last)
+	}
+	if p.o.Bytes > 0 && by > 0 && !some(n.of, func(ns string) bool { return p.bytes[ns]+by <= p.o.Bytes }) {
+		return fmt.Errorf("all that namespace %s needs has more than %d bytes", n.of[0], p.o.Bytes)
+	}
+	for _, ns := range n.of {
+		p.bytes[ns] += by
+	}
+	return nil
+}
+
+// credit counts the answer of a name no more. The caller holds mu.
+func (p *Poller[T]) credit(n *name[T]) {
+	if p.o.Size == nil {
+		return
+	}
+	for _, ns := range n.of {
+		p.bytes[ns] -= p.o.Size(*n.answer)
+	}
+}
+
+// drop has the answer withdrawn.
+func (n *name[T]) drop() {
+	n.again = n.answer != nil || n.again
+	n.answer = nil
+}
+
+// try notes that the name was asked for once, or will not be.
+func (n *name[T]) try() {
+	select {
+	case <-n.tried:
+	default:
+		close(n.tried)
+	}
 }
 
 // look has Run see what is due.
@@ -226,6 +312,7 @@ func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 		case n.again:
 			p.begin(n, turn)
 			return n, 0
+		case n.beyond:
 		case left > 0:
 			wait = min(wait, left)
 		case open >= p.o.Limits.Questions-p.all:
@@ -260,7 +347,7 @@ func (p *Poller[T]) end(n *name[T]) {
 }
 
 func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
-	if known := p.takeAgain(n); known != nil {
+	if known, again := p.takeAgain(n); again {
 		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, known)})
 		return
 	}
@@ -284,15 +371,13 @@ func (p *Poller[T]) question(ctx context.Context, n *name[T]) (T, error) {
 	return p.o.Ask(ctx, n.name)
 }
 
-// takeAgain returns the answer that is to be handed on again, or nil.
-func (p *Poller[T]) takeAgain(n *name[T]) *T {
+// takeAgain returns the answer that is to be handed on again, nil if it was withdrawn, and reports whether there is
+// anything to hand on.
+func (p *Poller[T]) takeAgain(n *name[T]) (answer *T, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !n.again {
-		return nil
-	}
-	n.again = false
-	return n.answer
+	again, n.again = n.again, false
+	return n.answer, again
 }
 
 // answer takes in what a question found. It returns the answer that counts now, and whether that is new.
@@ -300,14 +385,13 @@ func (p *Poller[T]) answer(n *name[T], answer T, err error) (now *T, changed boo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := p.names[n.name] == n
-	if !wanted && p.idle[n.name] != n {
+	if !wanted && p.idle[n.name] != n || n.beyond {
 		return nil, false
 	}
 	defer func() { changed = changed && wanted }()
-	select {
-	case <-n.tried:
-	default:
-		defer close(n.tried)
+	defer n.try()
+	if err == nil && wanted {
+		err = p.charge(n, n.answer, answer)
 	}
 	if err != nil {
 		if n.failures == 0 {
@@ -325,6 +409,9 @@ func (p *Poller[T]) answer(n *name[T], answer T, err error) (now *T, changed boo
 			return n.answer, false
 		}
 		p.o.Logger.Warn("a fact is too old, and missing from now on", "kind", p.o.Kind.Name, "name", n.name, "good", n.good)
+		if wanted {
+			p.credit(n)
+		}
 		n.answer = nil
 		return nil, true
 	}

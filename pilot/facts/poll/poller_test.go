@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -101,6 +104,109 @@ func TestOneNamespaceDelaysNoOther(t *testing.T) {
 		if _, failing := p.Failing()["hole of another"]; !failing {
 			t.Errorf("failing: %v", p.Failing())
 		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestBoundsOfNamespaces: a namespace has answers to a bounded number of names, with a bounded number of bytes. What is
+// beyond is not there and fails with the reason, also what was there before. What another namespace needs too is there.
+func TestBoundsOfNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		there := map[string]string{} // that were handed on
+		sizes := map[string]int{}    // of answers; others have one byte
+		p := poll.New(poll.Options[string]{
+			Kind: kinds.JWKS, Logger: slog.New(slog.DiscardHandler), Every: time.Hour, Retry: time.Second, Longest: time.Minute,
+			Names: 4, Bytes: 10, Size: func(s string) int { return len(s) },
+			Handler: func(list []kinds.Change) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, c := range list {
+					if text, ok := facts.Value[string](c.Object); ok {
+						there[c.Name] = text
+					} else {
+						delete(there, c.Name)
+					}
+				}
+			},
+			Ask: func(_ context.Context, name string) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return strings.Repeat("x", max(sizes[name], 1)), nil
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		need := func(names string, namespaces ...string) (list []facts.Need) {
+			for _, n := range names {
+				list = append(list, facts.Need{Name: string(n), Namespaces: namespaces})
+			}
+			return list
+		}
+		check := func(what, wanted, failing string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if got := strings.Join(slices.Sorted(maps.Keys(there)), ""); got != wanted {
+				t.Errorf("%s: there is %q, want %q", what, got, wanted)
+			}
+			if got := strings.Join(slices.Sorted(maps.Keys(p.Failing())), ""); got != failing {
+				t.Errorf("%s: %q fail, want %q", what, got, failing)
+			}
+		}
+		p.Want(need("abcd", "n"))
+		check("at the bound", "abcd", "")
+		p.Want(append(need("abcdef", "n"), need("gh", "m")...))
+		before := time.Now()
+		if p.Wait(time.Hour); time.Since(before) > 0 {
+			t.Error("names beyond the bound are waited for")
+		}
+		check("names beyond it", "abcdgh", "ef")
+		if why := p.Failing()["e"].Why; why != "namespace n needs more than 4 of them" {
+			t.Errorf("it fails because %s", why)
+		}
+		p.Want(slices.Concat(need("0abcd", "n"), need("e", "m", "n"), need("gh", "m")))
+		check("one before, and one that another needs", "0abcegh", "d")
+		p.Want(need("cdef", "n"))
+		mu.Lock()
+		for _, gone := range []string{"0", "a", "b", "g", "h"} { // which the Builder forgets
+			delete(there, gone)
+		}
+		mu.Unlock()
+		check("fewer again", "cdef", "")
+
+		// Bytes: 4 are in force.
+		mu.Lock()
+		sizes["c"], sizes["d"] = 7, 2
+		mu.Unlock()
+		time.Sleep(time.Hour + time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		if c, d := len(there["c"]), len(there["d"]); c+d+2 > 10 || c+d == 2 {
+			t.Errorf("answers of %d and %d bytes", c, d)
+		}
+		sizes["c"], sizes["d"] = 20, 1
+		mu.Unlock()
+		time.Sleep(2 * time.Hour)
+		check("an answer that has grown", "cdef", "c")
+		if why := p.Failing()["c"].Why; why != "all that namespace n needs has more than 10 bytes" {
+			t.Errorf("it fails because %s", why)
+		}
+		mu.Lock()
+		sizes["e"], sizes["z"] = 1, 20
+		mu.Unlock()
+		p.Want(need("cz", "n"))
+		mu.Lock()
+		delete(there, "d")
+		delete(there, "e")
+		delete(there, "f")
+		mu.Unlock()
+		check("a large one that is new", "c", "cz")
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
