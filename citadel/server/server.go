@@ -35,6 +35,9 @@ type Options struct {
 	Authenticate func(ctx context.Context) (identity.Peer, error)
 	// Impersonate returns an error unless a caller may have certificates of another identity. Nil: nobody may.
 	Impersonate func(caller identity.Peer, id identity.ID) error
+	// Renew returns an error, which the caller is told, unless a caller may have another certificate by the one that it
+	// shows. Nil: every caller may.
+	Renew func(caller identity.Peer) error
 
 	AtOnce      int           // certificates that are made at once; more wait. 0: a few for each core
 	PerIdentity rate.Limit    // certificates a second of one identity, or of one of its pods; 0 is no limit
@@ -172,7 +175,7 @@ func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (
 	}
 	v, ok := r.GetMetadata().GetFields()[impersonated]
 	if !ok || v.GetStringValue() == "" {
-		return caller.ID, nil
+		return caller.ID, s.renewable(caller)
 	}
 	id, err := identity.Parse(v.GetStringValue())
 	if err != nil {
@@ -190,6 +193,22 @@ func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (
 	}
 	s.o.Log.Warn("certificate refused: the caller may not impersonate", "caller", caller.String(), "identity", id.String(), "err", err)
 	return id, status.Errorf(codes.PermissionDenied, "%s may not have a certificate of %s", caller, id)
+}
+
+// renewable returns an error unless a caller may have another certificate of its own identity.
+func (s *Server) renewable(caller identity.Peer) error {
+	if caller.Proof != identity.Certificate || s.o.Renew == nil {
+		return nil
+	}
+	err := s.o.Renew(caller)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, authenticate.ErrUnavailable):
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	s.o.Log.Debug("certificate refused: it is not renewed by itself", "caller", caller.String(), "err", err)
+	return status.Errorf(codes.PermissionDenied, "%s may not have another certificate by the one that it has: %v", caller, err)
 }
 
 // requester is whose requests are counted together: an identity, and for its own certificates the pod that its token is

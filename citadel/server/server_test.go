@@ -320,3 +320,38 @@ func TestStrangersSendNothing(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestRenewal: by a certificate alone a caller gets another one only if Options.Renew allows it, and learns why not. By
+// a token it gets one in any case.
+func TestRenewal(t *testing.T) {
+	t.Parallel()
+	var answer atomic.Value // func() error
+	conn, pool, _ := start(t, func(o *server.Options) {
+		o.Renew = func(caller identity.Peer) error {
+			if caller.ID != web || caller.Proof != identity.Certificate {
+				t.Errorf("asked about %s", caller)
+			}
+			return answer.Load().(func() error)()
+		}
+	})
+	key := newKey(t)
+	response, err := authv1.NewIstioCertificateServiceClient(conn).CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: csr(t, key)})
+	if err != nil {
+		t.Fatalf("by a token: %v", err)
+	}
+	leaf, _ := pem.Decode([]byte(response.CertChain[0]))
+	renewing := authv1.NewIstioCertificateServiceClient(dial(t, conn.Target(), pool, &tls.Certificate{Certificate: [][]byte{leaf.Bytes}, PrivateKey: key}))
+	for _, c := range []struct {
+		err  error
+		want codes.Code
+	}{
+		{nil, codes.OK}, {errors.New("nothing runs as it"), codes.PermissionDenied},
+		{fmt.Errorf("%w: no pods are known", authenticate.ErrUnavailable), codes.Unavailable},
+	} {
+		answer.Store(func() error { return c.err })
+		_, err := renewing.CreateCertificate(t.Context(), &authv1.IstioCertificateRequest{Csr: csr(t, newKey(t))})
+		if status.Code(err) != c.want || c.err != nil && !strings.Contains(err.Error(), c.err.Error()) {
+			t.Errorf("%v, want %v with %v", err, c.want, c.err)
+		}
+	}
+}

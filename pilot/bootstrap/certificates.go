@@ -152,7 +152,7 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	}
 	work := citadel.Options{
 		Issuer: x.issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
-		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate, Limits: s.o.Limits,
+		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate, Renew: s.renew, Limits: s.o.Limits,
 	}
 	if x.ra != nil && x.ra.o.Workloads {
 		work.Issuer, work.AtOnce = x.ra, s.o.Limits.SignerWaiting

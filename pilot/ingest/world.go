@@ -75,6 +75,7 @@ type World struct {
 	statuses     []derive.Status
 	counts       Counts
 	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
+	accounts     accounts
 }
 
 // Counts are the registries' own, as of the last commit.
@@ -89,7 +90,7 @@ func New(o Options, p Parts) *World {
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
-		wanted: map[*kinds.Kind][]facts.Need{}, credentials: newCredentialStore(time.Now), referenced: &References{},
+		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {
@@ -131,6 +132,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		if w.nodeAccounts != nil {
 			w.nodeAccounts.apply(c)
 		}
+		w.accounts.replace(w.objects[c.Key], c.Object)
 		delete(w.unsupported, c.Key)
 		if c.Object == nil {
 			delete(w.objects, c.Key)

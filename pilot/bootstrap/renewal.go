@@ -1,0 +1,24 @@
+package bootstrap
+
+import (
+	"fmt"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+)
+
+// renew returns an error unless a caller may have another certificate by the one that it shows: something may run as
+// its account. Where no Pods are read, every caller may. While a cluster cannot be read, the caller is to ask again.
+func (s *Server) renew(caller identity.Peer) error {
+	id := caller.ID
+	if s.o.Client == nil || s.o.NoServices || s.world.HasAccount(id.Namespace, id.ServiceAccount) {
+		return nil
+	}
+	for _, c := range s.from.Clusters() {
+		if !s.from.Current(c.ID, kinds.Pod) {
+			return fmt.Errorf("%w: the pods of cluster %s are not known", authenticate.ErrUnavailable, c.ID)
+		}
+	}
+	return fmt.Errorf("no Pod, WorkloadEntry or WorkloadGroup in namespace %s has the service account %s; a token proves it", id.Namespace, id.ServiceAccount)
+}

@@ -1,0 +1,57 @@
+package ingest
+
+import (
+	"cmp"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// accounts counts what may run as each service account, in any cluster: Pods that have not ended, WorkloadEntries, and
+// WorkloadGroups, whose machines may be away for a while.
+type accounts map[account]int
+
+type account struct{ namespace, name string }
+
+// replace takes in the change of an object. Either may be nil.
+func (a accounts) replace(was, is *kinds.Object) {
+	if of, ok := accountOf(was); ok {
+		if a[of]--; a[of] == 0 {
+			delete(a, of)
+		}
+	}
+	if of, ok := accountOf(is); ok {
+		a[of]++
+	}
+}
+
+// accountOf returns the service account of what may run, and reports whether an object is such.
+func accountOf(o *kinds.Object) (account, bool) {
+	if o == nil {
+		return account{}, false
+	}
+	name := ""
+	switch o.Kind {
+	case kinds.Pod:
+		f := PodFacts(o)
+		if f.Ended {
+			return account{}, false
+		}
+		name = f.ServiceAccount
+	case kinds.WorkloadEntry:
+		name = o.Spec.(*networkingv1.WorkloadEntry).GetServiceAccount()
+	case kinds.WorkloadGroup:
+		name = o.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()
+	default:
+		return account{}, false
+	}
+	return account{o.Namespace, cmp.Or(name, "default")}, true
+}
+
+// HasAccount reports whether anything may run as a service account, whether or not it counts.
+func (w *World) HasAccount(namespace, name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.accounts[account{namespace, name}] > 0
+}
