@@ -23,6 +23,9 @@ type Certificate struct {
 type Roots struct {
 	Certificates []byte
 	Revoked      []byte // lists of revoked certificates; empty without one
+
+	Expires time.Time // of the one that is valid for longest
+	Renewal time.Time // when the first of the lists should have been replaced; zero: never
 }
 
 // redacted stands for the content wherever it would be shown.

@@ -194,7 +194,7 @@ func parseRoots(name string, text []byte, revokedName string, revoked []byte, no
 	if !slices.ContainsFunc(list, func(c *x509.Certificate) bool { return !now.After(c.NotAfter) }) {
 		return nil, expired(name, list[0])
 	}
-	r := &Roots{Certificates: encoded}
+	r := &Roots{Certificates: encoded, Expires: slices.MaxFunc(list, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter}
 	if len(revoked) == 0 {
 		return r, nil
 	}
@@ -210,8 +210,12 @@ func parseRoots(name string, text []byte, revokedName string, revoked []byte, no
 		if b.Type != "X509 CRL" {
 			continue
 		}
-		if _, err := x509.ParseRevocationList(b.Bytes); err != nil {
+		l, err := x509.ParseRevocationList(b.Bytes)
+		if err != nil {
 			return nil, &Problem{revokedName, fmt.Sprintf("it cannot be parsed: %v", err), "add lists of revoked certificates in PEM"}
+		}
+		if next := l.NextUpdate; !next.IsZero() && (r.Renewal.IsZero() || next.Before(r.Renewal)) {
+			r.Renewal = next
 		}
 		r.Revoked = append(r.Revoked, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes})...)
 	}

@@ -42,22 +42,31 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	if c.Vouches == nil {
 		return p, nil
 	}
+	if p.Federated, err = vouched(c.Vouches, r.TLS.VerifiedChains, id.TrustDomain); err != nil {
+		return identity.Peer{}, err
+	}
+	return p, nil
+}
+
+// vouched returns an error unless one of the chains of a certificate is good for a trust domain. It reports whether
+// only federated roots vouch for it.
+func vouched(vouches func([]*x509.Certificate, string) (bool, error), chains [][]*x509.Certificate, trustDomain string) (federated bool, err error) {
 	var problems []error
-	for _, chain := range r.TLS.VerifiedChains {
-		federated, err := c.Vouches(chain, id.TrustDomain)
+	for _, chain := range chains {
+		by, err := vouches(chain, trustDomain)
 		switch {
 		case err != nil:
 			problems = append(problems, err)
-		case !federated:
-			return p, nil
+		case !by:
+			return false, nil
 		default:
-			p.Federated = true
+			federated = true
 		}
 	}
-	if !p.Federated {
-		return identity.Peer{}, errors.Join(problems...)
+	if !federated {
+		return false, errors.Join(append(problems, errors.New("no root vouches for the certificate"))...)
 	}
-	return p, nil
+	return true, nil
 }
 
 // certificateID returns the identity of a certificate:

@@ -2,14 +2,17 @@ package authenticate
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
 // Forwarded authenticates callers behind a gateway that has verified their certificates, by the header
@@ -21,8 +24,16 @@ type Forwarded struct {
 	// Federated reports whether roots that count for a trust domain may vouch for aliases alone: see identity.Peer. The
 	// header does not say by which root a certificate was verified. Nil: none.
 	Federated func(trustDomain string) bool
-	Now       func() time.Time
+	// Revokes reports whether certificates may have been revoked. Then a header has to have the certificate itself, as
+	// Cert or Chain, and both of the functions below have to accept it. Nil: none ever is.
+	Revokes func() bool
+	Verify  func(certificates []*x509.Certificate) (chains [][]*x509.Certificate, err error) // the first one, to its roots
+	Vouches func(chain []*x509.Certificate, trustDomain string) (federated bool, err error)  // as that of Certificates
+	Now     func() time.Time
 }
+
+// maxForwarded bounds the header in bytes.
+const maxForwarded = 16 << 10
 
 // forwardedFor is how long a forwarded certificate counts: the header does not say when it expires.
 const forwardedFor = time.Hour
@@ -33,11 +44,11 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 	if r.TLS == nil || r.Forwarded == "" || !slices.ContainsFunc(f.Gateways, func(p netip.Prefix) bool { return p.Contains(from) }) {
 		return identity.Peer{}, ErrNoCredential
 	}
-	uri, err := forwardedURI(r.Forwarded)
+	header, err := parseForwarded(r.Forwarded)
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	id, err := identity.Parse(uri)
+	id, err := identity.Parse(header.uri)
 	if err != nil {
 		return identity.Peer{}, err
 	}
@@ -46,27 +57,63 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 	}
 	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: f.Now().Add(forwardedFor)}
 	p.Federated = f.Federated != nil && f.Federated(id.TrustDomain)
+	if f.Revokes != nil && f.Revokes() {
+		if p.Federated, err = f.unrevoked(header, id); err != nil {
+			return identity.Peer{}, err
+		}
+	}
 	return p, nil
 }
 
-// forwardedURI returns the only URI of the only certificate in an x-forwarded-client-cert header. Its format is in
-// Envoy's documentation of HTTP headers: fields key=value between semicolons, certificates between commas, values in
-// quotes if they have one of these.
-func forwardedURI(header string) (string, error) {
-	if len(header) > maxToken {
-		return "", errors.New("the x-forwarded-client-cert header is too long")
+// unrevoked returns an error unless the certificate in a header is of an identity and was not revoked. It reports
+// whether only federated roots vouch for it.
+func (f Forwarded) unrevoked(header forwarded, id identity.ID) (federated bool, err error) {
+	if header.certificates == "" {
+		return false, errors.New("certificates were revoked, and the x-forwarded-client-cert header has no certificate to tell whether this one was: have the gateway set Cert or Chain")
+	}
+	text, err := url.PathUnescape(header.certificates)
+	if err != nil {
+		return false, errors.New("the certificate in the x-forwarded-client-cert header is malformed")
+	}
+	list, err := pki.ParseCertificates([]byte(text))
+	if err != nil || len(list) == 0 {
+		return false, errors.New("the certificate in the x-forwarded-client-cert header cannot be parsed")
+	}
+	if of, err := certificateID(list[0]); err != nil || of != id {
+		return false, errors.New("the certificate in the x-forwarded-client-cert header is of another identity than its URI")
+	}
+	chains, err := f.Verify(list)
+	if err != nil {
+		return false, fmt.Errorf("the certificate in the x-forwarded-client-cert header: %w", err)
+	}
+	return vouched(f.Vouches, chains, id.TrustDomain)
+}
+
+// forwarded is what an x-forwarded-client-cert header says of the only certificate in it.
+type forwarded struct {
+	uri          string
+	certificates string // as PEM, escaped as in a URL: the certificate, and those that lead to its root; may be empty
+}
+
+// parseForwarded returns what an x-forwarded-client-cert header says. Its format is in Envoy's documentation of HTTP
+// headers: fields key=value between semicolons, certificates between commas, values in quotes if they have one of
+// these.
+func parseForwarded(header string) (f forwarded, err error) {
+	if len(header) > maxForwarded {
+		return f, errors.New("the x-forwarded-client-cert header is too long")
 	}
 	var uris []string
+	chained := false
 	for rest := header; rest != ""; {
 		key, after, ok := strings.Cut(rest, "=")
 		if !ok {
-			return "", errors.New("the x-forwarded-client-cert header is malformed")
+			return f, errors.New("the x-forwarded-client-cert header is malformed")
 		}
 		var value string
 		if strings.HasPrefix(after, `"`) {
 			end := closingQuote(after)
 			if end < 0 {
-				return "", errors.New("the x-forwarded-client-cert header has an open quote")
+				return f, errors.New("the x-forwarded-client-cert header has an open quote")
 			}
 			value, rest = after[1:end], after[end+1:]
 		} else {
@@ -76,21 +123,27 @@ func forwardedURI(header string) (string, error) {
 			}
 			value, rest = after[:end], after[end:]
 		}
-		if strings.EqualFold(key, "URI") {
+		switch {
+		case strings.EqualFold(key, "URI"):
 			uris = append(uris, value)
+		case strings.EqualFold(key, "Chain"):
+			f.certificates, chained = value, true
+		case strings.EqualFold(key, "Cert") && !chained:
+			f.certificates = value
 		}
 		switch {
 		case rest == "":
 		case rest[0] == ';':
 			rest = rest[1:]
 		default: // another certificate, of a proxy before the gateway, or text after a quote
-			return "", errors.New("the x-forwarded-client-cert header has more than one certificate")
+			return f, errors.New("the x-forwarded-client-cert header has more than one certificate")
 		}
 	}
 	if len(uris) != 1 {
-		return "", fmt.Errorf("the x-forwarded-client-cert header has %d URIs: it must have one", len(uris))
+		return f, fmt.Errorf("the x-forwarded-client-cert header has %d URIs: it must have one", len(uris))
 	}
-	return uris[0], nil
+	f.uri = uris[0]
+	return f, nil
 }
 
 // closingQuote returns the index of the quote that closes a text which begins with one; -1 if there is none.

@@ -160,6 +160,9 @@ func (a *Authority) report(problem, own error) {
 	default:
 		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	}
+	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.Now().After(at) {
+		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")
+	}
 	if own != nil {
 		fix := "it follows from what is wrong with the CA, and is tried again"
 		if f := a.o.Files; f != (Files{}) {

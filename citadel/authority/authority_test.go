@@ -3,11 +3,15 @@ package authority_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -414,4 +418,79 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%v", f)
 		}
 	}
+}
+
+// TestRevocations: a server does not start with a list of revoked certificates that cannot be read. Later the last good
+// one stays, with the CA beside it. A list whose time is over still counts, and is a finding.
+func TestRevocations(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b := newRoot(t)
+		f, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := pki.ParseKey(f.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, _, err := b.Sign(pki.Leaf{URI: "spiffe://cluster.local/ns/a/sa/web", Key: key.Public(), TTL: time.Hour}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		revoked, err := x509.ParseCertificate(leaf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+			Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
+			RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: revoked.SerialNumber, RevocationTime: time.Now()}},
+		}, b.Certificate, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(text []byte) {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(dir, "ca-crl.pem"), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plug(t, dir, b)
+		put([]byte("x"))
+		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
+		if err := a.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "ca-crl.pem") {
+			t.Fatalf("with a list that cannot be read: %v", err)
+		}
+		put(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, a)
+		holds := func(what, finding string) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if a.Revoked().Check([]*x509.Certificate{revoked, b.Certificate}) == nil {
+				t.Errorf("%s: the certificate is not revoked", what)
+			}
+			if list := a.Findings(); (finding == "") != (len(list) == 0) || finding != "" && !strings.Contains(fmt.Sprint(list), finding) {
+				t.Errorf("%s: findings %v, want %q", what, list, finding)
+			}
+		}
+		holds("good", "")
+		next := newRoot(t)
+		plug(t, dir, b, b.Certificate, next.Certificate)
+		holds("another root is announced", "")
+		plug(t, dir, next, next.Certificate, b.Certificate)
+		put([]byte("x"))
+		holds("a list that cannot be read", "ca-crl.pem in")
+		if !c.Bundle().Certificate.Equal(b.Certificate) {
+			t.Error("the CA beside a list that cannot be read signs")
+		}
+		plug(t, dir, b)
+		put(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		holds("good again", "")
+		time.Sleep(time.Hour)
+		holds("its time is over", "a list in ca-crl.pem should have been replaced")
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"time"
 )
 
 // Revocations are certificate revocation lists. They are immutable; nil are none.
@@ -71,6 +72,19 @@ func (r *Revocations) Len() int {
 		return 0
 	}
 	return len(r.lists)
+}
+
+// Renewal returns when the first of the lists should have been replaced; zero: never.
+func (r *Revocations) Renewal() (at time.Time) {
+	if r == nil {
+		return at
+	}
+	for _, one := range r.lists {
+		if next := one.list.NextUpdate; !next.IsZero() && (at.IsZero() || next.Before(at)) {
+			at = next
+		}
+	}
+	return at
 }
 
 // Check returns an error if a certificate of a verified chain, from the leaf to the root, was revoked by its issuer.

@@ -23,6 +23,7 @@ import (
 type anchor struct {
 	roots                 []*x509.Certificate
 	signers, trustDomains []string // that it is good for; empty: all, and the mesh's own
+	field                 string
 }
 
 // anchors are the mesh configuration's caCertificates, parsed once for each configuration. Safe for concurrent use.
@@ -46,7 +47,26 @@ func (a *anchors) get() ([]anchor, []diag.Diagnostic) {
 	if now != a.of && now != nil {
 		a.parse(now)
 	}
-	return a.list, append(slices.Clip(a.findings), a.failing()...)
+	return a.list, slices.Concat(a.findings, a.failing(), expiredAnchors(a.list, time.Now()))
+}
+
+// expiredAnchors returns a finding for each entry all of whose roots have expired.
+func expiredAnchors(list []anchor, now time.Time) (found []diag.Diagnostic) {
+	for _, a := range list {
+		var last time.Time
+		for _, c := range a.roots {
+			if c.NotAfter.After(last) {
+				last = c.NotAfter
+			}
+		}
+		if now.After(last) {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Error, Code: "InvalidCertificates", Object: "MeshConfig", Field: a.field,
+				Message: "the last of its roots expired at " + last.UTC().Format(time.RFC3339) + ": they vouch for nobody", Fix: "write new roots, or remove the entry",
+			})
+		}
+	}
+	return found
 }
 
 // parse takes the roots of a configuration.
@@ -65,7 +85,7 @@ func (a *anchors) parse(now *mesh.Config) {
 			}
 			urls = append(urls, url)
 			if roots := a.bundles[url]; roots != nil {
-				a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains()})
+				a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains(), field})
 			}
 			continue
 		}
@@ -77,7 +97,7 @@ func (a *anchors) parse(now *mesh.Config) {
 			bad("InvalidCertificates", "pem: "+err.Error()+"; these roots do not count", "write certificates as PEM")
 			continue
 		}
-		a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains()})
+		a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains(), field})
 	}
 	slices.Sort(urls)
 	if urls = slices.Compact(urls); a.fetch != nil && !slices.Equal(urls, a.urls) {
@@ -203,6 +223,26 @@ func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) (federat
 		return false, err
 	}
 	return s.secure.counts(chain[len(chain)-1], trustDomain, s.trustDomain())
+}
+
+// verify returns the chains of a client certificate, which is the first one, to the roots of callers.
+func (x *secure) verify(certificates []*x509.Certificate) ([][]*x509.Certificate, error) {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	for _, c := range x.trusted() {
+		roots.AddCert(c)
+	}
+	for _, c := range certificates[1:] {
+		between.AddCert(c)
+	}
+	if b := x.issuer.Bundle(); b != nil {
+		for _, c := range b.Roots {
+			roots.AddCert(c)
+		}
+		for _, c := range append(slices.Clip(b.Chain), b.Certificate) {
+			between.AddCert(c)
+		}
+	}
+	return certificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
 // counts is vouches without revocation. own is the trust domain of the mesh that is no alias.

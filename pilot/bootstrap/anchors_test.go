@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
@@ -285,5 +287,64 @@ func TestSpiffeBundles(t *testing.T) {
 	}
 	if ask(second, alias) == codes.OK || failing() {
 		t.Errorf("another root counts, or a finding stays: %v", s.findings())
+	}
+}
+
+// TestForwardedAndRevoked: a gateway that is trusted forwards the certificates of its clients. One that was revoked
+// does not count, nor one of which the gateway does not say enough to know.
+func TestForwardedAndRevoked(t *testing.T) {
+	o, b := certificateOptions(t), selfSigned(t)
+	o.Certificates.StateDir = ""
+	o.Certificates.Gateways = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	one, two := leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web"), leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web")
+	stranger := leafOf(t, selfSigned(t), "spiffe://cluster.local/ns/a/sa/web")
+	plug(t, o.Certificates.Folder, b, one.Leaf)
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	pool := x509.NewCertPool()
+	pool.AddCert(b.Roots[0])
+	const uri = "URI=spiffe://cluster.local/ns/a/sa/web"
+	escaped := func(list ...*x509.Certificate) string { return url.PathEscape(string(pki.EncodeCertificates(list...))) }
+	for name, c := range map[string]struct {
+		header string
+		want   codes.Code
+	}{
+		"good":                     {uri + `;Cert="` + escaped(two.Leaf) + `"`, codes.OK},
+		"good, with its chain":     {uri + `;Cert="x";Chain="` + escaped(two.Leaf, b.Roots[0]) + `"`, codes.OK},
+		"revoked":                  {uri + `;Cert="` + escaped(one.Leaf) + `"`, codes.Unauthenticated},
+		"revoked, with its chain":  {uri + `;Chain="` + escaped(one.Leaf, b.Roots[0]) + `";Cert="` + escaped(two.Leaf) + `"`, codes.Unauthenticated},
+		"no certificate":           {uri, codes.Unauthenticated},
+		"another's certificate":    {"URI=spiffe://cluster.local/ns/a/sa/db;Cert=" + escaped(two.Leaf), codes.Unauthenticated},
+		"of another root":          {uri + ";Cert=" + escaped(stranger.Leaf), codes.Unauthenticated},
+		"a CA's":                   {uri + ";Cert=" + escaped(b.Roots[0]), codes.Unauthenticated},
+		"garbage":                  {uri + ";Cert=%zz", codes.Unauthenticated},
+		"garbage in a certificate": {uri + ";Cert=" + url.PathEscape("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), codes.Unauthenticated},
+	} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-client-cert", c.header)
+		if _, err := streamAs(ctx, t, dialSecure(t, s.Addresses().SecureGRPC, pool), nodeInA); status.Code(err) != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestExpiredAnchors: an entry of caCertificates of which every root has expired is a finding at its field.
+func TestExpiredAnchors(t *testing.T) {
+	good := selfSigned(t).Roots[0]
+	later := good.NotAfter.Add(time.Minute)
+	old, err := pki.NewSelfSigned("example", 48*time.Hour, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer := old.Roots[0]
+	list := []anchor{{roots: []*x509.Certificate{good, longer}, field: "caCertificates[0]"}, {roots: []*x509.Certificate{good}, field: "caCertificates[2]"}}
+	if found := expiredAnchors(list, time.Now()); len(found) > 0 {
+		t.Errorf("%v", found)
+	}
+	if found := expiredAnchors(list, later); len(found) != 1 || found[0].Field != "caCertificates[2]" || !strings.Contains(found[0].Message, "expired at") {
+		t.Errorf("%v", found)
 	}
 }

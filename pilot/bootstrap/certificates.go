@@ -117,6 +117,7 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not that of whom it speaks for
 		x.callers = append(x.callers, authenticate.Forwarded{
 			Gateways: o.Gateways, Trusts: s.trusts, Now: time.Now, Federated: func(domain string) bool { return x.anchors.federate(domain, s.trustDomain()) },
+			Revokes: func() bool { return x.authority.Revoked().Len() > 0 }, Verify: x.verify, Vouches: s.vouches,
 		})
 	}
 	x.callers = append(x.callers, authenticate.Certificates{Trusts: s.trusts, Vouches: s.vouches, Now: time.Now})

@@ -202,35 +202,44 @@ func (s *credentialStore) findings() []diag.Diagnostic {
 	return list
 }
 
-// servedCertificate is a certificate that proxies may be sent, and the object that it is of.
-type servedCertificate struct {
-	source  *kinds.Object
-	expires time.Time
+// servedUntil is something that proxies may be sent and that expires, and the object that it is of.
+type servedUntil struct {
+	source       *kinds.Object
+	expires      time.Time
+	what, effect string
+	fix          string
 }
 
-// served returns the certificates that are in force, sorted.
-func (s *credentialStore) served() (list []servedCertificate) {
+// served returns what is in force and expires, sorted.
+func (s *credentialStore) served() (list []servedUntil) {
 	for _, name := range slices.Sorted(maps.Keys(s.held)) {
 		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
 			h := s.held[name][key]
 			if h.source == nil || h.inForce == nil {
 				continue
 			}
-			if c := h.inForce.Spec.(*credentials.Credential).Certificate; c != nil {
-				list = append(list, servedCertificate{h.source, c.Expires})
+			held := h.inForce.Spec.(*credentials.Credential)
+			if c := held.Certificate; c != nil {
+				list = append(list, servedUntil{h.source, c.Expires, "the certificate that proxies are sent", "clients refuse it", "renew it"})
+			}
+			if r := held.Roots; r != nil {
+				list = append(list, servedUntil{h.source, r.Expires, "the last of the CA certificates that proxies are sent", "they refuse every certificate", "renew them"})
+				if !r.Renewal.IsZero() {
+					list = append(list, servedUntil{h.source, r.Renewal, "a list of revoked certificates that proxies are sent", "they refuse every certificate of its issuer", "replace it with a new one"})
+				}
 			}
 		}
 	}
 	return list
 }
 
-// expiredCertificates returns a finding for each certificate that proxies are still sent and that has expired since.
-func expiredCertificates(served []servedCertificate, now time.Time) (list []diag.Diagnostic) {
+// expiredCertificates returns a finding for all that proxies are still sent and that has expired since.
+func expiredCertificates(served []servedUntil, now time.Time) (list []diag.Diagnostic) {
 	for _, c := range served {
 		if now.After(c.expires) {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Error, Code: "BadCredential", Object: c.source.String(), Field: "data",
-				Message: "the certificate that proxies are sent expired at " + c.expires.UTC().Format(time.RFC3339) + ": clients refuse it", Fix: "renew it",
+				Message: c.what + " expired at " + c.expires.UTC().Format(time.RFC3339) + ": " + c.effect, Fix: c.fix,
 			}.At(c.source.Position))
 		}
 	}

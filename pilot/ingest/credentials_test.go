@@ -221,3 +221,61 @@ func TestMissingCredentials(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 }
+
+// TestExpiry: all that proxies are sent of a Secret is a finding once it has expired.
+func TestExpiry(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := func(until int64) (*x509.Certificate, string) {
+		c := &x509.Certificate{
+			SerialNumber: big.NewInt(1), NotAfter: time.Unix(until, 0), IsCA: true, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, SubjectKeyId: []byte{1},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
+		if err == nil {
+			c, err = x509.ParseCertificate(der)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	one, first := authority(500)
+	_, second := authority(2000)
+	list, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Unix(0, 0), NextUpdate: time.Unix(1500, 0)}, one, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key := pair(t)
+	s := newCredentialStore(func() time.Time { return time.Unix(0, 0) })
+	g := kinds.Key{Kind: kinds.Gateway, Namespace: "a", Name: "gw"}
+	k := kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: "x"}
+	s.apply([]kinds.Change{
+		{Key: g, Object: &kinds.Object{Key: g, Spec: &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{{Tls: &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_MUTUAL, CredentialName: "x"}}}}}},
+		{Key: k, Object: &kinds.Object{Key: k, Spec: &corev1.Secret{StringData: map[string]string{
+			"tls.crt": certificate, "tls.key": key, "ca.crt": first + second, "ca.crl": string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: list})),
+		}}}},
+	})
+	for _, c := range []struct {
+		now  int64
+		want []string
+	}{
+		{999, nil},
+		{1001, []string{"the certificate that proxies are sent expired at 1970-01-01T00:16:40Z"}},
+		{1501, []string{"the certificate", "a list of revoked certificates"}},
+		{2001, []string{"the certificate", "the last of the CA certificates", "a list of revoked certificates"}},
+	} {
+		found := expiredCertificates(s.served(), time.Unix(c.now, 0))
+		if len(found) != len(c.want) {
+			t.Errorf("at %d: %v", c.now, found)
+			continue
+		}
+		for i, want := range c.want {
+			if d := found[i]; !strings.HasPrefix(d.Message, want) || d.Object != "Secret a/x" || d.Fix == "" {
+				t.Errorf("at %d: %v, want %q", c.now, d, want)
+			}
+		}
+	}
+}

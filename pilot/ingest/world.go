@@ -71,7 +71,7 @@ type World struct {
 	written      []hostName                      // where gateways are known by name
 	derived      map[kinds.Key]derive.Derived    // frozen
 	referenced   *References
-	served       []servedCertificate
+	served       []servedUntil
 	statuses     []derive.Status
 	counts       Counts
 	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
