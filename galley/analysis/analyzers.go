@@ -42,6 +42,7 @@ const (
 	codeRepeated    = "RepeatedSubset"
 	codeAddress     = "RepeatedAddress"
 	codeNamespace   = "NearlyRootNamespace"
+	codeSelector    = "SelectorInRootNamespace"
 	codeMesh        = "MeshConfigNotRead"
 	codeProvider    = "NoAuthorizer"
 	codePolicies    = "RepeatedTrafficPolicy"
@@ -68,7 +69,7 @@ func Analyzers() []Analyzer {
 		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
 		{"endpoints", []string{codeTargetPort, codeEndpoints}, false, "ports of Services that no Pod has, and Services without endpoints", (*analysis).allEndpoints},
 		{"pod-addresses", []string{codeAddress}, false, "Pods with the address of another", (*analysis).podAddresses},
-		{"no-effect", []string{codeNamespace, codeMesh}, false, "objects that stand where nobody reads them", (*analysis).noEffect},
+		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false, "objects that stand where nobody reads them", (*analysis).noEffect},
 		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
 

@@ -34,7 +34,7 @@ const manyMistakes = `---
 ---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: w%[1]d, namespace: a}, spec: {host: "*t%[1]d.example"}}
 ---
-{apiVersion: security.istio.io/v1, kind: PeerAuthentication, metadata: {name: p%[1]d, namespace: istio-system}, spec: {selector: {matchLabels: {app: web, istio: gateway}}}}
+{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: p%[1]d, namespace: istio-system}, spec: {selector: {matchLabels: {app: web, istio: gateway}}}}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService

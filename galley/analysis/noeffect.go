@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	securityv1 "istio.io/api/security/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -11,7 +12,7 @@ import (
 )
 
 // noEffect reports objects that stand where they have no effect: those of a namespace that is nearly the root
-// namespace, and mesh configuration that nobody reads.
+// namespace, PeerAuthentications that select workloads in that, and mesh configuration that nobody reads.
 func (a *analysis) noEffect() {
 	var policies, maps []*kinds.Object
 	lives := map[string]bool{} // namespaces in which something is served
@@ -30,6 +31,9 @@ func (a *analysis) noEffect() {
 	near := map[string]bool{}
 	for _, o := range policies {
 		ns := o.Namespace
+		if p, ok := o.Spec.(*securityv1.PeerAuthentication); ok && ns == a.root && len(p.GetSelector().GetMatchLabels()) > 0 {
+			a.report(o, diag.Warning, codeSelector, "spec.selector", "remove the selector, or write the policy into the namespace of the workloads", "in the root namespace a PeerAuthentication with a selector has no effect, there and elsewhere")
+		}
 		if _, known := near[ns]; !known {
 			near[ns] = ns != a.root && !lives[ns] && diag.Nearest(ns, []string{a.root}) != ""
 		}

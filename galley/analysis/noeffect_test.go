@@ -27,6 +27,8 @@ func TestObjectsWithoutEffect(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"policy":                             {policy("istio-sytem"), `warning: PeerAuthentication istio-sytem/default: metadata.namespace: nothing else is in namespace istio-sytem, and it is not the root namespace: the object has no effect; did you mean "istio-system"? [NearlyRootNamespace]`},
 		"policy of the root":                 {policy("istio-system"), ""},
+		"policy that selects in the root":    {policy("istio-system") + "spec: {selector: {matchLabels: {app: web}}}\n", `PeerAuthentication istio-system/default: spec.selector: in the root namespace a PeerAuthentication with a selector has no effect, there and elsewhere; remove the selector, or write the policy into the namespace of the workloads [SelectorInRootNamespace]`},
+		"policy that selects elsewhere":      {policy("shop") + "spec: {selector: {matchLabels: {app: web}}}\n", ""},
 		"policy of another namespace":        {policy("shop"), ""},
 		"policy where a Service is":          {service + policy("istio-sytem"), ""},
 		"key":                                {configMap("istio-system", "istio", "mseh"), `ConfigMap istio-system/istio: data.mseh: nobody reads the key "mseh" of the mesh configuration; did you mean "mesh"? [MeshConfigNotRead]`},

@@ -169,3 +169,60 @@ func TestSelect(t *testing.T) {
 		}
 	}
 }
+
+// reader has the policies of some namespaces. The root namespace is istio-system.
+type reader struct {
+	feature.Reader
+	objects map[string][]*kinds.Object
+}
+
+func (r reader) RootNamespace() string { return "istio-system" }
+
+func (r reader) Objects(_ *kinds.Kind, namespace string) []*kinds.Object { return r.objects[namespace] }
+
+// TestSelectorInTheRootNamespace: there a policy with a selector counts for nobody, neither in the root namespace nor
+// elsewhere, whatever it says. So it was seen with istiod, of which each row is what a proxy with the label was sent.
+func TestSelectorInTheRootNamespace(t *testing.T) {
+	const (
+		strict, disable = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"DISABLE"}}`
+		selects         = `{"selector":{"matchLabels":{"app":"web"}},`
+		webStrict       = selects + `"mtls":{"mode":"STRICT"}}`
+		webPermissive   = selects + `"mtls":{"mode":"PERMISSIVE"}}`
+		webDisable      = selects + `"mtls":{"mode":"DISABLE"}}`
+		webPorts        = selects + `"mtls":{"mode":"STRICT"},"portLevelMtls":{"8080":{"mode":"DISABLE"}}}`
+	)
+	for _, c := range []struct {
+		name      string
+		root, own []string
+		of        string // the namespace of the workload
+		want      feature.Mode
+	}{
+		{"the mesh is strict, the selected are permissive", []string{strict, webPermissive}, nil, "a", feature.Strict},
+		{"the mesh is strict, the selected are disabled", []string{webDisable, strict}, nil, "a", feature.Strict},
+		{"the selected are strict", []string{webStrict}, nil, "a", feature.Permissive},
+		{"the namespace is strict", []string{webDisable}, []string{strict}, "a", feature.Strict},
+		{"the namespace is disabled", []string{webStrict}, []string{disable}, "a", feature.Disable},
+		{"selected in both", []string{webStrict}, []string{webDisable}, "a", feature.Disable},
+		{"ports", []string{webPorts}, nil, "a", feature.Permissive},
+		{"in the root namespace, disabled", []string{strict, webDisable}, nil, "istio-system", feature.Strict},
+		{"in the root namespace, strict", []string{webStrict}, nil, "istio-system", feature.Permissive},
+		{"in the root namespace, ports", []string{webPorts}, nil, "istio-system", feature.Permissive},
+	} {
+		list := func(specs []string) (list []*kinds.Object) {
+			for o := range policies(t, specs...).Objects.All {
+				list = append(list, o)
+			}
+			return list
+		}
+		r := reader{objects: map[string][]*kinds.Object{"istio-system": list(c.root)}}
+		if c.own != nil {
+			r.objects[c.of] = list(c.own)
+		}
+		s := mtls.New().Select(r, c.of)(feature.Workload{Type: node.Sidecar, Labels: map[string]string{"app": "web"}})
+		for _, port := range []uint32{0, 8080} {
+			if got := transport.Mode(s, port); got != c.want {
+				t.Errorf("%s: port %d: %v, want %v", c.name, port, got, c.want)
+			}
+		}
+	}
+}

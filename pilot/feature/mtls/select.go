@@ -9,7 +9,7 @@ import (
 )
 
 // selectPolicies selects, in this order, at most one policy of the mesh, one of the namespace, and one that selects the
-// workload. Routers have none.
+// workload. In the root namespace one with a selector counts for nobody, as in istiod. Routers have none.
 func selectPolicies(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 	var common, selecting []*kinds.Object
 	root := r.RootNamespace()
@@ -24,6 +24,7 @@ func selectPolicies(r feature.Reader, namespace string) func(feature.Workload) f
 	own := false
 	for _, o := range r.Objects(kinds.PeerAuthentication, namespace) {
 		switch {
+		case selective(o) && namespace == root:
 		case selective(o):
 			selecting = append(selecting, o)
 		case !own:
