@@ -14,16 +14,16 @@ import (
 func TestRenewals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.apply(pod("a", "web-0", "web", "n1") + "---" + pod("a", "db-0", "db", "n1"))
-	r := w.launch("istiod-0").ready()
+	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("a", "db-0", "db", "n1"))
+	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
-	own, err := connect(t, r.secure, roots, w.token("a", "web", "web-0", "istio-ca")).certificate(w.ctx, "")
-	w.must(err)
-	agent := connect(t, r.secure, roots, "", own)
+	own, err := connect(t, r.SecureGRPC, roots, w.token("a", "web", "web-0", "istio-ca")).certificate(w.Ctx, "")
+	w.Must(err)
+	agent := connect(t, r.SecureGRPC, roots, "", own)
 	renewed := func(what string) {
 		t.Helper()
-		w.eventually(what, func() error {
-			c, err := agent.certificate(w.ctx, "")
+		w.Eventually(what, func() error {
+			c, err := agent.certificate(w.Ctx, "")
 			if err == nil && uri(c) != "spiffe://cluster.local/ns/a/sa/web" {
 				t.Errorf("it is of %s", uri(c))
 			}
@@ -32,40 +32,40 @@ func TestRenewals(t *testing.T) {
 	}
 	refused := func(what string) {
 		t.Helper()
-		w.eventually(what, func() error {
-			_, err := agent.certificate(w.ctx, "")
+		w.Eventually(what, func() error {
+			_, err := agent.certificate(w.Ctx, "")
 			if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "no Pod, WorkloadEntry or WorkloadGroup in namespace a has the service account web") {
 				return fmt.Errorf("%w", err)
 			}
 			return nil
 		})
 	}
-	if _, err := agent.certificate(w.ctx, ""); err != nil {
+	if _, err := agent.certificate(w.Ctx, ""); err != nil {
 		t.Errorf("while its pod runs: %v", err)
 	}
 	const (
 		machine  = "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: machine, namespace: a}\nspec: {address: 10.30.0.1, serviceAccount: web}\n"
 		machines = "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: machines, namespace: a}\nspec: {template: {serviceAccount: web}}\n"
 	)
-	gone := func(yaml string) { t.Helper(); w.must(w.Delete(w.ctx, []byte(yaml))) }
+	gone := func(yaml string) { t.Helper(); w.Must(w.Delete(w.Ctx, []byte(yaml))) }
 	gone(pod("a", "web-0", "web", "n1"))
 	refused("its pod is gone")
-	w.apply(machine)
+	w.Write(machine)
 	renewed("a machine has its account")
 	gone(machine)
 	refused("the machine is gone")
-	w.apply(machines)
+	w.Write(machines)
 	renewed("machines may come with its account")
 	gone(machines)
 	refused("nobody has its account")
 	w.KillAPIServer()
-	w.eventually("nobody knows which pods there are", func() error {
-		if _, err := agent.certificate(w.ctx, ""); status.Code(err) != codes.Unavailable {
+	w.Eventually("nobody knows which pods there are", func() error {
+		if _, err := agent.certificate(w.Ctx, ""); status.Code(err) != codes.Unavailable {
 			return fmt.Errorf("%w", err)
 		}
 		return nil
 	})
-	w.must(w.StartAPIServer(w.ctx))
-	w.apply(strings.Replace(pod("a", "web-1", "web", "n1"), "10.20.0.9", "10.20.0.8", -1))
+	w.Must(w.StartAPIServer(w.Ctx))
+	w.Write(strings.Replace(pod("a", "web-1", "web", "n1"), "10.20.0.9", "10.20.0.8", -1))
 	renewed("a pod has come")
 }
