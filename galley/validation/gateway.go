@@ -128,6 +128,9 @@ func serverTLS(t fieldRef) {
 		for _, c := range t.at("tlsCertificates").items() {
 			c.required("serverCertificate")
 			c.required("privateKey")
+			if at := c.at("caCertificates"); !at.empty() {
+				at.warn("give it as caCertificates of tls, and remove it here", "certificates of clients are verified by caCertificates of tls alone")
+			}
 		}
 		if !t.at("tlsCertificates").empty() && mode != "SIMPLE" {
 			t.required("caCertificates")

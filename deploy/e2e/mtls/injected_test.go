@@ -119,9 +119,11 @@ func inject(ctx context.Context, t *testing.T, i *injector.Injector, doc, addres
 		t.Fatal(err)
 	}
 	p := &corev1.Pod{}
-	text := r.Pod
-	if r.Skipped != "" {
-		text = before
+	text := before
+	if r.Skipped == "" {
+		if text, err = yaml.Marshal(r.Pod); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := yaml.UnmarshalStrict(text, p); err != nil {
 		t.Fatal(err)

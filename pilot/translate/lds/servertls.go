@@ -72,8 +72,6 @@ func clientRoots(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.SdsSecretConfig
 		return envoy.CACredential(t.GetCredentialNames()[0])
 	case t.GetCredentialName() != "":
 		return envoy.CACredential(t.GetCredentialName())
-	case t.GetCaCertificates() == "" && len(t.GetTlsCertificates()) > 0:
-		return envoy.FileSecret("file-root:" + t.GetTlsCertificates()[0].GetCaCertificates())
 	}
 	return envoy.FileSecret("file-root:" + t.GetCaCertificates())
 }
