@@ -1,0 +1,231 @@
+package locality
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+const (
+	startTimeout = 90 * time.Second
+	gateway      = "10.10.0.12:8000"
+)
+
+// meshYAML has a gateway in region1/zone1, a client without a sidecar, and routes to echo. There is no mutual TLS, so
+// no proxy needs certificates.
+const meshYAML = `apiVersion: v1
+kind: Namespace
+metadata: {name: istio-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: a}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: DISABLE}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: a}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {app: echo}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gateway, namespace: a, labels: {app: gateway, istio-locality: region1.zone1}, annotations: {inject.istio.io/templates: gateway}}
+spec: {serviceAccountName: gateway, containers: [{name: istio-proxy, image: proxy}]}
+status: {phase: Running, podIP: 10.10.0.12, podIPs: [{ip: 10.10.0.12}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: a, labels: {app: client, sidecar.istio.io/inject: "false"}}
+spec: {containers: [{name: app, image: echo}]}
+status: {phase: Running, podIP: 10.10.0.13, podIPs: [{ip: 10.10.0.13}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gateway, namespace: a}
+spec:
+  selector: {app: gateway}
+  servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ["*"]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: echo, namespace: a}
+spec:
+  hosts: ["*"]
+  gateways: [gateway]
+  http: [{route: [{destination: {host: echo}}], retries: {attempts: 0}}]
+`
+
+// servers are the pods of echo, and where they run.
+var servers = map[string]string{"near": "region1.zone1", "next": "region1.zone2", "far": "region2.zone1", "chosen": "region3.zone1"}
+
+// mesh is a control plane that follows a directory, and the pods of the directory.
+type mesh struct {
+	*suite.Mesh
+	t      *testing.T
+	failed map[string]*atomic.Bool // the servers that answer 503
+}
+
+// start runs the mesh, and returns once its proxies are ready.
+func start(t *testing.T) mesh {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	text := meshYAML
+	for i, name := range slices.Sorted(maps.Keys(servers)) {
+		text += fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: a, labels: {app: echo, istio-locality: %s, sidecar.istio.io/inject: "false"}}
+spec: {containers: [{name: app, image: echo}]}
+status: {phase: Running, podIP: 10.10.0.%[3]d, podIPs: [{ip: 10.10.0.%[3]d}], conditions: [{type: Ready, status: "True"}]}
+`, name, servers[name], 21+i)
+	}
+	m := mesh{suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": text}}), t, map[string]*atomic.Bool{}}
+	for name := range servers {
+		m.serve(name)
+	}
+	return m
+}
+
+// serve answers on port 8080 of a pod with its name, or 503 when it has failed.
+func (m mesh) serve(pod string) {
+	m.t.Helper()
+	l, err := m.Pod(pod).Location.Listen("0.0.0.0:8080")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	failed := &atomic.Bool{}
+	m.failed[pod] = failed
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // a test's
+		if failed.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, pod)
+	})}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(l) }()
+	m.t.Cleanup(func() { _ = server.Close(); <-ended })
+}
+
+// rule writes the DestinationRule of echo.
+func (m mesh) rule(policy string) {
+	m.t.Helper()
+	suite.Write(m.t, filepath.Join(m.Dir, "rule.yaml"), "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: echo, namespace: a}\nspec: {host: echo, trafficPolicy: "+policy+"}\n")
+}
+
+// call sends a request from the client through the gateway, and returns who answered.
+func (m mesh) call() (string, error) {
+	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := m.Pod("client").Location.DialContext(ctx, "tcp", gateway)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(end); err != nil {
+			return "", err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gateway+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	if err := req.Write(conn); err != nil {
+		return "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", errors.New(resp.Status)
+	}
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// answers counts who answers n requests; a failed one counts as nobody's.
+func (m mesh) answers(n int) map[string]int {
+	by := map[string]int{}
+	for range n {
+		who, _ := m.call()
+		by[who]++
+	}
+	return by
+}
+
+// onlyFrom waits until those servers alone answer, and each of them does.
+func (m mesh) onlyFrom(what string, want ...string) {
+	m.t.Helper()
+	slices.Sort(want)
+	suite.Eventually(m.t, fmt.Sprintf("%s: answers of %v alone", what, want), func() bool {
+		return slices.Equal(slices.Sorted(maps.Keys(m.answers(40))), want)
+	})
+}
+
+// TestFailover: without a rule all localities are equal. With outlier detection requests stay in the zone of the
+// gateway, then in its region, and leave it when all endpoints there fail: for any region, or for the one that stands
+// in.
+func TestFailover(t *testing.T) {
+	const detection = `outlierDetection: {consecutive5xxErrors: 1, interval: 600s, baseEjectionTime: 600s, maxEjectionPercent: 100}`
+	t.Run("anywhere", func(t *testing.T) {
+		m := start(t)
+		m.onlyFrom("no rule", "near", "next", "far", "chosen")
+		m.rule(`{` + detection + `, loadBalancer: {localityLbSetting: {enabled: false}}}`)
+		m.onlyFrom("a rule that turns localities off", "near", "next", "far", "chosen")
+		m.rule(`{` + detection + `}`)
+		m.onlyFrom("the zone", "near")
+		m.failed["near"].Store(true)
+		m.onlyFrom("the region", "next")
+		m.failed["next"].Store(true)
+		m.onlyFrom("other regions", "far", "chosen")
+	})
+	t.Run("to a region", func(t *testing.T) {
+		m := start(t)
+		m.rule(`{` + detection + `, loadBalancer: {localityLbSetting: {failover: [{from: region1, to: region3}]}}}`)
+		m.onlyFrom("the zone", "near")
+		m.failed["near"].Store(true)
+		m.failed["next"].Store(true)
+		m.onlyFrom("the region that stands in", "chosen")
+		m.failed["chosen"].Store(true)
+		m.onlyFrom("the last region", "far")
+	})
+}
+
+// TestDistribution: requests are spread among localities by the weights for the gateway's own. A locality without a
+// weight gets none, and weights for other localities do not count.
+func TestDistribution(t *testing.T) {
+	m := start(t)
+	m.rule(`{loadBalancer: {localityLbSetting: {distribute: [{from: region2/*, to: {region2/*: 100}}, {from: region1/zone1/*, to: {region1/zone1/*: 80, region2/*: 20}}]}}}`)
+	m.onlyFrom("two localities", "near", "far")
+	const n, p = 600, 0.2
+	bound := 5 * math.Sqrt(p*(1-p)/n)
+	by := m.answers(n)
+	if got := float64(by["far"]) / n; math.Abs(got-p) > bound || by["near"]+by["far"] != n {
+		t.Errorf("answers by server: %v, want %.0f +- %.0f of far, and the others of near", by, p*n, bound*n)
+	}
+	m.rule(`{loadBalancer: {localityLbSetting: {distribute: [{from: region2/*, to: {region2/*: 100}}]}}}`)
+	m.onlyFrom("weights for another region", "near", "next", "far", "chosen")
+}
