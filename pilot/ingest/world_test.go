@@ -209,14 +209,14 @@ data:
       gatewayTopology: {numTrustedProxies: 1}
     extensionProviders:
     - {name: prometheus, prometheus: {}}
-    - {name: x, datadog: {service: web, port: 80}}
+    - {name: x, lightstep: {service: web, port: 80}}
 `
 	if err := os.WriteFile(own, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := newTestWorld(t, Options{Revision: "canary", SharedMesh: "shared", Limits: limits.Default()})
 	s.apply(
-		configMap("shared", map[string]string{"mesh": "trustDomain: a.example\naccessLogFile: /dev/stdout\ndefaultConfig: {drainDuration: 5s}"}),
+		configMap("shared", map[string]string{"mesh": "trustDomain: a.example\nmeshMTLS: {minProtocolVersion: TLSV1_3}\ndefaultConfig: {drainDuration: 5s}"}),
 		validation.Decode(limits.Default(), own, []byte(text)).Documents[0].Object,
 	)
 	var got []string
@@ -225,8 +225,9 @@ data:
 	}
 	slices.Sort(got)
 	want := []string{
-		"ConfigMap istio-system/shared, key mesh:2:16 accessLogFile NotImplemented",
-		"own.yaml:10:26 extensionProviders[1].datadog NotImplemented",
+		"ConfigMap istio-system/shared, key mesh:2:11 meshMTLS NotImplemented",
+		"own.yaml:10:17 extensionProviders[1].lightstep Deprecated",
+		"own.yaml:10:28 extensionProviders[1].lightstep NotImplemented",
 		"own.yaml:7:24 defaultConfig.gatewayTopology NotImplemented",
 	}
 	if !slices.Equal(got, want) {
@@ -265,14 +266,14 @@ func TestPositionsInConfigMaps(t *testing.T) {
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
-		"mesh":         "accessLogFile: /dev/stdout\nmeshMTLS: {minProtocolVersion: TLSV1_3}\nverifyCertificateAtClient: true",
+		"mesh":         "meshMTLS: {minProtocolVersion: TLSV1_3}\noutboundClusterStatName: \"%SERVICE%\"",
 		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
 	}))
 	var fields []string
 	for _, d := range s.Findings() {
 		fields = append(fields, d.Field)
 	}
-	if got := strings.Join(fields, " "); got != "accessLogFile meshMTLS verifyCertificateAtClient" { // of the networks all counts
+	if got := strings.Join(fields, " "); got != "meshMTLS outboundClusterStatName" { // of the networks all counts
 		t.Errorf("findings about %s: %v", got, s.Findings())
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))

@@ -160,7 +160,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 			add(svc)
 		}
 	}
-	if s.Sidecar != nil && (all.Service == nil || all.importedPorts != nil) {
+	if s.Sidecar != nil && (all.Service == nil || all.importedPorts != nil) && s.destinationService(host, s.Namespace) != nil {
 		for i := range s.Egress {
 			for l := range s.index.meshDestinations.Where(withName(host)) {
 				if !s.Egress[i].imports(l.VirtualService) {
@@ -168,9 +168,7 @@ func (s *Scope) Service(host string) (Service, bool) {
 				}
 				svc := all.Service
 				if svc == nil {
-					if svc = s.destinationService(host, l.Namespace); svc == nil {
-						continue
-					}
+					svc = s.destinationService(host, l.Namespace)
 				}
 				for _, d := range l.ports(host) {
 					imported := Service{Service: svc}
