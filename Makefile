@@ -67,7 +67,7 @@ demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print 
 	@exec bin/demo
 
 # Every stage runs, whatever became of the others, and what failed stands last.
-test: $(GOTESTSUM) ## Test everything: vet, unit tests under the race detector, end to end with real Envoys.
+test: $(GOTESTSUM) ## Test everything: vet, unit tests, most under the race detector, end to end with real Envoys.
 	@rm -rf bin/test
 	@$(MAKE) --no-print-directory --keep-going $(STAGES) || true
 	@deploy/tools/summary.sh $(GOTESTSUM) bin/test $(STAGES)

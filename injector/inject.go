@@ -45,8 +45,11 @@ type Injector struct {
 	written *lru.Cache[string, *written]
 }
 
-// mostWritten bounds the texts of templates that are kept as they were read. Pods of one workload have the same.
-const mostWritten = 64
+// What is cached of the texts that templates wrote: pods of one workload have the same.
+const (
+	mostWritten    = 64       // texts
+	longestWritten = 64 << 10 // bytes of a text; longer ones are read for each pod
+)
 
 // mostRunning bounds the templates that are executed at a time.
 const mostRunning = 16
@@ -178,7 +181,7 @@ func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, befo
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("merging takes too long: %w", err)
+		return nil, fmt.Errorf("the templates take too long: %w", err)
 	}
 	out := &rendering{template: w.pod}
 	if out.pod, err = w.merged(before); err != nil {

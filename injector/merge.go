@@ -76,7 +76,9 @@ func (i *Injector) read(names, texts []string) (*written, error) {
 	if w.pod, err = w.merged(map[string]any{}); err != nil {
 		return nil, err
 	}
-	i.written.Add(key.String(), w)
+	if key.Len() <= longestWritten {
+		i.written.Add(key.String(), w)
+	}
 	return w, nil
 }
 

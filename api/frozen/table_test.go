@@ -85,7 +85,7 @@ func keep(list []pair, match func(pair) bool) []pair {
 	return slices.DeleteFunc(slices.Clone(list), func(p pair) bool { return !match(p) })
 }
 
-// TestWatchedItems shows that a look-up finds the traced items that it seeks, and no others. The table need not have
+// TestTracedItems shows that a look-up finds the traced items that it seeks, and no others. The table need not have
 // them.
 func TestWatchedItems(t *testing.T) {
 	traced := []pair{{1, 1}, {2, 1}, {2, 2}, {3, 2}}

@@ -14,13 +14,13 @@ func (t Table[T]) Traced(items []T, found func(T)) Table[T] {
 }
 
 // lookUp calls found for the traced items for which at is 0 and match reports true. match may be nil.
-func (w *trace[T]) lookUp(at func(T) int, match func(T) bool) {
-	if w == nil {
+func (t *trace[T]) lookUp(at func(T) int, match func(T) bool) {
+	if t == nil {
 		return
 	}
-	for _, x := range w.items {
+	for _, x := range t.items {
 		if at(x) == 0 && (match == nil || match(x)) {
-			w.found(x)
+			t.found(x)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (c *Counter) Take(a netip.Addr) bool {
 	return true
 }
 
-// Add has an address hold n more, or less if n is negative, and reports whether it may hold as many.
+// Add has an address hold n more, or less if n is negative. It reports whether the address may hold as many. If not,
+// they count all the same, until the caller takes them back.
 func (c *Counter) Add(a netip.Addr, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

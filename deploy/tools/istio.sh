@@ -42,6 +42,6 @@ case $name in
 pilot-agent) install -m 644 "$module/tools/packaging/common/envoy_bootstrap.json" "$dir/pilot-agent-bootstrap.json" ;;
 istio-chart) cp -r "$module/manifests/charts/istio-control/istio-discovery" "$tmp/$name" && chmod -R u+w "$tmp/$name" ;;
 esac
-rm -rf "$dir/$name" "$dir/$name".v*
+rm -rf "$dir/$name" "$dir/$name".v* "$dir/$name"-v*
 mv "$tmp/$name" "$dir/$name"
 touch "$stamp"

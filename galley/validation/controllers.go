@@ -2,8 +2,8 @@ package validation
 
 import "slices"
 
-// Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nobody here does;
-// it is of use to say so.
+// Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nothing here makes
+// Pods; findings say so.
 type Template struct {
 	Name         string // Deployment shop/web
 	Namespace    string

@@ -66,9 +66,10 @@ type Server struct {
 	ready      atomic.Bool // the answer to the readiness probe
 	serving    atomic.Bool // ADS is open; longer than ready, at a stop
 
-	mu       sync.Mutex
-	bound    Addresses
 	throttle *ingest.Throttle
+
+	mu    sync.Mutex
+	bound Addresses
 }
 
 // idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come

@@ -167,10 +167,13 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	if x.NeedsNode() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)
 	}
-	if assignments, clusters := x.NeedsLocality(); assignments {
-		k.Location = Location{cmp.Or(w.Locality, nodeLocality(p)), cmp.Or(w.Network, p.Network), labelsOf(w, x.PriorityLabels())}
+	if assignments, clusters, byNode := x.NeedsLocality(); assignments {
+		k.Location = Location{cmp.Or(w.Locality, nodeLocality(p)), cmp.Or(w.Network, p.Network), labelsOf(w, x.PriorityLabels(w.Labels))}
 		if clusters {
-			k.Scope.Node, k.Scope.Location = k.Node, k.Location
+			k.Scope.Location = k.Location
+		}
+		if byNode {
+			k.Scope.Node = k.Node
 		}
 	}
 	if len(addresses) > 0 {

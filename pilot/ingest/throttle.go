@@ -49,7 +49,8 @@ type Throttle struct {
 
 	mu      sync.Mutex
 	gather  gather
-	started bool // the first load is committed, and run runs
+	first   chan struct{} // closed when the first load is committed; nil before
+	started bool          // run runs
 	closed  bool
 }
 
@@ -90,10 +91,17 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 // goroutine that Close ends. Later calls are those of Add.
 func (t *Throttle) Take(changes []kinds.Change) {
 	t.mu.Lock()
-	started := t.started
+	started, closed := t.started, t.closed
+	if !started && !closed {
+		t.first = make(chan struct{})
+		defer close(t.first)
+	}
 	t.mu.Unlock()
 	if started {
 		t.Add(changes)
+		return
+	}
+	if closed {
 		return
 	}
 	t.commit(changes, t.now())
@@ -126,10 +134,14 @@ func (t *Throttle) Add(changes []kinds.Change) {
 func (t *Throttle) Close() {
 	t.mu.Lock()
 	t.closed = true
-	started := t.started
+	first := t.first
 	t.mu.Unlock()
 	close(t.stop)
-	if started {
+	if first == nil {
+		return
+	}
+	<-first
+	if t.started {
 		<-t.ended
 	}
 }

@@ -110,9 +110,9 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 	}
 }
 
-// TestUnwatchedKindsAreRefused checks that kinds which snapshots do not compare cannot be read. Otherwise proxies would
+// TestUnreadKindsAreRefused checks that kinds which snapshots do not compare cannot be read. Otherwise proxies would
 // keep outdated configuration.
-func TestUnwatchedKindsAreRefused(t *testing.T) {
+func TestUnreadKindsAreRefused(t *testing.T) {
 	compared := map[*kinds.Kind]snapshot.Reach{kinds.Gateway: snapshot.Everywhere, kinds.Telemetry: snapshot.Selected}
 	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: compared}).Commit(time.Time{}), nil)
 	for _, k := range kinds.All() {

@@ -21,6 +21,10 @@ type Index struct {
 	clusterLocal  []clusterLocalRule
 	placementRead func() // called when the placement is read; nil unless a test traces what is read
 
+	placedOnce sync.Once
+	placed     placement
+	sortedBy   []string // the labels by which rules or the mesh sort endpoints, sorted
+
 	mu     sync.Mutex
 	scopes map[scopeKey]*Scope
 

@@ -10,7 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// placement is a row that says what of where a proxy runs its configuration may depend on.
+// placement says which facts about where proxies run may matter to their configuration. If it changes, every proxy is
+// assigned anew.
 type placement struct {
 	nodeLocal           bool   // some service is called only on the caller's own node
 	trafficDistribution bool   // some service prefers endpoints close to the caller
@@ -19,13 +20,17 @@ type placement struct {
 	labels              string // those of proxies by which endpoints are sorted
 }
 
+// placement computes the placement of the Index once.
 func (x *Index) placement() placement {
-	p := placement{
-		nodeLocal: x.nodeLocal > 0, trafficDistribution: x.trafficDistribution > 0,
-		locality: x.placing > 0 || traffic.MeshPlaces(x.Mesh), labels: strings.Join(x.priorityLabelNames(), " "),
-	}
-	p.inClusters = p.locality && x.spreadInClusters > 0
-	return p
+	x.placedOnce.Do(func() {
+		x.sortedBy = x.priorityLabelNames()
+		x.placed = placement{
+			nodeLocal: x.nodeLocal > 0, trafficDistribution: x.trafficDistribution > 0,
+			locality: x.placing > 0 || traffic.MeshPlaces(x.Mesh), labels: strings.Join(x.sortedBy, " "),
+		}
+		x.placed.inClusters = x.placed.locality && x.spreadInClusters > 0
+	})
+	return x.placed
 }
 
 // priorityLabelNames returns the labels by which rules or the mesh sort endpoints, sorted.
@@ -36,7 +41,7 @@ func (x *Index) priorityLabelNames() []string {
 	return slices.Compact(list)
 }
 
-// readPlacement returns the placement of a translation.
+// readPlacement returns the placement, as a look-up of a translation.
 func (x *Index) readPlacement() placement {
 	if x.placementRead != nil {
 		x.placementRead()
@@ -47,18 +52,34 @@ func (x *Index) readPlacement() placement {
 // NeedsNode reports whether anything depends on the node that a proxy runs on.
 func (x *Index) NeedsNode() bool {
 	p := x.readPlacement()
-	return p.nodeLocal || p.trafficDistribution || slices.Contains(strings.Fields(p.labels), traffic.HostLabel)
+	return p.nodeLocal || p.trafficDistribution || x.sortsBy(traffic.HostLabel)
 }
 
-// NeedsLocality reports whether any assignment depends on the locality and network of a proxy, and whether any cluster
-// does.
-func (x *Index) NeedsLocality() (assignments, clusters bool) {
+// NeedsLocality reports whether any assignment depends on the locality and network of a proxy, whether any cluster
+// does, and whether any cluster depends on its node too.
+func (x *Index) NeedsLocality() (assignments, clusters, node bool) {
 	p := x.readPlacement()
-	return p.trafficDistribution || p.locality, p.inClusters
+	return p.trafficDistribution || p.locality, p.inClusters, p.inClusters && x.sortsBy(traffic.HostLabel)
 }
 
-// PriorityLabels returns the labels of proxies by which endpoints are sorted, sorted by name.
-func (x *Index) PriorityLabels() []string { return strings.Fields(x.readPlacement().labels) }
+// PriorityLabels returns which of a proxy's labels endpoints are sorted by, sorted by name.
+func (x *Index) PriorityLabels(labels map[string]string) []string {
+	x.readPlacement()
+	var names []string
+	for name := range labels {
+		if x.sortsBy(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// sortsBy reports whether endpoints are sorted by a label. The placement must have been computed.
+func (x *Index) sortsBy(label string) bool {
+	_, found := slices.BinarySearch(x.sortedBy, label)
+	return found
+}
 
 // spreadInCluster reports whether a cluster holds its endpoints itself, and they differ in locality or labels.
 func spreadInCluster(s *registry.Service, eps *snapshot.Endpoints) bool {

@@ -20,7 +20,8 @@ type serviceTables struct {
 	selectors  frozen.Table[selector] // by namespace and one of the labels of their selector
 	aliases    frozen.Table[alias]    // by target
 
-	// How many services are node-local, prefer close endpoints, and have endpoints that differ in a cluster itself.
+	// How many services are node-local, how many prefer close endpoints, and how many are resolved by proxies and have
+	// endpoints with a place or labels.
 	nodeLocal, trafficDistribution, spreadInClusters int
 }
 

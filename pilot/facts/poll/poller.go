@@ -55,8 +55,8 @@ type Poller[T any] struct {
 
 	mu    sync.Mutex
 	all   int            // questions that are open
-	bytes map[string]int // of the answers that are in force, by the namespaces that need them
 	open  map[string]int // the same, by the namespace whose turn each was
+	bytes map[string]int // of the answers that are in force, by the namespaces that need them
 	names map[string]*name[T]
 	idle  map[string]*name[T] // that nobody wants any more
 }

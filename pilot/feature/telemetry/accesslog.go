@@ -192,13 +192,19 @@ func fileLog(m *mesh.Config, name string, f *meshv1alpha1.MeshConfig_ExtensionPr
 func meshFormat(m *mesh.Config) *filev3.FileAccessLog_LogFormat {
 	format := m.GetAccessLogFormat()
 	if m.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
-		labels := &structpb.Struct{}
-		if format == "" || json.Unmarshal([]byte(format), labels) != nil {
+		labels, err := labelsOf(format)
+		if err != nil {
 			labels = defaultLabels()
 		}
 		return jsonFormat(labels, false)
 	}
 	return textFormat(cmp.Or(format, defaultText), false)
+}
+
+// labelsOf returns the fields of lines in JSON whose format is a text, or why it is no JSON object.
+func labelsOf(format string) (*structpb.Struct, error) {
+	labels := &structpb.Struct{}
+	return labels, json.Unmarshal([]byte(format), labels)
 }
 
 // textFormat returns a format of lines. Each ends with a newline.

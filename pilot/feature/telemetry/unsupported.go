@@ -32,8 +32,17 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 	return found
 }
 
-func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
-	return feature.Unsupported("", changed, lacksMesh)
+func unsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+	found := feature.Unsupported("", changed, lacksMesh)
+	if format := changed.GetAccessLogFormat(); format != "" && c.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
+		if _, err := labelsOf(format); err != nil {
+			found = append(found, diag.Diagnostic{
+				Severity: diag.Warning, Code: "NoEffect", Field: "accessLogFormat",
+				Message: "it is no JSON object: lines have the default fields", Fix: "write a JSON object, or accessLogEncoding: TEXT",
+			})
+		}
+	}
+	return found
 }
 
 // lacksMesh returns what is not done of a field of a mesh configuration, as feature.Unsupported takes it.

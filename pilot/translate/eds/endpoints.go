@@ -285,7 +285,7 @@ func distribute(list []*endpointv3.LocalityLbEndpoints, d *networkingv1alpha3.Lo
 	}
 	share := shares(d, all, func(l registry.Locality) uint32 { return weights[l] })
 	for _, l := range list {
-		if w, ok := share[key(l)]; ok {
+		if w := share[key(l)]; w > 0 { // the mesh's setting may have weights of 0, which Envoy rejects
 			l.LoadBalancingWeight = envoy.UInt32(w)
 		} else {
 			l.LbEndpoints = nil

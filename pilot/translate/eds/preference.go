@@ -2,6 +2,7 @@ package eds
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -190,12 +191,7 @@ func matches(pattern string, l registry.Locality) bool {
 // by their own. Others have none.
 func shares(d *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute, localities []registry.Locality, own func(registry.Locality) uint32) map[registry.Locality]uint32 {
 	out := map[registry.Locality]uint32{}
-	var patterns []string
-	for p := range d.To {
-		patterns = append(patterns, p)
-	}
-	slices.Sort(patterns)
-	for _, p := range patterns {
+	for _, p := range slices.Sorted(maps.Keys(d.To)) {
 		var covered []registry.Locality
 		var sum uint64
 		for _, l := range localities {

@@ -110,6 +110,9 @@ func compareGroups(a, b priorityGroup) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone), cmp.Compare(a.distance, b.distance))
 }
 
+// maxPriority is the lowest priority that Envoy takes. Endpoints that are farther share it.
+const maxPriority = 128
+
 // priorities maps the distances that occur to priorities without a gap: Envoy takes no others.
 func priorities(groups []priorityGroup) map[int]uint32 {
 	var distances []int
@@ -119,7 +122,7 @@ func priorities(groups []priorityGroup) map[int]uint32 {
 	slices.Sort(distances)
 	out := map[int]uint32{}
 	for i, d := range slices.Compact(distances) {
-		out[d] = uint32(i)
+		out[d] = uint32(min(i, maxPriority))
 	}
 	return out
 }
