@@ -17,8 +17,8 @@ const preamble = `# Results
 istiod-lite beside the real istiod: each in turn on one core, on the same API server, with the same mesh and the same simulated Envoys on the other cores.
 Figures are medians, with the lowest and the highest of all rounds in parentheses. CPU is user and system time of the server's process. Ratios are istiod's
 figure ÷ ours; a goal is met when it holds against istiod as it is by default and as it is tuned for this, with PILOT_DEBOUNCE_AFTER=10ms,
-PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200, and stays open where one of them has no figure. istiod runs without injection, which
-istiod-lite has not got yet. A p99 of few changes is next to the worst of them: "changes" says how many there were, each to all proxies. The limit is a
+PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200, and stays open where one of them has no figure. istiod runs without injection,
+except in W11b. A p99 of few changes is next to the worst of them: "changes" says how many there were, each to all proxies. The limit is a
 program that fans out bytes and translates nothing: what gRPC and the kernel cost, with whole routes and with virtual hosts by themselves (VHDS); our figure ÷
 the lesser of the two is the last ratio. It is fed by the tuned istiod, so that its latencies hold those of that. Written by ` + "`make bench`" + `; doc.go
 says how. Each section says when it was measured: running a workload again replaces its sections alone.
