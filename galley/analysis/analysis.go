@@ -14,9 +14,13 @@ import (
 
 // Bounds on one run. A mesh that exceeds them has one mistake many times over.
 const (
-	maxFindings = 1000
-	maxHints    = 100 // searches for a name that was meant
+	maxFindings = 1000 // of each analyzer
+	maxHints    = 100  // searches for a name that was meant
 )
+
+// AnnotationSuppress names the codes of findings that an object's author does not want, with commas between, or * for
+// all.
+const AnnotationSuppress = "galley.istio.io/analyze-suppress"
 
 // Options of Run.
 type Options struct {
@@ -26,6 +30,8 @@ type Options struct {
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
 
 	Advice bool // look also for what is allowed and seldom meant
+
+	Concerns func(*kinds.Object) bool // whether findings about an object are wanted; nil: about all
 
 	MeshConfig []kinds.Key // the ConfigMaps that hold the mesh configuration, the one that takes precedence last
 
@@ -45,12 +51,18 @@ type analysis struct {
 	// those with the most ports, by the namespace and host of the rules that count for them
 	widest  map[subset]*host
 	found   []diag.Diagnostic
+	limit   int // how many there may be when the analyzer that runs has ended
 	hints   int
 	dropped int
+	worst   diag.Severity // of those that were dropped
 
 	// These are made when somebody asks.
 	byKind      map[*kinds.Kind][]*kinds.Object // by precedence
 	inNamespace map[string][]*kinds.Object      // Services, by precedence
+	groups      map[*workload][]*serviceGroup   // those that select each workload
+	opened      map[string]map[uint32]bool      // what exposed returned, by the selector
+	readers     map[selectionKey]bool           // what readsTokens returned, by the namespace and selector of the Gateway
+	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
 }
 
 // Run returns what is wrong between the objects, in no order.
@@ -59,15 +71,17 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
+		opened: map[string]map[uint32]bool{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {
 		if o.Advice || !one.Advice {
+			a.limit = len(a.found) + maxFindings
 			one.run(a)
 		}
 	}
 	if a.dropped > 0 {
 		a.found = append(a.found, diag.Diagnostic{
-			Severity: diag.Warning, Code: "Limit", Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",
+			Severity: a.worst, Code: codeLimit, Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",
 		})
 	}
 	return a.found
@@ -76,25 +90,47 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 // report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports
 // those.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
-	if o.Cluster != "" || suppressed(o, code) {
+	if o.Cluster != "" || suppressed(o, code) || a.options.Concerns != nil && !a.options.Concerns(o) {
 		return
 	}
-	if len(a.found) == maxFindings {
+	if len(a.found) >= a.limit {
 		a.dropped++
+		a.worst = max(a.worst, severity)
 		return
 	}
 	d := diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: fmt.Sprintf(format, args...), Fix: fix}
 	a.found = append(a.found, d.At(o.Position))
 }
 
-// suppressed reports whether the annotation of an object asks for no finding with that code.
+// suppressed reports whether the annotation of an object asks for no finding with that code, by its name here or by
+// Istio's.
 func suppressed(o *kinds.Object, code string) bool {
-	for text := range strings.SplitSeq(o.Annotations["galley.istio.io/analyze-suppress"], ",") {
-		if text = strings.TrimSpace(text); text == "*" || text == code {
+	list := o.Annotations[AnnotationSuppress]
+	if list == "" {
+		return false
+	}
+	id := Describe(code).ID
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "*" || text == code || text == id {
 			return true
 		}
 	}
 	return false
+}
+
+// Unsuppressed returns the findings without those that the annotation of their object suppresses. A finding about an
+// object that is not among objects stays.
+func Unsuppressed(found []diag.Diagnostic, objects []*kinds.Object) []diag.Diagnostic {
+	annotated := map[string]*kinds.Object{}
+	for _, o := range objects {
+		if o.Cluster == "" && o.Annotations[AnnotationSuppress] != "" {
+			annotated[o.String()] = o
+		}
+	}
+	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool {
+		o := annotated[d.Object]
+		return o != nil && suppressed(o, d.Code)
+	})
 }
 
 // of returns the objects of a kind by precedence.
@@ -103,9 +139,6 @@ func (a *analysis) of(kind *kinds.Kind) []*kinds.Object {
 		a.byKind = map[*kinds.Kind][]*kinds.Object{}
 		for _, o := range a.objects {
 			a.byKind[o.Kind] = append(a.byKind[o.Kind], o)
-		}
-		for _, list := range a.byKind {
-			slices.SortFunc(list, byPrecedence)
 		}
 	}
 	return a.byKind[kind]

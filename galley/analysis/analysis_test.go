@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -321,6 +322,93 @@ func TestFindingsAreBounded(t *testing.T) {
 	list := run(many(t, maxFindings+more))
 	if len(list) != maxFindings+1 || !strings.HasPrefix(list[maxFindings].Message, fmt.Sprint(more)) {
 		t.Errorf("%d findings, the last: %v", len(list), list[len(list)-1])
+	}
+}
+
+// Each analyzer has a bound of its own: advice that comes first leaves no error out. What is left out is as severe as
+// the worst of it. Findings that nobody wants do not count.
+func TestEachAnalyzerIsBounded(t *testing.T) {
+	var b strings.Builder
+	for i := range maxFindings + 3 {
+		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: a}, spec: {ports: [{port: 80, name: web}]}}\n", i)
+	}
+	b.WriteString("---\n{apiVersion: v1, kind: Service, metadata: {name: many, namespace: b}, spec: {ports: [{port: 80, name: http-a}, {port: 81, name: http-b}]}}\n")
+	b.WriteString("---\n{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: b}, spec: {hosts: [x.example], gateways: [g], http: [{route: [{destination: {host: many}}]}]}}\n")
+	l := limits.Default()
+	l.FileDocs = 2 * maxFindings
+	var objects []*kinds.Object
+	for _, d := range validation.Decode(l, "", []byte(b.String())).Documents {
+		objects = append(objects, d.Object)
+	}
+	count := func(o Options) map[string]int {
+		codes := map[string]int{}
+		o.Domain, o.Advice = "cluster.local", true
+		for _, d := range Run(objects, o) {
+			codes[d.Code+" "+d.Severity.String()]++
+		}
+		return codes
+	}
+	if got := count(Options{}); got[codePortName+" info"] != maxFindings || got[codePortRequired+" error"] != 1 || got[codeLimit+" info"] != 1 {
+		t.Errorf("of all: %v", got)
+	}
+	if got := count(Options{Concerns: func(o *kinds.Object) bool { return o.Namespace == "b" }}); got[codePortName+" info"] != 0 || got[codePortRequired+" error"] != 1 || got[codeLimit+" info"] != 0 {
+		t.Errorf("of one namespace: %v", got)
+	}
+	list := run(append(many(t, maxFindings+1), objects[0])) // with a Service the routes are errors
+	if last := list[len(list)-1]; last.Code != codeLimit || last.Severity != diag.Error {
+		t.Errorf("errors are left out, and the last finding is %s", last)
+	}
+}
+
+// The order of the objects changes nothing.
+func TestOrder(t *testing.T) {
+	data, err := os.ReadFile("testdata/right.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := append(decode(t, string(data)), mistaken(t, 120)...)
+	for i, o := range objects {
+		annotated := *o
+		annotated.Annotations = map[string]string{fmt.Sprintf("sidecar.istio.io/unknown%d", i): "x"}
+		objects[i] = &annotated
+	}
+	var want []diag.Diagnostic
+	for i := range 3 {
+		rand.New(rand.NewPCG(1, uint64(i))).Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+		got := Run(objects, Options{Domain: "cluster.local", Whole: true, Advice: true})
+		if i == 0 {
+			want = got
+			continue
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d findings, then %d", len(want), len(got))
+		}
+		for j := range got {
+			if got[j] != want[j] {
+				t.Fatalf("finding %d is\n%s\nthen\n%s", j, want[j], got[j])
+			}
+		}
+	}
+}
+
+// An annotation names codes as they are here, or Istio's, or all.
+func TestSuppressed(t *testing.T) {
+	for annotation, want := range map[string]string{
+		"": "WrongType BadCredential " + codeReference, "IST0106": "BadCredential " + codeReference, "WrongType, IST0161": codeReference, "*": "", "Wrong": "WrongType BadCredential " + codeReference,
+	} {
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "s"}, Annotations: map[string]string{AnnotationSuppress: annotation}}
+		var found []diag.Diagnostic
+		for _, code := range []string{"WrongType", "BadCredential", codeReference} {
+			found = append(found, diag.Diagnostic{Code: code, Object: o.String()})
+		}
+		found = append(found, diag.Diagnostic{Code: "other", Object: "Service a/other"})
+		var got []string
+		for _, d := range Unsuppressed(found, []*kinds.Object{o}) {
+			got = append(got, d.Code)
+		}
+		if text := strings.TrimSpace(want + " other"); strings.Join(got, " ") != text {
+			t.Errorf("%q: %v, want %s", annotation, got, text)
+		}
 	}
 }
 

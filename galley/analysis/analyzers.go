@@ -1,37 +1,37 @@
 package analysis
 
-// Codes of findings that istioctl analyze has too.
+// Codes of findings that istioctl analyze has too. istioName has their names.
 const (
-	codeDeprecated         = "IST0002" // Deprecated
-	codeReference          = "IST0101" // ReferencedResourceNotFound
-	codeNotInjected        = "IST0102" // NamespaceNotInjected
-	codeNoProxy            = "IST0103" // PodMissingProxy
-	codeMisplaced          = "IST0107" // MisplacedAnnotation
-	codeUnknownAnnotation  = "IST0108" // UnknownAnnotation
-	codeConflict           = "IST0109" // ConflictingMeshGatewayVirtualServiceHosts
-	codeSidecars           = "IST0110" // ConflictingSidecarWorkloadSelectors
-	codeDefaultSidecars    = "IST0111" // MultipleSidecarsWithoutWorkloadSelectors
-	codePortRequired       = "IST0112" // VirtualServiceDestinationPortSelectorRequired
-	codeMTLS               = "IST0113" // MTLSPolicyConflict
-	codeSharedPods         = "IST0116" // DeploymentAssociatedToMultipleServices
-	codePortName           = "IST0118" // PortNameIsNotUnderNamingConvention
-	codeTokenPort          = "IST0119" // JwtFailureDueToInvalidServicePortPrefix
-	codeInjectionLabels    = "IST0123" // NamespaceMultipleInjectionLabels
-	codeWorkloads          = "IST0127" // NoMatchingWorkloadsFound
-	codeUnreachableRule    = "IST0130" // VirtualServiceUnreachableRule
-	codeIneffectiveMatch   = "IST0131" // VirtualServiceIneffectiveMatch
-	codeGatewayHost        = "IST0132" // VirtualServiceHostNotFoundInGateway
-	codeAddresses          = "IST0134" // ServiceEntryAddressesRequired
-	codeDeprecatedNote     = "IST0135" // DeprecatedAnnotation
-	codeSharedCertificate  = "IST0138" // GatewayDuplicateCertificate
-	codeGateways           = "IST0145" // ConflictingGateways
-	codeClaims             = "IST0149" // JwtClaimBasedRoutingWithoutRequestAuthN
-	codeExternalName       = "IST0150" // ExternalNameServiceTypeInvalidPortName
-	codeTelemetryProvider  = "IST0157" // InvalidTelemetryProvider
-	codeTelemetries        = "IST0159" // ConflictingTelemetryWorkloadSelectors
-	codeDefaultTelemetries = "IST0160" // MultipleTelemetriesWithoutWorkloadSelectors
-	codeGatewayPort        = "IST0162" // GatewayPortNotDefinedOnService
-	codeSubset             = "IST0173" // DestinationRuleSubsetsNotSelectPods
+	codeDeprecated         = "IST0002"
+	codeReference          = "IST0101"
+	codeNotInjected        = "IST0102"
+	codeNoProxy            = "IST0103"
+	codeMisplaced          = "IST0107"
+	codeUnknownAnnotation  = "IST0108"
+	codeConflict           = "IST0109"
+	codeSidecars           = "IST0110"
+	codeDefaultSidecars    = "IST0111"
+	codePortRequired       = "IST0112"
+	codeMTLS               = "IST0113"
+	codeSharedPods         = "IST0116"
+	codePortName           = "IST0118"
+	codeTokenPort          = "IST0119"
+	codeInjectionLabels    = "IST0123"
+	codeWorkloads          = "IST0127"
+	codeUnreachableRule    = "IST0130"
+	codeIneffectiveMatch   = "IST0131"
+	codeGatewayHost        = "IST0132"
+	codeAddresses          = "IST0134"
+	codeDeprecatedNote     = "IST0135"
+	codeSharedCertificate  = "IST0138"
+	codeGateways           = "IST0145"
+	codeClaims             = "IST0149"
+	codeExternalName       = "IST0150"
+	codeTelemetryProvider  = "IST0157"
+	codeTelemetries        = "IST0159"
+	codeDefaultTelemetries = "IST0160"
+	codeGatewayPort        = "IST0162"
+	codeSubset             = "IST0173"
 )
 
 // Codes of findings that only this project has.

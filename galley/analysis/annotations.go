@@ -3,6 +3,7 @@ package analysis
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"istio.io/api/annotation"
@@ -24,7 +25,7 @@ func (a *analysis) annotations() {
 			if !ofIstio(name) {
 				continue
 			}
-			field, i := `metadata.annotations["`+name+`"]`, known[name]
+			field, i := "metadata.annotations["+strconv.Quote(name)+"]", known[name]
 			switch {
 			case i == nil:
 				fix := "remove it"

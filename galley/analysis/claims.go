@@ -3,6 +3,7 @@ package analysis
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -45,10 +46,10 @@ func claimField(spec *networkingv1.VirtualService) string {
 	for i, h := range spec.Http {
 		for j, m := range h.Match {
 			if name := find(m.Headers); name != "" {
-				return indexed(indexed("spec.http", i)+".match", j) + `.headers["` + name + `"]`
+				return indexed(indexed("spec.http", i)+".match", j) + ".headers[" + strconv.Quote(name) + "]"
 			}
 			if name := find(m.WithoutHeaders); name != "" {
-				return indexed(indexed("spec.http", i)+".match", j) + `.withoutHeaders["` + name + `"]`
+				return indexed(indexed("spec.http", i)+".match", j) + ".withoutHeaders[" + strconv.Quote(name) + "]"
 			}
 		}
 	}
@@ -59,26 +60,51 @@ func claimField(spec *networkingv1.VirtualService) string {
 // whether its selector is one that could.
 func (a *analysis) readsTokens(gateway *kinds.Object) bool {
 	selector := gateway.Spec.(*networkingv1.Gateway).Selector
-	spaces := a.selection("", selector).namespaces
-	for _, o := range a.of(kinds.RequestAuthentication) {
-		spec := o.Spec.(*securityv1.RequestAuthentication)
-		if len(spec.JwtRules) == 0 {
-			continue
-		}
-		labels := spec.GetSelector().GetMatchLabels()
-		if len(spaces) == 0 && (o.Namespace == a.root || o.Namespace == gateway.Namespace) && kinds.Selects(labels, selector) {
+	key := selectionKey{gateway.Namespace, written(selector)}
+	reads, known := a.readers[key]
+	if !known {
+		spaces := a.selection("", selector).namespaces
+		reads = slices.ContainsFunc(a.tokenPolicies(), func(o *kinds.Object) bool {
+			labels := o.Spec.(*securityv1.RequestAuthentication).GetSelector().GetMatchLabels()
+			if len(spaces) == 0 {
+				return (o.Namespace == a.root || o.Namespace == gateway.Namespace) && kinds.Selects(labels, selector)
+			}
+			return slices.ContainsFunc(spaces, func(ns string) bool {
+				return (o.Namespace == a.root || o.Namespace == ns) && a.bothSelect(ns, labels, selector)
+			})
+		})
+		a.readers[key] = reads
+	}
+	return reads
+}
+
+// bothSelect reports whether a workload of a namespace has the labels of both selectors. One of second is known to be
+// there.
+func (a *analysis) bothSelect(namespace string, first, second map[string]string) bool {
+	if len(first) == 0 {
+		return true
+	}
+	for w := range a.selected(namespace, first) {
+		if kinds.Selects(second, w.labels) {
 			return true
-		}
-		for _, ns := range spaces {
-			if o.Namespace != a.root && o.Namespace != ns {
-				continue
-			}
-			for w := range a.selected(ns, selector) {
-				if kinds.Selects(labels, w.labels) {
-					return true
-				}
-			}
 		}
 	}
 	return false
+}
+
+// tokenPolicies returns the RequestAuthentications that have rules, one for each namespace and selector.
+func (a *analysis) tokenPolicies() []*kinds.Object {
+	if a.policies == nil {
+		a.policies = []*kinds.Object{}
+		there := map[selectionKey]bool{}
+		for _, o := range a.of(kinds.RequestAuthentication) {
+			spec := o.Spec.(*securityv1.RequestAuthentication)
+			key := selectionKey{o.Namespace, written(spec.GetSelector().GetMatchLabels())}
+			if len(spec.JwtRules) > 0 && !there[key] {
+				there[key] = true
+				a.policies = append(a.policies, o)
+			}
+		}
+	}
+	return a.policies
 }

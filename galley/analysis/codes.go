@@ -23,49 +23,84 @@ func Describe(code string) Code {
 	if !strings.HasPrefix(code, "IST") {
 		return Code{ID: code, Name: code}
 	}
-	name := istioNames()[code]
+	name := istioName(code)
 	if name == "" {
 		name = code
 	}
 	return Code{ID: code, Name: name, URL: "https://istio.io/latest/docs/reference/config/analysis/" + strings.ToLower(code) + "/"}
 }
 
-// istioNames returns the names of Istio's codes that are used here.
-func istioNames() map[string]string {
-	return map[string]string{
-		"IST0002": "Deprecated",
-		"IST0101": "ReferencedResourceNotFound",
-		"IST0102": "NamespaceNotInjected",
-		"IST0103": "PodMissingProxy",
-		"IST0104": "GatewayPortNotOnWorkload",
-		"IST0106": "SchemaValidationError",
-		"IST0107": "MisplacedAnnotation",
-		"IST0108": "UnknownAnnotation",
-		"IST0109": "ConflictingMeshGatewayVirtualServiceHosts",
-		"IST0110": "ConflictingSidecarWorkloadSelectors",
-		"IST0111": "MultipleSidecarsWithoutWorkloadSelectors",
-		"IST0112": "VirtualServiceDestinationPortSelectorRequired",
-		"IST0113": "MTLSPolicyConflict",
-		"IST0116": "DeploymentAssociatedToMultipleServices",
-		"IST0118": "PortNameIsNotUnderNamingConvention",
-		"IST0119": "JwtFailureDueToInvalidServicePortPrefix",
-		"IST0123": "NamespaceMultipleInjectionLabels",
-		"IST0127": "NoMatchingWorkloadsFound",
-		"IST0130": "VirtualServiceUnreachableRule",
-		"IST0131": "VirtualServiceIneffectiveMatch",
-		"IST0132": "VirtualServiceHostNotFoundInGateway",
-		"IST0134": "ServiceEntryAddressesRequired",
-		"IST0135": "DeprecatedAnnotation",
-		"IST0138": "GatewayDuplicateCertificate",
-		"IST0141": "InsufficientPermissions",
-		"IST0145": "ConflictingGateways",
-		"IST0149": "JwtClaimBasedRoutingWithoutRequestAuthN",
-		"IST0150": "ExternalNameServiceTypeInvalidPortName",
-		"IST0157": "InvalidTelemetryProvider",
-		"IST0159": "ConflictingTelemetryWorkloadSelectors",
-		"IST0160": "MultipleTelemetriesWithoutWorkloadSelectors",
-		"IST0161": "InvalidGatewayCredential",
-		"IST0162": "GatewayPortNotDefinedOnService",
-		"IST0173": "DestinationRuleSubsetsNotSelectPods",
+// istioName returns the name of one of Istio's codes that are used here, or "".
+func istioName(code string) string {
+	switch code {
+	case codeDeprecated:
+		return "Deprecated"
+	case codeReference:
+		return "ReferencedResourceNotFound"
+	case codeNotInjected:
+		return "NamespaceNotInjected"
+	case codeNoProxy:
+		return "PodMissingProxy"
+	case "IST0104":
+		return "GatewayPortNotOnWorkload"
+	case "IST0106":
+		return "SchemaValidationError"
+	case codeMisplaced:
+		return "MisplacedAnnotation"
+	case codeUnknownAnnotation:
+		return "UnknownAnnotation"
+	case codeConflict:
+		return "ConflictingMeshGatewayVirtualServiceHosts"
+	case codeSidecars:
+		return "ConflictingSidecarWorkloadSelectors"
+	case codeDefaultSidecars:
+		return "MultipleSidecarsWithoutWorkloadSelectors"
+	case codePortRequired:
+		return "VirtualServiceDestinationPortSelectorRequired"
+	case codeMTLS:
+		return "MTLSPolicyConflict"
+	case codeSharedPods:
+		return "DeploymentAssociatedToMultipleServices"
+	case codePortName:
+		return "PortNameIsNotUnderNamingConvention"
+	case codeTokenPort:
+		return "JwtFailureDueToInvalidServicePortPrefix"
+	case codeInjectionLabels:
+		return "NamespaceMultipleInjectionLabels"
+	case codeWorkloads:
+		return "NoMatchingWorkloadsFound"
+	case codeUnreachableRule:
+		return "VirtualServiceUnreachableRule"
+	case codeIneffectiveMatch:
+		return "VirtualServiceIneffectiveMatch"
+	case codeGatewayHost:
+		return "VirtualServiceHostNotFoundInGateway"
+	case codeAddresses:
+		return "ServiceEntryAddressesRequired"
+	case codeDeprecatedNote:
+		return "DeprecatedAnnotation"
+	case codeSharedCertificate:
+		return "GatewayDuplicateCertificate"
+	case "IST0141":
+		return "InsufficientPermissions"
+	case codeGateways:
+		return "ConflictingGateways"
+	case codeClaims:
+		return "JwtClaimBasedRoutingWithoutRequestAuthN"
+	case codeExternalName:
+		return "ExternalNameServiceTypeInvalidPortName"
+	case codeTelemetryProvider:
+		return "InvalidTelemetryProvider"
+	case codeTelemetries:
+		return "ConflictingTelemetryWorkloadSelectors"
+	case codeDefaultTelemetries:
+		return "MultipleTelemetriesWithoutWorkloadSelectors"
+	case "IST0161":
+		return "InvalidGatewayCredential"
+	case codeGatewayPort:
+		return "GatewayPortNotDefinedOnService"
+	case codeSubset:
+		return "DestinationRuleSubsetsNotSelectPods"
 	}
+	return ""
 }

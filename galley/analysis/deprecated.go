@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -21,7 +23,13 @@ func (a *analysis) deprecated() {
 }
 
 func (a *analysis) deprecatedIn(o *kinds.Object, m protoreflect.Message, path string) {
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if !m.Has(fd) {
+			continue
+		}
+		v := m.Get(fd)
 		field := path + "." + fd.JSONName()
 		if options, ok := fd.Options().(*descriptorpb.FieldOptions); ok && options.GetDeprecated() {
 			a.report(o, diag.Warning, codeDeprecated, field, "see the reference of "+o.Kind.Name+" for what replaces it", "the field %s is deprecated", fd.JSONName())
@@ -29,10 +37,14 @@ func (a *analysis) deprecatedIn(o *kinds.Object, m protoreflect.Message, path st
 		switch {
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {
+				values := map[string]protoreflect.Message{}
 				v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-					a.deprecatedIn(o, v.Message(), field+"["+strconv.Quote(k.String())+"]")
+					values[k.String()] = v.Message()
 					return true
 				})
+				for _, k := range slices.Sorted(maps.Keys(values)) {
+					a.deprecatedIn(o, values[k], field+"["+strconv.Quote(k)+"]")
+				}
 			}
 		case fd.Message() == nil:
 		case fd.IsList():
@@ -42,6 +54,5 @@ func (a *analysis) deprecatedIn(o *kinds.Object, m protoreflect.Message, path st
 		default:
 			a.deprecatedIn(o, v.Message(), field)
 		}
-		return true
-	})
+	}
 }

@@ -5,7 +5,8 @@
 // Each sort of mistake has an Analyzer, in a file of its own; analyzers.go lists them. Some give advice: what they
 // report is allowed and seldom meant. They run where Options.Advice is set. testdata/analyzers has the cases of each of
 // these: to add an Analyzer, write its file, its line in analyzers.go and its cases. The annotation
-// galley.istio.io/analyze-suppress of an object names codes that are not reported of it.
+// galley.istio.io/analyze-suppress of an object names codes that are not reported of it, as they are here or as Istio
+// has them: Describe says both.
 //
 //   - index.go: what objects are looked up by.
 //   - selection.go: what a selector matches, once for all objects that have it.

@@ -34,11 +34,8 @@ func (a *analysis) gatewayHosts() {
 func takes(gateway *kinds.Object, host, namespace string) bool {
 	for _, s := range gateway.Spec.(*networkingv1.Gateway).Servers {
 		if slices.ContainsFunc(s.Hosts, func(h string) bool {
-			ns, h, found := strings.Cut(h, "/")
-			if !found {
-				ns, h = "*", ns
-			}
-			return (ns == "*" || ns == namespace || ns == "." && gateway.Namespace == namespace) && (h == "*" || h == host || names.Overlap(h, host))
+			ns, h := serverHost(gateway, h)
+			return (ns == "*" || ns == namespace) && (h == "*" || h == host || names.Overlap(h, host))
 		}) {
 			return true
 		}

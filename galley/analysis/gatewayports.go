@@ -1,11 +1,9 @@
 package analysis
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -14,47 +12,96 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
+// listener is a port of the workloads with some labels.
+type listener struct {
+	selector string
+	port     uint32
+	bind     string
+}
+
+// claim is a host that a server of a Gateway has for VirtualServices of a namespace; "*" is all namespaces, "" is any
+// of them.
+type claim struct {
+	listener
+	namespace, host string
+}
+
 // gatewayPorts reports servers of Gateways for the same workloads whose port has different protocols, or that have the
 // same host, and ports that no Service of the gateway's Pods has.
 func (a *analysis) gatewayPorts() {
-	type listener struct {
-		selector string
-		port     uint32
-		bind     string
-	}
 	type server struct {
 		gateway *kinds.Object
-		*networkingv1alpha3.Server
+		family  string
 	}
-	servers := map[listener][]server{}
+	first := map[listener]server{}
+	claims := map[claim]*kinds.Object{} // the first Gateway with each
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
-		exposed := a.exposed(spec.Selector)
+		selector, exposed := written(spec.Selector), a.exposed(spec.Selector)
 		for i, s := range spec.Servers {
 			field, number := indexed("spec.servers", i), s.GetPort().GetNumber()
 			if exposed != nil && !exposed[number] {
 				a.report(o, diag.Warning, codeGatewayPort, field+".port.number", "add the port to the Service of the gateway, or use one that it has",
 					"no Service that selects the gateway's Pods has port %d: nobody can reach it by the Service", number)
 			}
-			key := listener{written(spec.Selector), number, s.Bind}
-			for _, other := range servers[key] {
-				if other.gateway == o {
-					continue
-				}
-				if mine, theirs := family(s), family(other.Server); mine != theirs {
+			l, mine := listener{selector, number, s.Bind}, family(s)
+			other, known := first[l]
+			if !known {
+				other = server{o, mine}
+				first[l] = other
+			}
+			if other.family != mine {
+				if other.gateway != o {
 					a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or the same protocol",
-						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and the older Gateway's counts", other.gateway, number, theirs, mine)
-					break
+						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and the older Gateway's counts", other.gateway, number, other.family, mine)
 				}
-				if host := common(o, s.Hosts, other.gateway, other.Hosts); host != "" {
-					a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two",
-						"%s has the host %s on port %d for the same workloads: the older Gateway's server counts for it", other.gateway, host, number)
-					break
+				continue
+			}
+			if rival, host := contender(claims, l, o, s.Hosts); rival != nil {
+				a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two",
+					"%s has the host %s on port %d for the same workloads: the older Gateway's server counts for it", rival, host, number)
+			}
+			for _, text := range s.Hosts {
+				ns, host := serverHost(o, text)
+				for _, c := range []claim{{l, ns, host}, {l, "", host}} {
+					if claims[c] == nil {
+						claims[c] = o
+					}
 				}
 			}
-			servers[key] = append(servers[key], server{o, s})
 		}
 	}
+}
+
+// contender returns the first other Gateway that has one of the hosts for a namespace that o has it for, and the host;
+// nil if there is none. Claims of o are made after those of all Gateways before it.
+func contender(claims map[claim]*kinds.Object, l listener, o *kinds.Object, hosts []string) (*kinds.Object, string) {
+	for _, text := range hosts {
+		ns, host := serverHost(o, text)
+		same := []claim{{l, ns, host}, {l, "*", host}}
+		if ns == "*" {
+			same = []claim{{l, "", host}}
+		}
+		for _, c := range same {
+			if other := claims[c]; other != nil && other != o {
+				return other, host
+			}
+		}
+	}
+	return nil, ""
+}
+
+// serverHost returns the namespace and the host of an entry of a server's hosts. The namespace is "*" where the entry
+// has none.
+func serverHost(gateway *kinds.Object, text string) (namespace, host string) {
+	namespace, host, found := strings.Cut(text, "/")
+	switch {
+	case !found:
+		return "*", text
+	case namespace == ".":
+		return gateway.Namespace, host
+	}
+	return namespace, host
 }
 
 // family returns what has to be the same for all servers of a port.
@@ -72,60 +119,41 @@ func family(s *networkingv1alpha3.Server) string {
 	}
 }
 
-// common returns a host that both lists have for a namespace, or "".
-func common(a *kinds.Object, first []string, b *kinds.Object, second []string) string {
-	split := func(o *kinds.Object, h string) (ns, host string) {
-		ns, host, found := strings.Cut(h, "/")
-		switch {
-		case !found:
-			return "*", ns
-		case ns == ".":
-			return o.Namespace, host
-		}
-		return ns, host
-	}
-	for _, x := range first {
-		ns, host := split(a, x)
-		if slices.ContainsFunc(second, func(y string) bool {
-			other, same := split(b, y)
-			return host == same && (ns == other || ns == "*" || other == "*")
-		}) {
-			return host
-		}
-	}
-	return ""
-}
-
 // exposed returns the ports of the Services that select a gateway's Pods, their own and those of the containers; nil
 // where there is no such Service.
 func (a *analysis) exposed(selector map[string]string) map[uint32]bool {
-	var ports map[uint32]bool
+	key := written(selector)
+	ports, known := a.opened[key]
+	if known {
+		return ports
+	}
+	groups, seen := a.servicesOf(), map[*serviceGroup]bool{}
 	for _, ns := range a.selection("", selector).namespaces {
-		var pods []*workload
 		for w := range a.selected(ns, selector) {
-			if w.pod != nil {
-				pods = append(pods, w)
-			}
-		}
-		for _, o := range a.servicesIn(ns) {
-			spec := &o.Spec.(*corev1.Service).Spec
-			i := slices.IndexFunc(pods, func(w *workload) bool { return kinds.Selects(spec.Selector, w.labels) })
-			if i < 0 || len(spec.Selector) == 0 {
+			if w.pod == nil {
 				continue
 			}
-			if ports == nil {
-				ports = map[uint32]bool{}
-			}
-			for _, p := range spec.Ports {
-				ports[uint32(p.Port)] = true //nolint:gosec // validated
-				if p.TargetPort.Type == intstr.String {
-					ports[pods[i].pod.Ports[p.TargetPort.StrVal]] = true
-				} else if n := p.TargetPort.IntVal; n != 0 {
-					ports[uint32(n)] = true //nolint:gosec // validated
+			for _, g := range groups[w] {
+				if seen[g] {
+					continue
+				}
+				seen[g] = true
+				if ports == nil {
+					ports = map[uint32]bool{}
+				}
+				for _, o := range g.services {
+					list := o.Spec.(*corev1.Service).Spec.Ports
+					for i := range list {
+						ports[uint32(list[i].Port)] = true //nolint:gosec // validated
+						if n := targetPort(&list[i], w); n != 0 {
+							ports[n] = true
+						}
+					}
 				}
 			}
 		}
 	}
+	a.opened[key] = ports
 	return ports
 }
 

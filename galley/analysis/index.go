@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ type index struct {
 	mesh         *mesh.Config
 	options      Options
 
-	objects   []*kinds.Object
+	objects   []*kinds.Object // by kind, then by precedence; so are the lists of one kind
 	routes    []*kinds.Object // VirtualServices
 	rules     []*kinds.Object // DestinationRules
 	selecting []*kinds.Object // those that may have a selector
@@ -87,6 +88,10 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	if m == nil {
 		m = mesh.Default()
 	}
+	// The same objects give the same findings and hints, in whichever order they came.
+	objects = slices.SortedFunc(slices.Values(objects), func(a, b *kinds.Object) int {
+		return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), byPrecedence(a, b), cmp.Compare(a.Cluster, b.Cluster))
+	})
 	x := &index{
 		domain: o.Domain, root: m.GetRootNamespace(), mesh: m, options: o, objects: objects,
 		hosts: map[string][]*host{}, byName: map[string][]string{}, inside: map[string][]string{}, ruled: map[string][]*kinds.Object{}, byKey: map[kinds.Key]*kinds.Object{},
@@ -100,16 +105,8 @@ func newIndex(objects []*kinds.Object, o Options) *index {
 	for _, o := range objects {
 		x.addWorkload(o)
 	}
-	// The same objects give the same findings and hints, in whichever order they came.
-	for _, list := range [][]*kinds.Object{x.routes, x.rules, x.services, x.selecting} {
-		slices.SortFunc(list, byPrecedence)
-	}
-	slices.SortFunc(x.pods, func(a, b *workload) int { return byPrecedence(a.object, b.object) })
-	for _, list := range x.hosts {
-		slices.SortFunc(list, func(a, b *host) int { return byPrecedence(a.object, b.object) })
-	}
-	for _, list := range x.ruled {
-		slices.SortFunc(list, byPrecedence)
+	for _, list := range x.hosts { // of Services and ServiceEntries
+		slices.SortStableFunc(list, func(a, b *host) int { return byPrecedence(a.object, b.object) })
 	}
 	for _, list := range x.byName {
 		slices.Sort(list)

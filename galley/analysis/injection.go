@@ -17,8 +17,12 @@ const (
 
 // injection reports namespaces that get no proxies without saying so, and Pods without a proxy where others get one.
 func (a *analysis) injection() {
-	injected := map[string]bool{}
+	injected, disabled := map[string]bool{}, map[string]bool{}
 	for _, o := range a.of(kinds.Namespace) {
+		// The webhooks select namespaces with the word enabled, and those without the label.
+		if word := o.Labels[injectionLabel]; word != "" && word != "enabled" {
+			disabled[o.Name] = true
+		}
 		if strings.HasPrefix(o.Name, "kube-") || o.Name == a.root {
 			continue
 		}
@@ -37,14 +41,15 @@ func (a *analysis) injection() {
 	}
 	for _, w := range a.pods {
 		o := w.object
-		wanted := injected[o.Namespace]
-		for _, said := range []string{o.Annotations[podLabel], o.Labels[podLabel]} { // the label takes precedence
-			if said != "" {
-				wanted = said == "true"
-			}
+		if disabled[o.Namespace] {
+			continue
 		}
-		if o.Labels[revisionLabel] != "" && o.Labels[podLabel] == "" {
-			wanted = true
+		wanted := injected[o.Namespace] || o.Labels[revisionLabel] != ""
+		if note := o.Annotations[podLabel]; note != "" && note != "true" { // no webhook is called for an annotation
+			wanted = false
+		}
+		if said := o.Labels[podLabel]; said != "" { // it takes precedence
+			wanted = said == "true"
 		}
 		if wanted && !w.pod.Proxy && !w.pod.HostNetwork {
 			a.report(o, diag.Warning, codeNoProxy, "spec.containers", "create it anew: kubectl rollout restart of its controller",

@@ -38,10 +38,14 @@ func (a *analysis) mtls() {
 			continue
 		}
 		for _, h := range a.hosts[names.FQDN(spec.Host, o.Namespace, a.domain)] {
-			if service, ok := h.object.Spec.(*corev1.Service); !ok || service.Spec.Type == corev1.ServiceTypeExternalName {
+			service, ok := h.object.Spec.(*corev1.Service)
+			if !ok || service.Spec.Type == corev1.ServiceTypeExternalName {
 				continue
 			}
 			wanted, by := mode(h.object.Namespace)
+			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.selection(h.object.Namespace, service.Spec.Selector).proxied {
+				continue // nobody there asks for TLS
+			}
 			mutual := tls.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
 			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !mutual || wanted == securityv1.PeerAuthentication_MutualTLS_DISABLE && mutual {
 				a.report(o, diag.Warning, codeMTLS, "spec.trafficPolicy.tls.mode", "remove tls: proxies then do what the other end takes",

@@ -46,7 +46,7 @@ func (a *analysis) namespaceNames() {
 					judge(o, indexed(path+".namespaces", k), name, "nobody is matched by it")
 				}
 				for k, name := range from.GetSource().GetNotNamespaces() {
-					judge(o, indexed(path+".notNamespaces", k), name, "nobody is matched by it")
+					judge(o, indexed(path+".notNamespaces", k), name, "nobody is left out by it")
 				}
 			}
 		}

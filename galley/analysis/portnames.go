@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
 // portNames reports ports of Services whose name does not say which protocol they have.
@@ -62,19 +61,4 @@ func protocolOf(p *corev1.ServicePort) string {
 // isHTTP reports whether requests of a protocol can be told apart.
 func isHTTP(protocol string) bool {
 	return protocol == "http" || protocol == "http2" || protocol == "grpc" || protocol == "grpc-web"
-}
-
-// servicesOf returns the Services that select each workload, by precedence.
-func (a *analysis) servicesOf() map[*workload][]*kinds.Object {
-	out := map[*workload][]*kinds.Object{}
-	for _, o := range a.services {
-		spec := &o.Spec.(*corev1.Service).Spec
-		if len(spec.Selector) == 0 || spec.Type == corev1.ServiceTypeExternalName {
-			continue
-		}
-		for w := range a.selected(o.Namespace, spec.Selector) {
-			out[w] = append(out[w], o)
-		}
-	}
-	return out
 }

@@ -12,6 +12,7 @@ import (
 type selection struct {
 	workloads  int
 	machine    bool     // a WorkloadEntry or WorkloadGroup is among them
+	proxied    bool     // one of them has a proxy; machines count as if they had one
 	namespaces []string // that have a match, where the selection is of all
 
 	names        map[string]bool // of the ports of the Pods
@@ -51,9 +52,10 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	for w := range x.selected(namespace, selector) {
 		s.workloads++
 		if w.pod == nil {
-			s.machine = true
+			s.machine, s.proxied = true, true
 			continue
 		}
+		s.proxied = s.proxied || w.pod.Proxy
 		s.allDeclare = s.allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
 		for name := range w.pod.Ports {
 			if !s.names[name] {

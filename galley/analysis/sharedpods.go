@@ -2,48 +2,128 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// sharedPods reports Services that select the same Pods and disagree on the protocol of a port: proxies of these Pods
-// take one of the two.
+// serviceGroup are the Services of one namespace that have the same selector, by precedence.
+type serviceGroup struct {
+	services []*kinds.Object
+	targets  []string // the names of ports that they send traffic to
+}
+
+// servicesOf returns the groups of Services that select each workload, in the order of their first Services.
+func (a *analysis) servicesOf() map[*workload][]*serviceGroup {
+	if a.groups != nil {
+		return a.groups
+	}
+	a.groups = map[*workload][]*serviceGroup{}
+	bySelector, named := map[selectionKey]*serviceGroup{}, map[*serviceGroup]map[string]bool{}
+	for _, o := range a.services {
+		spec := &o.Spec.(*corev1.Service).Spec
+		if len(spec.Selector) == 0 || spec.Type == corev1.ServiceTypeExternalName {
+			continue
+		}
+		key := selectionKey{o.Namespace, written(spec.Selector)}
+		g := bySelector[key]
+		if g == nil {
+			g = &serviceGroup{}
+			bySelector[key], named[g] = g, map[string]bool{}
+			for w := range a.selected(o.Namespace, spec.Selector) {
+				a.groups[w] = append(a.groups[w], g)
+			}
+		}
+		g.services = append(g.services, o)
+		for i := range spec.Ports {
+			if t := spec.Ports[i].TargetPort; t.Type == intstr.String && !named[g][t.StrVal] {
+				named[g][t.StrVal] = true
+				g.targets = append(g.targets, t.StrVal)
+			}
+		}
+	}
+	return a.groups
+}
+
+// targetPort returns the port of a workload that a port of a Service leads to; 0 if it is not known.
+func targetPort(p *corev1.ServicePort, w *workload) uint32 {
+	if p.TargetPort.Type != intstr.String {
+		return uint32(cmp.Or(p.TargetPort.IntVal, p.Port)) //nolint:gosec // validated
+	}
+	if w.pod == nil {
+		return 0
+	}
+	return w.pod.Ports[p.TargetPort.StrVal]
+}
+
+// sharedPods reports Services that select the same Pods and disagree on the protocol of a port of theirs: proxies of
+// these Pods take one of the two. Of workloads with the same Services and ports it looks at one.
 func (a *analysis) sharedPods() {
-	type claim struct {
+	type saying struct {
 		service  *kinds.Object
 		protocol string
 	}
 	type clash struct {
 		first, second *kinds.Object
-		port          int32
+		port          uint32
 	}
-	reported := map[clash]bool{}
-	services := a.servicesOf()
+	reported, looked := map[clash]bool{}, map[string]bool{}
+	groups := a.servicesOf()
 	for _, ns := range a.namespaces {
 		for _, w := range a.workloads[ns] {
-			claims := map[int32]claim{}
-			for _, o := range services[w] {
-				ports := o.Spec.(*corev1.Service).Spec.Ports
-				for i := range ports {
-					p := &ports[i]
-					protocol := cmp.Or(protocolOf(p), "tcp")
-					first, known := claims[p.Port]
-					if !known {
-						claims[p.Port] = claim{o, protocol}
-						continue
+			alike := likeness(w, groups[w])
+			if looked[alike] {
+				continue
+			}
+			looked[alike] = true
+			said := map[uint32]saying{}
+			for _, g := range groups[w] {
+				for _, o := range g.services {
+					ports := o.Spec.(*corev1.Service).Spec.Ports
+					for i := range ports {
+						p := &ports[i]
+						number, protocol := targetPort(p, w), cmp.Or(protocolOf(p), "tcp")
+						if number == 0 || cmp.Or(p.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP {
+							continue
+						}
+						first, known := said[number]
+						if !known {
+							said[number] = saying{o, protocol}
+							continue
+						}
+						c := clash{first.service, o, number}
+						if first.protocol == protocol || first.service == o || reported[c] {
+							continue
+						}
+						reported[c] = true
+						a.report(o, diag.Warning, codeSharedPods, indexed("spec.ports", i), "use one protocol for the port in both",
+							"port %d of the Pods has protocol %s here and %s in %s, and both select %s: its proxy takes one of the two", number, protocol, first.protocol, first.service, w.object)
 					}
-					c := clash{first.service, o, p.Port}
-					if first.protocol == protocol || first.service == o || reported[c] {
-						continue
-					}
-					reported[c] = true
-					a.report(o, diag.Warning, codeSharedPods, indexed("spec.ports", i), "use one protocol for the port in both",
-						"port %d has protocol %s here and %s in %s, and both select %s: its proxy takes one of the two", p.Port, protocol, first.protocol, first.service, w.object)
 				}
 			}
 		}
 	}
+}
+
+// likeness returns a text that is the same for workloads with the same groups of Services and the same numbers of the
+// ports that these name.
+func likeness(w *workload, groups []*serviceGroup) string {
+	var b strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&b, "%p", g)
+		for _, name := range g.targets {
+			number := uint32(0)
+			if w.pod != nil {
+				number = w.pod.Ports[name]
+			}
+			fmt.Fprintf(&b, ",%d", number)
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
 }

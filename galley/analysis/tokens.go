@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,7 +19,7 @@ func (a *analysis) tokens() {
 		service *kinds.Object
 		port    int
 	}
-	reported := map[portOf]bool{}
+	reported, looked := map[portOf]bool{}, map[selectionKey]bool{}
 	for _, o := range a.of(kinds.RequestAuthentication) {
 		spec := o.Spec.(*securityv1.RequestAuthentication)
 		issuers := map[string]int{}
@@ -34,11 +35,13 @@ func (a *analysis) tokens() {
 			continue
 		}
 		labels := spec.GetSelector().GetMatchLabels()
-		for _, s := range a.services {
+		own := selectionKey{o.Namespace, written(labels)}
+		if looked[own] {
+			continue
+		}
+		looked[own] = true
+		for s := range a.servicesUnder(o.Namespace, labels) {
 			service := &s.Spec.(*corev1.Service).Spec
-			if len(service.Selector) == 0 || service.Type == corev1.ServiceTypeExternalName || o.Namespace != a.root && o.Namespace != s.Namespace || !a.bothSelect(s.Namespace, labels, service.Selector) {
-				continue
-			}
 			for i := range service.Ports {
 				p, key := &service.Ports[i], portOf{s, i}
 				protocol := protocolOf(p)
@@ -52,15 +55,41 @@ func (a *analysis) tokens() {
 	}
 }
 
-// bothSelect reports whether a workload of a namespace has the labels of both selectors.
-func (a *analysis) bothSelect(namespace string, first, second map[string]string) bool {
-	if len(first) == 0 {
-		return true
-	}
-	for w := range a.selected(namespace, second) {
-		if kinds.Selects(first, w.labels) {
-			return true
+// servicesUnder returns the Services with a selector whose workloads a policy of a namespace applies to: all of them
+// where it has no labels, else those that share a workload with it.
+func (a *analysis) servicesUnder(namespace string, labels map[string]string) iter.Seq[*kinds.Object] {
+	return func(yield func(*kinds.Object) bool) {
+		if len(labels) == 0 {
+			services := a.services
+			if namespace != a.root {
+				services = a.servicesIn(namespace)
+			}
+			for _, o := range services {
+				if spec := &o.Spec.(*corev1.Service).Spec; len(spec.Selector) > 0 && spec.Type != corev1.ServiceTypeExternalName && !yield(o) {
+					return
+				}
+			}
+			return
+		}
+		spaces := []string{namespace}
+		if namespace == a.root {
+			spaces = a.selection("", labels).namespaces
+		}
+		groups, seen := a.servicesOf(), map[*serviceGroup]bool{}
+		for _, ns := range spaces {
+			for w := range a.selected(ns, labels) {
+				for _, g := range groups[w] {
+					if seen[g] {
+						continue
+					}
+					seen[g] = true
+					for _, o := range g.services {
+						if !yield(o) {
+							return
+						}
+					}
+				}
+			}
 		}
 	}
-	return false
 }
