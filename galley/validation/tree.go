@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 
 	yaml "go.yaml.in/yaml/v3"
 )
@@ -325,7 +326,7 @@ func find(marks []mark, offset int) pos {
 }
 
 func fieldPath(path, name string) string {
-	if name == "" || strings.ContainsAny(name, `.[]"/ `) {
+	if name == "" || strings.ContainsAny(name, `.[]"/ `) || strings.ContainsFunc(name, unicode.IsControl) {
 		name = strconv.Quote(name)
 		return path + "[" + name + "]"
 	}
