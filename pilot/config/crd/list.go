@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,8 @@ type Listing struct {
 	source  *Source
 	denied  map[denial][]string // the resources
 	unknown map[kinds.Key]bool
+
+	deadline time.Time // of all that is read; zero: there is none
 }
 
 // denial is what a user may not do with some resources, and what follows.
@@ -52,6 +55,7 @@ func List(ctx context.Context, o ListOptions) (*Listing, error) {
 		o.Page = 500
 	}
 	l := &Listing{o: o, source: s, denied: map[denial][]string{}, unknown: map[kinds.Key]bool{}}
+	l.deadline, _ = ctx.Deadline()
 	defer s.http.CloseIdleConnections()
 	for _, f := range s.feeds {
 		if err := l.kind(ctx, f); err != nil {
@@ -100,6 +104,11 @@ func (l *Listing) Unknown(key kinds.Key) bool { return l.unknown[key] }
 // not read is a finding for each namespace.
 func (l *Listing) Get(ctx context.Context, keys []kinds.Key) ([]kinds.Change, error) {
 	defer l.source.http.CloseIdleConnections()
+	if !l.deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, l.deadline)
+		defer cancel()
+	}
 	var changes []kinds.Change
 	forbidden := map[kinds.Key]bool{} // by kind and namespace
 	for _, key := range keys {
