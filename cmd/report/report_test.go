@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -160,6 +161,27 @@ func TestFormats(t *testing.T) {
 	}
 	if err := sample().Write(&bytes.Buffer{}, "xml"); err == nil || CheckFormat("xml") == nil || CheckFormat("") != nil {
 		t.Error("an unknown format is no error")
+	}
+}
+
+// A control character of what was read reaches no terminal.
+func TestControlCharacters(t *testing.T) {
+	const bad = "a\x1b[2Jb\u009b1mc\x07\rd"
+	r := Report{Findings: []diag.Diagnostic{{Code: bad, Object: bad, Field: bad, Message: bad, Fix: bad, File: bad}}}
+	for _, format := range []string{"log", "table", "github"} {
+		for _, r := range []Report{r, {Refusal: bad}} {
+			for _, c := range strings.ReplaceAll(write(t, r, format), "\n", "") {
+				if unicode.IsControl(c) {
+					t.Errorf("%s has %q", format, c)
+				}
+			}
+		}
+	}
+	if got := strings.Count(write(t, r, "log"), "\n"); got != 2 {
+		t.Errorf("%d lines", got)
+	}
+	if got := write(t, Report{Refusal: "one\ntwo"}, "log"); !strings.HasSuffix(got, "one\ntwo\n") {
+		t.Errorf("two reasons: %q", got)
 	}
 }
 

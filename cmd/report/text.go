@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
@@ -15,7 +16,7 @@ import (
 func (r Report) lines() []byte {
 	var b bytes.Buffer
 	for _, d := range r.Findings {
-		fmt.Fprintln(&b, d)
+		fmt.Fprintln(&b, oneLine(d.String()))
 	}
 	r.summary(&b)
 	return b.Bytes()
@@ -27,19 +28,33 @@ func (r Report) table() []byte {
 	if len(r.Findings) > 0 {
 		t := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(t, "SEVERITY\tCODE\tOBJECT\tFIELD\tPOSITION\tMESSAGE")
-		oneLine := strings.NewReplacer("\n", " ", "\r", " ", "\t", " ")
 		for _, d := range r.Findings {
 			message := d.Message
 			if d.Fix != "" {
 				message += "; " + d.Fix
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Severity, cmp.Or(d.Code, "-"), cmp.Or(d.Object, "-"), cmp.Or(d.Field, "-"), cmp.Or(position(d), "-"), oneLine.Replace(message))
+			columns := []string{d.Severity.String(), cmp.Or(d.Code, "-"), cmp.Or(d.Object, "-"), cmp.Or(d.Field, "-"), cmp.Or(position(d), "-"), message}
+			for i := range columns {
+				columns[i] = oneLine(columns[i])
+			}
+			fmt.Fprintln(t, strings.Join(columns, "\t"))
 		}
 		_ = t.Flush() // to a buffer
 		b.WriteByte('\n')
 	}
 	r.summary(&b)
 	return b.Bytes()
+}
+
+// oneLine returns a text with a space for each control character. Texts have keys and values of what was read, and
+// terminals would follow such characters.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // position is file:line:column as far as it is known.
@@ -52,17 +67,22 @@ func position(d diag.Diagnostic) string {
 
 func (r Report) summary(b *bytes.Buffer) {
 	if r.Refusal != "" {
-		fmt.Fprintln(b, "a server would refuse to start:", r.Refusal)
+		reasons := strings.Split(r.Refusal, "\n")
+		for i := range reasons {
+			reasons[i] = oneLine(reasons[i])
+		}
+		fmt.Fprintln(b, "a server would refuse to start:", strings.Join(reasons, "\n"))
 		return
 	}
-	fmt.Fprintf(b, "%s in force, %s, %s", count(r.Objects, "object"), count(r.Count(diag.Error), "error"), count(r.Count(diag.Warning), "warning"))
+	fmt.Fprintf(b, "%s in force, %s, %s", Amount(r.Objects, "object"), Amount(r.Count(diag.Error), "error"), Amount(r.Count(diag.Warning), "warning"))
 	if n := r.Count(diag.Info); n > 0 {
-		fmt.Fprintf(b, ", %s", count(n, "info"))
+		fmt.Fprintf(b, ", %s", Amount(n, "info"))
 	}
 	b.WriteByte('\n')
 }
 
-func count(n int, what string) string {
+// Amount returns a number with the word for what it counts.
+func Amount(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
