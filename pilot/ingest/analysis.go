@@ -112,6 +112,11 @@ func (a *Analyst) look() {
 // Analyze returns what is wrong between the objects that count, with positions.
 func (w *World) Analyze() []diag.Diagnostic { return w.located(w.references()) }
 
+// Unsuppressed returns the findings without those that the annotations of objects that count suppress.
+func (w *World) Unsuppressed(found []diag.Diagnostic) []diag.Diagnostic {
+	return analysis.Unsuppressed(found, w.Objects())
+}
+
 // references returns what is wrong between the objects that count.
 func (w *World) references() []diag.Diagnostic {
 	objects := w.Objects()
@@ -119,9 +124,9 @@ func (w *World) references() []diag.Diagnostic {
 	if last == nil {
 		return nil
 	}
-	return append(w.absentCredentials(objects), analysis.Run(objects, analysis.Options{
+	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
-		Advice: w.o.Advice, Pod: podOf, Slice: sliceOf,
+		Advice: w.o.Advice, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf,
 	})...)
 }
 

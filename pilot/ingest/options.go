@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
@@ -49,7 +50,8 @@ type Options struct {
 	Process        string // what to call this process where it has no PodName; no two that run at a time may share it
 	Revision       string // objects that a label istio.io/rev keeps for another revision do not count; empty is "default"
 
-	Advice bool // look also for what is allowed and seldom meant
+	Advice   bool                     // look also for what is allowed and seldom meant
+	Concerns func(*kinds.Object) bool // whether findings about the references of an object are wanted; nil: about all
 
 	CountNodeAccounts bool // keep count of the service accounts on each node, for World.RunsOn
 

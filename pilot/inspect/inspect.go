@@ -76,7 +76,7 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 		}
 		i.Snapshot = i.world.Commit(changes, time.Time{})
 	}
-	i.Findings = slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze())
+	i.Findings = i.world.Unsuppressed(slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze()))
 	i.Objects = len(i.world.Objects())
 	slices.SortStableFunc(i.Findings, config.ByPosition)
 	return i, nil
