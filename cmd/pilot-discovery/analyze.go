@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
@@ -90,7 +90,7 @@ func analyzeCommand(e *env) *cobra.Command {
 
 The cluster is that of the kubeconfig, as with kubectl. It is only read. Of Secrets only those are read that objects name. What the user may not read is a finding.
 
-The annotation galley.istio.io/analyze-suppress of an object names codes that are not reported of it, with commas between, or * for all.
+The annotation galley.istio.io/analyze-suppress of an object names codes that are not reported of it, with commas between, or * for all. What makes an object be left out is reported all the same.
 ` + judgeFormats,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
@@ -172,7 +172,13 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 		}
 		o.Texts.Namespace = f.namespace
 	}
+	if o.Cluster != nil {
+		o.Concerns = func(o *kinds.Object) bool { return f.inScope(o.Position != "", o.Kind.Name, o.Namespace, o.Name) }
+	}
 	i, err := readOnce(c, f.worldFlags, o)
+	if o.Cluster != nil {
+		err = f.tooLong(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -231,9 +237,7 @@ func (f *judgeFlags) cluster(c *cobra.Command, o *ingest.Options, files bool) er
 	list := crd.ListOptions{Client: config, Namespace: f.namespace, Page: f.pageSize, Limits: o.Limits, Progress: p.show}
 	list.Kinds, list.Only = o.ListedKinds()
 	o.Cluster, err = crd.List(ctx, list)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: it took longer than --timeout=%s", err, f.timeout)
-	}
+	err = f.tooLong(err)
 	if err != nil && files && !named {
 		err = fmt.Errorf("%w (--use-kube=false judges the files by themselves)", err)
 	}
@@ -243,12 +247,28 @@ func (f *judgeFlags) cluster(c *cobra.Command, o *ingest.Options, files bool) er
 // concerns reports whether a finding is about what the command was asked for: a file, an object of the namespace or of
 // none.
 func (f *judgeFlags) concerns(d diag.Diagnostic) bool {
-	_, name, _ := strings.Cut(d.Object, " ")
-	ns, _, namespaced := strings.Cut(name, "/")
-	if kind, _, _ := strings.Cut(d.Object, " "); kind == "Namespace" {
-		ns, namespaced = name, true
+	kind, name, _ := strings.Cut(d.Object, " ")
+	ns, short, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		ns, short = "", name
 	}
-	return f.all || d.File != "" || !namespaced || ns == f.namespace
+	return f.inScope(d.File != "", kind, ns, short)
+}
+
+// inScope reports whether an object is one that the command was asked about. The namespace is empty where it has none.
+func (f *judgeFlags) inScope(file bool, kind, namespace, name string) bool {
+	if kind == "Namespace" {
+		namespace = name
+	}
+	return f.all || file || namespace == "" || namespace == f.namespace
+}
+
+// tooLong returns the error, with the flag that says how long reading may take if it took longer.
+func (f *judgeFlags) tooLong(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: it took longer than --timeout=%s", err, f.timeout)
+	}
+	return err
 }
 
 // suppression leaves findings out.
@@ -261,10 +281,10 @@ func suppressions(list []string) ([]suppression, error) {
 		if _, err := filepath.Match(object, ""); !ok || code == "" || object == "" || err != nil {
 			return nil, fmt.Errorf("--suppress=%s: write CODE=OBJECT, for example \"IST0102=Namespace default\" or \"IST0101=VirtualService shop/*\"", quoted(text))
 		}
-		// istioctl writes NAME.NAMESPACE
+		// istioctl writes NAME.NAMESPACE. Names may have dots, and namespaces have none.
 		if kind, name, found := strings.Cut(object, " "); found && !strings.Contains(name, "/") {
-			if short, ns, dotted := strings.Cut(name, "."); dotted {
-				object = kind + " " + ns + "/" + short
+			if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+				object = kind + " " + name[dot+1:] + "/" + name[:dot]
 			}
 		}
 		out = append(out, suppression{code, object})
@@ -289,5 +309,5 @@ func listAnalyzers(c *cobra.Command) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", a.Name, strings.Join(a.Codes, ","), advice, a.Reports)
 	}
-	return cmp.Or(t.Flush())
+	return t.Flush()
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -67,7 +68,7 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 			if err := show(c.OutOrStdout(), all); err != nil {
 				return err
 			}
-			if strict && errorsIn(i.Findings) > 0 {
+			if strict && (report.Report{Findings: i.Findings}).Count(diag.Error) > 0 {
 				return failed{1}
 			}
 			return nil
@@ -116,16 +117,6 @@ func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspec
 	return inspect.Read(c.Context(), o, catalog.Features())
 }
 
-func errorsIn(findings []diag.Diagnostic) int {
-	n := 0
-	for _, d := range findings {
-		if d.Severity == diag.Error {
-			n++
-		}
-	}
-	return n
-}
-
 // readNode reads a node, or the bootstrap of an Envoy that has one.
 func readNode(path string) (*corev3.Node, error) {
 	text, err := os.ReadFile(path)
@@ -169,11 +160,4 @@ func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -82,7 +83,7 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 	}
 	_ = table.Flush()
 	if c, l := wantCertificates(all[envoy.ClusterType]), wantCertificates(all[envoy.ListenerType]); c+l > 0 {
-		fmt.Fprintf(&out, "\n%s and %s want certificates: without a cluster %s in its bootstrap the proxy never starts.\n", count(c, "cluster"), count(l, "listener"), names.SDSCluster)
+		fmt.Fprintf(&out, "\n%s and %s want certificates: without a cluster %s in its bootstrap the proxy never starts.\n", report.Amount(c, "cluster"), report.Amount(l, "listener"), names.SDSCluster)
 	}
 	_, err = w.Write(out.Bytes())
 	return err
