@@ -31,6 +31,7 @@ type Kind struct {
 type Object struct {
 	Key
 	UID         string
+	Generation  int64 // which version of its spec an API server says it is; 0 for core objects, and where it is unknown
 	Labels      map[string]string
 	Annotations map[string]string
 	Created     time.Time // zero where the source does not say: then ties go by namespace and name

@@ -16,7 +16,8 @@ import (
 // it has, and may be empty. The slice is the handler's to keep.
 type Handler func([]kinds.Change)
 
-// Equal reports whether two objects are the same for every reader. Where they were written does not count.
+// Equal reports whether two objects are the same for every reader. Where they were written does not count, and neither
+// does the generation.
 func Equal(a, b *kinds.Object) bool {
 	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) {
 		return false

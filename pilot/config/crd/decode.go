@@ -32,6 +32,7 @@ type item struct {
 	object      *kinds.Object // of a core object in place of data: what was decoded of it
 	fingerprint uint64        // differs where two versions of an object differ in what is read; 0: unknown
 	uid         string        // of an object that is no core object
+	generation  int64         // of an object that is no core object
 }
 
 func (i *item) GetNamespace() string             { return i.name.namespace }
@@ -184,7 +185,8 @@ func readJSONHead(data []byte) (*item, *customHead, error) {
 	}
 	m := &head.Metadata
 	return &item{
-		name: name{m.Namespace, m.Name}, version: m.ResourceVersion, uid: m.UID, end: m.Annotations[metav1.InitialEventsAnnotationKey] == "true",
+		name: name{m.Namespace, m.Name}, version: m.ResourceVersion, uid: m.UID, generation: m.Generation,
+		end: m.Annotations[metav1.InitialEventsAnnotationKey] == "true",
 	}, head, nil
 }
 
@@ -275,6 +277,11 @@ func (f *feed) judge(it *item) verdict {
 		out.object.Key = key
 	} else if f.kind.Security {
 		out.closed = closed(f.s.opts.Limits, key, it.data)
+	}
+	for _, o := range []*kinds.Object{out.object, out.closed} {
+		if o != nil {
+			o.Generation = it.generation
+		}
 	}
 	out.findings = doc.Findings
 	for i := range out.findings {

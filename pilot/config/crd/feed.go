@@ -229,7 +229,7 @@ func (f *feed) apply(it *item) {
 	switch {
 	case v.object != nil:
 		next.object = v.object
-		if old.object != nil && config.Equal(old.object, v.object) {
+		if old.object != nil && old.object.Generation == v.object.Generation && config.Equal(old.object, v.object) {
 			next.object = old.object
 		}
 	case old.object != nil && !old.closed && old.uid == it.uid:
