@@ -166,8 +166,12 @@ func (l *Listing) kind(ctx context.Context, f *feed) error {
 		case !apierrors.IsForbidden(err):
 			return err
 		}
-		if served, err := l.served(ctx, f, version); err != nil || !served {
-			return err // a user without rights is not told that there is no such kind
+		served, err := l.served(ctx, f, version)
+		if err != nil {
+			return err
+		}
+		if !served { // a user without rights is not told that there is no such kind, or not of that version
+			continue
 		}
 		const effect = "findings about what refers to them may be wrong or missing"
 		if f.kind.Cluster || f.selection.Namespace != "" || l.o.Namespace == "" {
@@ -203,8 +207,11 @@ func (l *Listing) served(ctx context.Context, f *feed, version string) (bool, er
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
+	if apierrors.IsForbidden(err) {
+		return true, nil // without discovery it has to be assumed
+	}
 	if err != nil {
-		return apierrors.IsForbidden(err), nil // without discovery it has to be assumed
+		return false, err
 	}
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(data, &list); err != nil {
@@ -216,7 +223,8 @@ func (l *Listing) served(ctx context.Context, f *feed, version string) (bool, er
 // attempts is how often a list is begun anew when the API server has forgotten where it was.
 const attempts = 5
 
-// pages reads all pages of a list. An API server that was compacted meanwhile is asked from the beginning.
+// pages reads all pages of a list. An API server that was compacted meanwhile is asked from the beginning, and what it
+// said before is forgotten.
 func (l *Listing) pages(ctx context.Context, f *feed, version string) error {
 	client, err := f.client(version)
 	if err != nil {
@@ -231,6 +239,9 @@ func (l *Listing) pages(ctx context.Context, f *feed, version string) error {
 			if apierrors.IsResourceExpired(err) && begun < attempts {
 				next, count = "", 0
 				begun++
+				for n := range f.entries { // it may be gone, or be another one by now
+					f.remove(n)
+				}
 				continue
 			}
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
