@@ -114,8 +114,11 @@ func (f *filter) selected(p clusterNamespace) bool {
 
 // shows reports whether an object counts.
 func (f *filter) shows(o *kinds.Object) bool {
-	if rev := o.Labels[labelRevision]; rev != "" && rev != f.revision && o.Kind.Istio {
-		return false
-	}
-	return f.selected(clusterNamespaceOf(o.Key))
+	return (!o.Kind.Istio || f.meant(o.Labels)) && f.selected(clusterNamespaceOf(o.Key))
+}
+
+// meant reports whether an object of Istio's with those labels is meant for this revision.
+func (f *filter) meant(labels map[string]string) bool {
+	rev := labels[labelRevision]
+	return rev == "" || rev == f.revision
 }

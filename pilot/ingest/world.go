@@ -318,6 +318,14 @@ func (w *World) Object(k kinds.Key) *kinds.Object {
 	return w.derived[k].Object
 }
 
+// Shows reports whether an object of Istio's counts that is in a namespace of the server's own cluster and has those
+// labels: by its revision and the discoverySelectors. Whether there is such an object is not looked at.
+func (w *World) Shows(namespace string, labels map[string]string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.filter.meant(labels) && w.filter.selected(clusterNamespace{"", namespace})
+}
+
 // AllObjects returns a copy of all that the sources brought, whether or not it counts.
 func (w *World) AllObjects() map[kinds.Key]*kinds.Object {
 	w.mu.Lock()

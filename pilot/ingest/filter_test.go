@@ -1,0 +1,31 @@
+package ingest
+
+import (
+	"testing"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// What shows reports of an object, Shows reports of its namespace and labels.
+func TestShows(t *testing.T) {
+	f := newFilter("canary", "istio-system")
+	f.selectNamespaces([]*meshv1alpha1.LabelSelector{{MatchLabels: map[string]string{labelName: "in"}}})
+	w := &World{filter: f}
+	for _, c := range []struct {
+		namespace, revision string
+		want                bool
+	}{
+		{"in", "", true}, {"in", "canary", true}, {"in", "other", false}, {"out", "", false}, {"out", "canary", false}, {"istio-system", "", true},
+	} {
+		labels := map[string]string{}
+		if c.revision != "" {
+			labels[labelRevision] = c.revision
+		}
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: c.namespace, Name: "x"}, Labels: labels}
+		if f.shows(o) != c.want || w.Shows(c.namespace, labels) != c.want {
+			t.Errorf("%v: %v and %v", c, f.shows(o), w.Shows(c.namespace, labels))
+		}
+	}
+}
