@@ -46,7 +46,7 @@ func (s *Server) newStatuses() (*statuses, error) {
 		return nil, err
 	}
 	x.writer = status.New(status.Options{
-		Client: client, Object: s.world.Object, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
+		Client: client, Object: s.world.Object, Counts: s.world.Shows, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
 		Findings: func() []diag.Diagnostic { return slices.Concat(s.findings(), s.analyst.Findings.Get()) },
 		Describe: func(code string) status.Code {
 			c := analysis.Describe(code)

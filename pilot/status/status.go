@@ -30,7 +30,8 @@ const (
 
 // wanted is what the status of an object should say.
 type wanted struct {
-	object   *kinds.Object // as it was analysed
+	object   *kinds.Object // as it was analysed; nil: none of it can be used, or it is not known
+	unusable bool          // the version that the API server has cannot be used: object, if any, is another one
 	messages []any         // as JSON has them
 	summary  string        // of the condition; empty: there are no messages
 }
@@ -48,21 +49,17 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 	}
 	out := map[kinds.Key]wanted{}
 	for key, list := range byKey {
-		// An object that cannot be used is none that counts: it is written all the same.
-		o := object(key)
-		if o != nil && (o.Position != "" || o.Relayed) {
+		if elsewhere(key, object) {
 			continue
-		}
-		if o == nil && key.Kind == kinds.Gateway && object(kinds.Key{Kind: kinds.KubeGateway, Namespace: key.Namespace, Name: key.Name}) != nil {
-			continue // it is about that one
 		}
 		slices.SortFunc(list, func(a, b diag.Diagnostic) int {
 			return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 		})
-		w := wanted{object: o}
+		w := wanted{object: object(key)} // one that cannot be used is none that counts: it is written all the same
 		count := map[diag.Severity]int{}
 		for _, d := range list {
 			count[d.Severity]++
+			w.unusable = w.unusable || d.Code == "Unusable"
 			code := describe(d.Code)
 			m := map[string]any{"level": strings.ToUpper(d.Severity.String()), "type": map[string]any{"code": code.ID, "name": code.Name}}
 			if code.URL != "" {
@@ -73,7 +70,7 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 		first := list[0]
 		first.Object, first.Code = "", ""
 		_, text, _ := strings.Cut(first.String(), ": ")
-		w.summary = fmt.Sprintf("%d errors, %d warnings, %d infos: %s", count[diag.Error], count[diag.Warning], count[diag.Info], text)
+		w.summary = fmt.Sprintf("%s, %s, %s: %s", number(count[diag.Error], "error"), number(count[diag.Warning], "warning"), number(count[diag.Info], "info"), text)
 		const longest = 1024
 		if len(w.summary) > longest {
 			w.summary = strings.ToValidUTF8(w.summary[:longest], "") + "…"
@@ -81,6 +78,35 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 		out[key] = w
 	}
 	return out
+}
+
+// elsewhere reports whether what is found about a key is not about an object of the API server, or may be about one of
+// another group: findings name a Gateway of Istio's and one of the Gateway API alike.
+func elsewhere(key kinds.Key, object func(kinds.Key) *kinds.Object) bool {
+	if o := object(key); o != nil && (o.Position != "" || o.Relayed) {
+		return true
+	}
+	return key.Kind == kinds.Gateway && object(kinds.Key{Kind: kinds.KubeGateway, Namespace: key.Namespace, Name: key.Name}) != nil
+}
+
+// number returns "1 error", "2 errors".
+func number(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// stale reports whether the object that was read is not the one, or not the version, that was analysed.
+func (w wanted) stale(u *unstructured.Unstructured) bool {
+	o := w.object
+	switch {
+	case o == nil:
+		return !w.unusable && len(w.messages) == 0 // nothing is known of it yet
+	case o.UID != "" && o.UID != string(u.GetUID()):
+		return true
+	}
+	return !w.unusable && o.Generation != 0 && o.Generation != u.GetGeneration()
 }
 
 // keyOf returns the key of one of Istio's objects from the text that findings have, "VirtualService a/web".

@@ -25,6 +25,8 @@ func TestWant(t *testing.T) {
 		{Kind: kinds.DestinationRule, Namespace: "a", Name: "filed"}:   {Position: "x.yaml:1:1"},
 		{Kind: kinds.DestinationRule, Namespace: "a", Name: "relayed"}: {Relayed: true},
 		{Kind: kinds.KubeGateway, Namespace: "a", Name: "kube"}:        {},
+		{Kind: kinds.KubeGateway, Namespace: "a", Name: "both"}:        {},
+		{Kind: kinds.Gateway, Namespace: "a", Name: "both"}:            {},
 	}
 	got := want([]diag.Diagnostic{
 		{Severity: diag.Info, Code: "IST0118", Object: "VirtualService a/v", Message: "advice"},
@@ -32,10 +34,10 @@ func TestWant(t *testing.T) {
 		{Severity: diag.Error, Object: "DestinationRule a/filed"}, {Severity: diag.Error, Object: "DestinationRule a/relayed"},
 		{Severity: diag.Error, Object: "VirtualService a/v", File: "x.yaml"},
 		{Severity: diag.Error, Object: "VirtualService a/v of cluster far"}, {Severity: diag.Error, Object: "Service a/s"},
-		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
+		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "Gateway a/both"}, {Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
 	}, func(k kinds.Key) *kinds.Object { return objects[k] }, describe)
 	wanted := map[kinds.Key]wanted{route: {
-		object: objects[route], summary: "1 errors, 0 warnings, 1 infos: spec.hosts[0]: no host; add it",
+		object: objects[route], summary: "1 error, 0 warnings, 1 info: spec.hosts[0]: no host; add it",
 		messages: []any{
 			map[string]any{"level": "ERROR", "type": map[string]any{"code": "IST0101", "name": "Name of IST0101"}, "documentationUrl": "https://IST0101"},
 			map[string]any{"level": "INFO", "type": map[string]any{"code": "IST0118", "name": "Name of IST0118"}, "documentationUrl": "https://IST0118"},
