@@ -27,7 +27,7 @@ type Options struct {
 	Revision string              // of this control plane
 	Mesh     func() *mesh.Config // the mesh configuration in force
 	// ProxyConfigs returns the ProxyConfigs that apply to a namespace's pod with some labels: those that select no pods,
-	// each of which counts over those before it, and the one that selects this pod, or nil. Nil: there are none.
+	// where a later one counts over those before it, and the one that selects this pod, or nil. Nil: there are none.
 	ProxyConfigs func(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig)
 	// NativeSidecars reports whether proxies are init containers that go on running, where a pod does not say. Nil:
 	// they are not.

@@ -21,7 +21,7 @@ type Counter struct {
 	held map[netip.Addr]int
 }
 
-// NewCounter returns a Counter of which each address may hold some number at most.
+// NewCounter returns a Counter. Each address may hold most at a time.
 func NewCounter(most int) *Counter { return &Counter{most: most, held: map[netip.Addr]int{}} }
 
 // Take has an address hold one more, and reports false if it holds the most already.

@@ -136,7 +136,7 @@ const injectedPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":
 "tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],
 "priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{}}`
 
-// injections are the questions about pods, no two of which are alike.
+// injections returns the questions about pods. No two pods are alike.
 func injections() (list []question, err error) {
 	const replicas = 3
 	for i := range reviewCount + warmReviews {

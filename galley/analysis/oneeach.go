@@ -5,7 +5,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// oneEach reports objects of which only one counts for each workload: Sidecars and Telemetries.
+// oneEach reports Sidecars and Telemetries that have no effect: for each workload only one counts.
 func (a *analysis) oneEach() {
 	a.onlyOne(kinds.Sidecar, codeDefaultSidecars, codeSidecars)
 	a.onlyOne(kinds.Telemetry, codeDefaultTelemetries, codeTelemetries)

@@ -267,7 +267,7 @@ func (p fieldRef) locality(s string) {
 	}
 }
 
-// mostLocalities bounds a list of localities, each of which is compared with all before it.
+// mostLocalities bounds a list of localities. Each is compared with all before it.
 const mostLocalities = 1000
 
 // place is a locality, or all that are within one.

@@ -86,7 +86,7 @@ func (p fieldRef) patch(apply string) {
 	p.typed()
 }
 
-// known returns a copy of a message without the fields that it does not have, of which nothing is judged.
+// known returns a copy of a message without the fields that its type does not have. Those are not judged.
 func known(n *node, md protoreflect.MessageDescriptor) *node {
 	if n.shape != mapping || md.FullName().Parent() == "google.protobuf" {
 		return n

@@ -291,7 +291,7 @@ func TestSpiffeBundles(t *testing.T) {
 }
 
 // TestForwardedAndRevoked: a gateway that is trusted forwards the certificates of its clients. One that was revoked
-// does not count, nor one of which the gateway does not say enough to know.
+// does not count. Neither does one about which the gateway says too little to know.
 func TestForwardedAndRevoked(t *testing.T) {
 	o, b := certificateOptions(t), selfSigned(t)
 	o.Certificates.StateDir = ""
@@ -331,7 +331,7 @@ func TestForwardedAndRevoked(t *testing.T) {
 	}
 }
 
-// TestExpiredAnchors: an entry of caCertificates of which every root has expired is a finding at its field.
+// TestExpiredAnchors: an entry of caCertificates whose roots have all expired is a finding at its field.
 func TestExpiredAnchors(t *testing.T) {
 	good := selfSigned(t).Roots[0]
 	later := good.NotAfter.Add(time.Minute)

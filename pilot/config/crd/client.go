@@ -55,16 +55,20 @@ func Config(o ClientOptions) (*rest.Config, error) {
 	if o.Kubeconfig == "" {
 		return inCluster(o)
 	}
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
-	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
-		rules = &clientcmd.ClientConfigLoadingRules{Precedence: paths}
-	}
-	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	c, err := o.kubeconfig().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig %s: %w", o.Kubeconfig, err)
 	}
 	return o.tune(c), nil
+}
+
+// kubeconfig returns what reads the kubeconfig, or the list of them, at the context that is asked for.
+func (o ClientOptions) kubeconfig() clientcmd.ClientConfig {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
+	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: paths}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 }
 
 // Namespace returns the namespace that a kubeconfig's context names, or "default".
@@ -72,11 +76,7 @@ func Namespace(o ClientOptions) string {
 	if o.Kubeconfig == "" {
 		return metav1.NamespaceDefault
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
-	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
-		rules = &clientcmd.ClientConfigLoadingRules{Precedence: paths}
-	}
-	ns, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).Namespace()
+	ns, _, err := o.kubeconfig().Namespace()
 	if err != nil || ns == "" {
 		return metav1.NamespaceDefault
 	}

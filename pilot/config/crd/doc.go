@@ -33,6 +33,6 @@
 //
 // It does not filter by revision or namespace, writes nothing to the API server and does not know what objects mean. A
 // Source's state is guarded by one mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine
-// for each kind (for each name, where few are read by names) and one for the definitions, in each of which client-go
-// starts one more for the stream. All of them end before Run returns.
+// for each kind (for each name, where few are read by names) and one for the definitions. In each, client-go starts one
+// more for the stream. All of them end before Run returns.
 package crd

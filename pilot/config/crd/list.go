@@ -24,7 +24,7 @@ import (
 type ListOptions struct {
 	Client    *rest.Config
 	Kinds     []*kinds.Kind
-	Only      map[*kinds.Kind]Selection    // kinds of which not everything is read
+	Only      map[*kinds.Kind]Selection    // the kinds that are read in part, and that part
 	Namespace string                       // what is read of a kind that may not be read in all namespaces; empty: nothing
 	Limits    limits.Limits                // the zero Limits are limits.Default
 	Page      int64                        // objects of one answer at most; 0 is 500

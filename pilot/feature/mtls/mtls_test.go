@@ -181,7 +181,7 @@ func (r reader) RootNamespace() string { return "istio-system" }
 func (r reader) Objects(_ *kinds.Kind, namespace string) []*kinds.Object { return r.objects[namespace] }
 
 // TestSelectorInTheRootNamespace: there a policy with a selector counts for nobody, neither in the root namespace nor
-// elsewhere, whatever it says. So it was seen with istiod, of which each row is what a proxy with the label was sent.
+// elsewhere, whatever it says. Each row is what istiod sent a proxy with the label.
 func TestSelectorInTheRootNamespace(t *testing.T) {
 	const (
 		strict, disable = `{"mtls":{"mode":"STRICT"}}`, `{"mtls":{"mode":"DISABLE"}}`

@@ -231,7 +231,7 @@ func (r resolver) FindExtensionByName(protoreflect.FullName) (protoreflect.Exten
 	return nil, protoregistry.NotFound
 }
 
-// typesWithStats returns types with stats.PluginConfig, of which no Go package has the type. Its fields are those of
+// typesWithStats returns types with stats.PluginConfig, which is in no Go package. Its fields are those of
 // https://istio.io/latest/docs/reference/config/proxy_extensions/stats/.
 func typesWithStats(t *testing.T) resolver {
 	t.Helper()

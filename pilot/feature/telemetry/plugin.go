@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// plugin is the configuration of istio.stats: the message stats.PluginConfig, of which no Go package has the type.
+// plugin is the configuration of istio.stats: the message stats.PluginConfig, which is in no Go package.
 // https://istio.io/latest/docs/reference/config/proxy_extensions/stats/
 type plugin struct {
 	noHostFallback bool          // the destination is never named after a Host header
