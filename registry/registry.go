@@ -91,6 +91,9 @@ const (
 	Alias                           // the service is another name of ExternalName; it has no cluster of its own
 )
 
+// EndpointsInCluster reports whether clusters hold the endpoints themselves: Envoy resolves their names.
+func (r Resolution) EndpointsInCluster() bool { return r == DNS || r == DNSRoundRobin }
+
 // Provider is where a service comes from.
 type Provider int
 

@@ -101,7 +101,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 	})
 	gauge("pilot_dns_cluster_without_endpoints", "Ports of services by DNS that have no endpoint.", func(s *snapshot.Snapshot) float64 {
 		return emptyPorts(s, func(svc *registry.Service) bool {
-			return svc.Resolution == registry.DNS || svc.Resolution == registry.DNSRoundRobin
+			return svc.Resolution.EndpointsInCluster()
 		})
 	})
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

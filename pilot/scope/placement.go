@@ -83,7 +83,7 @@ func (x *Index) sortsBy(label string) bool {
 
 // spreadInCluster reports whether a cluster holds its endpoints itself, and they differ in locality or labels.
 func spreadInCluster(s *registry.Service, eps *snapshot.Endpoints) bool {
-	if s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin || eps == nil {
+	if !s.Resolution.EndpointsInCluster() || eps == nil {
 		return false
 	}
 	return slices.ContainsFunc(eps.List, func(e *registry.Endpoint) bool {

@@ -180,7 +180,7 @@ func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.
 // the host itself.
 func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Workload {
 	if len(e.spec.Endpoints) == 0 && e.spec.WorkloadSelector == nil {
-		if s.Resolution != registry.DNS && s.Resolution != registry.DNSRoundRobin {
+		if !s.Resolution.EndpointsInCluster() {
 			return nil
 		}
 		return []*registry.Workload{r.inline(e, e.object.Name, &networkingv1.WorkloadEntry{Address: s.Host})}

@@ -2,9 +2,7 @@ package authz
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -45,24 +44,10 @@ type authorizer struct {
 func startAuthorizer(t *testing.T, pod *world.Running) *authorizer {
 	t.Helper()
 	a := &authorizer{asked: map[string]int{}}
-	listen := func(port int) net.Listener {
-		l, err := pod.Location.Listen(net.JoinHostPort(pod.Node.Addr.String(), strconv.Itoa(port)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
 	rpc, web := grpc.NewServer(), &http.Server{Handler: http.HandlerFunc(a.check)} //nolint:gosec // no stranger reaches it
 	authv3.RegisterAuthorizationServer(rpc, a)
-	var serving sync.WaitGroup
-	byGRPC, byHTTP := listen(grpcPort), listen(httpPort)
-	serving.Go(func() { _ = rpc.Serve(byGRPC) })
-	serving.Go(func() { _ = web.Serve(byHTTP) })
-	t.Cleanup(func() {
-		rpc.Stop()
-		web.Close()
-		serving.Wait()
-	})
+	suite.Serve(t, pod, grpcPort, rpc.Serve, rpc.Stop)
+	suite.Serve(t, pod, httpPort, web.Serve, func() { _ = web.Close() })
 	return a
 }
 

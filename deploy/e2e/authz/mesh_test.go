@@ -69,12 +69,12 @@ spec:
   gateways: [gateway]
   http: [{route: [{destination: {host: echo.a.svc.cluster.local, port: {number: 80}}}]}]
 ---
-` + pod("echo", "a", echoPod, `"-http=8080", "-http=8081", "-tcp=9090"`, "") +
-	pod("client", "a", clientPod, "", "") +
-	pod("other", "b", "10.10.0.13", "", "") +
-	pod("plain", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`) +
-	pod("authorizer", "b", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
-	strings.Replace(pod("gateway", "a", gatewayPod, "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1)
+` + suite.PodYAML("echo", "a", echoPod, `"-http=8080", "-http=8081", "-tcp=9090"`, "") +
+	suite.PodYAML("client", "a", clientPod, "", "") +
+	suite.PodYAML("other", "b", "10.10.0.13", "", "") +
+	suite.PodYAML("plain", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`) +
+	suite.PodYAML("authorizer", "b", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
+	strings.Replace(suite.PodYAML("gateway", "a", gatewayPod, "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1)
 
 // meshConfig has the authorizers: of both kinds, and one that cannot be reached or does not exist.
 const meshConfig = `
@@ -93,20 +93,6 @@ func namespaces(names ...string) string {
 		fmt.Fprintf(&all, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n", n)
 	}
 	return all.String()
-}
-
-// pod returns a Pod whose app and service account have its name.
-func pod(name, namespace, address, args, label string) string {
-	if label == "" {
-		label = "security.istio.io/tlsMode: istio"
-	}
-	return fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s, %[5]s}}
-spec: {serviceAccountName: %[1]s, containers: [{name: app, image: echo, args: [%[4]s]}]}
-status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type: Ready, status: "True"}]}
----
-`, name, namespace, address, args, label)
 }
 
 // mesh is the mesh of the tests, while it runs.

@@ -109,10 +109,6 @@ status: {phase: Running, podIP: 10.10.0.%[3]d, podIPs: [{ip: 10.10.0.%[3]d}], co
 // serve answers on port 8080 of a pod with its name, or 503 when it has failed.
 func (m mesh) serve(pod string) {
 	m.t.Helper()
-	l, err := m.Pod(pod).Location.Listen("0.0.0.0:8080")
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	failed := &atomic.Bool{}
 	m.failed[pod] = failed
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // a test's
@@ -122,9 +118,7 @@ func (m mesh) serve(pod string) {
 		}
 		_, _ = io.WriteString(w, pod)
 	})}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = server.Serve(l) }()
-	m.t.Cleanup(func() { _ = server.Close(); <-ended })
+	suite.Serve(m.t, m.Pod(pod), 8080, server.Serve, func() { _ = server.Close() })
 }
 
 // rule writes the DestinationRule of echo.

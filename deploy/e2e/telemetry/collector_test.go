@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -54,26 +53,12 @@ type span struct {
 func startCollector(t *testing.T, pod *world.Running) *collector {
 	t.Helper()
 	c := &collector{names: map[string]bool{}}
-	listen := func(port int) net.Listener {
-		l, err := pod.Location.Listen(net.JoinHostPort(pod.Node.Addr.String(), strconv.Itoa(port)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
 	rpc, web := grpc.NewServer(), &http.Server{Handler: http.HandlerFunc(c.serveHTTP)} //nolint:gosec // no stranger reaches it
 	alsv3.RegisterAccessLogServiceServer(rpc, c)
 	rpc.RegisterService(export("opentelemetry.proto.collector.logs.v1.LogsService", func(r *logsv1.LogsData) { c.addLogs(r) }), c)
 	rpc.RegisterService(export("opentelemetry.proto.collector.trace.v1.TraceService", func(r *tracev1.TracesData) { c.addTraces("grpc", r) }), c)
-	var serving sync.WaitGroup
-	byGRPC, byHTTP := listen(grpcPort), listen(httpPort)
-	serving.Go(func() { _ = rpc.Serve(byGRPC) })
-	serving.Go(func() { _ = web.Serve(byHTTP) })
-	t.Cleanup(func() {
-		rpc.Stop()
-		web.Close()
-		serving.Wait()
-	})
+	suite.Serve(t, pod, grpcPort, rpc.Serve, rpc.Stop)
+	suite.Serve(t, pod, httpPort, web.Serve, func() { _ = web.Close() })
 	return c
 }
 

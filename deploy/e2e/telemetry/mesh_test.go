@@ -58,10 +58,10 @@ spec:
   - {name: grpc, port: 4317}
   - {name: http, port: 4318}
 ---
-` + pod("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, "") +
-	pod("client", "a", "10.10.0.12", "", "") +
-	pod("other", "b", "10.10.0.13", "", "") +
-	pod("collector", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`)
+` + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, "") +
+	suite.PodYAML("client", "a", "10.10.0.12", "", "") +
+	suite.PodYAML("other", "b", "10.10.0.13", "", "") +
+	suite.PodYAML("collector", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`)
 
 // meshConfig has providers of every sort. LOG is the file of access logs.
 const meshConfig = `
@@ -82,20 +82,6 @@ extensionProviders:
 - {name: datadog, datadog: {service: collector.b.svc.cluster.local, port: 4318}}
 - {name: skywalking, skywalking: {service: collector.b.svc.cluster.local, port: 4317, accessToken: x}}
 `
-
-// pod returns a Pod whose app and service account have its name.
-func pod(name, namespace, address, args, label string) string {
-	if label == "" {
-		label = "security.istio.io/tlsMode: istio"
-	}
-	return fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s, %[5]s}}
-spec: {serviceAccountName: %[1]s, containers: [{name: app, image: echo, args: [%[4]s]}]}
-status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type: Ready, status: "True"}]}
----
-`, name, namespace, address, args, label)
-}
 
 // mesh is the mesh of the tests, while it runs.
 type mesh struct {

@@ -115,7 +115,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Scope, s scope.Service
 			continue
 		}
 		k.port = p.Number
-		if s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin {
+		if s.Resolution.EndpointsInCluster() {
 			inline := v.Endpoints(s.Key()).ByPort(s.Port(p.Number).Name)
 			k.inline, k.policies = frozen.ListOf(inline...), eds.Policies(v, m.hooks, inline)
 		}

@@ -32,7 +32,7 @@ type Preference struct {
 // PreferenceOf returns the preference among the endpoints of a service under a policy.
 func PreferenceOf(m *mesh.Config, s *registry.Service, p traffic.Policy) Preference {
 	f := Preference{ejects: p.OutlierDetection != nil}
-	inCluster := s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin
+	inCluster := s.Resolution.EndpointsInCluster()
 	switch l, z := p.LoadBalancer.GetLocalityLbSetting(), p.LoadBalancer.GetZoneAwareLbSetting(); {
 	case z != nil:
 		f.zones = z
