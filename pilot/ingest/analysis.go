@@ -20,11 +20,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
-// The analysis of references begins a while after a change, when objects that belong together have come, and the pause
-// after it is many times as long as it took.
+// The analysis of references begins a while after a change, when objects that belong together have come. Where objects
+// change all the time, the pause after each run is many times as long as the run took, up to a bound.
 const (
-	analysisRest  = time.Second
-	analysisPause = 100
+	analysisRest     = time.Second
+	analysisPause    = 500
+	maxAnalysisPause = 30 * time.Second
 )
 
 // Analyst looks for references between objects that lead nowhere, in a goroutine of its own.
@@ -72,7 +73,7 @@ func (a *Analyst) Wake() {
 
 // Run looks at the objects after each change, once for all that come in the meantime.
 func (a *Analyst) Run(ctx context.Context) error {
-	rest := a.Rest
+	var earliest time.Time // of the next run
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,7 +83,7 @@ func (a *Analyst) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(rest):
+		case <-time.After(max(a.Rest, time.Until(earliest))):
 		}
 		select {
 		case <-a.changed: // what follows sees that change too
@@ -93,7 +94,8 @@ func (a *Analyst) Run(ctx context.Context) error {
 		if a.Looked != nil {
 			a.Looked()
 		}
-		rest = max(a.Rest, analysisPause*time.Since(began))
+		ended := time.Now()
+		earliest = ended.Add(min(analysisPause*ended.Sub(began), maxAnalysisPause))
 	}
 }
 

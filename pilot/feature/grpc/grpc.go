@@ -12,8 +12,10 @@ import (
 
 // New returns the feature.
 func New() *feature.Feature {
-	return &feature.Feature{Name: "grpc", Hooks: feature.Hooks{HTTPFilters: httpFilters}}
+	return &feature.Feature{Name: "grpc", Hooks: feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters}}
 }
+
+func filtersReadOf(c feature.Chain) feature.Chain { return feature.Chain{Protocol: c.Protocol} }
 
 func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	var f []*hcmv3.HttpFilter

@@ -27,6 +27,11 @@ const (
 // cacheFor is how long a proxy that fetches keys uses them.
 const cacheFor = 5 * 60
 
+// filtersReadOf leaves out what the filter does not depend on.
+func filtersReadOf(c feature.Chain) feature.Chain {
+	return feature.Chain{Direction: c.Direction, Selection: c.Selection}
+}
+
 // httpFilters returns the filter that validates the tokens of requests by the rules of all policies.
 func (m Mode) httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	if c.Selection.Empty() || c.Direction == feature.Outbound {

@@ -38,7 +38,7 @@ func New(m Mode) *feature.Feature {
 		},
 		Facts:       m.wants,
 		Unsupported: unsupported,
-		Hooks:       feature.Hooks{HTTPFilters: m.httpFilters},
+		Hooks:       feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: m.httpFilters},
 	}
 }
 

@@ -16,6 +16,11 @@ import (
 // announcedALPN is the key, in a cluster's metadata, of the ALPN that an Envoy without istio.alpn offers for HTTP.
 const announcedALPN = "alpn"
 
+// announceReadsOf leaves out what the filter does not depend on.
+func announceReadsOf(c feature.Chain) feature.Chain {
+	return feature.Chain{Proxy: feature.Proxy{Capabilities: c.Capabilities}, Direction: c.Direction}
+}
+
 // announce returns the filter that has mTLS connections announce in their ALPN that they carry HTTP. Without that, a
 // port whose protocol the other side detects would take them for TCP, and policies for HTTP would not apply.
 func announce(c feature.Chain) []*hcmv3.HttpFilter {

@@ -18,9 +18,9 @@ func New() *feature.Feature {
 		Select:          selectPolicies,
 		UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{
-			HTTPFilters: announce,
-			Cluster:     announced,
-			Transport:   &feature.Transport{Mode: mode, Ports: ports, Downstream: downstream, Upstream: upstream},
+			FiltersReadOf: announceReadsOf, HTTPFilters: announce,
+			Cluster:   announced,
+			Transport: &feature.Transport{Mode: mode, Ports: ports, Downstream: downstream, Upstream: upstream},
 		},
 	}
 }

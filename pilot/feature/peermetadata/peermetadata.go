@@ -18,8 +18,13 @@ const name = "istio.metadata_exchange"
 func New() *feature.Feature {
 	return &feature.Feature{
 		Name:  "peermetadata",
-		Hooks: feature.Hooks{HTTPFilters: httpFilters, NetworkFilters: networkFilters, Cluster: cluster},
+		Hooks: feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, NetworkFilters: networkFilters, Cluster: cluster},
 	}
+}
+
+// filtersReadOf leaves out what the filters do not depend on.
+func filtersReadOf(c feature.Chain) feature.Chain {
+	return feature.Chain{Proxy: feature.Proxy{Capabilities: c.Capabilities}, Direction: c.Direction}
 }
 
 // httpFilters returns the filter that exchanges metadata in HTTP headers.

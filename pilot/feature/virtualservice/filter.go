@@ -25,6 +25,9 @@ const (
 	corsFilter  = "envoy.filters.http.cors"
 )
 
+// filtersReadOf returns an empty chain: each has the same filters.
+func filtersReadOf(feature.Chain) feature.Chain { return feature.Chain{} }
+
 // httpFilters returns the filters that routes configure.
 func httpFilters(feature.Chain) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{

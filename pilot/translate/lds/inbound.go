@@ -2,6 +2,7 @@ package lds
 
 import (
 	"slices"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -223,6 +224,7 @@ func (k inboundKey) chains(b builder, port uint32, protocol registry.Protocol, m
 	http func() []*listenerv3.Filter, tcp func() []*listenerv3.Filter,
 ) chainSet {
 	set := chainSet{port: port}
+	http, tcp = sync.OnceValue(http), sync.OnceValue(tcp) // chains that differ in what they match alone share their filters
 	add := func(isHTTP, terminate bool, transport string, alpn ...string) {
 		c := &listenerv3.FilterChain{Name: tcpName, FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: transport, ApplicationProtocols: alpn}}
 		if port != 0 {
