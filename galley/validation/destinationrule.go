@@ -239,10 +239,13 @@ func locality(p fieldRef) {
 		}
 	}
 	for _, f := range p.at("failover").items() {
-		if f.at("from").empty() || f.at("to").empty() {
+		if f.at("from").empty() != f.at("to").empty() {
 			f.warn("add from and to", "a failover needs both: it has no effect")
 		}
-		if a, b := f.at("from").text(), f.at("to").text(); a != "" && a == b {
+		switch a, b := f.at("from").text(), f.at("to").text(); {
+		case a == "" && b == "":
+			f.refuse("add from and to", "a failover without regions has no effect")
+		case a == b:
 			f.at("to").bad("name another region", "locality %q cannot fail over to itself", a)
 		}
 		for _, end := range []string{"from", "to"} {

@@ -32,9 +32,7 @@ func server(s fieldRef) {
 		}
 		port.at("protocol").protocol()
 		port.required("name")
-		if t := port.at("targetPort"); t.number() != 0 {
-			t.refuse("remove it", "targetPort has no effect at a gateway")
-		}
+		port.noTargetPort()
 	}
 	s.at("bind").bind(true)
 	s.required("hosts")
@@ -79,6 +77,13 @@ func server(s fieldRef) {
 	}
 }
 
+// noTargetPort judges a port of a Gateway or a Sidecar.
+func (p fieldRef) noTargetPort() {
+	if t := p.at("targetPort"); t.number() != 0 {
+		t.refuse("remove it", "targetPort has an effect in a ServiceEntry alone")
+	}
+}
+
 func onlyRedirects(tls fieldRef) bool {
 	return len(tls.node.fields) == 0 || len(tls.node.fields) == 1 && tls.node.fields[0].name == "httpsRedirect"
 }
@@ -90,11 +95,16 @@ func tlsFiles() []string {
 // serverTLS judges the TLS settings of a server of a Gateway or a Sidecar.
 func serverTLS(t fieldRef) {
 	mode := t.at("mode").text()
-	credentials := 0
-	for _, set := range []bool{!t.at("credentialName").empty(), !t.at("credentialNames").empty(), !t.at("tlsCertificates").empty(), !t.at("serverCertificate").empty()} {
+	pair := !t.at("serverCertificate").empty() && !t.at("privateKey").empty()
+	named := !t.at("credentialName").empty() || !t.at("credentialNames").empty()
+	given := 0 // in how many ways the certificate is
+	for _, set := range []bool{!t.at("credentialName").empty(), !t.at("credentialNames").empty(), !t.at("tlsCertificates").empty(), pair} {
 		if set {
-			credentials++
+			given++
 		}
+	}
+	if given > 1 && mode != "ISTIO_MUTUAL" {
+		t.bad("keep one of them", "the certificate is given in more than one way")
 	}
 	switch mode {
 	case "ISTIO_MUTUAL":
@@ -109,18 +119,25 @@ func serverTLS(t fieldRef) {
 				at.warn("set mode to SIMPLE or MUTUAL, or remove it", "with mode %s no certificate is used", cmp.Or(mode, "PASSTHROUGH"))
 			}
 		}
+		if crl := t.at("caCrl"); !crl.empty() && !t.at("credentialName").empty() {
+			crl.refuse("remove it", "with mode %s no certificate is verified", cmp.Or(mode, "PASSTHROUGH"))
+		}
 	case "SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL":
-		if credentials == 0 {
+		if given == 0 && t.at("serverCertificate").empty() {
 			t.missing("credentialName", "name a Secret with the certificate", "mode %s needs a certificate", mode)
 		}
-		if credentials > 1 {
-			t.bad("keep one of them", "the certificate is given in more than one way")
-		}
-		if !t.at("serverCertificate").empty() {
+		switch certificate := t.at("serverCertificate"); {
+		case certificate.empty():
+		case named:
+			certificate.warn("remove it", "serverCertificate has no effect: the certificate is that of the Secret")
+		case t.at("tlsCertificates").empty():
 			t.required("privateKey")
 			if mode != "SIMPLE" {
 				t.required("caCertificates")
 			}
+		}
+		if crl := t.at("caCrl"); !crl.empty() && mode == "SIMPLE" && !named {
+			crl.refuse("remove it, or set mode to MUTUAL", "with mode SIMPLE no certificate of a client is verified")
 		}
 		if names := t.at("credentialNames").items(); len(names) > 2 {
 			t.at("credentialNames").laxly().bad("keep two", "at most two certificates, one RSA and one ECDSA")

@@ -233,7 +233,11 @@ func (s protoSchema) scalar(n *node, fd protoreflect.FieldDescriptor, path strin
 			unquote(n)
 		}
 		low, high := intRange(kind)
-		if why := asInt(n, low, high); why != "" {
+		why := asInt(n, low, high)
+		if why == "" && s.admission && strings.ContainsAny(n.value, ".eE") { // no API server sends that
+			why = "expected a whole number without point and exponent"
+		}
+		if why != "" {
 			s.errorAt(n.pos, path, "WrongType", numberFix(n, "a whole number"), "%s, found %s", why, quoted(n))
 		}
 	}

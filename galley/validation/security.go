@@ -263,8 +263,13 @@ func requestAuthentication(p fieldRef) {
 }
 
 func jwtRule(r fieldRef) {
-	if r.at("issuer").empty() {
-		r.at("issuer").refuse("add issuer", "without an issuer the keys alone say which tokens are accepted")
+	if issuer := r.at("issuer"); issuer.empty() {
+		const fix, why = "add issuer", "without an issuer the keys alone say which tokens are accepted"
+		if r.at("jwksUri").empty() {
+			issuer.refuse(fix, why)
+		} else {
+			issuer.warn(fix, why)
+		}
 	}
 	for _, a := range r.at("audiences").items() {
 		if a.empty() {

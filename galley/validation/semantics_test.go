@@ -34,7 +34,8 @@ func semantics() []semantic {
 	policy := func(s string) string { return "{rules: [{" + s + "}]}" }
 	patch := func(s string) string { return "{configPatches: [{" + s + "}]}" }
 	return []semantic{
-		{vs, "{hosts: [a], gateways: [mesh, x, y/z], exportTo: [., b], http: [{match: [{uri: {prefix: /a}}], " + to + ", timeout: 0s}, {" + to + "}]}", ""},
+		{vs, "{hosts: [a], gateways: [mesh, x, y/z], exportTo: [., b], http: [{match: [{uri: {prefix: /a}}], " + to + ", timeout: 1ms}, {" + to + "}]}", ""},
+		{vs, http(to + ", timeout: 0s"), "~spec.http[0].timeout"},
 		{vs, "{}", "spec.http"},
 		{vs, "{hosts: [a]}", "spec.http"},
 		{vs, "{hosts: ['*'], http: [{" + to + "}]}", "spec.hosts[0]"},

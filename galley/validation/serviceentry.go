@@ -314,6 +314,7 @@ func sidecar(p fieldRef) {
 			in.at("port").at("number").port()
 			in.at("port").at("protocol").optionalProtocol()
 			in.at("port").at("name").portName()
+			in.at("port").noTargetPort()
 			numbers.add(in.at("port").at("number"), "port")
 		}
 		in.at("bind").bind(false)
@@ -347,6 +348,7 @@ func sidecar(p fieldRef) {
 			h.qualifiedHost("*", ".", "~")
 		}
 		port := out.at("port")
+		port.noTargetPort()
 		if port.absent() {
 			if i != len(egress)-1 {
 				out.bad("move it to the end", "a listener without port takes what the others leave, so it comes last")

@@ -90,6 +90,10 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 	} else {
 		does = append([]string{"route"}, does...)
 	}
+	if d := r.at("directResponse"); !d.absent() && !r.at("delegate").absent() {
+		d.warn("keep one of them", "directResponse has no effect beside delegate")
+		does = slices.DeleteFunc(does, func(f string) bool { return f == "directResponse" })
+	}
 	if does = r.exclusive(does...); len(does) == 0 && r.at("route").absent() {
 		r.missing("route", "add a route, a redirect or a directResponse", "one of route, redirect, directResponse and delegate is required")
 	}
@@ -142,7 +146,12 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 			}
 		}
 	}
-	r.at("timeout").timeout()
+	if t := r.at("timeout"); !t.absent() {
+		t.timeout()
+		if t.duration() == 0 {
+			t.refuse("remove it: without a timeout there is none", "the duration is zero")
+		}
+	}
 	retries(r.at("retries"))
 	fault(r.at("fault"))
 	cors(r.at("corsPolicy"))
@@ -179,6 +188,9 @@ func httpMatch(m fieldRef) {
 				if at := match.at(kind); !at.absent() && at.empty() {
 					at.bad("write what to match, or {} for any value", "%s is empty", kind)
 				}
+			}
+			if f == "withoutHeaders" && match.at("regex").is("*") {
+				return // any value
 			}
 			match.at("regex").regexp()
 		})
