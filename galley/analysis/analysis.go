@@ -87,6 +87,11 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	return a.found
 }
 
+// LeftOut reports whether Run found more than it returned.
+func LeftOut(found []diag.Diagnostic) bool {
+	return slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Code == codeLimit && d.Object == "" })
+}
+
 // report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports
 // those.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {

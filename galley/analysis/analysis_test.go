@@ -320,7 +320,7 @@ func many(t testing.TB, n int) []*kinds.Object {
 func TestFindingsAreBounded(t *testing.T) {
 	const more = 7
 	list := run(many(t, maxFindings+more))
-	if len(list) != maxFindings+1 || !strings.HasPrefix(list[maxFindings].Message, fmt.Sprint(more)) {
+	if len(list) != maxFindings+1 || !strings.HasPrefix(list[maxFindings].Message, fmt.Sprint(more)) || !LeftOut(list) || LeftOut(list[:maxFindings]) {
 		t.Errorf("%d findings, the last: %v", len(list), list[len(list)-1])
 	}
 }

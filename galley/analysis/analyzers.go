@@ -36,18 +36,19 @@ const (
 
 // Codes of findings that only this project has.
 const (
-	codeUnreachable = "UnreachableRoutes"
-	codeTargetPort  = "TargetPortNotFound"
-	codeEndpoints   = "NoEndpoints"
-	codeRepeated    = "RepeatedSubset"
-	codeAddress     = "RepeatedAddress"
-	codeNamespace   = "NearlyRootNamespace"
-	codeSelector    = "SelectorInRootNamespace"
-	codeMesh        = "MeshConfigNotRead"
-	codeProvider    = "NoAuthorizer"
-	codePolicies    = "RepeatedTrafficPolicy"
-	codeIssuer      = "RepeatedIssuer"
-	codeLimit       = "Limit" // as validation has it of one object
+	codeUnreachable  = "UnreachableRoutes"
+	codeTargetPort   = "TargetPortNotFound"
+	codeEndpoints    = "NoEndpoints"
+	codeRepeated     = "RepeatedSubset"
+	codeAddress      = "RepeatedAddress"
+	codeNamespace    = "NearlyRootNamespace"
+	codeSelector     = "SelectorInRootNamespace"
+	codeMesh         = "MeshConfigNotRead"
+	codeProvider     = "NoAuthorizer"
+	codePolicies     = "RepeatedTrafficPolicy"
+	codeIssuer       = "RepeatedIssuer"
+	codeProxyConfigs = "RepeatedProxyConfig"
+	codeLimit        = "Limit" // as validation has it of one object
 )
 
 // Analyzer looks for one sort of mistake between objects.
@@ -72,6 +73,7 @@ func Analyzers() []Analyzer {
 		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false, "objects that stand where nobody reads them", (*analysis).noEffect},
 		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
+		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},
 		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true, "Istio's annotations that are unknown, deprecated, or on the wrong kind", (*analysis).annotations},

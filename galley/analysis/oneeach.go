@@ -7,20 +7,25 @@ import (
 
 // oneEach reports Sidecars and Telemetries that have no effect: for each workload only one counts.
 func (a *analysis) oneEach() {
-	a.onlyOne(kinds.Sidecar, codeDefaultSidecars, codeSidecars)
-	a.onlyOne(kinds.Telemetry, codeDefaultTelemetries, codeTelemetries)
+	a.onlyOne(kinds.Sidecar, diag.Error, codeDefaultSidecars, codeSidecars)
+	a.onlyOne(kinds.Telemetry, diag.Error, codeDefaultTelemetries, codeTelemetries)
+}
+
+// proxyConfigs reports ProxyConfigs that have no effect, for the same reason.
+func (a *analysis) proxyConfigs() {
+	a.onlyOne(kinds.ProxyConfig, diag.Warning, codeProxyConfigs, codeProxyConfigs)
 }
 
 // onlyOne reports objects of a kind that have no effect because an older one of the namespace is for the same
 // workloads: byDefault where neither has a selector, selected where both have.
-func (a *analysis) onlyOne(kind *kinds.Kind, byDefault, selected string) {
+func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, selected string) {
 	defaults := map[string]*kinds.Object{}
 	owner := map[*workload]*kinds.Object{}
 	for _, o := range a.of(kind) {
 		field, labels := selectorOf(o)
 		if len(labels) == 0 {
 			if first := defaults[o.Namespace]; first != nil {
-				a.report(o, diag.Error, byDefault, "metadata.name", "merge the two, or give one a selector",
+				a.report(o, severity, byDefault, "metadata.name", "merge the two, or give one a selector",
 					"%s has no workload selector either, and is the older one or sorts first: this one has no effect", first)
 				continue
 			}
@@ -33,7 +38,7 @@ func (a *analysis) onlyOne(kind *kinds.Kind, byDefault, selected string) {
 				owner[w] = o
 				continue
 			}
-			a.report(o, diag.Error, selected, field, "let their selectors match different workloads, or merge the two",
+			a.report(o, severity, selected, field, "let their selectors match different workloads, or merge the two",
 				"%s selects %s too, and is the older one or sorts first: this one has no effect there", first, w.object)
 			break
 		}

@@ -47,7 +47,10 @@ func (s *Server) newStatuses() (*statuses, error) {
 	}
 	x.writer = status.New(status.Options{
 		Client: client, Object: s.world.Object, Counts: s.world.Shows, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
-		Findings: func() []diag.Diagnostic { return slices.Concat(s.findings(), s.analyst.Findings.Get()) },
+		Findings: func() ([]diag.Diagnostic, bool) {
+			between := s.analyst.Findings.Get()
+			return slices.Concat(s.findings(), between), !analysis.LeftOut(between)
+		},
 		Describe: func(code string) status.Code {
 			c := analysis.Describe(code)
 			return status.Code{ID: c.ID, Name: c.Name, URL: c.URL}

@@ -8,7 +8,8 @@
 // know which have messages of a leader before it. It writes only what differs, a bounded number of objects a second,
 // and each by the version that it has read: where somebody else writes too, it reads again. What others put into a
 // status stays. Objects that do not count here, by their revision or their namespace, are not written. An object that
-// is not as it was analysed is written after the next analysis.
+// is not as it was analysed is written after the next analysis. While findings are left out because there are too many,
+// no status comes to say that nothing is wrong.
 //
 // The findings are looked at after each analysis, and every 10 seconds: no analysis follows a new object that cannot be
 // used. What is refused is not tried again before the findings of that object change. After other failures everything

@@ -26,8 +26,9 @@ import (
 
 // Options of a Writer.
 type Options struct {
-	Client   dynamic.Interface             // it refuses writes of those that do not lead
-	Findings func() []diag.Diagnostic      // at present
+	Client dynamic.Interface // it refuses writes of those that do not lead
+	// Findings returns what is found at present, and whether that is all.
+	Findings func() (found []diag.Diagnostic, all bool)
 	Object   func(kinds.Key) *kinds.Object // an object that counts, or nil
 	// Counts reports whether an object of Istio's in that namespace, with those labels, counts. Others are not written.
 	Counts   func(namespace string, labels map[string]string) bool
@@ -130,7 +131,8 @@ func (w *Writer) sync(ctx context.Context) bool {
 		}
 		w.written = before
 	}
-	next := want(w.o.Findings(), w.o.Object, w.o.Describe)
+	found, all := w.o.Findings()
+	next := want(found, w.o.Object, w.o.Describe)
 	var due []kinds.Key
 	for key, n := range next {
 		if last, known := w.written[key]; !known || last.object != n.object || last.summary != n.summary || !reflect.DeepEqual(last.messages, n.messages) {
@@ -145,7 +147,9 @@ func (w *Writer) sync(ctx context.Context) bool {
 			delete(w.written, key) // it was not judged
 			continue
 		}
-		due = append(due, key)
+		if all { // else there may be findings about it
+			due = append(due, key)
+		}
 	}
 	slices.SortFunc(due, func(a, b kinds.Key) int { return cmp.Compare(a.String(), b.String()) })
 	done := true
@@ -153,8 +157,8 @@ func (w *Writer) sync(ctx context.Context) bool {
 		if w.limit.Wait(ctx) != nil {
 			return true // it ends
 		}
-		n, found := next[key]
-		if !found {
+		n, wrong := next[key]
+		if !wrong {
 			n.object = w.o.Object(key)
 		}
 		err := w.write(ctx, key, n)
@@ -172,7 +176,7 @@ func (w *Writer) sync(ctx context.Context) bool {
 			}
 			continue
 		}
-		if found {
+		if wrong {
 			w.written[key] = n
 		} else {
 			delete(w.written, key)

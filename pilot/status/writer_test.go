@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -28,6 +30,7 @@ type rig struct {
 	t        *testing.T
 	client   *fake.FakeDynamicClient
 	findings []diag.Diagnostic
+	more     bool // than findings
 	objects  map[kinds.Key]*kinds.Object
 	log      bytes.Buffer
 }
@@ -47,7 +50,7 @@ func newRig(t *testing.T, version string, objects ...runtime.Object) *rig {
 		return false, nil, nil
 	})
 	r.Writer = New(Options{
-		Client: r.client, Findings: func() []diag.Diagnostic { return r.findings }, Object: func(k kinds.Key) *kinds.Object { return r.objects[k] },
+		Client: r.client, Findings: func() ([]diag.Diagnostic, bool) { return r.findings, !r.more }, Object: func(k kinds.Key) *kinds.Object { return r.objects[k] },
 		Counts:   func(_ string, labels map[string]string) bool { return labels["istio.io/rev"] == "" },
 		Describe: describe, Interval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
@@ -211,6 +214,22 @@ func TestWriterIsRefused(t *testing.T) {
 	}
 }
 
+// While findings are left out, no status comes to say that nothing is wrong.
+func TestWriterKnowsThatThereIsMore(t *testing.T) {
+	r := newRig(t, "v1", route("v1", "x", "", true), route("v1", "y", "", false))
+	r.analysed("x", 3)
+	r.analysed("y", 3)
+	r.wrong("y")
+	r.more = true
+	if n := r.synced(true); n != 1 || r.messagesOf("v1", "x") != 1 || r.messagesOf("v1", "y") != 1 {
+		t.Errorf("%d statuses are written, want that of y alone", n)
+	}
+	r.findings, r.more = nil, false
+	if n := r.synced(true); n != 2 || r.messagesOf("v1", "x") != 0 || r.messagesOf("v1", "y") != 0 {
+		t.Errorf("%d statuses are written, want both", n)
+	}
+}
+
 // The pause after failures doubles up to a bound, and ends with a success.
 func TestBackoff(t *testing.T) {
 	pause := time.Duration(0)
@@ -222,6 +241,35 @@ func TestBackoff(t *testing.T) {
 	if want := "2s 4s 8s 16s 32s 1m4s 2m8s 4m16s 5m0s 5m0s"; strings.Join(got, " ") != want || backoff(pause, true) != 0 {
 		t.Errorf("%v, then %v", got, backoff(pause, true))
 	}
+}
+
+// What is found without an analysis, and what is mended so, is written within 10 seconds.
+func TestRunLooksByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "v1", route("v1", "x", "", false))
+		var found atomic.Pointer[[]diag.Diagnostic]
+		found.Store(&[]diag.Diagnostic{})
+		r.o.Findings = func() ([]diag.Diagnostic, bool) { return *found.Load(), true }
+		r.analysed("x", 3)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.Run(ctx)
+		}()
+		r.Wake()
+		time.Sleep(time.Second)
+		for _, list := range [][]diag.Diagnostic{{{Severity: diag.Error, Code: "Unusable", Object: "VirtualService a/x"}}, nil} {
+			found.Store(&list)
+			time.Sleep(every)
+			synctest.Wait()
+			if n := r.messagesOf("v1", "x"); n != len(list) {
+				t.Errorf("%d messages, want %d", n, len(list))
+			}
+		}
+		stop()
+		<-done
+	})
 }
 
 // Before the first analysis nothing is taken away.
