@@ -181,13 +181,15 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Another cluster's control plane reads what makes services, has tokens reviewed, and does nothing else.
+// Another cluster's control plane reads what makes services and the Secrets that gateways want, has tokens and access
+// to Secrets reviewed, and does nothing else.
 func TestRulesOfRemoteReaders(t *testing.T) {
 	want := map[string]string{}
 	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry} {
 		want[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 	}
 	want["customresourcedefinitions.apiextensions.k8s.io"], want["tokenreviews.authentication.k8s.io"] = read, "create"
+	want["secrets"], want["configmaps"], want["subjectaccessreviews.authorization.k8s.io"] = read, read, "create"
 	roles := objects[rbacv1.ClusterRole](t, template(t, helms(t)[0], "base", chart(t, "base")), "ClusterRole")
 	if len(roles) != 1 {
 		t.Fatalf("%d cluster roles", len(roles))

@@ -43,13 +43,19 @@ func (a *Authorizer) Proxy(peer identity.Peer, namespace string) error {
 	return nil
 }
 
+// ClusterID returns the ID of a cluster by the name that a proxy has for it.
+func (a *Authorizer) ClusterID(cluster string) string {
+	if id, ok := a.o.ClusterAliases[cluster]; ok {
+		return id
+	}
+	return cluster
+}
+
 // Workload returns an error unless a peer may be served as the proxy of a pod of a cluster. A peer whose proof is bound
 // to a pod is served as that pod alone, and one whose proof is of a cluster as a proxy of that cluster alone. An empty
 // cluster is not checked.
 func (a *Authorizer) Workload(peer identity.Peer, pod, cluster string) error {
-	if id, ok := a.o.ClusterAliases[cluster]; ok {
-		cluster = id
-	}
+	cluster = a.ClusterID(cluster)
 	switch b := peer.Bound; {
 	case !peer.Proved():
 	case b.Pod != "" && b.Pod != pod:

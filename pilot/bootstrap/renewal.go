@@ -16,8 +16,10 @@ func (s *Server) renew(caller identity.Peer) error {
 		return nil
 	}
 	for _, c := range s.from.Clusters() {
-		if !s.from.Current(c.ID, kinds.Pod) {
-			return fmt.Errorf("%w: the pods of cluster %s are not known", authenticate.ErrUnavailable, c.ID)
+		for _, k := range []*kinds.Kind{kinds.Pod, kinds.WorkloadEntry, kinds.WorkloadGroup} {
+			if !s.from.Current(c.ID, k) {
+				return fmt.Errorf("%w: it is not known which objects of kind %s cluster %s has now", authenticate.ErrUnavailable, k.Name, c.ID)
+			}
 		}
 	}
 	return fmt.Errorf("no Pod, WorkloadEntry or WorkloadGroup in namespace %s has the service account %s; a token proves it", id.Namespace, id.ServiceAccount)

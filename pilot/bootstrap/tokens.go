@@ -1,15 +1,14 @@
 package bootstrap
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"sync"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
-	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
@@ -18,14 +17,7 @@ type issuers struct {
 	s   *Server
 	own *authenticate.APIServer
 
-	mu     sync.Mutex
-	remote map[string]remoteIssuer // by ID of the cluster
-}
-
-// remoteIssuer is a remote cluster by the kubeconfig that is in use.
-type remoteIssuer struct {
-	kubeconfig []byte
-	api        *authenticate.APIServer
+	remote *perCluster[*authenticate.APIServer]
 }
 
 // newIssuers returns the issuers of a server that has an API server.
@@ -34,7 +26,10 @@ func (s *Server) newIssuers() (*issuers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of token reviews: %w", err)
 	}
-	return &issuers{s: s, own: own, remote: map[string]remoteIssuer{}}, nil
+	remote := &perCluster[*authenticate.APIServer]{from: s.from, client: s.o.RemoteClient, make: func(cluster string, client *rest.Config) (*authenticate.APIServer, error) {
+		return authenticate.NewAPIServer(client, s.podsOf(cluster), time.Now)
+	}}
+	return &issuers{s: s, own: own, remote: remote}, nil
 }
 
 // find returns a cluster by the name that a caller gives.
@@ -43,28 +38,16 @@ func (i *issuers) find(name string) (string, authenticate.Cluster, error) {
 	if id == i.s.o.ClusterID {
 		return id, i.own, nil
 	}
-	kubeconfig := i.s.from.Kubeconfig(id)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if kubeconfig == nil {
-		delete(i.remote, id)
-		if !i.s.from.HasSynced() {
-			return "", nil, fmt.Errorf("%w: the remote clusters are not known yet", authenticate.ErrUnavailable)
-		}
-		return "", nil, fmt.Errorf("cluster %.200q is not known", name)
+	api, known, err := i.remote.of(id)
+	switch {
+	case err != nil:
+		return "", nil, fmt.Errorf("%w: %w", authenticate.ErrUnavailable, err)
+	case known:
+		return id, api, nil
+	case !i.s.from.HasSynced():
+		return "", nil, fmt.Errorf("%w: the remote clusters are not known yet", authenticate.ErrUnavailable)
 	}
-	if had, ok := i.remote[id]; ok && bytes.Equal(had.kubeconfig, kubeconfig) {
-		return id, had.api, nil
-	}
-	client, err := crd.Remote(kubeconfig, i.s.o.RemoteClient)
-	if err == nil {
-		var api *authenticate.APIServer
-		if api, err = authenticate.NewAPIServer(client, i.s.podsOf(id), time.Now); err == nil {
-			i.remote[id] = remoteIssuer{kubeconfig, api}
-			return id, api, nil
-		}
-	}
-	return "", nil, fmt.Errorf("%w: the kubeconfig of cluster %s is not usable", authenticate.ErrUnavailable, id) // why is a finding
+	return "", nil, fmt.Errorf("cluster %.200q is not known", name)
 }
 
 // podsOf returns what is known of the pods of a cluster, by its name in keys.

@@ -9,8 +9,12 @@ import (
 )
 
 // accounts counts what may run as each service account, in any cluster: Pods that have not ended, WorkloadEntries, and
-// WorkloadGroups, whose machines may be away for a while.
+// WorkloadGroups, whose machines may be away for a while. A WorkloadEntry that this mesh wrote for the stream of a
+// machine does not count beside its WorkloadGroup: whoever has the key of a certificate can open such a stream.
 type accounts map[account]int
+
+// registered is the annotation of WorkloadEntries that are written for a stream.
+const registered = "istio.io/autoRegistrationGroup"
 
 type account struct{ namespace, name string }
 
@@ -40,6 +44,9 @@ func accountOf(o *kinds.Object) (account, bool) {
 		}
 		name = f.ServiceAccount
 	case kinds.WorkloadEntry:
+		if o.Cluster == "" && o.Annotations[registered] != "" {
+			return account{}, false
+		}
 		name = o.Spec.(*networkingv1.WorkloadEntry).GetServiceAccount()
 	case kinds.WorkloadGroup:
 		name = o.Spec.(*networkingv1.WorkloadGroup).GetTemplate().GetServiceAccount()

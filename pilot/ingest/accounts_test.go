@@ -48,6 +48,10 @@ func TestHasAccount(t *testing.T) {
 	w.apply(entry)
 	has("a machine", "web", true)
 	has("a machine", "default", false)
+	registered := *entry
+	registered.Annotations = map[string]string{"istio.io/autoRegistrationGroup": "machines"}
+	w.apply(&registered)
+	has("a machine that registered itself", "web", false)
 	gone(entry)
 	has("no machine", "web", false)
 	group := object(kinds.WorkloadGroup, "", "machines", &networkingv1.WorkloadGroup{Template: &networkingv1alpha3.WorkloadEntry{}})

@@ -38,6 +38,7 @@ type configSources struct {
 	known chan struct{} // closed when list and err are final
 
 	list []Source
+	own  *crd.Source // of the own cluster's configuration; nil: it is not read
 	err  error
 
 	mu      sync.Mutex
@@ -161,6 +162,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
+		c.own = k
 		c.list = append(c.list, Source{name, k.Run, k.Findings})
 	case scheme == KubernetesScheme && rest == "":
 		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
@@ -196,6 +198,17 @@ func (c *configSources) run(ctx context.Context) error {
 		return c.err
 	}
 	return runAll(ctx, c.to.o.Logger, c.list)
+}
+
+// current reports whether what was read of a kind of the own cluster is all that there is now. What is not read of that
+// cluster is.
+func (c *configSources) current(k *kinds.Kind) bool {
+	select {
+	case <-c.known:
+		return c.own == nil || c.own.Current(k)
+	default:
+		return false
+	}
 }
 
 func (c *configSources) findings() []diag.Diagnostic {

@@ -44,9 +44,6 @@ func newCredentialStore(now func() time.Time) *credentialStore {
 func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looked bool) {
 	dirty := map[string]bool{}
 	for _, c := range batch {
-		if c.Cluster != "" {
-			continue
-		}
 		switch c.Kind {
 		case kinds.Gateway, kinds.DestinationRule:
 			s.refer(c, dirty)
@@ -77,7 +74,7 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 }
 
 func compareCredentials(a, b kinds.Key) int {
-	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func credentialKey(k kinds.Key) kinds.Key {
@@ -297,18 +294,18 @@ func (w *World) References() *References {
 	return w.referenced
 }
 
-// missingIn returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace,
-// where every object that it may mean is missing.
-func (w *World) missingIn(namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
+// missingIn returns a finding for each field that names a Secret or ConfigMap for the proxies of a namespace of a
+// cluster, where every object that it may mean is missing.
+func (w *World) missingIn(cluster, namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareCredentials) {
-		list = append(list, w.missingCredentials(key, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
+		list = append(list, w.missingCredentials(key, cluster, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
 	}
 	return w.located(list)
 }
 
 // missingCredentials is missingIn for what one object names.
-func (w *World) missingCredentials(key kinds.Key, namespace string, severity diag.Severity, missing func(kinds.Key) bool) (list []diag.Diagnostic) {
+func (w *World) missingCredentials(key kinds.Key, cluster, namespace string, severity diag.Severity, missing func(kinds.Key) bool) (list []diag.Diagnostic) {
 	o := w.Object(key)
 	for _, r := range w.References().byObject[key] {
 		s, ok := names.ParseSecret(r.Resource, namespace)
@@ -316,12 +313,14 @@ func (w *World) missingCredentials(key kinds.Key, namespace string, severity dia
 		if s.ConfigMap {
 			kind = kinds.ConfigMap
 		}
-		if !ok || slices.ContainsFunc(s.Objects(), func(name string) bool { return !missing(kinds.Key{Kind: kind, Namespace: s.Namespace, Name: name}) }) {
+		if !ok || slices.ContainsFunc(s.Objects(), func(name string) bool {
+			return !missing(kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: name})
+		}) {
 			continue
 		}
 		d := diag.Diagnostic{
 			Severity: severity, Code: "IST0101", Object: key.String(), Field: r.Field,
-			Message: fmt.Sprintf("%s %s/%s does not exist: connections that need it are refused", kind.Name, s.Namespace, s.Name),
+			Message: fmt.Sprintf("%s does not exist: connections that need it are refused", kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: s.Name}),
 			Fix:     "create it, or name another one",
 		}
 		if o != nil {
@@ -407,7 +406,7 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 			namespaces[o.Namespace] = true
 		}
 		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-			list = append(list, w.missingCredentials(key, namespace, severity, absent)...)
+			list = append(list, w.missingCredentials(key, "", namespace, severity, absent)...)
 		}
 	}
 	for _, o := range rules {
@@ -423,7 +422,7 @@ func (w *World) absentOfRule(o *kinds.Object, ofGateways []string, severity diag
 		ofGateways = []string{o.Namespace}
 	}
 	missing := func(namespace string) []diag.Diagnostic {
-		return w.missingCredentials(o.Key, namespace, severity, absent)
+		return w.missingCredentials(o.Key, "", namespace, severity, absent)
 	}
 	list := missing(ofGateways[0])
 	for _, namespace := range ofGateways[1:] {

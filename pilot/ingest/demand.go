@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -9,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// SecretDemand decides which Secrets and ConfigMaps of the cluster are read for what they hold for TLS: those that a
-// proxy may have and has subscribed to, and that a Gateway or a DestinationRule names. Safe for concurrent use.
+// SecretDemand decides which Secrets and ConfigMaps of clusters are read for what they hold for TLS: those that a proxy
+// may have and has subscribed to, and that a Gateway or a DestinationRule names. Safe for concurrent use.
 type SecretDemand struct {
 	world   *World
 	sources *Sources
@@ -18,14 +19,22 @@ type SecretDemand struct {
 	mu         sync.Mutex
 	demand     []kinds.Key // of proxies
 	references *References // of objects, when wanted was last found; nil: it has to be found
-	wanted     []kinds.Key // of the cluster
+	wanted     []kinds.Key // of all clusters
 }
 
 // NewSecretDemand returns a SecretDemand that wants nothing yet.
 func NewSecretDemand(w *World, s *Sources) *SecretDemand { return &SecretDemand{world: w, sources: s} }
 
-// Set replaces what proxies want. It does not wait.
+// Set replaces what proxies want, by the IDs of their clusters. It does not wait.
 func (d *SecretDemand) Set(keys []kinds.Key) {
+	keys = slices.Clone(keys)
+	for i := range keys {
+		if keys[i].Cluster == d.world.o.ClusterID {
+			keys[i].Cluster = ""
+		}
+	}
+	slices.SortFunc(keys, compareCredentials)
+	keys = slices.Compact(keys)
 	d.mu.Lock()
 	d.demand, d.references = keys, nil
 	d.mu.Unlock()
@@ -48,16 +57,18 @@ func (d *SecretDemand) Update() {
 	}
 }
 
-// Findings returns which objects name a Secret or a ConfigMap that the cluster does not have, in a namespace where a
-// proxy wants it.
+// Findings returns which objects name a Secret or a ConfigMap that a cluster does not have, in a namespace where a
+// proxy of that cluster wants it.
 func (d *SecretDemand) Findings() (list []diag.Diagnostic) {
 	missing := d.sources.missingSecrets()
-	namespaces := map[string]bool{}
+	namespaces := map[clusterNamespace]bool{}
 	for k := range missing {
-		namespaces[k.Namespace] = true
+		namespaces[clusterNamespaceOf(k)] = true
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		list = append(list, d.world.missingIn(namespace, missing)...)
+	for _, at := range slices.SortedFunc(maps.Keys(namespaces), func(a, b clusterNamespace) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.namespace, b.namespace))
+	}) {
+		list = append(list, d.world.missingIn(at.cluster, at.namespace, missing)...)
 	}
 	return list
 }

@@ -35,6 +35,7 @@ type Sources struct {
 	own    *crd.Source              // of the own cluster's services; nil: there is no API server
 	single *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
 	remote *multicluster.Controller // nil: there is no API server to name remote clusters
+	far    remotes                  // what reads these
 }
 
 // Source is one of the places that changes come from.
@@ -228,30 +229,41 @@ func (s *Sources) addCluster() error {
 			if err != nil {
 				return nil, err
 			}
-			return crd.New(crd.Options{
+			source, err := crd.New(crd.Options{
 				Client: client, Cluster: cluster, Kinds: remoteKinds(), Handler: h, Logger: logger.With("cluster", cluster), Metrics: s.metrics, Limits: s.o.Limits,
 			})
+			if err != nil {
+				return nil, err
+			}
+			return &remote{source, cluster, &s.far}, nil
 		},
 	})
 	s.list = append(s.list, Source{"remote clusters", s.remote.Run, s.remote.Findings})
 	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Selection{kinds.Secret: secrets}})
 }
 
-// wantSecrets replaces the Secrets and ConfigMaps of the own cluster that are read for what they hold for TLS. It does
-// not wait.
+// wantSecrets replaces the Secrets and ConfigMaps of each cluster that are read for what they hold for TLS. It does not
+// wait.
 func (s *Sources) wantSecrets(keys []kinds.Key) {
-	if s.single != nil {
-		s.single.Want(keys)
+	if s.single == nil {
+		return
 	}
+	byCluster := map[string][]kinds.Key{}
+	for _, k := range keys {
+		byCluster[k.Cluster] = append(byCluster[k.Cluster], k)
+	}
+	s.single.Want(byCluster[""])
+	s.far.want(byCluster)
 }
 
-// missingSecrets returns the Secrets and ConfigMaps that are wanted and that the own cluster does not have.
+// missingSecrets returns the Secrets and ConfigMaps that are wanted and that their cluster does not have.
 func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	all := map[kinds.Key]bool{}
-	if s.single != nil {
-		for _, o := range s.single.Missing() {
-			all[o] = true
-		}
+	if s.single == nil {
+		return all
+	}
+	for _, o := range append(s.single.Missing(), s.far.missing()...) {
+		all[o] = true
 	}
 	return all
 }
@@ -301,14 +313,15 @@ func (s *Sources) Kubeconfig(cluster string) []byte {
 	return s.remote.Kubeconfig(cluster)
 }
 
-// Current reports whether what was read of a kind of a cluster, by its ID, is all that there is now.
+// Current reports whether what was read of a kind of a cluster, by its ID, is all that there is now. What files hold
+// is, and what other control planes have last sent.
 func (s *Sources) Current(cluster string, k *kinds.Kind) bool {
 	switch {
 	case s.own == nil:
 		return false
 	case cluster == s.o.ClusterID:
-		return s.own.Current(k)
+		return s.own.Current(k) && s.later.current(k)
 	}
-	source, ok := s.remote.Source(cluster).(*crd.Source)
+	source, ok := s.remote.Source(cluster).(*remote)
 	return ok && source.Current(k)
 }

@@ -43,6 +43,8 @@ type Builder struct {
 type Options struct {
 	Domain  string // cluster.local
 	Cluster string // the ID of the server's own cluster; empty is Kubernetes
+	// OneStore: proxies of all clusters have the same Secrets and ConfigMaps, for there is no API server.
+	OneStore bool
 	Mesh    *mesh.Config
 	Limits  limits.Limits // the zero Limits are limits.Default
 	// Kinds holds the kinds whose objects translations read, and whom a change of an object concerns. Nil: every kind
@@ -67,7 +69,7 @@ const (
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, wants: o.Wants, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
-		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"),
+		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"), OneStore: o.OneStore,
 		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
@@ -95,11 +97,11 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 // control planes are sent nothing else, and those that proxies name. Other kinds reach it as services, as mesh
 // configuration, or as objects of those kinds that were made of them, so a write to another kind alone makes no
 // Snapshot. A change that no translation reads causes no translation. An object whose content is unchanged keeps its
-// old pointer. Objects of remote clusters are ignored.
+// old pointer. Of remote clusters only what proxies name counts.
 func (b *Builder) Apply(changes []kinds.Change) {
 	for _, c := range changes {
 		subscribed := b.last.Subscribed(c.Kind)
-		if c.Cluster != "" || !c.Kind.Istio && !subscribed {
+		if !subscribed && (c.Cluster != "" || !c.Kind.Istio) {
 			continue
 		}
 		was := b.current.Object(c.Key)

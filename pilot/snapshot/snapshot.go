@@ -22,6 +22,7 @@ type Snapshot struct {
 	Networks *Networks    // replaced as a whole, never changed; nil where there is only one network
 	Domain   string       // cluster.local
 	Cluster  string       // the ID of the server's own cluster
+	OneStore bool         // see Options
 
 	RepeatedText, HostClusters int // see limits.Limits
 
@@ -164,6 +165,15 @@ func (s *Snapshot) ClusterKey(id string) string {
 		return ""
 	}
 	return id
+}
+
+// SecretsOf returns the cluster, as in keys, whose Secrets and ConfigMaps the proxies of a cluster are sent: no other
+// than their own, unless all proxies have the same ones. The argument is as in keys too.
+func (s *Snapshot) SecretsOf(cluster string) string {
+	if s.OneStore {
+		return ""
+	}
+	return cluster
 }
 
 // Objects returns the objects of one kind in one namespace by precedence: oldest first, ties by name.

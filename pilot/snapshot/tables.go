@@ -35,7 +35,7 @@ func (a workloadAddress) key() ClusterAddress {
 
 // objects are the objects of one kind.
 type objects struct {
-	byName       frozen.Table[*kinds.Object] // by namespace and name
+	byName       frozen.Table[*kinds.Object] // by namespace, name and cluster
 	byNamespace  frozen.Table[*kinds.Object] // by namespace, then precedence
 	byPrecedence frozen.Table[*kinds.Object]
 }
@@ -140,7 +140,7 @@ func (t tables) workloadByAddress(p ClusterAddress) *registry.Workload {
 // Object returns one configuration object, or nil.
 func (t tables) Object(k kinds.Key) *kinds.Object {
 	o, _ := t.objects[k.Kind].byName.First(func(o *kinds.Object) int {
-		return cmp.Or(strings.Compare(o.Namespace, k.Namespace), strings.Compare(o.Name, k.Name))
+		return cmp.Or(strings.Compare(o.Namespace, k.Namespace), strings.Compare(o.Name, k.Name), strings.Compare(o.Cluster, k.Cluster))
 	})
 	return o
 }
@@ -152,7 +152,7 @@ func (p ClusterAddress) compare(o ClusterAddress) int {
 	return strings.Compare(p.Cluster, o.Cluster)
 }
 
-// ByPrecedence orders objects of one kind: oldest first, ties by name and namespace.
+// ByPrecedence orders objects of one kind: oldest first, ties by name, namespace and cluster.
 func ByPrecedence(a, b *kinds.Object) int {
 	if a == b {
 		return 0
@@ -163,7 +163,10 @@ func ByPrecedence(a, b *kinds.Object) int {
 	if c := strings.Compare(a.Name, b.Name); c != 0 {
 		return c
 	}
-	return strings.Compare(a.Namespace, b.Namespace)
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Cluster, b.Cluster)
 }
 
 // ByServicePrecedence orders services: oldest first, ties by name, namespace and host.
@@ -187,7 +190,10 @@ func byName(a, b *kinds.Object) int {
 	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
 		return c
 	}
-	return strings.Compare(a.Name, b.Name)
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Cluster, b.Cluster)
 }
 
 func byNamespace(a, b *kinds.Object) int {

@@ -54,12 +54,20 @@ func TestSecrets(t *testing.T) {
 		changes = append(changes, credential(kinds.SecretCredential, ns, "x", "cr"), credential(kinds.SecretCredential, ns, "y", "cr"), credential(kinds.SecretCredential, ns, "z", "cr"))
 	}
 	changes = append(changes, credential(kinds.SecretCredential, "b", "x-cacert", "r"), credential(kinds.ConfigMapCredential, "a", "x", "r"))
+	far := credential(kinds.SecretCredential, "a", "x", "cr")
+	far.Cluster, far.Object.Cluster = "far", "far"
+	far.Object.Spec = &credentials.Credential{Certificate: &credentials.Certificate{Chain: []byte("a/x of far")}, Roots: &credentials.Roots{Certificates: []byte("roots of far")}}
+	changes = append(changes, far)
 	s := w.apply(changes...)
 	gateway := func(namespace, label string) *node.Proxy {
 		return &node.Proxy{
 			Type: node.Router, ID: "gw." + namespace, Name: "gw", Namespace: namespace, Domain: namespace + ".svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
 			Labels: map[string]string{"istio": label}, Capabilities: everything,
 		}
+	}
+	in := func(cluster string, p *node.Proxy) *node.Proxy {
+		p.Cluster = cluster
+		return p
 	}
 	holds := func(r *envoy.Resource) string {
 		if r == nil {
@@ -88,6 +96,11 @@ func TestSecrets(t *testing.T) {
 			"kubernetes://a/x": "a/x", "kubernetes://a/x-cacert": "", "kubernetes://y": "b/y", "kubernetes://y-cacert": "roots of b/y",
 		}},
 		{gateway("a", "other"), map[string]string{"kubernetes://y": "a/y", "kubernetes://y-cacert": "roots of a/y"}},
+		{in("far", gateway("a", "ingress")), map[string]string{ // the Secrets of its own cluster alone
+			"kubernetes://x": "a/x of far", "kubernetes://x-cacert": "roots of far", "kubernetes-gateway://a/x": "a/x of far", "kubernetes://a/x": "a/x of far",
+			"kubernetes://a/x-cacert": "roots of far",
+		}},
+		{in("elsewhere", gateway("a", "other")), map[string]string{}},
 		{gateway("c", "ingress"), map[string]string{"kubernetes-gateway://a/x": "a/x", "configmap://a/x-cacert": "roots of a/x", "kubernetes://a/x": "a/x"}},
 	} {
 		k := tr.ResolveCohort(s, c.proxy)
@@ -96,13 +109,21 @@ func TestSecrets(t *testing.T) {
 			"kubernetes://z", "kubernetes://b/x", "kubernetes://a/../b/x", "kubernetes://b/y", "a/x", "default", "ROOTCA", "*", "kubernetes://",
 		} {
 			want := c.want[name]
-			if name == "kubernetes://a/x-cacert" { // the third server is MUTUAL too
+			if name == "kubernetes://a/x-cacert" && c.proxy.Cluster == "Kubernetes" { // the third server is MUTUAL too
 				want = map[bool]string{true: "roots of a/x"}[c.proxy.Labels["istio"] == "ingress"]
 			}
 			if got := holds(tr.Resource(s, k, envoy.SecretType, name)); got != want {
 				t.Errorf("%s in %s gets %q for %s, want %q", c.proxy.Labels["istio"], c.proxy.Namespace, got, name, want)
 			}
 		}
+	}
+
+	// Without an API server there is one place for all Secrets.
+	files := *s
+	files.OneStore = true
+	fresh := newTranslator(1 << 20)
+	if got := holds(fresh.Resource(&files, fresh.ResolveCohort(&files, in("elsewhere", gateway("a", "ingress"))), envoy.SecretType, "kubernetes://x")); got != "a/x" {
+		t.Errorf("where all Secrets are in files, it is %q", got)
 	}
 
 	// A change costs what it concerns, and is no full one.

@@ -14,9 +14,11 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -26,13 +28,14 @@ type oracle struct {
 	mu             sync.Mutex
 	allowed, known bool
 	notify         func()
+	cluster        string // that it was asked about
 	stopped        int
 }
 
-func (o *oracle) Watch(_ identity.ID, notify func()) func() {
+func (o *oracle) Watch(cluster string, _ identity.ID, notify func()) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.notify = notify
+	o.notify, o.cluster = notify, cluster
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -40,9 +43,12 @@ func (o *oracle) Watch(_ identity.ID, notify func()) func() {
 	}
 }
 
-func (o *oracle) Allowed(identity.ID) (bool, bool) {
+func (o *oracle) Allowed(cluster string, _ identity.ID) (bool, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if cluster != o.cluster {
+		return false, false
+	}
 	return o.allowed, o.known
 }
 
@@ -192,4 +198,41 @@ func TestAccessToSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is watched no longer", stopped)
+}
+
+// TestSecretsOfRemoteClusters: whether a peer of a remote cluster may have secrets is asked there, and what is wanted
+// is of that cluster alone, also where the proxy has another name for it.
+func TestSecretsOfRemoteClusters(t *testing.T) {
+	access := &oracle{}
+	wanted := make(chan []string, 8)
+	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
+		o.Access, o.Authorizer = access, authorize.New(authorize.Options{ClusterAliases: map[string]string{"fern": "far"}})
+		o.Demand = func(keys []kinds.Key) {
+			var list []string
+			for _, k := range keys {
+				list = append(list, k.String())
+			}
+			wanted <- list
+		}
+	})
+	r.publish(true, "cds a=1", "sds kubernetes://x=1")
+	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &deltaClient{t: t, stream: stream}
+	node := xdstest.Node("web.a")
+	node.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue("fern")
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: envoy.ClusterType})
+	c.expect("cds a=1")
+	c.subscribe("sds", "kubernetes://x")
+	eventually(t, "its own cluster is asked", func() bool {
+		access.mu.Lock()
+		defer access.mu.Unlock()
+		return access.notify != nil && access.cluster == "far"
+	})
+	access.say(true, true, true)
+	if got := <-wanted; !slices.Equal(got, []string{"Secret a/x of cluster far"}) {
+		t.Errorf("wanted %q", got)
+	}
 }

@@ -289,7 +289,7 @@ func (c *conn) greet() (*wire.Request, error) {
 		if err := s.authorize(c.profile, c.peer, proxy); err != nil {
 			return nil, err
 		}
-		if proxy.Cluster == "" { // its word is not needed
+		if proxy.Cluster = s.authorizer.ClusterID(proxy.Cluster); proxy.Cluster == "" { // its word is not needed
 			proxy.Cluster = c.peer.Bound.Cluster
 		}
 		c.number = s.numbers.Add(1)

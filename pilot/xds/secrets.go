@@ -27,14 +27,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
-// Access finds out whether an identity may have the Secrets of its namespace, where being of the namespace is not
-// enough.
+// Access finds out whether an identity may have the Secrets of its namespace in a cluster, where being of the namespace
+// is not enough. A cluster is the proxy's own, by its ID; an empty one is the server's.
 type Access interface {
 	// Watch has notify called after each answer about an identity, from any goroutine, until stop is called.
-	Watch(id identity.ID, notify func()) (stop func())
+	Watch(cluster string, id identity.ID, notify func()) (stop func())
 	// Allowed returns the last answer about an identity that is watched, and reports whether it still counts for what is
 	// asked for anew.
-	Allowed(id identity.ID) (allowed, known bool)
+	Allowed(cluster string, id identity.ID) (allowed, known bool)
 }
 
 // allowSecrets removes from a request the names of secrets that the client may not receive. They are not answered, like
@@ -75,7 +75,7 @@ func (c *conn) allowSecret(name string) error {
 // subscribes to.
 func (c *conn) reviewSecrets() {
 	if a := c.server.access; a != nil && c.unwatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
-		c.unwatch = a.Watch(c.peer.ID, func() {
+		c.unwatch = a.Watch(c.proxy.Cluster, c.peer.ID, func() {
 			c.put(func(*session.Session) {
 				c.applyAccess()
 				c.joinGroup() // what it may be sent is part of its group's key
@@ -91,7 +91,7 @@ func (c *conn) applyAccess() {
 	granted := c.session.Subscribed(envoy.SecretType)
 	if a := c.server.access; a != nil {
 		c.session.Guard()
-		allowed, known := a.Allowed(c.peer.ID)
+		allowed, known := a.Allowed(c.proxy.Cluster, c.peer.ID)
 		denied := known && !allowed
 		switch had := c.session.Granted(); {
 		case known && allowed:
@@ -175,7 +175,7 @@ func (c *conn) demandSecrets(list *envoy.Names) {
 			kind = kinds.ConfigMap
 		}
 		for _, object := range s.Objects() {
-			wanted[kinds.Key{Kind: kind, Namespace: s.Namespace, Name: object}] = true
+			wanted[kinds.Key{Kind: kind, Cluster: c.proxy.Cluster, Namespace: s.Namespace, Name: object}] = true
 		}
 	}
 	c.server.demand.replace(c.wanted, wanted)
@@ -223,7 +223,7 @@ func (d *demand) replace(was, is map[kinds.Key]bool) {
 	}
 	if turned {
 		d.changed(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
-			return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		}))
 	}
 }

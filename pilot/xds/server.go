@@ -59,7 +59,7 @@ type Options struct {
 	Authenticate func(context.Context) (identity.Peer, error)
 	ProofTime    time.Duration         // how long a stream goes on at most after its peer's proof was revoked; 0 is a minute
 	Access       Access                // who may have the secrets of its namespace; nil: who is of it
-	Demand       func([]kinds.Key)     // called when streams want other Secrets and ConfigMaps than before, with all of them; must not block
+	Demand       func([]kinds.Key)     // called when streams want other Secrets and ConfigMaps than before, with all of them, by the IDs of clusters; must not block
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
 	// Debug answers tools that ask for debug pages. Nil: they are refused.
 	Debug DebugPages

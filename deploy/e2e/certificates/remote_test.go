@@ -14,19 +14,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
-// TestRemoteCluster issues certificates to workloads of a cluster that a Secret names, by tokens of that cluster, for
-// as long as it is named. A token of one cluster is nothing in another.
-func TestRemoteCluster(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json", `extraContainerArgs=["--clusterAliases=zwei=two"]`)
-	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
+// second starts another cluster and returns it, with the kubeconfig of the account that the chart has for readers.
+func (w *world) second() (two *world, kubeconfig []byte) {
+	w.T.Helper()
 	c, err := cluster.Start(w.Ctx, cluster.Options{})
 	w.Must(err)
-	t.Cleanup(c.Stop)
-	two := &world{&installed.World{Cluster: c, T: t, Ctx: w.Ctx}}
-	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n---" +
-		pod("a", "web-0", "web", "n1") + "---" + pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("c", "cache-0", "cache", "n1"))
-	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
+	w.T.Cleanup(c.Stop)
+	two = &world{&installed.World{Cluster: c, T: w.T, Ctx: w.Ctx}}
+	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
+	helms, err := charts.Helms(w.T.TempDir(), c.Kubeconfig())
 	w.Must(err)
 	chart, err := charts.Chart("base")
 	w.Must(err)
@@ -34,8 +30,28 @@ func TestRemoteCluster(t *testing.T) {
 	w.Must(err)
 	reader, err := c.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
 	w.Must(err)
-	kubeconfig, err := reader.Kubeconfig()
+	kubeconfig, err = reader.Kubeconfig()
 	w.Must(err)
+	return two, kubeconfig
+}
+
+// name writes the Secret that names a cluster.
+func (w *world) name(cluster string, kubeconfig []byte) {
+	w.T.Helper()
+	_, err := w.Client().CoreV1().Secrets(root).Create(w.Ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: cluster, Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{cluster: kubeconfig},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+}
+
+// TestRemoteCluster issues certificates to workloads of a cluster that a Secret names, by tokens of that cluster, for
+// as long as it is named. A token of one cluster is nothing in another.
+func TestRemoteCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json", `extraContainerArgs=["--clusterAliases=zwei=two"]`)
+	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
+	two, kubeconfig := w.second()
+	two.Write(pod("a", "web-0", "web", "n1") + "---" + pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("c", "cache-0", "cache", "n1"))
 
 	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
@@ -49,11 +65,7 @@ func TestRemoteCluster(t *testing.T) {
 	if err := ask(there, "two", ""); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("before the cluster is named: %v", err)
 	}
-	secrets := w.Client().CoreV1().Secrets(root)
-	_, err = secrets.Create(w.Ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "two", Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{"two": kubeconfig},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	w.name("two", kubeconfig)
 	w.Eventually("a token of the remote cluster is good", func() error { return ask(there, "two", "") })
 	w.Must(ask(there, "zwei", ""))
 	w.Must(ask(two.token("a", "web", "", "istio-ca"), "two", "")) // which its own API server judges
@@ -77,7 +89,7 @@ func TestRemoteCluster(t *testing.T) {
 		t.Errorf("for a pod of the node of that name in another cluster: %v", err)
 	}
 
-	w.Must(secrets.Delete(w.Ctx, "two", metav1.DeleteOptions{}))
+	w.Must(w.Client().CoreV1().Secrets(root).Delete(w.Ctx, "two", metav1.DeleteOptions{}))
 	w.Eventually("tokens of the cluster are good no more", func() error {
 		if err := ask(there, "two", ""); status.Code(err) != codes.Unauthenticated {
 			return fmt.Errorf("%w", err)

@@ -2,12 +2,43 @@ package certificates
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
+
+// forbid takes the server's right to a resource away. What it returns gives the right back.
+func (w *world) forbid(resource string) (back func()) {
+	w.T.Helper()
+	roles := w.Client().RbacV1().ClusterRoles()
+	set := func(change func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule) (was []rbacv1.PolicyRule) {
+		w.T.Helper()
+		role, err := roles.Get(w.Ctx, "istiod-clusterrole-"+root, metav1.GetOptions{})
+		w.Must(err)
+		was = role.DeepCopy().Rules
+		role.Rules = change(role.Rules)
+		_, err = roles.Update(w.Ctx, role, metav1.UpdateOptions{})
+		w.Must(err)
+		return was
+	}
+	was := set(func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		for i := range rules {
+			rules[i].Resources = slices.DeleteFunc(rules[i].Resources, func(r string) bool { return r == resource })
+		}
+		return slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) == 0 })
+	})
+	return func() {
+		w.T.Helper()
+		set(func([]rbacv1.PolicyRule) []rbacv1.PolicyRule { return was })
+	}
+}
 
 // TestRenewals: by a certificate alone a workload gets the next one while something may run as its account: a pod, a
 // machine, or a group of machines. Afterwards it is told why it gets none.
@@ -58,14 +89,25 @@ func TestRenewals(t *testing.T) {
 	renewed("machines may come with its account")
 	gone(machines)
 	refused("nobody has its account")
-	w.KillAPIServer()
-	w.Eventually("nobody knows which pods there are", func() error {
-		if _, err := agent.certificate(w.Ctx, ""); status.Code(err) != codes.Unavailable {
-			return fmt.Errorf("%w", err)
-		}
-		return nil
-	})
-	w.Must(w.StartAPIServer(w.Ctx))
+	unknown := func(kind string) {
+		t.Helper()
+		w.Eventually("nobody knows of what kind "+kind+" there is", func() error {
+			_, err := agent.certificate(w.Ctx, "")
+			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "kind "+kind) {
+				return fmt.Errorf("%w", err)
+			}
+			return nil
+		})
+	}
+	for _, kind := range []*kinds.Kind{kinds.WorkloadEntry, kinds.WorkloadGroup} {
+		back := w.forbid(kind.Plural)
+		w.KillAPIServer() // rights are looked at when a watch begins
+		unknown("Pod")
+		w.Must(w.StartAPIServer(w.Ctx))
+		unknown(kind.Name)
+		back()
+		refused("the server may read " + kind.Plural + " again")
+	}
 	w.Write(strings.Replace(pod("a", "web-1", "web", "n1"), "10.20.0.9", "10.20.0.8", -1))
 	renewed("a pod has come")
 }

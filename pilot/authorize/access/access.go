@@ -3,10 +3,9 @@ package access
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -14,8 +13,8 @@ import (
 
 // Options of Reviews. Zero durations stand for the defaults.
 type Options struct {
-	// Ask asks whether an identity may list the Secrets of its namespace.
-	Ask    func(ctx context.Context, id identity.ID) (bool, error)
+	// Ask asks whether an identity may list the Secrets of its namespace in a cluster, by the cluster's ID.
+	Ask    func(ctx context.Context, cluster string, id identity.ID) (bool, error)
 	Logger *slog.Logger
 
 	Fresh   time.Duration // how long an answer counts for what is asked for anew, 5 s
@@ -24,25 +23,32 @@ type Options struct {
 	Timeout time.Duration // of a question, 5 s
 }
 
-// atOnce is how many questions may be open.
+// atOnce is how many questions about one cluster may be open.
 const atOnce = 8
 
 // Reviews keeps what is known of the identities that are watched. Safe for concurrent use.
 type Reviews struct {
 	o    Options
 	wake chan struct{}
-	open *semaphore.Weighted
 
 	mu    sync.Mutex
-	known map[identity.ID]*review
+	known map[subject]*review
+	open  map[string]int // questions, by cluster: one that does not answer holds up no other
 }
 
-// review is what is known of one identity.
+// subject is whom a question is about: an identity, in a cluster.
+type subject struct {
+	cluster string
+	id      identity.ID
+}
+
+// review is what is known of one subject.
 type review struct {
 	watchers map[*func()]struct{}
 	answered time.Time // of the last answer; zero: there was none
 	allowed  bool
 	asking   bool
+	failed   bool      // the last question; a failure that goes on is logged once
 	next     time.Time // when it is asked for again
 }
 
@@ -56,13 +62,15 @@ func New(o Options) *Reviews {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Reviews{o: o, wake: make(chan struct{}, 1), open: semaphore.NewWeighted(atOnce), known: map[identity.ID]*review{}}
+	return &Reviews{o: o, wake: make(chan struct{}, 1), known: map[subject]*review{}, open: map[string]int{}}
 }
 
-// Watch has an identity asked for until stop is called. After each answer, notify is called, from any goroutine.
-func (r *Reviews) Watch(id identity.ID, notify func()) (stop func()) {
+// Watch has an identity asked for in a cluster until stop is called. After each answer, notify is called, from any
+// goroutine.
+func (r *Reviews) Watch(cluster string, identity identity.ID, notify func()) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	id := subject{cluster, identity}
 	x := r.known[id]
 	if x == nil {
 		x = &review{watchers: map[*func()]struct{}{}}
@@ -79,12 +87,12 @@ func (r *Reviews) Watch(id identity.ID, notify func()) (stop func()) {
 	}
 }
 
-// Allowed reports whether an identity that is watched may list the Secrets of its namespace, and whether that is known.
-// If the last answer is not fresh, it is asked for at once.
-func (r *Reviews) Allowed(id identity.ID) (allowed, known bool) {
+// Allowed reports whether an identity that is watched in a cluster may list the Secrets of its namespace there, and
+// whether that is known. If the last answer is not fresh, it is asked for at once.
+func (r *Reviews) Allowed(cluster string, identity identity.ID) (allowed, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := r.known[id]
+	x := r.known[subject{cluster, identity}]
 	if x == nil {
 		return false, false
 	}
@@ -114,13 +122,9 @@ func (r *Reviews) Run(ctx context.Context) error {
 	for {
 		due, next := r.due(time.Now())
 		for _, id := range due {
-			if r.open.Acquire(ctx, 1) != nil {
-				return nil
-			}
 			questions.Add(1)
 			safe.Go(r.o.Logger, "access review", func() {
 				defer questions.Done()
-				defer r.open.Release(1)
 				r.ask(ctx, id)
 			})
 		}
@@ -134,8 +138,8 @@ func (r *Reviews) Run(ctx context.Context) error {
 	}
 }
 
-// due returns the identities to ask for now, and when there may be more.
-func (r *Reviews) due(now time.Time) (list []identity.ID, next time.Time) {
+// due returns whom to ask for now, and when there may be more. Of each cluster those go first that wait longest.
+func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next = now.Add(time.Hour)
@@ -143,32 +147,42 @@ func (r *Reviews) due(now time.Time) (list []identity.ID, next time.Time) {
 		switch {
 		case x.asking:
 		case !x.next.After(now):
-			x.asking = true
 			list = append(list, id)
 		case x.next.Before(next):
 			next = x.next
 		}
 	}
-	return list, next
+	slices.SortFunc(list, func(a, b subject) int { return r.known[a].next.Compare(r.known[b].next) })
+	return slices.DeleteFunc(list, func(id subject) bool {
+		if r.open[id.cluster] >= atOnce {
+			return true // it is its turn when another one is answered
+		}
+		r.known[id].asking = true
+		r.open[id.cluster]++
+		return false
+	}), next
 }
 
-func (r *Reviews) ask(ctx context.Context, id identity.ID) {
+func (r *Reviews) ask(ctx context.Context, id subject) {
 	asked, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	allowed, err := r.o.Ask(asked, id)
-	if err != nil && ctx.Err() == nil {
-		r.o.Logger.Warn("whether a service account may list Secrets is not known: it gets none that it does not have", "id", id.String(), "err", err)
-	}
+	allowed, err := r.o.Ask(asked, id.cluster, id.id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.rouse()
+	if r.open[id.cluster]--; r.open[id.cluster] == 0 {
+		delete(r.open, id.cluster)
+	}
 	x := r.known[id]
 	if x == nil {
 		return
 	}
-	x.asking = false
+	if err != nil && !x.failed && ctx.Err() == nil {
+		r.o.Logger.Warn("whether a service account may list Secrets is not known: it gets none that it does not have", "id", id.id.String(), "cluster", id.cluster, "err", err)
+	}
+	x.asking, x.failed = false, err != nil
 	if err != nil {
 		x.next = time.Now().Add(r.o.Retry)
-		r.rouse()
 		return
 	}
 	x.allowed, x.answered = allowed, time.Now()
@@ -176,7 +190,6 @@ func (r *Reviews) ask(ctx context.Context, id identity.ID) {
 	if !allowed { // somebody waits for it
 		x.next = x.answered.Add(r.o.Fresh)
 	}
-	r.rouse()
 	for notify := range x.watchers {
 		(*notify)()
 	}

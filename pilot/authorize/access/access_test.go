@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,9 +32,9 @@ func TestReviews(t *testing.T) {
 			defer mu.Unlock()
 			return asked, notified
 		}
-		r := New(Options{Ask: func(_ context.Context, id identity.ID) (bool, error) {
-			if id != web {
-				t.Errorf("asked for %v", id)
+		r := New(Options{Ask: func(_ context.Context, cluster string, id identity.ID) (bool, error) {
+			if id != web || cluster != "far" {
+				t.Errorf("asked for %v in %q", id, cluster)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -51,13 +52,13 @@ func TestReviews(t *testing.T) {
 		is := func(what string, wantAllowed, wantKnown bool) {
 			t.Helper()
 			synctest.Wait()
-			if a, k := r.Allowed(web); a != wantAllowed || k != wantKnown {
+			if a, k := r.Allowed("far", web); a != wantAllowed || k != wantKnown {
 				t.Errorf("%s: allowed %v, known %v", what, a, k)
 			}
 			synctest.Wait()
 		}
 		is("nobody watches", false, false)
-		stop := r.Watch(web, func() {
+		stop := r.Watch("far", web, func() {
 			mu.Lock()
 			defer mu.Unlock()
 			notified++
@@ -95,6 +96,49 @@ func TestReviews(t *testing.T) {
 		if asked, _ := counts(); asked > 0 || len(r.known) > 0 {
 			t.Errorf("asked %d times for nobody, and %d are known", asked, len(r.known))
 		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestClusterThatHangs: an API server that does not answer, whatever number of identities it is asked about, delays no
+// answer of another one.
+func TestClusterThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Options{Ask: func(ctx context.Context, cluster string, _ identity.ID) (bool, error) {
+			if cluster == "near" {
+				return true, nil
+			}
+			<-ctx.Done()
+			return false, ctx.Err()
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		id := func(i int) identity.ID {
+			return identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: fmt.Sprint("web-", i)}
+		}
+		const many = 4 * atOnce
+		for i := range many {
+			r.Watch("far", id(i), func() {})
+		}
+		synctest.Wait()
+		r.Watch("near", id(0), func() {})
+		synctest.Wait()
+		if allowed, known := r.Allowed("near", id(0)); !allowed || !known {
+			t.Errorf("allowed %v, known %v", allowed, known)
+		}
+		if _, known := r.Allowed("far", id(0)); known {
+			t.Error("what one cluster says counts in another")
+		}
+		time.Sleep(time.Minute)
+		r.mu.Lock()
+		for s, x := range r.known {
+			if s.cluster == "far" && !x.failed {
+				t.Errorf("nobody asked about %v", s.id)
+			}
+		}
+		r.mu.Unlock()
 		cancel()
 		<-ended
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
 
-// AskServer returns an Options.Ask that has an API server make a SubjectAccessReview for each question.
+// AskServer returns what asks one API server about an identity, by a SubjectAccessReview for each question.
 func AskServer(server *rest.Config) (func(context.Context, identity.ID) (bool, error), error) {
 	server = rest.CopyConfig(server)
 	server.QPS, server.Burst, server.RateLimiter = -1, 0, nil // reviews have a bound of their own

@@ -149,8 +149,9 @@ func (f *feed) settled() bool {
 	if !f.running {
 		return f.core == nil
 	}
-	// A remote cluster's kubeconfig may be older than the rights to read such kinds: its services count without them.
-	lesser := f.core == nil && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.trouble)
+	// A remote cluster's kubeconfig may be older than the rights to read such kinds, or what is wanted one by one: its
+	// services count without them.
+	lesser := (f.core == nil || f.there != nil) && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.trouble)
 	return f.synced || lesser || f.absent() && (f.s.definitions == nil || f.s.definitions.unreadable() || f.absentFor() > absentDelay)
 }
 

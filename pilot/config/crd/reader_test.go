@@ -49,7 +49,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func read(t *testing.T, a *apiServer, o Options) *reader {
+func read(t *testing.T, a *apiServer, o Options, wanted ...kinds.Key) *reader {
 	t.Helper()
 	r := &reader{t: t, metrics: prometheus.NewRegistry(), objects: map[kinds.Key]*kinds.Object{}, log: &lockedBuffer{}}
 	o.Client, o.Metrics, o.Handler, o.Logger = a.config(), r.metrics, r.handle, slog.New(slog.NewTextHandler(r.log, nil))
@@ -58,6 +58,7 @@ func read(t *testing.T, a *apiServer, o Options) *reader {
 		t.Fatal(err)
 	}
 	r.Source = s
+	s.Want(wanted)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	var once sync.Once

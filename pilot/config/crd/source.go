@@ -138,7 +138,7 @@ func (s *Source) Current(k *kinds.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.allFeeds {
-		if f.kind == k && f.trouble != nil {
+		if f.kind == k && (f.trouble != nil || f.running && !f.synced && !f.absent()) {
 			return false
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
@@ -118,5 +120,35 @@ func TestManyWantedObjects(t *testing.T) {
 	defer r.Source.mu.Unlock()
 	if n := len(r.reading); n > 0 {
 		t.Errorf("%d namespaces are read", n)
+	}
+}
+
+// TestWantedOfARemoteCluster: what is wanted from the start is part of the first load of a remote cluster. Where it may
+// not be read, the services count without it, and that is a finding.
+func TestWantedOfARemoteCluster(t *testing.T) {
+	t.Parallel()
+	secret := kinds.Key{Kind: kinds.Secret, Cluster: "far", Namespace: "a", Name: "s"}
+	for _, forbidden := range []bool{false, true} {
+		a := newAPIServer(t)
+		a.put("services", "a", "web", object{})
+		a.put("secrets", "a", "s", object{"data": object{"v": "MQ=="}})
+		a.refuse = func(resource string, _ *http.Request) (int, string) {
+			if forbidden && resource == "secrets" {
+				return http.StatusForbidden, "no"
+			}
+			return 0, ""
+		}
+		r := read(t, a, Options{Cluster: "far", Kinds: []*kinds.Kind{kinds.Service}}, secret)
+		r.synced()
+		r.mu.Lock()
+		first := len(r.calls[0])
+		r.mu.Unlock()
+		if want := map[bool]int{false: 2, true: 1}[forbidden]; first != want {
+			t.Errorf("forbidden %t: the first load has %d objects", forbidden, first)
+		}
+		until(t, "the finding", func() bool {
+			return slices.ContainsFunc(r.Findings(), func(d diag.Diagnostic) bool { return strings.Contains(d.String(), "secrets") }) == forbidden
+		})
+		r.stop()
 	}
 }

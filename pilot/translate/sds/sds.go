@@ -51,7 +51,7 @@ func (m *Secrets) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Unio
 			if _, ok := named()[name]; !ok && !v.DestinationRuleNames(name) {
 				return nil
 			}
-			return m.build(v, of.Namespace, name)
+			return m.build(v, of.Cluster, of.Namespace, name)
 		},
 	})
 	return envoy.Union{Shared: s.Set}, s.Err()
@@ -87,7 +87,7 @@ func ofGateways(c cohort.Scope) map[string]struct{} {
 
 // build returns a secret, or nil if there is nothing that it can be made of. Of several objects the first that exists
 // counts, whatever it holds.
-func (m *Secrets) build(v *view.View, namespace, name string) *envoy.Resource {
+func (m *Secrets) build(v *view.View, cluster, namespace, name string) *envoy.Resource {
 	s, ok := names.ParseSecret(name, namespace)
 	if !ok {
 		return nil
@@ -97,7 +97,7 @@ func (m *Secrets) build(v *view.View, namespace, name string) *envoy.Resource {
 		kind = kinds.ConfigMapCredential
 	}
 	for _, object := range s.Objects() {
-		o := v.Object(kinds.Key{Kind: kind, Namespace: s.Namespace, Name: object})
+		o := v.Object(kinds.Key{Kind: kind, Cluster: v.SecretsOf(cluster), Namespace: s.Namespace, Name: object})
 		if o == nil {
 			continue
 		}

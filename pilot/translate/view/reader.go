@@ -22,6 +22,7 @@ type Reader interface {
 	Networks() *snapshot.Networks // nil where there is only one network
 	Domain() string               // cluster.local
 	Cluster() string              // the ID of the server's own cluster
+	SecretsOf(cluster string) string
 	HostClusters() int            // see limits.Limits
 
 	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
