@@ -41,6 +41,8 @@ type Options struct {
 
 	Names func() []string // of the server, in its own certificate
 	Files Files           // of a certificate in the place of its own
+	// FilesVouch: the roots in Files vouch for callers too, for who certifies the server certifies them.
+	FilesVouch bool
 
 	Now        func() time.Time
 	Logger     *slog.Logger

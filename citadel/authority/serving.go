@@ -24,6 +24,7 @@ type Files struct{ Certificate, Key, Roots string }
 type serving struct {
 	certificate tls.Certificate
 	roots       []byte              // of the certificate, as PEM; nil: they are the CA's
+	vouching    []*x509.Certificate // the same, where they vouch for callers
 	anchors     []*x509.Certificate // in callers
 	callers     *x509.CertPool
 	names       []string
@@ -53,15 +54,15 @@ func (a *Authority) newServing(ctx context.Context, b *pki.Bundle, now time.Time
 	var err error
 	if a.o.Files == (Files{}) {
 		s, err = a.issueOwn(ctx, b, now)
-	} else if s, err = readOwn(a.o.Files, now); err != nil {
+	} else if s, err = a.readOwn(now); err != nil {
 		if last := a.serving.Load(); last != nil {
-			s = &serving{certificate: last.certificate, roots: last.roots}
+			s = &serving{certificate: last.certificate, roots: last.roots, vouching: last.vouching}
 		}
 	}
 	if s == nil {
 		return nil, err
 	}
-	return s.trusting(a.anchors(b)), err
+	return s.trusting(append(a.anchors(b), s.vouching...)), err
 }
 
 // issueOwn issues a certificate of the server with a bundle, unless others sign it.
@@ -98,7 +99,8 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 }
 
 // readOwn reads the server's certificate from files. It is an error if it does not belong to its key, or has expired.
-func readOwn(f Files, now time.Time) (*serving, error) {
+func (a *Authority) readOwn(now time.Time) (*serving, error) {
+	f := a.o.Files
 	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
 		return nil, err
@@ -113,11 +115,14 @@ func readOwn(f Files, now time.Time) (*serving, error) {
 	if s.roots, err = os.ReadFile(f.Roots); err != nil {
 		return nil, fmt.Errorf("its roots: %w", err)
 	}
-	switch list, err := pki.ParseCertificates(s.roots); {
+	list, err := pki.ParseCertificates(s.roots)
+	switch {
 	case err != nil:
 		return nil, fmt.Errorf("its roots in %s: %w", f.Roots, err)
 	case len(list) == 0:
 		return nil, fmt.Errorf("its roots: %s has no certificates", f.Roots)
+	case a.o.FilesVouch:
+		s.vouching = list
 	}
 	return s, nil
 }
@@ -137,6 +142,14 @@ func (a *Authority) ServerRoots() []byte {
 		return s.roots
 	}
 	return a.Roots()
+}
+
+// Vouching returns the roots in Files, if they vouch for callers.
+func (a *Authority) Vouching() []*x509.Certificate {
+	if s := a.serving.Load(); s != nil {
+		return s.vouching
+	}
+	return nil
 }
 
 // renew replaces the server's certificate: in time, when its names change, and when the clock was set back, so that the

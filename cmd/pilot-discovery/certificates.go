@@ -105,6 +105,8 @@ func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
 		case exists(s.Roots):
 		case exists(otherRoots):
 			s.Roots = otherRoots
+		case c.Off: // a start that fails is tried again, until they are mounted
+			return fmt.Errorf("%s is there, and its roots are neither in %s nor in %s: with ENABLE_CA_SERVER=false others write them", s.Certificate, s.Roots, otherRoots)
 		default:
 			s.Roots = ""
 		}
@@ -122,9 +124,11 @@ func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
 	default:
 		return fmt.Errorf("PILOT_CERT_PROVIDER=%s is not supported: write istiod, custom, none, or k8s.io/ and the name of a signer", f.provider)
 	}
-	switch f.external {
-	case "":
-	case kubernetesRA:
+	switch {
+	case f.external == "":
+	case f.external == kubernetesRA && c.Off:
+		return fmt.Errorf("EXTERNAL_CA=%s has this server certify workloads, and ENABLE_CA_SERVER=false has it not: remove one of them", f.external)
+	case f.external == kubernetesRA:
 		c.Signing.Workloads = true
 	default:
 		return fmt.Errorf("EXTERNAL_CA=%s is not supported: write %s, or nothing for a CA of the server's own", f.external, kubernetesRA)

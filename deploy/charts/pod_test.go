@@ -80,3 +80,62 @@ func TestPod(t *testing.T) {
 		}
 	}
 }
+
+// Certificates that others issue are read where the chart mounts them, whether or not they are there yet: the server
+// reads them below its working directory, which is the root of the image. The ConfigMap of the roots is mounted where
+// the server does not write it itself.
+func TestCertificatesOfOthers(t *testing.T) {
+	const custom = "env.ISTIOD_CUSTOM_HOST=istiod.example.com"
+	source := func(v corev1.Volume) (name string, optional *bool) {
+		switch {
+		case v.Secret != nil:
+			return "Secret " + v.Secret.SecretName, v.Secret.Optional
+		case v.ConfigMap != nil:
+			return "ConfigMap " + v.ConfigMap.Name, v.ConfigMap.Optional
+		}
+		return "", nil
+	}
+	for _, x := range []struct {
+		set  string
+		want map[string]string // by path; empty: nothing is mounted there
+		env  map[string]string
+	}{
+		{custom, map[string]string{"/etc/cacerts": "Secret cacerts", "/var/run/secrets/istiod/tls": "Secret istiod-tls", "/var/run/secrets/istiod/ca": ""}, map[string]string{"ISTIOD_CUSTOM_HOST": "istiod.example.com"}},
+		{"pilot.env.ENABLE_CA_SERVER=false,global.caAddress=issuer.example:443", map[string]string{"/var/run/secrets/istiod/tls": "Secret istiod-tls", "/var/run/secrets/istiod/ca": "ConfigMap istio-ca-root-cert"}, nil},
+		{"env.ENABLE_CA_SERVER=false,env.PILOT_CA_CERT_CONFIGMAP=roots", map[string]string{"/var/run/secrets/istiod/ca": "ConfigMap roots"}, nil},
+		{"global.pilotCertProvider=k8s.io/a.example/b,env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b", nil, map[string]string{"PILOT_CERT_PROVIDER": "k8s.io/a.example/b", "EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "a.example/b"}},
+	} {
+		for _, h := range helms(t) {
+			pod := objects[appsv1.Deployment](t, template(t, h, "istiod", chart(t, "istiod"), "--set", x.set), "Deployment")[0].Spec.Template.Spec
+			server := pod.Containers[0]
+			mounted := map[string]string{}
+			for _, m := range server.VolumeMounts {
+				at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+				if at < 0 {
+					t.Fatalf("%s: there is no volume %s", x.set, m.Name)
+				}
+				name, optional := source(pod.Volumes[at])
+				if name == "" {
+					continue
+				}
+				mounted[m.MountPath] = name
+				if optional == nil || !*optional || !m.ReadOnly || m.SubPath != "" { // a part would not follow the object
+					t.Errorf("%s: %s has to be there, or may be written, or is a part", x.set, name)
+				}
+			}
+			for path, want := range x.want {
+				if mounted[path] != want {
+					t.Errorf("%s: %s has %q, want %q", x.set, path, mounted[path], want)
+				}
+			}
+			for name, want := range x.env {
+				if !slices.ContainsFunc(server.Env, func(e corev1.EnvVar) bool { return e.Name == name && e.Value == want }) {
+					t.Errorf("%s: no %s=%s in %v", x.set, name, want, server.Env)
+				}
+			}
+			if server.WorkingDir != "" && server.WorkingDir != "/" {
+				t.Errorf("it works in %s", server.WorkingDir)
+			}
+		}
+	}
+}

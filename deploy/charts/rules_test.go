@@ -100,14 +100,14 @@ func TestRules(t *testing.T) {
 	}
 	cacerts := without(leads("istio", "istio-workloadentry-cleanup,"+roots), "secrets istio-ca-secret")
 	cacerts["secrets istio-ca-secret,cacerts"] = "update"
-	noCA := without(leads("istio", "istio-workloadentry-cleanup"), "secrets istio-ca-secret")
+	noCA := without(leads("istio", "istio-workloadentry-cleanup,istio-webhook-controller-election"), "secrets istio-ca-secret")
 	noCA["secrets"] = read
-	noTokens := without(writes, "tokenreviews.authentication.k8s.io", "configmaps istio-ca-root-cert,istio-ca-crl")
-	noTokens["configmaps"] = read
+	noRoots := without(writes, "configmaps istio-ca-root-cert,istio-ca-crl")
+	noRoots["configmaps"] = read
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	external := maps.Clone(noCA)
-	delete(external, "leases.coordination.k8s.io istio-workloadentry-cleanup")
+	delete(external, "leases.coordination.k8s.io istio-workloadentry-cleanup,istio-webhook-controller-election")
 	external["leases.coordination.k8s.io istio-workloadentry-cleanup,"+roots] = "update"
 	signed := func(signers string) map[string]string {
 		all, group := maps.Clone(writes), ".certificates.k8s.io"
@@ -138,7 +138,7 @@ func TestRules(t *testing.T) {
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"statuses", "env.PILOT_ENABLE_ANALYSIS=true", "", statuses, leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-analyze-leader"), ""},
 		{"no statuses", "env.PILOT_ENABLE_ANALYSIS=false", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
-		{"no CA", "env.ENABLE_CA_SERVER=false", "", noTokens, noCA, ""},
+		{"no CA", "env.ENABLE_CA_SERVER=false", "", noRoots, noCA, ""},
 		{
 			"signers of Kubernetes", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example,global.pilotCertProvider=k8s.io/d.example/e", "",
 			signed("a.example/b,c.example/*,d.example/e"), external, "",

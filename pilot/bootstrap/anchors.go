@@ -215,9 +215,10 @@ func (a *anchors) all() []*x509.Certificate {
 	return roots
 }
 
-// vouches returns an error unless a chain is good for a trust domain of the mesh: the root is that of the CA, or is
-// written for the trust domain, and nothing in the chain was revoked. The root of a signer counts for every one, unless
-// the mesh configuration has it too and says for which. A root that is written for aliases alone is federated.
+// vouches returns an error unless a chain is good for a trust domain of the mesh: the root is that of the CA, or of who
+// certifies the server in the place of a CA, or is written for the trust domain, and nothing in the chain was revoked.
+// The root of a signer counts for every one, unless the mesh configuration has it too and says for which. A root that
+// is written for aliases alone is federated.
 func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) (federated bool, err error) {
 	if err := s.secure.authority.Revoked().Check(chain); err != nil {
 		return false, err
@@ -228,7 +229,7 @@ func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) (federat
 // verify returns the chains of a client certificate, which is the first one, to the roots of callers.
 func (x *secure) verify(certificates []*x509.Certificate) ([][]*x509.Certificate, error) {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
-	for _, c := range x.trusted() {
+	for _, c := range append(x.trusted(), x.authority.Vouching()...) {
 		roots.AddCert(c)
 	}
 	for _, c := range certificates[1:] {
@@ -248,6 +249,9 @@ func (x *secure) verify(certificates []*x509.Certificate) ([][]*x509.Certificate
 // counts is vouches without revocation. own is the trust domain of the mesh that is no alias.
 func (x *secure) counts(root *x509.Certificate, trustDomain, own string) (federated bool, err error) {
 	if b := x.issuer.Bundle(); b != nil && slices.ContainsFunc(b.Roots, root.Equal) {
+		return false, nil
+	}
+	if slices.ContainsFunc(x.authority.Vouching(), root.Equal) {
 		return false, nil
 	}
 	list, _ := x.anchors.get()

@@ -28,6 +28,7 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/ra"
@@ -228,7 +229,7 @@ func TestRootsOfSigners(t *testing.T) {
 		{"one", plain, own, "own"}, {"one", plain, "alias", "own"},
 		{"two", inFile, own, "own"}, {"two", inFile, "alias", "own"}, {"one", inFile, own, "refused"}, {"two", selfSigned(t), own, "refused"},
 	} {
-		x := &secure{issuer: ca.New(ca.Options{}), anchors: a, ra: signer(c.signer)}
+		x := &secure{authority: &authority.Authority{}, issuer: ca.New(ca.Options{}), anchors: a, ra: signer(c.signer)}
 		federated, err := x.counts(c.root.Roots[0], c.domain, own)
 		got := map[bool]string{true: "federated", false: "own"}[federated]
 		if err != nil {

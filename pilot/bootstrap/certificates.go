@@ -34,7 +34,7 @@ import (
 
 // Certificates are the options of the certificate authority and of whom it issues certificates to.
 type Certificates struct {
-	Off       bool   // there is no CA: ENABLE_CA_SERVER=false
+	Off       bool   // there is no CA, and others certify workloads: ENABLE_CA_SERVER=false
 	StateDir  string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
 	Cacerts   bool   // the Secret of a self-signed CA is called cacerts
 	Folder    string // of a CA that is plugged in
@@ -69,7 +69,7 @@ type secure struct {
 	authority *authority.Authority
 	lease     *leader.Lease    // without which this server does not replace the root; nil: it may in any case
 	issuers   *issuers         // of tokens of Kubernetes; nil: there are none
-	publisher *trust.Publisher // of the roots; nil: there is no cluster
+	publisher *trust.Publisher // of the roots; nil: there is no cluster, or no CA
 	callers   authenticate.List
 	grpc      *grpc.Server
 }
@@ -80,18 +80,22 @@ const (
 	identityBurst            = 20
 )
 
-// newSecure makes what serves the secure port; nil if there is no CA.
-func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
+// certified reports whether the server has a CA, or is certified by others.
+func (s *Server) certified() (bool, error) {
 	o := s.o.Certificates
 	if o.Off {
-		return nil, nil
+		return o.Serving != (ServingFiles{}) || o.Signing.Server != "", nil
 	}
 	plugged, err := store.ReadPlugged(o.Folder, time.Now())
-	if err != nil {
+	return plugged != nil || o.StateDir != "" || s.o.member(), err
+}
+
+// newSecure makes what serves the secure port; nil if the server has no certificate.
+func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
+	o := s.o.Certificates
+	ok, err := s.certified()
+	if !ok || err != nil {
 		return nil, err
-	}
-	if plugged == nil && o.StateDir == "" && !s.o.member() {
-		return nil, nil
 	}
 	x := &secure{issuer: ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL})}
 	if x.anchors, err = s.newAnchors(); err != nil {
@@ -109,8 +113,14 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if x.ra != nil {
 		x.ra.complete(&options)
 	}
+	if o.Off {
+		options.Elsewhere, options.FilesVouch = true, true
+	}
 	if s.o.member() {
-		if err := s.joinCluster(x, &options); err != nil {
+		if x.issuers, err = s.newIssuers(); err == nil && !o.Off {
+			err = s.joinCluster(x, &options)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -151,6 +161,10 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if x.authority, err = authority.New(options); err != nil {
 		return nil, err
 	}
+	x.grpc = newGRPC(s.o, metrics, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
+	if o.Off {
+		return x, nil
+	}
 	work := citadel.Options{
 		Issuer: x.issuer, Authenticate: s.caller, PerIdentity: perIdentity, Burst: identityBurst,
 		Registerer: s.metrics, Log: options.Logger, Impersonate: s.impersonate, Renew: s.renew, Limits: s.o.Limits,
@@ -162,7 +176,6 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.grpc = newGRPC(s.o, metrics, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
 	service.Register(x.grpc)
 	return x, nil
 }

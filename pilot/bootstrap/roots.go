@@ -26,7 +26,7 @@ func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 // run, one of them does. All revisions have one CA, and so one Lease.
 const rootsLease = "istio-namespace-controller-election"
 
-// joinCluster has the cluster hold the CA, elect who replaces its root, and say whose tokens are good.
+// joinCluster has the cluster hold the CA, and elect who replaces its root and hands out the roots.
 func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
 	client, err := dynamic.NewForConfig(s.o.Client)
 	if err != nil {
@@ -49,8 +49,7 @@ func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
 		secret.Name, secret.Earlier = store.Cacerts, store.SelfSigned
 	}
 	o.Store = &store.Kept{Store: secret, Lead: o.Lead, Now: time.Now}
-	x.issuers, err = s.newIssuers()
-	return err
+	return nil
 }
 
 // Keys of the ConfigMaps that are handed out. The second one holds the revocation lists of a CA that is plugged in,
@@ -99,16 +98,21 @@ func (s *Server) leadRoots(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			case <-x.authority.Changed():
-				x.publisher.Wake()
+				if x.publisher != nil {
+					x.publisher.Wake()
+				}
 				if s.webhooks != nil && s.webhooks.controller != nil {
 					s.webhooks.controller.Wake()
 				}
 			}
 		}
 	})
-	if x.lease == nil {
+	switch {
+	case x.publisher == nil:
+		<-ctx.Done()
+	case x.lease == nil:
 		x.publisher.Run(ctx)
-	} else {
+	default:
 		x.lease.Run(ctx, x.publisher.Run)
 	}
 	return nil

@@ -44,7 +44,7 @@ import (
 type Server struct {
 	o          Options
 	components components
-	secure     *secure   // nil without a CA
+	secure     *secure   // nil without a certificate
 	webhooks   *webhooks // nil where they have no port of their own
 	statuses   *statuses // nil: nothing is written into statuses
 
@@ -235,7 +235,7 @@ func (s *Server) register() {
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
 		s.components.start("certificate authority", s.secure.authority.Load)
 		s.components.background("certificate authority", s.secure.authority.Run)
-		if s.secure.publisher != nil {
+		if s.secure.publisher != nil || s.webhooks != nil && s.webhooks.controller != nil {
 			s.components.background("certificate roots", s.leadRoots)
 		}
 	}
@@ -365,7 +365,10 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 }
 
-// listenGRPC opens ADS. The secure port needs a certificate authority.
+// noCertificate is what a server lacks that has no certificate.
+const noCertificate = "--stateDir, or a CA in ROOT_CA_DIR, or a certificate of the server's in --tlsCertFile or the Secret istiod-tls"
+
+// listenGRPC opens ADS. The secure port needs a certificate.
 func (s *Server) listenGRPC(ctx context.Context) error {
 	s.serving.Store(true)
 	if s.o.GRPC != "" {
@@ -377,7 +380,7 @@ func (s *Server) listenGRPC(ctx context.Context) error {
 	case s.o.SecureGRPC == "":
 		return nil
 	case s.secure == nil:
-		s.o.Logger.Info("no certificate authority: the secure port does not listen", "secure_grpc", s.o.SecureGRPC, "fix", "--stateDir, or a CA in ROOT_CA_DIR")
+		s.o.Logger.Info("no certificate authority: the secure port does not listen", "secure_grpc", s.o.SecureGRPC, "fix", noCertificate)
 		return nil
 	}
 	return s.listenFor(ctx, "secure grpc", s.o.SecureGRPC, &s.bound.SecureGRPC, s.secure.grpc)

@@ -104,7 +104,7 @@ func (s *Server) listenHTTPS(ctx context.Context) error {
 	case s.o.HTTPS == "": // they are on the HTTP port
 		return nil
 	case s.secure == nil:
-		s.o.Logger.Info("no certificate authority: the port of the webhooks does not listen", "https", s.o.HTTPS, "fix", "--stateDir, or a CA in ROOT_CA_DIR")
+		s.o.Logger.Info("no certificate authority: the port of the webhooks does not listen", "https", s.o.HTTPS, "fix", noCertificate)
 		return nil
 	}
 	mux := http.NewServeMux()
