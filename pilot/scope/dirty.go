@@ -42,6 +42,11 @@ type ListenerKey struct {
 // NoHosts reports whether no host is dirty. Endpoints, facts, credentials and assignments of proxies may be.
 func (d *Dirty) NoHosts() bool { return !d.All && len(d.Hosts) == 0 }
 
+// ReassignsOnly reports whether no resource is dirty: proxies may belong to other cohorts, and that is all.
+func (d *Dirty) ReassignsOnly() bool {
+	return d.NoHosts() && len(d.Endpoints)+len(d.Listeners)+len(d.Facts)+len(d.Credentials) == 0
+}
+
 // appendListeners appends the keys of a service's listeners.
 func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snapshot.Endpoints) []ListenerKey {
 	var addresses []string

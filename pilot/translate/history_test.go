@@ -313,6 +313,7 @@ func TestHistories(t *testing.T) {
 		on, off := newTranslator(100<<10), newTranslator(0)
 		before := map[string]config{}
 		sets := map[string][4]*envoy.Set{}
+		cohorts := map[string]cohort.Key{} // what proxies share with others
 		members := cohortsOfProxies{}
 
 		some := rapid.Permutation(slices.Sorted(maps.Keys(proxies))).Draw(t, "proxies")[:3]
@@ -377,7 +378,17 @@ func TestHistories(t *testing.T) {
 						t.Fatalf("step %d, %s: only endpoints changed, yet Sets are other pointers", i, name)
 					}
 				}
-				before[name], sets[name] = got, now
+				if i > 0 && on.ReassignsOnly(s) && c.Shared() == cohorts[name] {
+					if now[0] != sets[name][0] || now[2] != sets[name][2] {
+						t.Fatalf("step %d, %s: no resource should be dirty, yet Sets of the cohort are other pointers", i, name)
+					}
+					for _, d := range differences(before[name], got) {
+						if strings.HasPrefix(d, assignments) || strings.HasPrefix(d, routings) {
+							t.Fatalf("step %d, %s: no resource should be dirty, yet %s differs", i, name, d)
+						}
+					}
+				}
+				before[name], sets[name], cohorts[name] = got, now, c.Shared()
 			}
 		}
 		if hits, misses := off.Stats(); hits != 0 || misses == 0 {

@@ -120,6 +120,12 @@ func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.K
 // workloads changed since the one before.
 func (t *Translator) Compare(s *snapshot.Snapshot) bool { return t.state(s).index.Dirty.Compare }
 
+// ReassignsOnly reports whether proxies may belong to other cohorts than at the Snapshot before, and no resource of a
+// cohort differs.
+func (t *Translator) ReassignsOnly(s *snapshot.Snapshot) bool {
+	return t.state(s).index.Dirty.ReassignsOnly()
+}
+
 // NeedsReassign reports whether a proxy may belong to another cohort at a Snapshot than it did at an earlier revision.
 func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last cohort.Key, since uint64) bool {
 	t.state(s)

@@ -27,7 +27,7 @@ type subscriberGroup struct {
 
 // offer has a push checked, unless it has nothing for the group's types.
 func (g *subscriberGroup) offer(p *session.Push) {
-	if !slices.ContainsFunc(g.key.Subscriptions[:], func(x session.Subscription) bool {
+	if p.ReassignsOnly || !slices.ContainsFunc(g.key.Subscriptions[:], func(x session.Subscription) bool {
 		return x.TypeURL != "" && p.Changes(envoy.TypeOf(x.TypeURL))
 	}) {
 		return

@@ -152,6 +152,12 @@ func TestUnknownTypeStaysInItsGroup(t *testing.T) {
 	if n := r.fake.Count("subscribed unknown") - before; n != 2 {
 		t.Errorf("%d translations for two groups with nothing new", n)
 	}
+	before = r.fake.Count("subscribed unknown")
+	r.publish(true) // proxies may belong to other cohorts, and that is all
+	r.checked()
+	if n := r.fake.Count("subscribed unknown") - before; n != 0 {
+		t.Errorf("%d translations where no resource changed", n)
+	}
 	r.publish(true, "made.Up x=2")
 	streams["one.a"].expect("unknown x=2")
 	streams["two.a"].expect("unknown x=2")

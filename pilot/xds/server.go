@@ -38,6 +38,10 @@ type Translator interface {
 	// Compare reports whether more may differ from the snapshot before than Live types and the configuration of proxies
 	// whose workload changed.
 	Compare(s *snapshot.Snapshot) bool
+
+	// ReassignsOnly reports whether proxies may belong to other cohorts than at the snapshot before, and nothing else
+	// differs: what a cohort is sent is the same.
+	ReassignsOnly(s *snapshot.Snapshot) bool
 }
 
 // Options of a Server. Only Translator is needed.
@@ -194,7 +198,10 @@ func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l
 // order.
 func (s *Server) Publish(snap *snapshot.Snapshot) {
 	p := session.NewPush(snap, time.Now())
-	if err := safe.Do("compare snapshots", func() { p.Full = p.Full || s.translator.Compare(snap) }); err != nil {
+	if err := safe.Do("compare snapshots", func() {
+		p.Full = p.Full || s.translator.Compare(snap)
+		p.ReassignsOnly = s.translator.ReassignsOnly(snap)
+	}); err != nil {
 		p.Full = true
 	}
 	s.differences.Forget()

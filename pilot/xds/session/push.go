@@ -23,11 +23,13 @@ type Push struct {
 	Objects     bool // objects changed that change nothing for proxies
 	Secrets     bool // what secrets are made of changed
 	OnlySecrets bool // and nothing else did
-	Workloads   []registry.WorkloadKey
-	Addresses   []snapshot.ClusterAddress
-	Triggers    map[string]int
-	Received    time.Time // when the first of the changes came in; zero where there is none
-	Queued      time.Time // when the first of the pushes was published
+	// ReassignsOnly: proxies may belong to other cohorts, and what a cohort is sent is the same.
+	ReassignsOnly bool
+	Workloads     []registry.WorkloadKey
+	Addresses     []snapshot.ClusterAddress
+	Triggers      map[string]int
+	Received      time.Time // when the first of the changes came in; zero where there is none
+	Queued        time.Time // when the first of the pushes was published
 }
 
 // maxMerged bounds the workloads that a waiting push lists: beyond, everything is compared.
@@ -56,11 +58,14 @@ func (p *Push) Merge(newer *Push) *Push {
 		Objects:     p.Objects || newer.Objects,
 		Secrets:     p.Secrets || newer.Secrets,
 		OnlySecrets: p.OnlySecrets && newer.OnlySecrets,
-		Workloads:   union(p.Workloads, newer.Workloads),
-		Addresses:   union(p.Addresses, newer.Addresses),
-		Triggers:    p.Triggers,
-		Received:    p.Received,
-		Queued:      p.Queued,
+
+		ReassignsOnly: p.ReassignsOnly && newer.ReassignsOnly,
+
+		Workloads: union(p.Workloads, newer.Workloads),
+		Addresses: union(p.Addresses, newer.Addresses),
+		Triggers:  p.Triggers,
+		Received:  p.Received,
+		Queued:    p.Queued,
 	}
 	if m.Received.IsZero() || !newer.Received.IsZero() && newer.Received.Before(m.Received) {
 		m.Received = newer.Received

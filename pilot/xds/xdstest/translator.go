@@ -33,6 +33,7 @@ type fakeWorld struct {
 	resources map[string]map[string]*envoy.Resource
 	unions    map[string]envoy.Union
 	poison    map[string]bool // type, or type/name
+	same      bool            // it has the resources of the world before
 }
 
 // NewTranslator makes a Translator whose world 0 is empty.
@@ -99,6 +100,7 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 		}
 		w.unions[t] = envoy.Union{Shared: envoy.NewSet(out), Own: envoy.NewSet(in)}
 	}
+	w.same = len(edits) == 0
 	f.worlds[rev] = w
 	return s
 }
@@ -133,6 +135,13 @@ func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 
 // Compare implements session.Translator.
 func (f *Translator) Compare(s *snapshot.Snapshot) bool { return s.Diff.Full }
+
+// ReassignsOnly implements xds.Translator.
+func (f *Translator) ReassignsOnly(s *snapshot.Snapshot) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.worlds[s.Revision].same
+}
 
 // NeedsReassign implements session.Translator.
 func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, cohort.Key, uint64) bool {
