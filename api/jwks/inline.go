@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -38,6 +39,9 @@ func Inline(text string) (set string, changed []string, err error) {
 		}
 		keys = append(keys, public)
 	}
+	if keys != nil && changed == nil && !keysOnce(text) {
+		changed = append(changed, `it has several lists of keys, or one by another name than "keys": the last one counts`)
+	}
 	switch {
 	case keys == nil && changed == nil:
 		return "", nil, errors.New("there are no keys")
@@ -48,6 +52,41 @@ func Inline(text string) (set string, changed []string, err error) {
 	}
 	out, err := json.Marshal(map[string]any{"keys": keys})
 	return string(out), changed, err
+}
+
+// keysOnce reports whether a JSON object has one list called keys, in small letters. Of several, or of one in capital
+// letters, Go's decoder reads what Envoy's does not.
+func keysOnce(text string) bool {
+	d := json.NewDecoder(strings.NewReader(text))
+	var names []string
+	for depth := 0; ; {
+		token, err := d.Token()
+		if err != nil {
+			return slices.Equal(names, []string{"keys"})
+		}
+		switch name, ok := token.(string); {
+		case token == json.Delim('{') || token == json.Delim('['):
+			depth++
+		case token == json.Delim('}') || token == json.Delim(']'):
+			depth--
+		case ok && depth == 1 && strings.EqualFold(name, "keys"): // a member's value too, which is rare and does no harm
+			names = append(names, name)
+		}
+	}
+}
+
+// private reports whether a key has a member that only private keys have.
+func private(r json.RawMessage) bool {
+	var member map[string]json.RawMessage
+	if json.Unmarshal(r, &member) != nil {
+		return true
+	}
+	for name := range member {
+		if slices.Contains([]string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}, strings.ToLower(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // inline returns a key without its private part.
@@ -66,7 +105,7 @@ func inline(r json.RawMessage) (json.RawMessage, error) {
 	if err := usable(public); err != nil {
 		return nil, err
 	}
-	if k.IsPublic() {
+	if k.IsPublic() && !private(r) {
 		return r, nil
 	}
 	return public.MarshalJSON()

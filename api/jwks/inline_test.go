@@ -56,6 +56,9 @@ func TestInline(t *testing.T) {
 	}{
 		"public keys":      {set(public, secret), set(public, secret), 0},
 		"a private key":    {set(private, secret), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public), json.RawMessage(secret)}}), 1},
+		"half a private":   {set(strings.TrimSuffix(public, "}") + `,"P":"AQ","q":"AQ"}`), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"two lists":        {`{"keys":[` + private + `],"keys":[` + public + `]}`, encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
+		"capital letters":  {`{"Keys":[` + public + `]}`, encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
 		"a weak key":       {set(public, `{"kty":"RSA","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`), encode(map[string]any{"keys": []json.RawMessage{json.RawMessage(public)}}), 1},
 		"none":             {set(), "", 0},
 		"nothing usable":   {set(`{"kty":"x"}`, `7`), "", 0},
