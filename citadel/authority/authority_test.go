@@ -488,6 +488,8 @@ func TestRevocations(t *testing.T) {
 			t.Error("the CA beside a list that cannot be read signs")
 		}
 		plug(t, dir, b)
+		put(nil)
+		holds("an empty file", "ca-crl.pem in")
 		put(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
 		holds("good again", "")
 		time.Sleep(time.Hour)

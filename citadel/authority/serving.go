@@ -81,6 +81,7 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
+	now = now.Round(0) // callers go by the time of day, which may be set, and not by the time that has passed
 	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, issued: now, renewal: rotation.Renewal(now, own.NotAfter, 0)}
 	last := len(own.Chain) - 1
 	if a.o.Sign != nil {

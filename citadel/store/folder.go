@@ -114,6 +114,12 @@ func (f Folder) Save(ctx context.Context, files map[string][]byte, version strin
 	if err != nil {
 		return err
 	}
+	saved := false
+	defer func() {
+		if !saved { // such as on a disk that is full: each try would leave a folder
+			_ = os.RemoveAll(next)
+		}
+	}()
 	for name, text := range files {
 		if err := writeFile(filepath.Join(next, name), text); err != nil {
 			return err
@@ -133,6 +139,7 @@ func (f Folder) Save(ctx context.Context, files map[string][]byte, version strin
 	if err := os.Rename(link, filepath.Join(f.Path, current)); err != nil {
 		return err
 	}
+	saved = true
 	if err := syncFolder(f.Path); err != nil {
 		return err
 	}

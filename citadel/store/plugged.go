@@ -17,11 +17,14 @@ type Plugged struct {
 	CRL    []byte // ca-crl.pem; nil without one
 }
 
+// revokedFile holds the lists of revoked certificates, whatever the names of the other files.
+const revokedFile = "ca-crl.pem"
+
 // layouts are the names that the files may have: Istio's, and those of a Secret of type kubernetes.io/tls.
 func layouts() []map[string]string {
 	return []map[string]string{
-		{"certificate": certificateFile, "key": keyFile, "roots": rootsFile, "chain": chainFile, "crl": "ca-crl.pem"},
-		{"certificate": "tls.crt", "key": "tls.key", "roots": "ca.crt"},
+		{"certificate": certificateFile, "key": keyFile, "roots": rootsFile, "chain": chainFile, "crl": revokedFile},
+		{"certificate": "tls.crt", "key": "tls.key", "roots": "ca.crt", "crl": revokedFile},
 	}
 }
 
@@ -31,6 +34,7 @@ func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
 	if _, err := os.Stat(filepath.Join(dir, generatedFile)); err == nil {
 		return nil, nil
 	}
+	revoked := false
 	for _, layout := range layouts() {
 		part, missing := map[string][]byte{}, []string{}
 		for name, file := range layout {
@@ -44,7 +48,7 @@ func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
 				missing = append(missing, file)
 			}
 		}
-		if len(part) == 0 {
+		if _, revoked = part["crl"]; len(part) == 0 || revoked && len(part) == 1 {
 			continue
 		}
 		if len(missing) > 0 {
@@ -57,6 +61,9 @@ func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
 			return nil, fmt.Errorf("the CA in %s: %w", dir, err)
 		}
 		return &Plugged{b, part["crl"]}, nil
+	}
+	if revoked {
+		return nil, fmt.Errorf("the CA in %s is incomplete: it has %s alone", dir, revokedFile)
 	}
 	return nil, nil
 }

@@ -171,6 +171,20 @@ func TestFolder(t *testing.T) {
 	if err := f.Save(t.Context(), map[string][]byte{}, "x"); err == nil || errors.Is(err, store.ErrConflict) {
 		t.Errorf("others may read it, and it is used: %v", err)
 	}
+	if err := os.Chmod(f.Path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, version, err := f.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Save(t.Context(), map[string][]byte{"no/folder": nil}, version); err == nil {
+		t.Error("a file was written into no folder")
+	}
+	list, err := filepath.Glob(filepath.Join(f.Path, ".ca-*"))
+	if err != nil || len(list) != 1 || filepath.Base(list[0]) != version {
+		t.Errorf("after a save that failed there are %v, want %s alone, %v", list, version, err)
+	}
 }
 
 // TestFolderIsReadWhileItChanges has one process read what another one replaces all the time.
@@ -286,6 +300,9 @@ func TestPlugged(t *testing.T) {
 		"Istio's names":    {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain}, true, false},
 		"without a chain":  {map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, true, false},
 		"Kubernetes names": {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key, "ca.crt": f.Roots}, true, false},
+		"a list for them":  {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key, "ca.crt": f.Roots, "ca-crl.pem": []byte("x")}, true, false},
+		"a list alone":     {map[string][]byte{"ca-crl.pem": []byte("x")}, false, true},
+		"a chain alone":    {map[string][]byte{"cert-chain.pem": f.Chain}, false, true},
 		"no key":           {map[string][]byte{"ca-cert.pem": f.Certificate, "root-cert.pem": f.Roots}, false, true},
 		"no root":          {map[string][]byte{"tls.crt": f.Certificate, "tls.key": f.Key}, false, true},
 		"broken":           {map[string][]byte{"ca-cert.pem": f.Certificate[:50], "ca-key.pem": f.Key, "root-cert.pem": f.Roots}, false, true},
@@ -300,6 +317,9 @@ func TestPlugged(t *testing.T) {
 			p, err := store.ReadPlugged(dir, start)
 			if (p != nil) != c.found || (err != nil) != c.error {
 				t.Errorf("%v, %v", p, err)
+			}
+			if p != nil && string(p.CRL) != string(c.files["ca-crl.pem"]) {
+				t.Errorf("the list of revoked certificates is %q", p.CRL)
 			}
 		})
 	}
