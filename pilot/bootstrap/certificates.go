@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
@@ -152,10 +152,17 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 		if err != nil {
 			return nil, err
 		}
-		fetcher := safe.NewFetcher(safe.FetchOptions{Size: 1 << 20, Timeout: 5 * time.Second, Redirects: 2})
+		fetcher, err := s.newFetcher()
+		if err != nil {
+			return nil, err
+		}
 		x.callers = append(x.callers, authenticate.OIDC{
 			Rule: rule, TrustDomain: s.trustDomain, Now: time.Now,
-			Keys: authenticate.NewKeySet(func(ctx context.Context) ([]byte, error) { return fetcher.Get(ctx, rule.JWKSURI) }, time.Now),
+			Keys: authenticate.NewKeySet(func(ctx context.Context) ([]byte, error) {
+				ctx, cancel := context.WithTimeout(ctx, jwks.DefaultTimeout)
+				defer cancel()
+				return fetcher.Get(ctx, rule.JWKSURI)
+			}, time.Now),
 		})
 	}
 	if x.authority, err = authority.New(options); err != nil {
