@@ -81,7 +81,7 @@ func (a *authority) staple(serial int64, next time.Time) []byte {
 // issue returns a certificate with serial number 7 and its key.
 func (a *authority) issue(public, private any, expires time.Time) (certificate, key []byte) {
 	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(7), NotBefore: now.Add(-2 * time.Hour), NotAfter: expires}, a.cert, public, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{"a.example"}, NotBefore: now.Add(-2 * time.Hour), NotAfter: expires}, a.cert, public, a.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"slices"
@@ -78,6 +80,12 @@ func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 			p.Certificate.Staple = data[staple]
 		}
 	}
+	if p.Certificate != nil && p.Certificate.stapled && p.Certificate.Staple == nil {
+		p.Certificate, p.BadCertificate = nil, &Problem{certificate, "it is to be shown with a response of OCSP, and there is none that is good", "add one in " + staple + ", in DER, or have a certificate issued that needs none"}
+	}
+	if p.Certificate != nil && p.Certificate.nameless {
+		p.Remarks = append(p.Remarks, &Problem{certificate, "it has no common name, DNS name, address or URI: gateways do not show it, clients do", "have a certificate issued with a name"})
+	}
 	if has(genericRoots) {
 		p.Roots, p.BadRoots = parseRoots(genericRoots, data[genericRoots], genericRevoked, data[genericRevoked], now)
 	} else if has(tlsRoots) {
@@ -124,6 +132,9 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 			return nil, &Problem{certificateName, "proxies do not take the curve of its key", "have a certificate issued for a key of P-256"}
 		}
 	}
+	if _, ec := leaf[0].PublicKey.(*ecdsa.PublicKey); ec && leaf[0].KeyUsage != 0 && leaf[0].KeyUsage&x509.KeyUsageDigitalSignature == 0 {
+		return nil, &Problem{certificateName, "its key may not be used for signatures", "have a certificate issued for servers or clients"}
+	}
 	private := privateKey(key)
 	if private == nil {
 		return nil, &Problem{keyName, "it is no private key in PEM", "add the private key of the certificate, without a passphrase"}
@@ -132,7 +143,17 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 	if _, err := tls.X509KeyPair(chain, encoded); err != nil { // whose text may say something about the key
 		return nil, &Problem{keyName, "it is not the private key of the certificate, or cannot be parsed", "add the key and the certificate that belong together"}
 	}
-	return &Certificate{Chain: chain, Key: encoded, Expires: leaf[0].NotAfter}, nil
+	return &Certificate{Chain: chain, Key: encoded, Expires: leaf[0].NotAfter, stapled: slices.ContainsFunc(leaf[0].Extensions, isMustStaple), nameless: isNameless(leaf[0])}, nil
+}
+
+// isNameless reports whether a certificate has none of the names that Envoy looks for in one of a server's.
+func isNameless(c *x509.Certificate) bool {
+	return c.Subject.CommonName == "" && len(c.DNSNames)+len(c.URIs)+len(c.IPAddresses) == 0
+}
+
+// isMustStaple reports whether an extension has a certificate shown with a response of OCSP: RFC 7633.
+func isMustStaple(e pkix.Extension) bool {
+	return e.Id.Equal(asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24})
 }
 
 // privateKey returns the first private key, without its headers, or nil.

@@ -27,7 +27,7 @@ func pair(t *testing.T) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1000, 0)}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.example"}, NotAfter: time.Unix(1000, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
