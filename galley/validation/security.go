@@ -301,6 +301,9 @@ func jwtRule(r fieldRef) {
 		if h.required("name") {
 			h.at("name").laxly().headerName(h.at("name").text())
 		}
+		if prefix := h.at("prefix"); strings.ContainsAny(prefix.text(), "\x00\r\n") {
+			prefix.laxly().bad("write it in one line", "no header has a value that begins with it")
+		}
 	}
 	for _, f := range []string{"fromParams", "fromCookies", "spaceDelimitedClaims"} {
 		for _, v := range r.at(f).items() {

@@ -2,8 +2,10 @@ package jwt
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	securityv1 "istio.io/api/security/v1"
@@ -105,7 +107,22 @@ func (m Mode) keys(r *securityv1.JWTRule, s feature.Selection) string {
 
 // byProxies reports whether proxies fetch the keys of a rule.
 func (m Mode) byProxies(r *securityv1.JWTRule, s feature.Selection) bool {
-	return r.Jwks == "" && r.JwksUri != "" && (m == Proxies || m == Hybrid && s.Fact(service(r)) != nil)
+	return r.Jwks == "" && r.JwksUri != "" && readable(r.JwksUri) && (m == Proxies || m == Hybrid && s.Fact(service(r)) != nil)
+}
+
+// readable reports whether proxies take a URI: they reject a listener that has another one. No service has such a host.
+func readable(uri string) bool {
+	u, err := url.Parse(uri)
+	if err != nil || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return false
+	}
+	host := u.Hostname()
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Zone() == ""
+	}
+	return host != "" && !strings.ContainsFunc(host, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '-'
+	})
 }
 
 // service returns the fact that there is a service from which proxies may fetch the keys of a rule.
