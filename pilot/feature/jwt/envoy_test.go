@@ -1,7 +1,6 @@
 package jwt_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,7 +100,7 @@ func drawUgly(t *rapid.T) *securityv1.RequestAuthentication {
 	case 8:
 		r.Jwks = rapid.SampledFrom([]string{`{"keys":[]}`, `{"keys":[{}]}`, `{}`, `[]`, `{"Keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"oct","k":"AA"}]}`, `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`}).Draw(t, "jwks")
 	case 9:
-		r.Jwks, r.JwksUri = "", fmt.Sprintf("https://%s/%s", one.Draw(t, "host"), one.Draw(t, "path"))
+		r.Jwks, r.JwksUri = "", "https://"+one.Draw(t, "host")+rapid.SampledFrom([]string{"", "a/", "a", "a:0/", "a:99999/", "[::1]:80?"}).Draw(t, "end")+one.Draw(t, "path")
 	default:
 		r.Jwks, r.JwksUri, r.Timeout = "", "https://issuer.example/keys", durationpb.New(time.Duration(rapid.Int64().Draw(t, "timeout")))
 	}

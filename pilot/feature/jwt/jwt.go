@@ -113,7 +113,10 @@ func (m Mode) byProxies(r *securityv1.JWTRule, s feature.Selection) bool {
 // readable reports whether proxies take a URI: they reject a listener that has another one. No service has such a host.
 func readable(uri string) bool {
 	u, err := url.Parse(uri)
-	if err != nil || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+	if err != nil || strings.HasSuffix(u.Host, ":") || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' }) {
+		return false
+	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil && u.Port() != "" {
 		return false
 	}
 	host := u.Hostname()
