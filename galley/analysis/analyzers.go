@@ -27,7 +27,13 @@ const (
 	codeGateways           = "IST0145"
 	codeClaims             = "IST0149"
 	codeExternalName       = "IST0150"
+	codeRelativePatch      = "IST0151"
+	codeReplacePatch       = "IST0152"
+	codeAddPatch           = "IST0153"
+	codeRemovePatch        = "IST0154"
+	codeVersionedPatch     = "IST0155"
 	codeTelemetryProvider  = "IST0157"
+	codeProxyImage         = "IST0158"
 	codeTelemetries        = "IST0159"
 	codeDefaultTelemetries = "IST0160"
 	codeGatewayPort        = "IST0162"
@@ -93,6 +99,8 @@ func Analyzers() []Analyzer {
 		{"traffic-policies", []string{codePolicies}, true, "DestinationRules of one host that each have a trafficPolicy", (*analysis).trafficPolicies},
 		{"namespaces", []string{codeReference}, true, "namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
 		{"telemetry-providers", []string{codeTelemetryProvider}, true, "providers of Telemetries that the mesh configuration does not have", (*analysis).telemetryProviders},
+		{"patches", []string{codeRelativePatch, codeReplacePatch, codeAddPatch, codeRemovePatch, codeVersionedPatch}, true, "patches of EnvoyFilters that are ignored, or depend on the order of EnvoyFilters", (*analysis).patches},
+		{"proxy-images", []string{codeProxyImage}, true, "Pods in files whose proxy is another image than new Pods get", (*analysis).proxyImages},
 	}
 }
 

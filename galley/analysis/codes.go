@@ -89,6 +89,18 @@ func istioName(code string) string {
 		return "JwtClaimBasedRoutingWithoutRequestAuthN"
 	case codeExternalName:
 		return "ExternalNameServiceTypeInvalidPortName"
+	case codeRelativePatch:
+		return "EnvoyFilterUsesRelativeOperation"
+	case codeReplacePatch:
+		return "EnvoyFilterUsesReplaceOperationIncorrectly"
+	case codeAddPatch:
+		return "EnvoyFilterUsesAddOperationIncorrectly"
+	case codeRemovePatch:
+		return "EnvoyFilterUsesRemoveOperationIncorrectly"
+	case codeVersionedPatch:
+		return "EnvoyFilterUsesRelativeOperationWithProxyVersion"
+	case codeProxyImage:
+		return "PodsIstioProxyImageMismatchInNamespace"
 	case codeTelemetryProvider:
 		return "InvalidTelemetryProvider"
 	case codeTelemetries:

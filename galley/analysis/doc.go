@@ -14,6 +14,7 @@
 //   - pods.go, noeffect.go: addresses of Pods, and objects that stand where nobody reads them.
 //   - targets.go: what policies apply to.
 //   - conflicts.go: VirtualServices that share a host.
+//   - patches.go, proxyimages.go: patches of EnvoyFilters; images of proxies.
 //
 // A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects
 // without any Service are a part of a mesh only: all findings about them are Warnings. Without any workload no selector

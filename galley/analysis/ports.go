@@ -23,6 +23,7 @@ type Pod struct {
 	Numbers     []uint32          // all ports
 	Named       bool              // only ports with names are known
 	Proxy       bool              // it has a proxy
+	ProxyImage  string            // of the proxy; empty: not known, or there is none
 }
 
 // podOf reads a whole Pod.
@@ -43,7 +44,9 @@ func podOf(p *corev1.Pod) Pod {
 	}
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
-			out.Proxy = out.Proxy || list[i].Name == "istio-proxy"
+			if list[i].Name == "istio-proxy" {
+				out.Proxy, out.ProxyImage = true, list[i].Image
+			}
 			for _, c := range list[i].Ports {
 				number := uint32(c.ContainerPort) //nolint:gosec // validated
 				out.Numbers = append(out.Numbers, number)

@@ -1,0 +1,64 @@
+package analysis
+
+import (
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// patches reports patches of EnvoyFilters that are ignored, and those whose effect depends on the order of the
+// EnvoyFilters, which nothing fixes.
+func (a *analysis) patches() {
+	for _, o := range a.of(kinds.EnvoyFilter) {
+		spec := o.Spec.(*networkingv1alpha3.EnvoyFilter)
+		for i, p := range spec.ConfigPatches {
+			apply, operation, version := p.GetApplyTo(), p.GetPatch().GetOperation(), p.GetMatch().GetProxy().GetProxyVersion()
+			field := indexed("spec.configPatches", i) + ".patch.operation"
+			code, of := ignored(apply, operation)
+			switch {
+			case code != "":
+				a.report(o, diag.Error, code, field, "use "+of, "%s is ignored where applyTo is %s", operation, apply)
+			case spec.Priority != 0 || !relative(operation):
+			case version != "":
+				a.report(o, diag.Warning, codeVersionedPatch, field, "set priority, or use INSERT_FIRST or ADD",
+					"%s depends on what other EnvoyFilters have done before, without a priority that says which come first; with proxyVersion %q an upgrade may change that", operation, version)
+			default:
+				a.report(o, diag.Warning, codeRelativePatch, field, "set priority, or use INSERT_FIRST or ADD",
+					"%s depends on what other EnvoyFilters have done before, without a priority that says which come first", operation)
+			}
+		}
+	}
+}
+
+// ignored returns the code of the finding for an operation that is ignored, and what to use; nothing for others.
+func ignored(apply networkingv1alpha3.EnvoyFilter_ApplyTo, operation networkingv1alpha3.EnvoyFilter_Patch_Operation) (code, instead string) {
+	route := apply == networkingv1alpha3.EnvoyFilter_ROUTE_CONFIGURATION || apply == networkingv1alpha3.EnvoyFilter_HTTP_ROUTE
+	switch operation {
+	case networkingv1alpha3.EnvoyFilter_Patch_REPLACE:
+		switch apply {
+		case networkingv1alpha3.EnvoyFilter_HTTP_FILTER, networkingv1alpha3.EnvoyFilter_NETWORK_FILTER, networkingv1alpha3.EnvoyFilter_VIRTUAL_HOST:
+		default:
+			return codeReplacePatch, "MERGE, or apply it to HTTP_FILTER, NETWORK_FILTER or VIRTUAL_HOST"
+		}
+	case networkingv1alpha3.EnvoyFilter_Patch_ADD:
+		if route {
+			return codeAddPatch, "MERGE, or INSERT_FIRST for a route"
+		}
+	case networkingv1alpha3.EnvoyFilter_Patch_REMOVE:
+		if route {
+			return codeRemovePatch, "MERGE"
+		}
+	}
+	return "", ""
+}
+
+// relative reports whether an operation is about something that has to be there.
+func relative(operation networkingv1alpha3.EnvoyFilter_Patch_Operation) bool {
+	switch operation {
+	case networkingv1alpha3.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1alpha3.EnvoyFilter_Patch_INSERT_AFTER,
+		networkingv1alpha3.EnvoyFilter_Patch_REMOVE, networkingv1alpha3.EnvoyFilter_Patch_REPLACE:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+package analysis
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// injectorMap is the ConfigMap by which proxies are injected; that of another revision has its name behind it.
+const injectorMap = "istio-sidecar-injector"
+
+// proxyImages reports namespaces with Pods whose proxy is another image than a new Pod would get. It finds those of
+// files alone: of a cluster, neither images of Pods nor ConfigMaps with templates are read.
+func (a *analysis) proxyImages() {
+	images := map[string]string{} // by revision
+	for _, o := range a.of(kinds.ConfigMap) {
+		if m, ok := o.Spec.(*corev1.ConfigMap); ok && o.Namespace == a.root {
+			if rest, ours := strings.CutPrefix(o.Name, injectorMap); ours && (rest == "" || rest[0] == '-') {
+				images[cmp.Or(strings.TrimPrefix(rest, "-"), "default")] = injectedImage(m.Data["values"], a.mesh.GetDefaultConfig().GetImage().GetImageType())
+			}
+		}
+	}
+	if len(images) == 0 {
+		return
+	}
+	wanted := map[string]string{} // by namespace
+	for _, o := range a.of(kinds.Namespace) {
+		switch word := o.Labels[injectionLabel]; {
+		case word == "enabled":
+			wanted[o.Name] = images["default"]
+		case word == "":
+			wanted[o.Name] = images[o.Labels[revisionLabel]]
+		}
+	}
+	for _, o := range a.of(kinds.ProxyConfig) { // which image it asks for is not looked at
+		if o.Spec.(*networkingv1beta1.ProxyConfig).GetImage() != nil {
+			delete(wanted, o.Namespace)
+			if o.Namespace == a.root {
+				return
+			}
+		}
+	}
+	others := map[string][]string{}
+	for _, w := range a.pods {
+		o := w.object
+		if strings.Contains(o.Annotations["proxy.istio.io/config"], "image") {
+			continue
+		}
+		want := cmp.Or(o.Annotations["sidecar.istio.io/proxyImage"], wanted[o.Namespace])
+		if image := w.pod.ProxyImage; image != "" && wanted[o.Namespace] != "" && image != want {
+			others[o.Namespace] = append(others[o.Namespace], o.Name)
+		}
+	}
+	for _, o := range a.of(kinds.Namespace) {
+		if pods := others[o.Name]; len(pods) > 0 {
+			a.report(o, diag.Warning, codeProxyImage, "metadata.name", "create them anew: kubectl rollout restart of their controllers",
+				"the proxy of these Pods is another image than %s, which new Pods get: %s", wanted[o.Name], listed(slices.Clone(pods)))
+		}
+	}
+}
+
+// injectedImage returns the image of proxies that the values of an injection ConfigMap say, of the type that the mesh
+// has; "" if they say none.
+func injectedImage(values, imageType string) string {
+	var v struct {
+		Global struct {
+			Hub, Variant string
+			Tag          any // a number, if it is not quoted
+			Proxy        struct{ Image string }
+		}
+	}
+	if json.Unmarshal([]byte(values), &v) != nil {
+		return ""
+	}
+	g := v.Global
+	image := cmp.Or(g.Proxy.Image, "proxyv2")
+	if strings.Contains(image, "/") {
+		return image
+	}
+	tag, ok := g.Tag.(string)
+	if !ok || tag == "" || g.Hub == "" {
+		return ""
+	}
+	imageType = cmp.Or(imageType, g.Variant)
+	for _, known := range []string{"-distroless", "-debug"} {
+		if imageType != "" {
+			tag = strings.TrimSuffix(tag, known)
+		}
+	}
+	if imageType != "" && imageType != "default" {
+		tag += "-" + imageType
+	}
+	return g.Hub + "/" + image + ":" + tag
+}
