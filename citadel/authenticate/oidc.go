@@ -1,10 +1,12 @@
 package authenticate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
@@ -13,20 +15,29 @@ import (
 // Rule says which tokens of an OpenID provider are accepted: the JSON of JWT_RULE.
 type Rule struct {
 	Issuer    string   `json:"issuer"`
-	JWKSURI   string   `json:"jwks_uri"`
+	JWKSURI   string   `json:"jwks_uri"` // empty: the issuer's document says where its keys are
 	Audiences []string `json:"audiences"`
 }
 
 // ParseRule returns the Rule of a JSON text.
 func ParseRule(text string) (Rule, error) {
-	var r Rule
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return r, fmt.Errorf("JWT_RULE: %w", err)
+	var r struct {
+		Rule
+		Camel string `json:"jwksUri"` // as in a RequestAuthentication
 	}
-	if r.Issuer == "" || r.JWKSURI == "" || len(r.Audiences) == 0 {
-		return r, errors.New("JWT_RULE needs issuer, jwks_uri and audiences")
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return r.Rule, fmt.Errorf("JWT_RULE: %w: it has issuer, jwks_uri and audiences", err)
 	}
-	return r, nil
+	if d.More() {
+		return r.Rule, errors.New("JWT_RULE is more than one JSON object")
+	}
+	r.JWKSURI = cmp.Or(r.JWKSURI, r.Camel)
+	if r.Issuer == "" || len(r.Audiences) == 0 {
+		return r.Rule, errors.New("JWT_RULE needs issuer and audiences")
+	}
+	return r.Rule, nil
 }
 
 // OIDC authenticates callers by tokens of an OpenID provider whose subject is a service account.

@@ -27,7 +27,14 @@ func TestOIDC(t *testing.T) {
 			t.Errorf("%v: %+v", changes, p)
 		}
 	}
-	for _, text := range []string{"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`} {
+	for text, want := range map[string]string{`{"issuer":"x","jwksUri":"y","audiences":["z"]}`: "y", `{"issuer":"x","audiences":["z"]}`: ""} {
+		if r, err := authenticate.ParseRule(text); err != nil || r.JWKSURI != want {
+			t.Errorf("%q: %+v, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{
+		"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`, `{"issuer":"x","audiences":["z"],"jwks":"{}"}`, `{"issuer":"x","audiences":["z"]} {}`,
+	} {
 		if r, err := authenticate.ParseRule(text); err == nil {
 			t.Errorf("%q: %+v", text, r)
 		}

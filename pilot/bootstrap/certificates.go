@@ -28,6 +28,7 @@ import (
 	citadel "github.com/istiod-lite/istiod-lite/citadel/server"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
@@ -161,7 +162,14 @@ func (s *Server) newSecure(metrics *rpcMetrics) (*secure, error) {
 			Keys: authenticate.NewKeySet(func(ctx context.Context) ([]byte, error) {
 				ctx, cancel := context.WithTimeout(ctx, jwks.DefaultTimeout)
 				defer cancel()
-				return fetcher.Get(ctx, rule.JWKSURI)
+				uri := rule.JWKSURI
+				if uri == "" {
+					var err error
+					if uri, err = keysets.Discover(ctx, fetcher.Get, rule.Issuer); err != nil {
+						return nil, err
+					}
+				}
+				return fetcher.Get(ctx, uri)
 			}, time.Now),
 		})
 	}

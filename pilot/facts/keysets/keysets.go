@@ -86,7 +86,7 @@ func (k *KeySets) fetch(ctx context.Context, name string) (string, error) {
 	defer cancel()
 	uri, what := s.URI, s.URI
 	if uri == "" {
-		if uri, err = k.discover(ctx, s); err != nil {
+		if uri, err = Discover(ctx, k.get, s.Issuer); err != nil {
 			return "", err
 		}
 		what = "the keys that " + s.Issuer + " names" // where that is, is a part of the answer
@@ -103,13 +103,13 @@ func (k *KeySets) fetch(ctx context.Context, name string) (string, error) {
 	return string(text), err
 }
 
-// discover returns the URI that an issuer's own document names.
-func (k *KeySets) discover(ctx context.Context, s jwks.Source) (string, error) {
-	at, err := s.Discovery()
+// Discover returns the URI of the keys that an issuer's own document names. get fetches a URL.
+func Discover(ctx context.Context, get func(context.Context, string) ([]byte, error), issuer string) (string, error) {
+	at, err := jwks.Source{Issuer: issuer}.Discovery()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", s.Issuer, err)
+		return "", fmt.Errorf("%s: %w", issuer, err)
 	}
-	body, err := k.get(ctx, at)
+	body, err := get(ctx, at)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", at, err)
 	}
