@@ -25,6 +25,9 @@ func ListOf[T comparable](values ...T) List[T] {
 // Empty reports whether the list has no values.
 func (l List[T]) Empty() bool { return !l.nonEmpty }
 
+// Equal reports whether both lists have the same values.
+func (l List[T]) Equal(o List[T]) bool { return l == o }
+
 // All calls yield for each value in order.
 func (l List[T]) All(yield func(T) bool) {
 	for l.nonEmpty {

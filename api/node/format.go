@@ -13,22 +13,9 @@ import (
 // only the running Envoy knows: its version and its extensions. ID is made from the other fields.
 func Format(p *Proxy) *corev3.Node {
 	m := formatter{}
-	for _, f := range texts(p) {
-		m.text(f.key, *f.value)
-	}
-	for _, f := range flags(p) {
-		if *f.value {
-			m.text(f.key, "true")
-		}
-	}
-	m.text("NAME", p.Name) // for people: Parse reads it from the id
-	m.text("REQUESTED_NETWORK_VIEW", strings.Join(p.NetworkView, ","))
-	m.text("INSTANCE_IPS", strings.Join(p.IPs, ","))
-	if p.Type == Sidecar {
-		m.text("INTERCEPTION_MODE", string(p.Interception))
-	}
-	if p.HTTPProxyPort != 0 {
-		m.text("HTTP_PROXY_PORT", strconv.FormatUint(uint64(p.HTTPProxyPort), 10))
+	p.texts(m)
+	for t := range p.Others.All {
+		m.text(t.Key, t.Value)
 	}
 	m.texts("LABELS", p.Labels)
 	m.texts("ANNOTATIONS", p.Annotations)
@@ -66,6 +53,27 @@ func Format(p *Proxy) *corev3.Node {
 		n.Locality = &corev3.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 	}
 	return n
+}
+
+// texts adds the texts of the metadata that fields hold, other than Others.
+func (p *Proxy) texts(m formatter) {
+	for _, f := range texts(p) {
+		m.text(f.key, *f.value)
+	}
+	for _, f := range flags(p) {
+		if *f.value {
+			m.text(f.key, "true")
+		}
+	}
+	m.text("NAME", p.Name) // for people: Parse reads it from the id
+	m.text("REQUESTED_NETWORK_VIEW", strings.Join(p.NetworkView, ","))
+	m.text("INSTANCE_IPS", strings.Join(p.IPs, ","))
+	if p.Type == Sidecar {
+		m.text("INTERCEPTION_MODE", string(p.Interception))
+	}
+	if p.HTTPProxyPort != 0 {
+		m.text("HTTP_PROXY_PORT", strconv.FormatUint(uint64(p.HTTPProxyPort), 10))
+	}
 }
 
 // formatter collects metadata; what is empty is left out.

@@ -1,6 +1,10 @@
 package node
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+)
 
 // Type is what a proxy is for.
 type Type string
@@ -47,6 +51,25 @@ func (p *Proxy) Release() string {
 	return p.Version
 }
 
+// Text is one text of a node's metadata.
+type Text struct{ Key, Value string }
+
+// MetadataText returns a text of the proxy's metadata, and whether it is there. One of more than 256 bytes is not kept.
+// What stands for a list, a number or a flag is spelled as Format does.
+func (p *Proxy) MetadataText(key string) (string, bool) {
+	m := formatter{}
+	p.texts(m)
+	if v, ok := m[key]; ok {
+		return v.GetStringValue(), true
+	}
+	for t := range p.Others.All {
+		if t.Key == key {
+			return t.Value, true
+		}
+	}
+	return "", false
+}
+
 // Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed
 // once made. What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the
 // endpoint comes first.
@@ -67,6 +90,7 @@ type Proxy struct {
 	MeshID       string
 	Labels       map[string]string
 	Annotations  map[string]string
+	Others       frozen.List[Text] // the texts of its metadata that no other field holds, sorted by key
 	Locality     [3]string // region, zone, subzone
 	Interception Interception
 	Version      string // ISTIO_VERSION as sent

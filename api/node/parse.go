@@ -12,6 +12,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
 // Bounds of what Parse takes. The message as a whole is bounded by the transport; what is kept of it is bounded here.
@@ -20,6 +22,8 @@ const (
 	maxDepth = 32       // levels of nested metadata values
 	maxKept  = 64 << 10 // bytes of all strings that are kept of one node
 	maxIPs   = 64       // addresses of one proxy
+	maxTexts = 64       // other texts of the metadata
+	maxText  = 256      // bytes of such a text, and of its key
 )
 
 // Parse reduces a node to the facts that matter. The result shares no memory with n, so that a node with a megabyte of
@@ -187,6 +191,32 @@ func (m *metadata) read(p *Proxy) {
 		return ok && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io"))
 	})
 	m.proxyConfig(p)
+	p.Others = m.others(p)
+}
+
+// others returns the texts of the metadata that no other field of the proxy holds. They are bounded by leaving some
+// out: nothing but EnvoyFilters reads them. Proxies share equal ones.
+func (m *metadata) others(p *Proxy) frozen.List[Text] {
+	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW", "INTERCEPTION_MODE", "HTTP_PROXY_PORT"}
+	for _, f := range texts(p) {
+		held = append(held, f.key)
+	}
+	for _, f := range flags(p) {
+		held = append(held, f.key)
+	}
+	var list []Text
+	for key, v := range m.fields {
+		s, ok := v.GetKind().(*structpb.Value_StringValue)
+		if ok && len(key) <= maxText && len(s.StringValue) <= maxText && !slices.Contains(held, key) {
+			list = append(list, Text{key, s.StringValue})
+		}
+	}
+	slices.SortFunc(list, func(a, b Text) int { return strings.Compare(a.Key, b.Key) })
+	list = list[:min(len(list), maxTexts)]
+	for i, t := range list {
+		list[i] = Text{strings.Clone(t.Key), strings.Clone(t.Value)}
+	}
+	return frozen.ListOf(list...)
 }
 
 func (m *metadata) proxyConfig(p *Proxy) {

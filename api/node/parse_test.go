@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
 
 func decode(t testing.TB, json string) *corev3.Node {
@@ -28,7 +30,7 @@ const whole = `{
   "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "MESH_ID": "mesh", "NODE_NAME": "node-1", "NETWORK": "n1", "REQUESTED_NETWORK_VIEW": "n1,,n2",
   "LABELS": {"app": "web"}, "STATIC_LABELS": {"app": "other", "static": "yes"},
   "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r", "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
-  "PROXY_CONFIG": {"tracing": {"sampling": 12.5}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api",
+  "PROXY_CONFIG": {"tracing": {"sampling": 12.5}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
   "HTTP10": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
@@ -52,6 +54,7 @@ func TestParseWhole(t *testing.T) {
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
 		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
 		Account: "web", MeshID: "mesh", Labels: map[string]string{"app": "web", "static": "yes"},
+		Others:      frozen.ListOf(Text{"OWNER", "kubernetes://x"}),
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
 		Capabilities:  HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS,

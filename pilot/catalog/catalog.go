@@ -9,6 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/envoyfilter"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/grpc"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/jwt"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mongo"
@@ -54,6 +55,7 @@ func With(o Options) List {
 		destinationrule.New(),
 		telemetry.New(),
 		mongo.New(),
+		envoyfilter.New(),
 	}
 }
 

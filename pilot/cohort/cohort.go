@@ -30,6 +30,7 @@ type Inputs struct {
 	Node            string
 	Location        Location // where some endpoints are preferred by where they run; else zero
 	UnknownWorkload bool     // the Snapshot has no workload for the proxy
+	Patches         Patches
 }
 
 // Key is Inputs with each part interned, so that comparing keys and looking things up by them costs little.
@@ -37,6 +38,7 @@ type Key struct {
 	Scope     Handle[Scope]
 	Listeners Handle[Listeners]
 	Inbound   Handle[Inbound]
+	Patches   Handle[Patches] // none where nothing is patched
 
 	Address         string
 	Node            string
@@ -53,13 +55,13 @@ type Listeners struct {
 // Inputs returns what the key stands for.
 func (k Key) Inputs() Inputs {
 	l := k.Listeners.Value()
-	return Inputs{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
+	return Inputs{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
 }
 
 // Shared returns the key without the proxy's own parts: the inbound half, the address, and whether its workload is
 // known.
 func (k Key) Shared() Key {
-	return Key{Scope: k.Scope, Listeners: k.Listeners, Node: k.Node, Location: k.Location}
+	return Key{Scope: k.Scope, Listeners: k.Listeners, Patches: k.Patches, Node: k.Node, Location: k.Location}
 }
 
 // KeepInbound returns k with the inbound half of last, and true, if the proxy's workload was known at last and is not
@@ -135,6 +137,13 @@ type Inbound struct {
 	Selections   feature.Selections
 }
 
+// Patches is what changes resources that are made, and adds some: resources that no patch applies to are shared with
+// proxies that have none. The zero Patches have none.
+type Patches struct {
+	Router     bool
+	Selections feature.Selections
+}
+
 // Target is a service port that the proxy's workload serves.
 type Target struct {
 	Service    *registry.Service
@@ -183,8 +192,11 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
 	targets := findTargets(x, w, addresses)
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
-		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets),
+		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets), Version: p.Version, Metadata: p.MetadataText,
 	})
+	if patches := selected(feature.PatchPart); !patches.Empty() {
+		k.Patches = Patches{p.Type == node.Router, patches}
+	}
 	k.Scope.Selections = selected(feature.ScopePart)
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)

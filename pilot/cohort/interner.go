@@ -13,6 +13,7 @@ type Interner struct {
 	scopes    interned[Scope]
 	listeners interned[Listeners]
 	inbounds  interned[Inbound]
+	patches   interned[Patches]
 
 	mu     sync.Mutex
 	recent *simplelru.LRU[Key, struct{}] // without the proxies' own parts
@@ -33,6 +34,9 @@ func NewInterner() *Interner {
 // Intern returns the key of Inputs.
 func (k *Interner) Intern(p Inputs) Key {
 	x := Key{Scope: k.scopes.intern(p.Scope), Listeners: k.listeners.intern(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.intern(p.Inbound)}
+	if p.Patches != (Patches{}) {
+		x.Patches = k.patches.intern(p.Patches)
+	}
 	k.mu.Lock()
 	k.recent.Add(x, struct{}{})
 	k.mu.Unlock()

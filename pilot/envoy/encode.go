@@ -61,6 +61,9 @@ const slash = "%2F" // no host has a %
 // HostName returns the name of a virtual host's resource: "<route configuration>/<virtual host>".
 func HostName(route, host string) string { return route + "/" + strings.ReplaceAll(host, "/", slash) }
 
+// HostOf returns the name of the virtual host in a resource's name, without its route configuration.
+func HostOf(name string) string { return strings.ReplaceAll(name, slash, "/") }
+
 // Tombstone takes the place of a virtual host that is to be removed, by the same names: no request is for it. Envoy
 // keeps virtual hosts by VirtualHost.name but looks for the one to remove by the resource's name, so that it
 // acknowledges a removal and goes on routing.

@@ -35,6 +35,9 @@ func NewMemo(idle int) *Memo {
 func (m *Memo) addIdle(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.idle.Contains(r) { // it was built of itself
+		return
+	}
 	m.idle.Add(r, struct{}{})
 	for m.bytes += r.cost(); m.bytes > m.maxIdle; {
 		m.idle.RemoveOldest()

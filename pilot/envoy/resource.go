@@ -27,6 +27,12 @@ type Resource struct {
 	size  int // of Bytes, where Body is nil
 }
 
+// RemovedResource stands for a resource of that name that is removed.
+func RemovedResource(name string) *Resource { return &Resource{Name: name} }
+
+// Removed reports whether a resource stands for one that is removed.
+func (r *Resource) Removed() bool { return r.Body == nil && r.Hosts == nil }
+
 // Size returns the length of Bytes.
 func (r *Resource) Size() int {
 	if r.Body == nil {

@@ -8,8 +8,10 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -40,6 +42,7 @@ type Hooks struct {
 	Transport   *Transport
 	Destination *Destination
 	Routes      *Routes
+	Patches     *Patches
 }
 
 // Direction is the direction of the traffic of a listener or a cluster.
@@ -152,6 +155,43 @@ type PolicyTLS struct {
 	Credentials bool                    // the proxy reads credentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool
+}
+
+// Patches changes resources that all features have made, and adds some. At most one feature has it, and its Part is
+// PatchPart: what it does not patch is shared with all other proxies. Its functions are pure.
+type Patches struct {
+	// Of returns the patches of a Selection that may apply to a resource, in the order in which they apply.
+	Of func(Selection, PatchTarget) []Patch
+	// Added returns the patches that add a resource of the type and direction of a target, which has no name.
+	// The target of virtual hosts is named as their route configuration.
+	Added func(Selection, PatchTarget) []Patch
+	// Apply applies patches to a message, one after the other, and returns it: nil if it is removed. A nil message is
+	// made by the only patch. A patch that cannot be applied, or makes the message one that Envoy would refuse, is left
+	// out, and a finding about its object says why.
+	Apply func([]Patch, PatchTarget, proto.Message) (proto.Message, []diag.Diagnostic)
+}
+
+// Patch is one change that an object makes. It is comparable.
+type Patch struct {
+	Object *kinds.Object
+	Index  int
+}
+
+// PatchTarget is a resource that may be patched.
+type PatchTarget struct {
+	Type      string // URL; of virtual hosts too, which are patched by themselves
+	Direction Direction
+	Name      string // of a virtual host: of its route configuration
+	Host      string // the name of a virtual host
+	// Servers returns the servers of a gateway that have the route configuration; nil where there are none.
+	Servers func() []GatewayServer
+}
+
+// GatewayServer is a server of a Gateway.
+type GatewayServer struct {
+	Gateway  string // namespace/name
+	Port     uint32
+	PortName string
 }
 
 // Routes makes the routes of objects that are bound to hosts. At most one feature has it.

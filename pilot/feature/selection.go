@@ -36,6 +36,9 @@ type Workload struct {
 	Namespace string
 	Labels    map[string]string
 	Services  []*registry.Service // that it serves
+
+	Version  string                               // of Istio, as its proxy says; empty if it does not
+	Metadata func(key string) (value string, ok bool) // text in the metadata of its proxy; nil: there is none
 }
 
 // Selection is the objects of one feature that apply to a workload. It is comparable.
@@ -43,6 +46,13 @@ type Selection struct {
 	Objects   frozen.List[*kinds.Object] // by precedence
 	Facts     frozen.List[*kinds.Object] // those that the objects need and that are there
 	Providers frozen.List[Provider]      // those that the objects name, or that apply by default
+	Excluded  frozen.List[Excluded]      // the parts of objects that do not apply
+}
+
+// Excluded are the parts of an object that do not apply to a workload: their indexes, separated by spaces.
+type Excluded struct {
+	Object *kinds.Object
+	Parts  string
 }
 
 // Provider is an extension provider that objects name. Config is nil where the mesh configuration has none of that
@@ -213,6 +223,9 @@ func (s Selections) Of(f *Feature) Selection {
 	}
 	return Selection{}
 }
+
+// Empty reports whether no feature has one.
+func (s Selections) Empty() bool { return s.list.Empty() }
 
 // For returns the Selections of some features only.
 func (s Selections) For(features []*Feature) Selections {

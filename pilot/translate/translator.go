@@ -3,6 +3,7 @@ package translate
 import (
 	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -15,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/patch"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -24,6 +26,10 @@ import (
 type Options struct {
 	Idle     int                // bytes of unused resources that the memo keeps; 0 turns the memo off
 	Features []*feature.Feature // in the order of what they add to resources
+
+	// Found is called where a resource is made without a patch that it should have, by any goroutine. It may be called
+	// several times for one finding. Nil: nobody wants to know.
+	Found func(diag.Diagnostic)
 }
 
 // Translator makes resources of Snapshots. Safe for concurrent use.
@@ -34,6 +40,7 @@ type Translator struct {
 	cache engine.Cache
 	types map[string]provider // by URL
 	keys  *cohort.Interner
+	patch *patch.Patcher
 
 	newStateFunc func(*snapshot.Snapshot) any // newState as a function value, allocated once because each Send needs it
 
@@ -55,12 +62,15 @@ func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provid
 		envoy.ListenerType: lds.New(m, h, c),
 		envoy.RouteType:    rds.New(m, h, c),
 		envoy.SecretType:   sds.New(m, c),
+		// What patches add is all that there is.
+		envoy.ExtensionType: &nothing{},
 	}
 }
 
 // New returns a Translator.
 func New(o Options) *Translator {
 	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle), keys: cohort.NewInterner()}
+	t.patch = patch.New(t.memo, o.Features, &t.cache, o.Found)
 	t.types = providers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
 	t.newStateFunc = func(s *snapshot.Snapshot) any { return t.newState(s) }
 	return t
@@ -113,7 +123,7 @@ func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 // Selected returns the objects of a kind that apply to a proxy's workload at a Snapshot.
 func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
 	k := cohort.Resolve(t.state(s).index, p, t.features)
-	return feature.ObjectsOf(kind, k.Scope.Selections, k.Outbound.Selections, k.Inbound.Selections)
+	return feature.ObjectsOf(kind, k.Scope.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
 }
 
 // Compare reports whether streams must compare everything they have with a Snapshot: more than endpoints and single
@@ -142,5 +152,14 @@ func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, nam
 	if p == nil || envoy.TypeOf(typeURL).Named != (names != nil) {
 		return envoy.Union{}, nil
 	}
-	return p.Get(t.state(s).view, c, names)
+	v := t.state(s).view
+	u, err := p.Get(v, c, names)
+	return t.patch.Union(v, c, typeURL, names, u), err
+}
+
+// nothing is the provider of a type whose resources are all added by patches.
+type nothing struct{}
+
+func (*nothing) Get(*view.View, cohort.Key, *envoy.Names) (envoy.Union, error) {
+	return envoy.Union{}, nil
 }

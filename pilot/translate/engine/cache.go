@@ -32,6 +32,7 @@ type Key struct {
 	Scope     weak.Pointer[cohort.Scope]
 	Listeners weak.Pointer[cohort.Listeners]
 	Inbound   weak.Pointer[cohort.Inbound]
+	Patches   weak.Pointer[cohort.Patches]
 	names     weak.Pointer[envoy.Names]
 }
 
@@ -52,6 +53,8 @@ type Version struct {
 	from, to    uint64
 	byPartition frozen.Table[*envoy.Resource] // the same resources, those of a partition together
 	conflicts   map[any][]note                // by partition
+	base        *envoy.Set                    // what Derive made it of
+	added       []*envoy.Resource             // by Derive
 	failures
 }
 
@@ -141,6 +144,7 @@ func (c *Cache) entry(k Key) *entry {
 		evictWith(c, e, k, k.Scope.Value())
 		evictWith(c, e, k, k.Listeners.Value())
 		evictWith(c, e, k, k.Inbound.Value())
+		evictWith(c, e, k, k.Patches.Value())
 		evictWith(c, e, k, k.names.Value())
 	}
 	e.lastUsed = c.generation

@@ -1,0 +1,46 @@
+package envoyfilter
+
+import (
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// matchesService reports whether a cluster is of the service that a patch matches. The name of an inbound cluster has
+// no service, but its metadata do.
+func (p patch) matchesService(t feature.PatchTarget, c *clusterv3.Cluster) bool {
+	m := p.GetMatch().GetCluster()
+	if t.Direction != feature.Inbound || m.GetService() == "" || m.GetName() != "" {
+		return true
+	}
+	services := c.GetMetadata().GetFilterMetadata()["istio"].GetFields()["services"].GetListValue().GetValues()
+	return slices.ContainsFunc(services, func(v *structpb.Value) bool {
+		return v.GetStructValue().GetFields()["host"].GetStringValue() == m.GetService()
+	})
+}
+
+// mergeIntoCluster merges the value of a patch into a cluster. A transport socket is merged into those of the same name
+// that the cluster chooses from for each endpoint, where it does: its own would never be used.
+func (p patch) mergeIntoCluster(c *clusterv3.Cluster) error {
+	value := p.value.(*clusterv3.Cluster)
+	lists, name := p.op() == mergeLists, c.Name
+	if socket := value.GetTransportSocket(); socket != nil && len(c.TransportSocketMatches) > 0 {
+		for _, m := range c.TransportSocketMatches {
+			if m.GetTransportSocket().GetName() != socket.Name {
+				continue
+			}
+			if err := mergeMessages(m.TransportSocket.ProtoReflect(), socket.ProtoReflect(), lists); err != nil {
+				return err
+			}
+		}
+		value = proto.Clone(value).(*clusterv3.Cluster)
+		value.TransportSocket = nil
+	}
+	err := mergeMessages(c.ProtoReflect(), value.ProtoReflect(), lists)
+	c.Name = name
+	return err
+}

@@ -1,0 +1,267 @@
+package envoyfilter
+
+import (
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"weak"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// filters are EnvoyFilters, each compiled once. Safe for concurrent use.
+type filters struct {
+	compiled sync.Map // *compiled, by weak.Pointer[kinds.Object]
+}
+
+// compiled is what an object's patches mean.
+type compiled struct {
+	patches  []compiledPatch // as many as the object has
+	findings []diag.Diagnostic
+}
+
+// compiledPatch is one patch of an object.
+type compiledPatch struct {
+	*networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch
+	usable  bool           // it has a meaning
+	value   proto.Message  // nil where the operation has none
+	version *regexp.Regexp // nil: any version
+}
+
+// of returns an object compiled. It is compiled once, and forgotten with the object.
+func (f *filters) of(o *kinds.Object) *compiled {
+	key := weak.Make(o)
+	if c, ok := f.compiled.Load(key); ok {
+		return c.(*compiled)
+	}
+	c, loaded := f.compiled.LoadOrStore(key, compile(o))
+	if !loaded {
+		held := weak.Make(f)
+		runtime.AddCleanup(o, func(key weak.Pointer[kinds.Object]) {
+			if f := held.Value(); f != nil {
+				f.compiled.Delete(key)
+			}
+		}, key)
+	}
+	return c.(*compiled)
+}
+
+func compile(o *kinds.Object) *compiled {
+	c := &compiled{}
+	for i, p := range spec(o).ConfigPatches {
+		patch := compiledPatch{EnvoyFilter_EnvoyConfigObjectPatch: p}
+		field := fmt.Sprintf("spec.configPatches[%d]", i)
+		patch.usable = true
+		for _, d := range patch.compile(field) {
+			patch.usable = patch.usable && d.Severity != diag.Error && d.Code != "NotImplemented"
+			c.findings = append(c.findings, d)
+		}
+		c.patches = append(c.patches, patch)
+	}
+	return c
+}
+
+// Short names of what is patched, and of operations.
+const (
+	toListener       = networkingv1alpha3.EnvoyFilter_LISTENER
+	toChain          = networkingv1alpha3.EnvoyFilter_FILTER_CHAIN
+	toNetworkFilter  = networkingv1alpha3.EnvoyFilter_NETWORK_FILTER
+	toHTTPFilter     = networkingv1alpha3.EnvoyFilter_HTTP_FILTER
+	toListenerFilter = networkingv1alpha3.EnvoyFilter_LISTENER_FILTER
+	toRoutes         = networkingv1alpha3.EnvoyFilter_ROUTE_CONFIGURATION
+	toHost           = networkingv1alpha3.EnvoyFilter_VIRTUAL_HOST
+	toRoute          = networkingv1alpha3.EnvoyFilter_HTTP_ROUTE
+	toCluster        = networkingv1alpha3.EnvoyFilter_CLUSTER
+	toExtension      = networkingv1alpha3.EnvoyFilter_EXTENSION_CONFIG
+
+	merge        = networkingv1alpha3.EnvoyFilter_Patch_MERGE
+	add          = networkingv1alpha3.EnvoyFilter_Patch_ADD
+	remove       = networkingv1alpha3.EnvoyFilter_Patch_REMOVE
+	insertBefore = networkingv1alpha3.EnvoyFilter_Patch_INSERT_BEFORE
+	insertAfter  = networkingv1alpha3.EnvoyFilter_Patch_INSERT_AFTER
+	insertFirst  = networkingv1alpha3.EnvoyFilter_Patch_INSERT_FIRST
+	replace      = networkingv1alpha3.EnvoyFilter_Patch_REPLACE
+	mergeLists   = networkingv1alpha3.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST
+)
+
+// operations returns the operations that have an effect on what is patched.
+func operations(to networkingv1alpha3.EnvoyFilter_ApplyTo) []networkingv1alpha3.EnvoyFilter_Patch_Operation {
+	switch to {
+	case toNetworkFilter, toHTTPFilter, toListenerFilter:
+		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove, insertBefore, insertAfter, insertFirst, replace}
+	case toRoute:
+		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove, insertBefore, insertAfter, insertFirst}
+	case toListener, toChain, toHost, toCluster:
+		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove}
+	case toRoutes:
+		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists}
+	case toExtension:
+		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{add}
+	}
+	return nil
+}
+
+// message returns an empty message of what is patched.
+func message(to networkingv1alpha3.EnvoyFilter_ApplyTo) proto.Message {
+	switch to {
+	case toListener:
+		return &listenerv3.Listener{}
+	case toChain:
+		return &listenerv3.FilterChain{}
+	case toNetworkFilter:
+		return &listenerv3.Filter{}
+	case toHTTPFilter:
+		return &hcmv3.HttpFilter{}
+	case toListenerFilter:
+		return &listenerv3.ListenerFilter{}
+	case toRoutes:
+		return &routev3.RouteConfiguration{}
+	case toHost:
+		return &routev3.VirtualHost{}
+	case toRoute:
+		return &routev3.Route{}
+	case toCluster:
+		return &clusterv3.Cluster{}
+	case toExtension:
+		return &corev3.TypedExtensionConfig{}
+	}
+	return nil
+}
+
+// merges reports whether an operation merges a value.
+func merges(o networkingv1alpha3.EnvoyFilter_Patch_Operation) bool {
+	return o == merge || o == mergeLists
+}
+
+// compile reads a patch. It returns what is wrong with it: a patch with an error, or with what is not supported, has no
+// effect.
+func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
+	lacks := func(at, message, fix string) { found = append(found, feature.NotImplemented(field+at, message, fix)) }
+	fails := func(at, message, fix string) {
+		found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "BadPatch", Field: field + at, Message: message, Fix: fix})
+	}
+	ignored := func(at, message string) {
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NoEffect", Field: field + at, Message: message, Fix: "remove it"})
+	}
+	op := p.GetPatch().GetOperation()
+	switch {
+	case p.GetApplyTo() == networkingv1alpha3.EnvoyFilter_BOOTSTRAP:
+		lacks(".applyTo", "the bootstrap is made by the agent beside the proxy, not by this server", "set it in the proxy's ProxyConfig or by a custom bootstrap")
+		return found
+	case p.GetMatch().GetContext() == networkingv1alpha3.EnvoyFilter_WAYPOINT || p.GetMatch().GetWaypoint() != nil:
+		lacks(".match", "waypoints are not served", "")
+		return found
+	case message(p.GetApplyTo()) == nil:
+		fails(".applyTo", "it does not say what to patch", "write LISTENER, HTTP_FILTER, CLUSTER or so on")
+		return found
+	}
+	known := false
+	for _, o := range operations(p.GetApplyTo()) {
+		known = known || o == op
+	}
+	if !known {
+		lacks(".patch.operation", fmt.Sprintf("%v of %v has no effect", op, p.GetApplyTo()), "use another operation")
+		return found
+	}
+	if expr := p.GetMatch().GetProxy().GetProxyVersion(); expr != "" {
+		_, err := safe.RegexSize(limits.Default(), expr)
+		if err == nil {
+			p.version, err = regexp.Compile(expr)
+		}
+		if err != nil {
+			fails(".match.proxy.proxyVersion", err.Error(), "write a regular expression of RE2")
+		}
+	}
+	for key, value := range p.GetMatch().GetProxy().GetMetadata() {
+		if len(key) > 256 || len(value) > 256 {
+			lacks(".match.proxy.metadata", "metadata of more than 256 bytes is not kept of proxies: this matches none", "match other metadata")
+		}
+	}
+	l := p.GetMatch().GetListener()
+	if l.GetPortName() != "" {
+		ignored(".match.listener.portName", "listeners are not matched by the names of ports")
+	}
+	if p.GetPatch().GetFilterClass() != 0 && (p.GetApplyTo() != toHTTPFilter && p.GetApplyTo() != toNetworkFilter || op != add) {
+		ignored(".patch.filterClass", "it counts for HTTP and network filters with the operation ADD alone")
+	}
+	if op == remove {
+		if p.GetPatch().GetValue() != nil {
+			ignored(".patch.value", "REMOVE reads no value")
+		}
+		return found
+	}
+	value, warning, err := decode(p.GetApplyTo(), p.GetPatch())
+	if err != nil {
+		fails(".patch.value", err.Error(), "write it as Envoy's API v3 has it")
+		return found
+	}
+	if warning != "" {
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "UnknownField", Field: field + ".patch.value", Message: warning + ": it is left out", Fix: "write it as Envoy's API v3 has it"})
+	}
+	p.value = value
+	if err := validValue(p.value, op); err != nil {
+		fails(".patch.value", "Envoy would refuse it: "+err.Error(), "see Envoy's API v3")
+	}
+	return found
+}
+
+// decode returns the value of a patch as a message. warning says what of it is unknown.
+func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.EnvoyFilter_Patch) (m proto.Message, warning string, err error) {
+	text, err := protojson.Marshal(p.GetValue())
+	if err != nil {
+		return nil, "", err
+	}
+	types := resolver{protoregistry.GlobalTypes}
+	m = message(to)
+	if err = (protojson.UnmarshalOptions{Resolver: types}).Unmarshal(text, m); err == nil {
+		return m, "", nil
+	}
+	warning = plain(err)
+	proto.Reset(m)
+	if err = (protojson.UnmarshalOptions{Resolver: protoregistry.GlobalTypes, DiscardUnknown: true}).Unmarshal(text, m); err != nil {
+		return nil, "", fmt.Errorf("%s", plain(err))
+	}
+	return m, warning, nil
+}
+
+// plain returns an error of package protojson without its prefix, which varies, and without a position: the text is no
+// file.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "proto: "), "syntax error ")
+	if strings.HasPrefix(text, "(line ") {
+		if _, rest, ok := strings.Cut(text, "): "); ok {
+			text = rest
+		}
+	}
+	return text
+}
+
+// resolver resolves types that are not linked as messages without fields: an empty one has an empty value whatever its
+// type is.
+type resolver struct{ *protoregistry.Types }
+
+// FindMessageByURL returns the type of a URL.
+func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	if t, err := r.Types.FindMessageByURL(url); err == nil {
+		return t, nil
+	}
+	return (&corev3.AggregatedConfigSource{}).ProtoReflect().Type(), nil
+}

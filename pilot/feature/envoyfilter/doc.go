@@ -1,0 +1,14 @@
+// Package envoyfilter is the feature of EnvoyFilter, which patches what all other features have made.
+//
+//   - envoyfilter.go: what the feature declares, which objects and patches apply to a workload, and in which order.
+//   - compile.go: reads the patches of an object: their values as messages of Envoy, and what is wrong with them.
+//   - match.go: which patches apply to a cluster, a listener, a route configuration or a virtual host, by its name.
+//   - apply.go: applies patches to one resource, and leaves out those with which Envoy would refuse it.
+//   - listener.go, filters.go, routes.go: patches inside listeners, lists of filters, and routes.
+//   - merge.go: merges one message into another.
+//   - validate.go: what Envoy would refuse.
+//   - types.go: links the messages that values may have.
+//
+// The patches of a resource apply by what they patch, from the outside in, and within that in the order of the objects:
+// those of the root namespace first. The package holds no state but what it has compiled of objects.
+package envoyfilter

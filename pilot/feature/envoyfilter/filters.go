@@ -1,0 +1,132 @@
+package envoyfilter
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+)
+
+// filter is a filter of any sort.
+type filter interface {
+	proto.Message
+	GetName() string
+	GetTypedConfig() *anypb.Any
+}
+
+// edits say how patches apply to a list of filters.
+type edits[T filter] struct {
+	applies func(patch) bool
+	named   func(patch) string // the filter that a patch matches; empty: any
+	// place returns where a filter of a class is added.
+	place func(networkingv1alpha3.EnvoyFilter_Patch_FilterClass, []T) int
+}
+
+// edit applies patches to a list of filters: it merges, removes and replaces filters, and then adds some.
+func edit[T filter](list []T, patches iter.Seq2[int, patch], failed failures, e edits[T]) []T {
+	cloned := func(p patch) T { return proto.Clone(p.value).(T) }
+	for i, p := range patches {
+		if !e.applies(p) {
+			continue
+		}
+		name := e.named(p)
+		at := slices.IndexFunc(list, func(f T) bool { return f.GetName() == name })
+		switch p.op() {
+		case add:
+			list = slices.Insert(list, e.place(p.GetPatch().GetFilterClass(), list), cloned(p))
+		case insertFirst: // whether or not the filter is there
+			list = slices.Insert(list, 0, cloned(p))
+		case insertBefore:
+			if name == "" {
+				at = 0
+			}
+			if at >= 0 {
+				list = slices.Insert(list, at, cloned(p))
+			}
+		case insertAfter:
+			if name == "" {
+				at = len(list) - 1
+			}
+			if at >= 0 || name == "" {
+				list = slices.Insert(list, at+1, cloned(p))
+			}
+		case replace:
+			if at >= 0 {
+				list[at] = cloned(p)
+			}
+		case merge, mergeLists, remove:
+		}
+		_ = i
+	}
+	for i, p := range patches {
+		if !e.applies(p) || !merges(p.op()) && p.op() != remove {
+			continue
+		}
+		name := e.named(p)
+		if p.op() == remove {
+			list = slices.DeleteFunc(list, func(f T) bool { return name == "" || f.GetName() == name })
+			continue
+		}
+		for _, f := range list {
+			if name == "" || f.GetName() == name {
+				failed.set(i, p.mergeFilter(f))
+			}
+		}
+	}
+	return list
+}
+
+// mergeFilter merges the value of a patch into a filter. Configurations of different types are not merged.
+func (p patch) mergeFilter(f filter) error {
+	if from := p.value.(filter).GetTypedConfig(); from != nil && f.GetTypedConfig() != nil && from.TypeUrl != f.GetTypedConfig().TypeUrl {
+		if f.GetName() != p.value.(filter).GetName() && p.value.(filter).GetName() != "" {
+			return nil // a value without a match by name is for the filters of its type
+		}
+		return fmt.Errorf("%s has a configuration of type %s, into which none of %s can be merged: use REPLACE", f.GetName(), f.GetTypedConfig().TypeUrl, from.TypeUrl)
+	}
+	return p.mergeInto(f)
+}
+
+// last returns the place after all listener filters.
+func last(_ networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*listenerv3.ListenerFilter) int {
+	return len(list)
+}
+
+// networkPlace returns where a network filter of a class is added: before the filter that ends the chain.
+func networkPlace(_ networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*listenerv3.Filter) int {
+	if n := len(list); n > 0 && isTerminal(list[n-1]) {
+		return n - 1
+	}
+	return len(list)
+}
+
+// httpPlace returns where an HTTP filter of a class is added: after the filters of the server that are of the class, or
+// else before the router, which must be the last.
+func httpPlace(class networkingv1alpha3.EnvoyFilter_Patch_FilterClass, list []*hcmv3.HttpFilter) int {
+	after := func(names ...string) int {
+		at := 0
+		for i, f := range list {
+			if slices.Contains(names, f.Name) {
+				at = i + 1
+			}
+		}
+		return at
+	}
+	switch class {
+	case networkingv1alpha3.EnvoyFilter_Patch_AUTHN:
+		return after("istio.metadata_exchange", "envoy.filters.http.jwt_authn", "istio_authn")
+	case networkingv1alpha3.EnvoyFilter_Patch_AUTHZ:
+		return after("istio.metadata_exchange", "envoy.filters.http.jwt_authn", "istio_authn", "envoy.filters.http.rbac", "envoy.filters.http.ext_authz")
+	}
+	for i, f := range list {
+		if f.Name == "istio.stats" && class == networkingv1alpha3.EnvoyFilter_Patch_STATS || f.GetTypedConfig().GetTypeUrl() == router {
+			return i
+		}
+	}
+	return len(list)
+}

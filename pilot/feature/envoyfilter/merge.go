@@ -1,0 +1,81 @@
+package envoyfilter
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// mergeMessages merges one message into another of its type, as protobuf defines it: fields that are set replace those
+// of the other, messages are merged, entries of maps are replaced, and lists are appended, or replaced if lists is set.
+// So a wrapped number or truth value that is zero changes nothing. Other than in protobuf, durations are replaced, and
+// messages inside of google.protobuf.Any are merged if they have the same type.
+func mergeMessages(into, from protoreflect.Message, lists bool) error {
+	if a, ok := into.Interface().(*anypb.Any); ok {
+		return mergeAny(a, from.Interface().(*anypb.Any), lists)
+	}
+	if into.Descriptor().FullName() == "google.protobuf.Duration" {
+		proto.Reset(into.Interface())
+		proto.Merge(into.Interface(), from.Interface())
+		return nil
+	}
+	var err error
+	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.IsMap():
+			m := into.Mutable(fd).Map()
+			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+				m.Set(k, clone(fd.MapValue(), v))
+				return true
+			})
+		case fd.IsList():
+			if lists {
+				into.Clear(fd)
+			}
+			list := into.Mutable(fd).List()
+			for i := range v.List().Len() {
+				list.Append(clone(fd, v.List().Get(i)))
+			}
+		case fd.Message() != nil && into.Has(fd):
+			err = mergeMessages(into.Mutable(fd).Message(), v.Message(), lists)
+		default:
+			into.Set(fd, clone(fd, v))
+		}
+		return err == nil
+	})
+	return err
+}
+
+// clone returns a value of a field, or of an item of a list or a map, with no memory in common.
+func clone(fd protoreflect.FieldDescriptor, v protoreflect.Value) protoreflect.Value {
+	if fd.Message() != nil {
+		return protoreflect.ValueOfMessage(proto.Clone(v.Message().Interface()).ProtoReflect())
+	}
+	return v
+}
+
+// mergeAny merges messages inside of google.protobuf.Any. One of another type takes the place of the other.
+func mergeAny(into, from *anypb.Any, lists bool) error {
+	if into.TypeUrl == "" || into.TypeUrl != from.TypeUrl {
+		into.TypeUrl, into.Value = from.TypeUrl, from.Value
+		return nil
+	}
+	if len(from.Value) == 0 {
+		return nil
+	}
+	was, err := into.UnmarshalNew()
+	if err != nil {
+		return fmt.Errorf("%s cannot be merged: %w", into.TypeUrl, err)
+	}
+	is, err := from.UnmarshalNew()
+	if err != nil {
+		return fmt.Errorf("%s cannot be merged: %w", into.TypeUrl, err)
+	}
+	if err := mergeMessages(was.ProtoReflect(), is.ProtoReflect(), lists); err != nil {
+		return err
+	}
+	into.Value, err = proto.MarshalOptions{Deterministic: true}.Marshal(was)
+	return err
+}

@@ -1,0 +1,66 @@
+package patch
+
+import (
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+)
+
+// routeKey is all that a patched route configuration depends on.
+type routeKey struct {
+	header, head *envoy.Resource
+	hosts        *envoy.Set
+	content      envoy.Content // of hosts
+}
+
+func buildRoute(k routeKey) *envoy.Resource {
+	return envoy.NewRoute(k.header, k.head, k.hosts, k.content)
+}
+
+// routeConfiguration returns a route configuration as it is patched: itself, its virtual hosts, and those that are
+// added.
+func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
+	t.Name = r.Name
+	t.Servers = func() []feature.GatewayServer {
+		var list []feature.GatewayServer
+		for _, s := range t.view.Gateways.ServersOf(t.cohort.Scope.Value(), r.Name) {
+			list = append(list, feature.GatewayServer{
+				Gateway: s.Gateway.Namespace + "/" + s.Gateway.Name, Port: s.GetPort().GetNumber(), PortName: s.GetPort().GetName(),
+			})
+		}
+		return list
+	}
+	header, head := r, r.Head
+	if r.Header != nil {
+		header = r.Header
+	}
+	k := routeKey{header: t.patched(header), hosts: r.Hosts}
+	if head != nil {
+		k.head = t.patched(head)
+	}
+	hosts := t
+	hosts.Type = envoy.VirtualHostType
+	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Scope: t.cohort.Scope.Weak(), Patches: t.cohort.Patches.Weak()},
+		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added(), Content: true})
+	k.hosts, k.content = version.Set, version.Content
+	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 dies of one that had its virtual hosts by VHDS and becomes empty
+		none := envoy.NewHost(r.Name, &routev3.VirtualHost{Name: names.BlockAll, Domains: []string{"*"}})
+		k.hosts, k.content = envoy.NewSet([]*envoy.Resource{none}), envoy.Content{}
+		k.content.Add(none)
+	}
+	if k.header == header && k.head == head && k.hosts.Equal(r.Hosts) {
+		return r
+	}
+	return t.routes.Get(k)
+}
+
+// virtualHost returns a virtual host as it is patched.
+func (t target) virtualHost(r *envoy.Resource) *envoy.Resource {
+	t.Host = envoy.HostOf(strings.TrimPrefix(r.Name, t.Name+"/"))
+	return t.patched(r)
+}
