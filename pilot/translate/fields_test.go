@@ -35,6 +35,7 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	elsewhere := map[string]string{
 		"AuthorizationPolicy targetRef.namespace":            "validation refuses any but the policy's own",
 		"AuthorizationPolicy targetRefs.namespace":           "validation refuses any but the policy's own",
+		"EnvoyFilter targetRefs.namespace":                   "validation refuses any but the object's own",
 		"Gateway servers.name":                               "a label",
 		"Gateway servers.tls.tlsCertificates.caCertificates": "validation says that it has no effect",
 		"Sidecar egress.port.name":                           "a label",

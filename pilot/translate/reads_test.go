@@ -16,6 +16,7 @@ import (
 	securityv1beta1 "istio.io/api/security/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1"
 	typev1beta1 "istio.io/api/type/v1beta1"
+	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -37,6 +38,29 @@ type selectingStep struct {
 
 var webSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
 
+// generatedPatches returns an EnvoyFilter with a patch of each type of resources.
+func generatedPatches(name string, labels map[string]string) *networkingv1alpha3.EnvoyFilter {
+	e := &networkingv1alpha3.EnvoyFilter{}
+	if labels != nil {
+		e.WorkloadSelector = &networkingv1alpha3.WorkloadSelector{Labels: labels}
+	}
+	for to, value := range map[networkingv1alpha3.EnvoyFilter_ApplyTo]map[string]any{
+		networkingv1alpha3.EnvoyFilter_CLUSTER:             {"altStatName": name},
+		networkingv1alpha3.EnvoyFilter_LISTENER:            {"statPrefix": name},
+		networkingv1alpha3.EnvoyFilter_ROUTE_CONFIGURATION: {"responseHeadersToRemove": []any{name}},
+		networkingv1alpha3.EnvoyFilter_VIRTUAL_HOST:        {"requestHeadersToRemove": []any{name}},
+	} {
+		v, err := structpb.NewStruct(value)
+		if err != nil {
+			panic(err)
+		}
+		e.ConfigPatches = append(e.ConfigPatches, &networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch{
+			ApplyTo: to, Patch: &networkingv1alpha3.EnvoyFilter_Patch{Operation: networkingv1alpha3.EnvoyFilter_Patch_MERGE, Value: v},
+		})
+	}
+	return e
+}
+
 var selectingObjects = []struct {
 	key   kinds.Key
 	specs []any
@@ -51,6 +75,8 @@ var selectingObjects = []struct {
 		&telemetryv1.Telemetry{Tracing: []*telemetryv1.Tracing{{DisableSpanReporting: wrapperspb.Bool(true)}}},
 	}},
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
+	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "web"}, []any{generatedPatches("x", map[string]string{"app": "web"}), generatedPatches("y", nil)}},
+	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "istio-system", Name: "all"}, []any{generatedPatches("z", nil)}},
 	{kinds.Key{Kind: tapKind, Namespace: "a", Name: "web"}, []any{&securityv1.PeerAuthentication{}}},
 	{kinds.Key{Kind: tapKind, Namespace: "istio-system", Name: "web"}, []any{&securityv1.PeerAuthentication{Selector: webSelector}}},
 	{kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "web"}, []any{

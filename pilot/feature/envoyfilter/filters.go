@@ -30,7 +30,7 @@ type edits[T filter] struct {
 // edit applies patches to a list of filters: it merges, removes and replaces filters, and then adds some.
 func edit[T filter](list []T, patches iter.Seq2[int, patch], failed failures, e edits[T]) []T {
 	cloned := func(p patch) T { return proto.Clone(p.value).(T) }
-	for i, p := range patches {
+	for _, p := range patches {
 		if !e.applies(p) {
 			continue
 		}
@@ -61,7 +61,6 @@ func edit[T filter](list []T, patches iter.Seq2[int, patch], failed failures, e 
 			}
 		case merge, mergeLists, remove:
 		}
-		_ = i
 	}
 	for i, p := range patches {
 		if !e.applies(p) || !merges(p.op()) && p.op() != remove {

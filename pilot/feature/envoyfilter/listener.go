@@ -134,12 +134,14 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 		named:   func(p patch) string { return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName() },
 		place:   networkPlace,
 	})
-	for i, p := range l.of(toHTTPFilter) {
-		_ = i
+	for _, p := range l.of(toHTTPFilter) {
 		if applies(p) {
-			l.connectionManagers(c, func(m *hcmv3.HttpConnectionManager) {
+			l.connectionManagers(c, func(name string, m *hcmv3.HttpConnectionManager) {
 				m.HttpFilters = edit(m.HttpFilters, l.of(toHTTPFilter), l.failed, edits[*hcmv3.HttpFilter]{
-					applies: applies,
+					applies: func(p patch) bool {
+						want := p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName()
+						return applies(p) && (want == "" || want == name)
+					},
 					named:   func(p patch) string { return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetSubFilter().GetName() },
 					place:   httpPlace,
 				})
@@ -150,15 +152,15 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 	return true
 }
 
-// connectionManagers changes the connection managers of a chain.
-func (l listener) connectionManagers(c *listenerv3.FilterChain, change func(*hcmv3.HttpConnectionManager)) {
+// connectionManagers changes the connection managers of a chain. change is given the name of the filter.
+func (l listener) connectionManagers(c *listenerv3.FilterChain, change func(name string, m *hcmv3.HttpConnectionManager)) {
 	for _, f := range c.Filters {
 		m := &hcmv3.HttpConnectionManager{}
 		if !f.GetTypedConfig().MessageIs(m) || f.GetTypedConfig().UnmarshalTo(m) != nil {
 			continue
 		}
 		was := proto.Clone(m)
-		if change(m); !proto.Equal(was, m) {
+		if change(f.Name, m); !proto.Equal(was, m) {
 			f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(m)}
 		}
 	}
@@ -166,7 +168,7 @@ func (l listener) connectionManagers(c *listenerv3.FilterChain, change func(*hcm
 
 // inlineRoutes applies patches to the routes that are in the connection managers of a chain.
 func (l listener) inlineRoutes(c *listenerv3.FilterChain) {
-	l.connectionManagers(c, func(m *hcmv3.HttpConnectionManager) {
+	l.connectionManagers(c, func(_ string, m *hcmv3.HttpConnectionManager) {
 		rc := m.GetRouteConfig()
 		if rc == nil {
 			return
