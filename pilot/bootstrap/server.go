@@ -132,7 +132,7 @@ func New(o Options) (*Server, error) {
 	if o.NoMemo {
 		memo = 0
 	}
-	t := translate.New(translate.Options{Idle: memo, Features: o.features()})
+	t := translate.New(translate.Options{Idle: memo, Features: o.features(), Found: logFindings(o.Logger)})
 	s.prepare = t.Prepare
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {

@@ -1,0 +1,54 @@
+package envoyfilter_test
+
+import (
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/envoyfilter"
+)
+
+// TestLeftOut applies patches to a cluster. Those with which Envoy would refuse it are left out and are findings that
+// name the patch. The others apply, and the cluster that was given stays as it is.
+func TestLeftOut(t *testing.T) {
+	spec := &networkingv1alpha3.EnvoyFilter{}
+	if err := protojson.Unmarshal([]byte(`{"configPatches": [
+		{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": {"connect_timeout": "3s"}}},
+		{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": {"connect_timeout": "-4s"}}},
+		{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": {"eds_cluster_config": {"service_name": "x"}}}},
+		{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": {"name": "renamed", "alt_stat_name": "x"}}}
+	]}`), spec); err != nil {
+		t.Fatal(err)
+	}
+	o := &kinds.Object{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}, Position: "a.yaml:3:1", Spec: spec}
+	f := envoyfilter.New()
+	target := feature.PatchTarget{Type: envoy.ClusterType, Direction: feature.Outbound, Name: "c"}
+	patches := f.Patches.Of(feature.Of(o), target)
+	if len(patches) != 4 {
+		t.Fatalf("%d patches", len(patches))
+	}
+	was := &clusterv3.Cluster{Name: "c", ConnectTimeout: durationpb.New(1e9)}
+	before := proto.Clone(was)
+	m, found := f.Patches.Apply(patches, target, was)
+	want := &clusterv3.Cluster{Name: "c", ConnectTimeout: durationpb.New(3e9), AltStatName: "x"}
+	if !proto.Equal(m, want) || !proto.Equal(was, before) {
+		t.Errorf("%v of %v", m, was)
+	}
+	var texts []string
+	for _, d := range found {
+		texts = append(texts, d.String())
+	}
+	for i, part := range []string{"a.yaml:3:1: error: EnvoyFilter a/x: spec.configPatches[1]: c: ", "a.yaml:3:1: error: EnvoyFilter a/x: spec.configPatches[2]: c: "} {
+		if len(texts) != 2 || !strings.HasPrefix(texts[i], part) {
+			t.Errorf("findings %q, want one of %q", texts, part)
+		}
+	}
+}
