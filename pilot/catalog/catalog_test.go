@@ -85,7 +85,7 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%s: findings about %v, want %v", object, fields, want)
 		}
 	}
-	for kind, want := range map[*kinds.Kind][]string{kinds.Gateway: {"a", "c"}, kinds.Sidecar: {"c"}, kinds.Telemetry: {""}, kinds.Service: nil} {
+	for kind, want := range map[*kinds.Kind][]string{kinds.Gateway: {"a", "c"}, kinds.Sidecar: {"c"}, kinds.ReferenceGrant: {""}, kinds.Service: nil} {
 		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: "n", Name: "x"}, Spec: kind.New()}
 		check(o.String(), features.Unsupported(o), want...)
 	}
