@@ -47,9 +47,13 @@ func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 
 // version returns the name of the current version's folder; empty if there is none.
 func (f Folder) version() (string, error) {
-	version, err := os.Readlink(filepath.Join(f.Path, current))
-	if errors.Is(err, fs.ErrNotExist) {
+	path := filepath.Join(f.Path, current)
+	version, err := os.Readlink(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
+	case errors.Is(err, unix.EINVAL):
+		return "", fmt.Errorf("%s is no symbolic link: copy the folder with its links, as by cp -a", path)
 	}
 	return version, err
 }

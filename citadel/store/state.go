@@ -121,7 +121,7 @@ func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead
 		} else {
 			var expired, stepped bool
 			if s, expired, err = decode(files, now); err != nil {
-				return s, err
+				return s, fmt.Errorf("%s: %w", st, err)
 			}
 			if lead {
 				if s, stepped, err = s.Step(o, now); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -181,6 +182,13 @@ func TestFolder(t *testing.T) {
 	if err := f.Save(t.Context(), map[string][]byte{"no/folder": nil}, version); err == nil {
 		t.Error("a file was written into no folder")
 	}
+	flat := store.Folder{Path: filepath.Join(t.TempDir(), "flat")}
+	if err := os.MkdirAll(filepath.Join(flat.Path, "ca"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := flat.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "is no symbolic link") {
+		t.Errorf("a folder that was copied without its links: %v", err)
+	}
 	list, err := filepath.Glob(filepath.Join(f.Path, ".ca-*"))
 	if err != nil || len(list) != 1 || filepath.Base(list[0]) != version {
 		t.Errorf("after a save that failed there are %v, want %s alone, %v", list, version, err)
@@ -272,8 +280,8 @@ func TestBrokenState(t *testing.T) {
 	if err := st.Save(t.Context(), files, version); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := store.Step(t.Context(), st, options, start, true); err == nil {
-		t.Errorf("%+v", s)
+	if s, err := store.Step(t.Context(), st, options, start, true); err == nil || !strings.HasPrefix(err.Error(), "secret istio-system/istio-ca-secret: ") {
+		t.Errorf("%+v, %v", s, err)
 	}
 	if now, _, err := st.Load(t.Context()); err != nil || !bytes.Equal(now["ca-key.pem"], files["ca-key.pem"]) {
 		t.Errorf("it was written over, %v", err)
