@@ -3,6 +3,7 @@ package analysis
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	securityv1 "istio.io/api/security/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +68,8 @@ func (a *analysis) configMap(o *kinds.Object) {
 	read := a.options.MeshConfig[len(a.options.MeshConfig)-1]
 	// of another control plane
 	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-"
-	if _, holds := cm.Data[meshKey]; holds && !revision {
+	file := strings.HasPrefix(o.Name, "--") // that a flag of this name has given
+	if _, holds := cm.Data[meshKey]; holds && !revision && !file {
 		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration, and nobody reads it: that is %s", read)
 	}
 }
