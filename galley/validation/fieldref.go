@@ -268,6 +268,32 @@ func (p fieldRef) withoutZone() bool {
 	return false
 }
 
+// ofAnotherHost warns of an endpoint's address or name that leads whoever calls it to its own host: to the ports of its
+// own proxy, or of a server of its cloud.
+func (p fieldRef) ofAnotherHost() {
+	if why := ownHost(p.text()); why != "" {
+		p.add(diag.Warning, "OwnHost", "write the address of the service", "%q is %s: each caller reaches its own host, and the ports of its own proxy there", p.text(), why)
+	}
+}
+
+// ownHost returns why an address or a name leads to the caller's own host, or "".
+func ownHost(s string) string {
+	if name := strings.ToLower(strings.TrimSuffix(s, ".")); name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return "a name of the loopback interface"
+	}
+	ip, err := netip.ParseAddr(s)
+	switch ip = ip.Unmap(); {
+	case err != nil, ip.Zone() != "": // that has a finding of its own
+	case ip.IsLoopback():
+		return "an address of the loopback interface"
+	case ip.IsUnspecified():
+		return "no address of one host"
+	case ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsInterfaceLocalMulticast():
+		return "a link-local address"
+	}
+	return ""
+}
+
 // bind judges where a listener listens: an address, or a socket where that is allowed.
 func (p fieldRef) bind(sockets bool) {
 	s := p.text()

@@ -2,11 +2,13 @@ package validation
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
@@ -93,6 +95,53 @@ func TestHostileHosts(t *testing.T) {
 	refusedEverywhere(t, "10,000", kinds.VirtualService, strings.Replace(vs, "%s", many, 1), "spec")
 	refusedEverywhere(t, "10,000", kinds.ServiceEntry, strings.Replace(se, "%s", many, 1), "spec")
 	refusedEverywhere(t, "10,000", kinds.Gateway, strings.Replace(gw, "%s", many, 1), "spec")
+}
+
+// TestOwnHost: an endpoint that leads each caller to its own host is used, as Istio has it, and is a finding wherever
+// it stands and whoever judges it.
+func TestOwnHost(t *testing.T) {
+	const ports = `"ports":[{"number":80,"name":"http","protocol":"HTTP"}]`
+	fields := []struct {
+		kind                *kinds.Kind
+		spec, field, family string // with the address as %s; only of that family, or of any
+	}{
+		{kinds.ServiceEntry, `{"hosts":["a.com"],` + ports + `,"resolution":"STATIC","endpoints":[{"address":%s}]}`, "spec.endpoints[0].address", ""},
+		{kinds.ServiceEntry, `{"hosts":["a.com"],` + ports + `,"resolution":"DNS","endpoints":[{"address":%s}]}`, "spec.endpoints[0].address", "name"},
+		{kinds.ServiceEntry, `{"hosts":[%s],` + ports + `,"resolution":"DNS"}`, "spec.hosts[0]", "name"},
+		{kinds.WorkloadEntry, `{"address":%s}`, "spec.address", ""},
+		{kinds.Service, `{"type":"ExternalName","externalName":%s}`, "spec.externalName", "name"},
+	}
+	for address, family := range map[string]string{
+		"127.0.0.1": "", "127.9.9.9": "", "::1": "", "::ffff:127.0.0.1": "", "0.0.0.0": "", "::": "", "169.254.169.254": "", "fe80::1": "",
+		"localhost": "name", "LocalHost.": "name", "metadata.localhost": "name",
+	} {
+		for _, f := range fields {
+			if f.family != family && (f.family != "" || f.kind == kinds.ServiceEntry) {
+				continue
+			}
+			object := withSpec(schema.GroupVersionKind{Kind: f.kind.Name, Group: f.kind.Group, Version: f.kind.Versions[0]}, strings.Replace(f.spec, "%s", quote(t, address), 1))
+			review, _ := Review(limits.Default(), schema.GroupVersionKind{Group: f.kind.Group, Version: f.kind.Versions[0], Kind: f.kind.Name}, []byte(object))
+			used := Object(limits.Default(), f.kind, []byte(object))
+			file := Decode(limits.Default(), "", []byte(object))
+			if used.Object == nil {
+				t.Errorf("%s %s is not used: %v", f.kind.Name, address, used.Findings)
+			}
+			for who, list := range map[string][]diag.Diagnostic{"review": review, "object": used.Findings, "file": file.Findings()} {
+				if !slices.ContainsFunc(list, func(d diag.Diagnostic) bool { return d.Code == "OwnHost" && d.Field == f.field }) {
+					t.Errorf("%s %s: no finding of a %s at %s: %v", f.kind.Name, address, who, f.field, list)
+				}
+			}
+		}
+	}
+	const slice = `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"ns"},"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254"]}]}`
+	if list := Decode(limits.Default(), "", []byte(slice)).Findings(); len(list) != 1 || list[0].Code != "OwnHost" || list[0].Field != "endpoints[0].addresses[0]" {
+		t.Errorf("of an EndpointSlice: %v", list)
+	}
+	for _, address := range []string{"10.0.0.1", "fd00::1", "240.0.0.1", "localhost.example.com", "a.com"} {
+		if why := ownHost(address); why != "" {
+			t.Errorf("%s: %s", address, why)
+		}
+	}
 }
 
 // TestHostilePatches: patches of types that there are not are refused, and many or large ones are judged within bounds.

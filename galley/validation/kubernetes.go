@@ -21,6 +21,7 @@ func service(p fieldRef) {
 	if spec.at("type").is("ExternalName") {
 		if spec.required("externalName") {
 			spec.at("externalName").host()
+			spec.at("externalName").ofAnotherHost()
 		}
 	}
 	clusterIP := func(a fieldRef) {
@@ -99,6 +100,7 @@ func endpointSlice(p fieldRef) {
 			if !a.withoutZone() {
 				continue
 			}
+			a.ofAnotherHost()
 			ip, err := netip.ParseAddr(a.text())
 			switch kind := p.at("addressType").text(); {
 			case kind == "IPv4" && (err != nil || !ip.Is4()), kind == "IPv6" && (err != nil || !ip.Is6()), kind == "FQDN" && !isHost(a.text()):

@@ -44,6 +44,11 @@ func serviceEntry(p fieldRef) {
 			}
 		}
 	}
+	if len(endpoints) == 0 && strings.HasPrefix(resolution, "DNS") {
+		for _, h := range p.at("hosts").items() {
+			h.ofAnotherHost()
+		}
+	}
 	p.at("exportTo").exportTo(true)
 	p.at("workloadSelector").workload("labels")
 	p.exclusive("workloadSelector", "endpoints")
@@ -212,6 +217,7 @@ func workload(w fieldRef) {
 	case !isIP(address.text()) && (!isHost(address.text()) || address.text() == "."):
 		address.bad("write an IP address or a host name", "%q is not an address", address.text())
 	}
+	address.ofAnotherHost()
 	w.at("ports").each(func(name string, number fieldRef) {
 		if name == "" {
 			number.bad("name the port", "an empty port name")
