@@ -14,6 +14,7 @@ import (
 type Reference struct {
 	Resource string // its name
 	Field    string // of the object that names it
+	Own      bool   // it is to be a certificate with its key, not CA certificates
 }
 
 // Names returns the names of the Secrets or ConfigMaps, of whatever namespace, that a resource may be made of: the
@@ -24,6 +25,12 @@ func (r Reference) Names() []string {
 		return nil
 	}
 	return s.Objects()
+}
+
+// Misnamed reports whether a resource is to be a certificate, and has the name of one that has CA certificates.
+func (r Reference) Misnamed() bool {
+	s, ok := names.ParseSecret(r.Resource, "own")
+	return ok && s.CA && r.Own
 }
 
 // References returns what a Gateway or a DestinationRule names.
@@ -46,18 +53,18 @@ func ofGateway(g *networkingv1.Gateway) (list []Reference) {
 
 // OfServer returns what the TLS settings of a server name, at a field.
 func OfServer(t *networkingv1alpha3.ServerTLSSettings, field string) (list []Reference) {
-	add := func(at string, resource string, served bool) {
+	add := func(at string, own bool, resource string, served bool) {
 		if served {
-			list = append(list, Reference{resource, field + "." + at})
+			list = append(list, Reference{resource, field + "." + at, own})
 		}
 	}
 	certificate := func(at, name string) {
 		resource, served := names.Credential(name)
-		add(at, resource, served)
+		add(at, true, resource, served)
 	}
 	roots := func(at, name string) {
 		resource, served := names.CACredential(name)
-		add(at, resource, served)
+		add(at, false, resource, served)
 	}
 	mutual := false
 	switch t.GetMode() {
@@ -109,12 +116,12 @@ func ofClient(t *networkingv1alpha3.ClientTLSSettings, field string) (list []Ref
 	field += ".credentialName"
 	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
 		if resource, served := names.Credential(t.CredentialName); served {
-			list = append(list, Reference{resource, field})
+			list = append(list, Reference{resource, field, true})
 		}
 	}
 	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL || t.Mode == networkingv1alpha3.ClientTLSSettings_SIMPLE {
 		if resource, served := names.CACredential(t.CredentialName); served && !t.GetInsecureSkipVerify().GetValue() {
-			list = append(list, Reference{resource, field})
+			list = append(list, Reference{resource, field, false})
 		}
 	}
 	return list

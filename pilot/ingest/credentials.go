@@ -243,18 +243,23 @@ func expiredCertificates(served []servedUntil, now time.Time) (list []diag.Diagn
 	return list
 }
 
-// unservedCredentials returns a finding for each field that names no Secret and no ConfigMap.
+// unservedCredentials returns a finding for each field that names no Secret and no ConfigMap, or for a certificate one
+// that has CA certificates.
 func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 	byObject := w.References().byObject
 	for _, key := range slices.SortedFunc(maps.Keys(byObject), compareCredentials) {
 		for _, r := range byObject[key] {
-			if len(r.Names()) > 0 || len(list) > 0 && list[len(list)-1].Object == key.String() && list[len(list)-1].Field == r.Field {
+			if len(r.Names()) > 0 && !r.Misnamed() || len(list) > 0 && list[len(list)-1].Object == key.String() && list[len(list)-1].Field == r.Field {
 				continue
 			}
 			d := diag.Diagnostic{
 				Severity: diag.Warning, Code: "UnsupportedField", Object: key.String(), Field: r.Field,
 				Message: "it names no Secret and no ConfigMap: certificates come from nothing else, and connections that need them are refused",
 				Fix:     "name a Secret: NAME, kubernetes://NAME, kubernetes-gateway://NAMESPACE/NAME, or for CA certificates configmap://NAMESPACE/NAME",
+			}
+			if r.Misnamed() {
+				d.Message = "by a name that ends in -cacert, or of a ConfigMap, CA certificates are served alone: connections that need a certificate are refused"
+				d.Fix = "give the Secret another name"
 			}
 			if o := w.Object(key); o != nil {
 				d = d.At(o.Position)
