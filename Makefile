@@ -95,9 +95,9 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test
 	@touch bin/test/e2e.ok
 
 compat: build $(ENVOY) $(CLUSTER) $(HELM4) $(addprefix $(TOOLS)/,pilot-agent istiod istio-chart) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod and chart, which take some minutes to build.
-	go vet -tags $(TAGS),compat ./citadel/rotation ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts
+	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \
-		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 10m ./citadel/rotation ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts
+		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 10m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts
 
 compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test ## Test the charts on Helm 3 as well as Helm 4.
 	HELM3=$(HELM3) $(call GOTEST,compat-helm,testname) -count=1 -timeout 20m ./deploy/charts ./deploy/e2e/charts

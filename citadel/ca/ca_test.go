@@ -13,6 +13,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"math/big"
 	"net"
 	"net/url"
 	"slices"
@@ -102,6 +103,43 @@ func TestProfile(t *testing.T) {
 	}
 	if len(i.Chain) != 2 || !bytes.Equal(i.Chain[1], pki.EncodeCertificates(b.Roots...)) {
 		t.Errorf("a chain of %d: want the leaf and the root", len(i.Chain))
+	}
+}
+
+// TestRSA plugs in a CA with an RSA key, as OpenSSL writes it.
+func TestRSA(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: start.Add(-time.Hour), NotAfter: start.Add(240 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	b, err := pki.ParseBundle(pki.Files{
+		Certificate: pki.EncodeCertificates(root), Roots: pki.EncodeCertificates(root),
+		Key: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
+	}, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: func() time.Time { return start }})
+	c.Use(b)
+	for what, own := range map[string]crypto.Signer{"ECDSA": newKey(t), "RSA": key} {
+		i, err := issue(c, web, request(t, own, &x509.CertificateRequest{}), 0)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if l := leaf(t, i); l.CheckSignatureFrom(root) != nil || l.SignatureAlgorithm != x509.SHA256WithRSA {
+			t.Errorf("%s: signed with %v", what, l.SignatureAlgorithm)
+		}
 	}
 }
 
