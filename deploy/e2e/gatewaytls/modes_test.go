@@ -25,6 +25,7 @@ spec:
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
   - {port: {number: %[1]d, name: mutual, protocol: HTTPS}, hosts: [mutual.example.com], tls: {mode: MUTUAL, credentialName: mutual}}
   - {port: {number: %[1]d, name: roots, protocol: HTTPS}, hosts: [roots.example.com], tls: {mode: OPTIONAL_MUTUAL, credentialName: one-more, caCertCredentialName: "configmap://ingress/roots"}}
+  - {port: {number: %[1]d, name: split, protocol: HTTPS}, hosts: [split.example.com], tls: {mode: MUTUAL, credentialName: split}}
   - {port: {number: %[1]d, name: pass, protocol: TLS}, hosts: [pass.example.com], tls: {mode: PASSTHROUGH}}
   - {port: {number: %[1]d, name: bad, protocol: HTTPS}, hosts: [bad.example.com], tls: {mode: SIMPLE, credentialName: bad}}
 ---
@@ -69,7 +70,9 @@ func TestModes(t *testing.T) {
 			r := start(t, ports[0], ports[1], delta, map[string]string{
 				"mesh": mesh(backend(t), secure.Listener.Addr().(*net.TCPAddr).Port), "gateway": fmt.Sprintf(modes, ports[0]),
 				"one": secret("one", make("one.example.com")), "two": secret("two", generic), "mutual": secret("mutual", mutual),
-				"one-more": secret("one-more", make("roots.example.com")), "roots": roots, "bad": secret("bad", make("bad.example.com")),
+				"one-more": secret("one-more", make("roots.example.com")), "roots": roots,
+				"split": secret("split", make("split.example.com")), "split-cacert": secret("split-cacert", map[string]string{"ca.crt": clients.pem()}),
+				"bad": secret("bad", make("bad.example.com")),
 			})
 			client := func(c *ca) *tls.Certificate {
 				certificate, key := c.issue(t, "client", soon())
@@ -83,14 +86,16 @@ func TestModes(t *testing.T) {
 			for _, host := range []string{"one.example.com", "two.example.com", "pass.example.com", "bad.example.com", "roots.example.com"} {
 				r.serves(host, issuer.pool(), nil, served[host])
 			}
-			for _, host := range []string{"mutual.example.com", "roots.example.com"} {
+			for _, host := range []string{"mutual.example.com", "split.example.com", "roots.example.com"} {
 				r.serves(host, issuer.pool(), friend, served[host])
 				if _, err := r.call(host, issuer.pool(), stranger); err == nil {
 					t.Errorf("%s lets in a client of another CA", host)
 				}
 			}
-			if _, err := r.call("mutual.example.com", issuer.pool(), nil); err == nil {
-				t.Error("mutual.example.com lets in a client without a certificate")
+			for _, host := range []string{"mutual.example.com", "split.example.com"} {
+				if _, err := r.call(host, issuer.pool(), nil); err == nil {
+					t.Errorf("%s lets in a client without a certificate", host)
+				}
 			}
 			if _, err := r.call("nobody.example.com", issuer.pool(), nil); err == nil {
 				t.Error("a host that no server has is served")
