@@ -83,7 +83,7 @@ func (s *Server) newInjection() (*injection, error) {
 	var err error
 	x.source, err = crd.New(crd.Options{
 		Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
-		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injector.MapName(s.o.Revision)}}},
+		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injector.MapName(s.o.Revision)}}},
 		Handler: func(changes []kinds.Change) {
 			x.take(fromCluster, changes)
 			first.Do(func() { close(x.read) })

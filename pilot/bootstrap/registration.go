@@ -35,10 +35,10 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	var by writers
 	if s.o.Client == nil {
 		const name = "registered workloads"
-		all.Add(name, func(h config.Handler) ingest.Source {
+		all.Add(name, func(h config.Handler) ingest.Runner {
 			memory := autoregistration.NewMemory(h)
 			o.Store, by.guarded = memory, memory
-			return ingest.Source{Name: name, Run: memory.Run}
+			return ingest.Runner{Name: name, Run: memory.Run}
 		})
 	} else {
 		var err error

@@ -73,10 +73,10 @@ func (s *Server) newPublisher(x *secure) (*trust.Publisher, error) {
 	logger, name := s.o.Logger.With("scope", "ca"), s.o.Certificates.RootsMap
 	return trust.New(trust.Options{
 		Client: client, Namespaces: s.world.Namespaces, Logger: logger,
-		Source: func(h config.Handler) (trust.Source, error) {
+		Source: func(h config.Handler) (config.Source, error) {
 			return crd.New(crd.Options{
 				Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: h, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
-				Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Names: []string{name, crlMap}}},
+				Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Names: []string{name, crlMap}}},
 			})
 		},
 		Wanted: func() map[string]trust.Content {

@@ -2,12 +2,14 @@ package config
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"reflect"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
@@ -15,6 +17,12 @@ import (
 // from one goroutine, and the next call comes after it has returned. The first call of a source brings everything that
 // it has, and may be empty. The slice is the handler's to keep.
 type Handler func([]kinds.Change)
+
+// Source reads objects and hands what changes to a Handler. It has synced with the first call of the Handler.
+type Source interface {
+	Run(ctx context.Context) error // until ctx ends; called once
+	Findings() []diag.Diagnostic   // what is wrong at present; must not be modified
+}
 
 // Equal reports whether two objects are the same for every reader. Where they were written does not count, and neither
 // does the generation.

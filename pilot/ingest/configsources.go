@@ -37,7 +37,7 @@ type configSources struct {
 	to    *Sources
 	known chan struct{} // closed when list and err are final
 
-	list []Source
+	list []Runner
 	own  *crd.Source // of the own cluster's configuration; nil: it is not read
 	err  error
 
@@ -156,14 +156,14 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		c.list = append(c.list, Source{name, d.Run, d.Findings})
+		c.list = append(c.list, Runner{name, d.Run, d.Findings})
 	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
 		k, err := s.cluster(crd.Options{Kinds: configKinds(), Handler: handler})
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		c.own = k
-		c.list = append(c.list, Source{name, k.Run, k.Findings})
+		c.list = append(c.list, Runner{name, k.Run, k.Findings})
 	case scheme == KubernetesScheme && rest == "":
 		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
 	default:
@@ -183,7 +183,7 @@ func (c *configSources) addServer(what, name, address string, from *meshv1alpha1
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	c.list = append(c.list, Source{name, m.Run, m.Findings})
+	c.list = append(c.list, Runner{name, m.Run, m.Findings})
 	return nil
 }
 

@@ -30,7 +30,7 @@ type Sources struct {
 	metrics  prometheus.Registerer
 
 	first  *aggregate.Source // of those that the mesh configuration may come from, which names all other ones
-	list   []Source
+	list   []Runner
 	later  *configSources
 	own    *crd.Source              // of the own cluster's services; nil: there is no API server
 	single *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
@@ -38,8 +38,8 @@ type Sources struct {
 	far    remotes                  // what reads these
 }
 
-// Source is one of the places that changes come from.
-type Source struct {
+// Runner runs one of the places that changes come from.
+type Runner struct {
 	Name     string
 	Run      func(context.Context) error
 	Findings func() []diag.Diagnostic // nil: it has none of its own
@@ -63,19 +63,19 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	}
 	if files.present() {
 		files.handler = s.first.From(s.first.Add("mesh files"))
-		s.list = append(s.list, Source{Name: "mesh files", Run: files.run})
+		s.list = append(s.list, Runner{Name: "mesh files", Run: files.run})
 	}
 	if o.Texts != nil {
 		h := s.first.From(s.first.Add("files"))
 		d := file.NewTexts(o.Texts, file.Options{Handler: h, Logger: o.Logger.With("scope", "config"), Limits: o.Limits})
-		s.list = append(s.list, Source{"files", d.Run, d.Findings})
+		s.list = append(s.list, Runner{"files", d.Run, d.Findings})
 	}
 	if o.ConfigDir != "" {
 		d, err := s.directory(o.ConfigDir, s.first.From(s.first.Add("configuration directory")))
 		if err != nil {
 			return nil, err
 		}
-		s.list = append(s.list, Source{"configuration directory", d.Run, d.Findings})
+		s.list = append(s.list, Runner{"configuration directory", d.Run, d.Findings})
 	}
 	if o.Cluster != nil {
 		s.addListing()
@@ -85,22 +85,22 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 			return nil, err
 		}
 	}
-	s.list = append(s.list, Source{"configuration sources", s.later.run, s.later.findings})
+	s.list = append(s.list, Runner{"configuration sources", s.later.run, s.later.findings})
 	return s, nil
 }
 
 // All returns the sources. Each has to run.
-func (s *Sources) All() []Source { return s.list }
+func (s *Sources) All() []Runner { return s.list }
 
 // Add adds a source behind those that are there. start gets the handler of its changes.
-func (s *Sources) Add(name string, start func(config.Handler) Source) {
+func (s *Sources) Add(name string, start func(config.Handler) Runner) {
 	s.list = append(s.list, start(s.From(s.Source.Add(name))))
 }
 
 // Run runs all sources until ctx ends or one of them fails, which is the error, and waits for their end.
 func (s *Sources) Run(ctx context.Context) error { return runAll(ctx, s.o.Logger, s.list) }
 
-func runAll(ctx context.Context, logger *slog.Logger, list []Source) error {
+func runAll(ctx context.Context, logger *slog.Logger, list []Runner) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -157,7 +157,7 @@ func configKinds() []*kinds.Kind {
 // addListing adds what was read once of an API server: all kinds at once.
 func (s *Sources) addListing() {
 	h := s.first.From(s.first.Add("API server"))
-	s.list = append(s.list, Source{"API server", func(ctx context.Context) error {
+	s.list = append(s.list, Runner{"API server", func(ctx context.Context) error {
 		h(s.o.Cluster.Changes())
 		<-ctx.Done()
 		return nil
@@ -166,13 +166,13 @@ func (s *Sources) addListing() {
 
 // ListedKinds returns the kinds that are read of a cluster at once, and of which only some objects: of ConfigMaps the
 // mesh configuration. Secrets are read one by one: World.AbsentCredentials.
-func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Selection) {
+func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) {
 	names := []string{meshName(o)}
 	if o.SharedMesh != "" {
 		names = append(names, o.SharedMesh)
 	}
 	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()),
-		map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
+		map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
 }
 
 // cluster makes a source of the own API server.
@@ -188,7 +188,7 @@ func (s *Sources) addCluster() error {
 	add := func(name string, o crd.Options) error {
 		k, err := s.cluster(o)
 		if err == nil {
-			s.list = append(s.list, Source{name, k.Run, k.Findings})
+			s.list = append(s.list, Runner{name, k.Run, k.Findings})
 		}
 		if name == services {
 			s.own = k
@@ -201,7 +201,7 @@ func (s *Sources) addCluster() error {
 	}
 	err := add("mesh configuration", crd.Options{
 		Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: s.first.From(s.first.Add("API server")),
-		Only: map[*kinds.Kind]crd.Selection{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: maps}},
+		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: maps}},
 	})
 	if err != nil {
 		return err
@@ -217,14 +217,14 @@ func (s *Sources) addCluster() error {
 	if s.single, err = s.cluster(crd.Options{Handler: s.From(s.Source.Add("wanted secrets"))}); err != nil {
 		return err
 	}
-	s.list = append(s.list, Source{"wanted secrets", s.single.Run, s.single.Findings})
+	s.list = append(s.list, Runner{"wanted secrets", s.single.Run, s.single.Findings})
 
 	logger := s.o.Logger.With("scope", "kube")
-	secrets := crd.Selection{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
+	secrets := crd.Restriction{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
 	s.remote = multicluster.New(multicluster.Options{
 		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.From(s.Source.Add("remote clusters")), Timeout: s.o.RemoteTimeout,
 		Logger: logger, Metrics: s.metrics,
-		Connect: func(cluster string, kubeconfig []byte, h config.Handler) (multicluster.Source, error) {
+		Connect: func(cluster string, kubeconfig []byte, h config.Handler) (config.Source, error) {
 			client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
 			if err != nil {
 				return nil, err
@@ -238,8 +238,8 @@ func (s *Sources) addCluster() error {
 			return &remote{source, cluster, &s.far}, nil
 		},
 	})
-	s.list = append(s.list, Source{"remote clusters", s.remote.Run, s.remote.Findings})
-	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Selection{kinds.Secret: secrets}})
+	s.list = append(s.list, Runner{"remote clusters", s.remote.Run, s.remote.Findings})
+	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Restriction{kinds.Secret: secrets}})
 }
 
 // wantSecrets replaces the Secrets and ConfigMaps of each cluster that are read for what they hold for TLS. It does not

@@ -25,17 +25,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Source reads the ConfigMaps.
-type Source interface {
-	Run(ctx context.Context) error // until ctx ends
-	Findings() []diag.Diagnostic
-}
-
 // Options of a Publisher.
 type Options struct {
 	Client dynamic.Interface // by which it writes
 	// Source makes what reads ConfigMaps, in all namespaces, and hands them on.
-	Source     func(h config.Handler) (Source, error)
+	Source     func(h config.Handler) (config.Source, error)
 	Namespaces func() []string           // that get the ConfigMaps
 	Wanted     func() map[string]Content // by name of the ConfigMap
 	Logger     *slog.Logger
@@ -56,7 +50,7 @@ type Publisher struct {
 	wake chan struct{} // has one message at most
 
 	mu     sync.Mutex
-	source Source // that runs; nil: none does
+	source config.Source // that runs; nil: none does
 	seen   map[types.NamespacedName]seen
 	taken  uint64 // how often the source has brought something
 	synced bool
@@ -126,7 +120,7 @@ func (p *Publisher) follow(ctx context.Context) {
 	}
 }
 
-func (p *Publisher) reset(s Source) {
+func (p *Publisher) reset(s config.Source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.source, p.synced, p.seen, p.failed = s, false, map[types.NamespacedName]seen{}, map[types.NamespacedName]string{}

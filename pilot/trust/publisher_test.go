@@ -83,7 +83,7 @@ func TestPublisher(t *testing.T) {
 		namespaces, text, s := []string{"a", "b", "forbidden", "gone", "z"}, "one", &source{}
 		p := trust.New(trust.Options{
 			Client: client, Logger: slog.New(slog.DiscardHandler),
-			Source: func(h config.Handler) (trust.Source, error) {
+			Source: func(h config.Handler) (config.Source, error) {
 				s.handler = h
 				return s, nil
 			},

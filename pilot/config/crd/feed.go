@@ -17,11 +17,11 @@ import (
 // feed is what is read by one stream: the objects of a kind, or those of them that are selected.
 type feed struct {
 	watched
-	s         *Source
-	kind      *kinds.Kind
-	core      *core // nil: defined by a CustomResourceDefinition
-	selection Selection
-	loaded    atomic.Bool // the first list was taken: what comes now is mostly known already
+	s      *Source
+	kind   *kinds.Kind
+	core   *core // nil: defined by a CustomResourceDefinition
+	only   Restriction
+	loaded atomic.Bool // the first list was taken: what comes now is mostly known already
 
 	decoding sync.Mutex // guards what follows
 	intern   *interner
@@ -51,25 +51,25 @@ type entry struct {
 	closed      bool          // object only stands in for one that could not be used
 }
 
-func newFeed(s *Source, k *kinds.Kind, sel Selection) *feed {
-	f := &feed{s: s, kind: k, core: coreOf(k), selection: sel, intern: newInterner(), entries: map[name]entry{}}
-	f.watched = watched{source: s, group: k.Group, plural: k.Plural, versions: k.Versions, item: f.item, store: f, selection: f.selectors()}
+func newFeed(s *Source, k *kinds.Kind, only Restriction) *feed {
+	f := &feed{s: s, kind: k, core: coreOf(k), only: only, intern: newInterner(), entries: map[name]entry{}}
+	f.watched = watched{source: s, group: k.Group, plural: k.Plural, versions: k.Versions, item: f.item, store: f, selectors: f.requests()}
 	f.watched.protobuf = f.core != nil
 	return f
 }
 
 func (f *feed) String() string {
-	if len(f.selection.Names) == 1 {
-		return f.kind.Name + " " + f.selection.Namespace + "/" + f.selection.Names[0]
+	if len(f.only.Names) == 1 {
+		return f.kind.Name + " " + f.only.Namespace + "/" + f.only.Names[0]
 	}
 	return f.kind.Name
 }
 
-// selectors are those of the requests: what is chosen, and what of a kind is worth reading at all.
-func (f *feed) selectors() selectors {
-	out := selectors{namespace: f.selection.Namespace, labels: f.selection.Labels}
-	if len(f.selection.Names) == 1 {
-		out.fields = "metadata.name=" + f.selection.Names[0]
+// requests returns the selectors of the requests: what is chosen, and what of a kind is worth reading at all.
+func (f *feed) requests() selectors {
+	out := selectors{namespace: f.only.Namespace, labels: f.only.Labels}
+	if len(f.only.Names) == 1 {
+		out.fields = "metadata.name=" + f.only.Names[0]
 	}
 	switch f.kind {
 	case kinds.Pod:

@@ -24,7 +24,7 @@ import (
 type ListOptions struct {
 	Client    *rest.Config
 	Kinds     []*kinds.Kind
-	Only      map[*kinds.Kind]Selection    // the kinds that are read in part, and that part
+	Only      map[*kinds.Kind]Restriction  // the kinds that are read in part, and that part
 	Namespace string                       // what is read of a kind that may not be read in all namespaces; empty: nothing
 	Limits    limits.Limits                // the zero Limits are limits.Default
 	Page      int64                        // objects of one answer at most; 0 is 500
@@ -117,7 +117,7 @@ func (l *Listing) Get(ctx context.Context, keys []kinds.Key) ([]kinds.Change, er
 			l.unknown[key] = true
 			continue
 		}
-		f := newFeed(l.source, key.Kind, Selection{Namespace: key.Namespace, Names: []string{key.Name}})
+		f := newFeed(l.source, key.Kind, Restriction{Namespace: key.Namespace, Names: []string{key.Name}})
 		object, err := l.get(ctx, f, key)
 		switch {
 		case apierrors.IsForbidden(err):
@@ -174,15 +174,15 @@ func (l *Listing) kind(ctx context.Context, f *feed) error {
 			continue
 		}
 		const effect = "findings about what refers to them may be wrong or missing"
-		if f.kind.Cluster || f.selection.Namespace != "" || l.o.Namespace == "" {
+		if f.kind.Cluster || f.only.Namespace != "" || l.o.Namespace == "" {
 			where := ""
-			if f.selection.Namespace != "" {
-				where = " in namespace " + f.selection.Namespace
+			if f.only.Namespace != "" {
+				where = " in namespace " + f.only.Namespace
 			}
 			l.permission(f, "list", where, effect)
 			return nil
 		}
-		f.watched.selection.namespace = l.o.Namespace
+		f.watched.selectors.namespace = l.o.Namespace
 		err = l.pages(ctx, f, version)
 		if apierrors.IsForbidden(err) {
 			l.permission(f, "list", "", effect)
@@ -232,8 +232,8 @@ func (l *Listing) pages(ctx context.Context, f *feed, version string) error {
 	}
 	next, count, begun := "", 0, 1
 	for {
-		o := metav1.ListOptions{Limit: l.o.Page, Continue: next, FieldSelector: f.watched.selection.fields, LabelSelector: f.watched.selection.labels}
-		result := client.Get().NamespaceIfScoped(f.watched.selection.namespace, f.watched.selection.namespace != "").Resource(f.plural).
+		o := metav1.ListOptions{Limit: l.o.Page, Continue: next, FieldSelector: f.watched.selectors.fields, LabelSelector: f.watched.selectors.labels}
+		result := client.Get().NamespaceIfScoped(f.watched.selectors.namespace, f.watched.selectors.namespace != "").Resource(f.plural).
 			VersionedParams(&o, metav1.ParameterCodec).Timeout(l.source.timeouts.answer).Do(ctx)
 		if err := result.Error(); err != nil {
 			if apierrors.IsResourceExpired(err) && begun < attempts {

@@ -94,8 +94,8 @@ func (s *Source) forbidden(w *watched) diag.Diagnostic {
 	if w.group != "" {
 		resource += "." + w.group
 	}
-	if w.selection.namespace != "" {
-		resource += " in namespace " + w.selection.namespace
+	if w.selectors.namespace != "" {
+		resource += " in namespace " + w.selectors.namespace
 	}
 	return diag.Diagnostic{
 		Severity: diag.Error, Code: "NoWatch", Object: resource, Message: fmt.Sprintf("the API server%s does not let this server %s %s: what was read before stays in force", s.where(), verb, resource),

@@ -171,7 +171,7 @@ func TestRegistryReadsNothingThatIsCutOff(t *testing.T) {
 		s := &Source{seed: maphash.MakeSeed()}
 		feeds := map[*kinds.Kind]*feed{}
 		for _, k := range coreKinds() {
-			feeds[k] = newFeed(s, k, Selection{})
+			feeds[k] = newFeed(s, k, Restriction{})
 			feeds[k].loaded.Store(seed%2 == 1) // in the first load objects are decoded at once, later if they differ
 		}
 		var fat, slim []kinds.Change
@@ -227,7 +227,7 @@ func TestKeptFields(t *testing.T) {
 	s := &Source{seed: maphash.MakeSeed()}
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	for _, k := range coreKinds() {
-		feed := newFeed(s, k, Selection{})
+		feed := newFeed(s, k, Restriction{})
 		for range 100 {
 			whole := f.wholeObject(k, name{"ns", "n"})
 			o := cutDown(t, feed, whole)
@@ -280,7 +280,7 @@ func TestKeptFields(t *testing.T) {
 
 // Pods of one workload share what they have in common.
 func TestPodsShareStrings(t *testing.T) {
-	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{})
 	pod := func(n string) *kinds.Object {
 		return cutDown(t, feed, &kinds.Object{Spec: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: n, Namespace: "ns", Labels: map[string]string{"app": "a", "v": "1"}},
@@ -303,7 +303,7 @@ func TestPodsShareStrings(t *testing.T) {
 
 func BenchmarkPod(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
-	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{})
 	var texts [][]byte
 	for i := range 100 {
 		text, err := f.wholeObject(kinds.Pod, name{"ns", fmt.Sprint(i)}).Spec.(*corev1.Pod).Marshal()
@@ -329,7 +329,7 @@ func BenchmarkPod(b *testing.B) {
 // A heartbeat of a node, or a pod's status that nobody reads, shows in its fingerprint.
 func BenchmarkNothingNew(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
-	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{})
 	text, err := f.wholeObject(kinds.Pod, name{"ns", "a"}).Spec.(*corev1.Pod).Marshal()
 	if err != nil {
 		b.Fatal(err)

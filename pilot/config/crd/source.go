@@ -33,15 +33,15 @@ type Options struct {
 	Client  *rest.Config
 	Cluster string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
 	Kinds   []*kinds.Kind
-	Only    map[*kinds.Kind]Selection // kinds of which not everything is read
+	Only    map[*kinds.Kind]Restriction // kinds of which not everything is read
 	Handler config.Handler
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // several sources may share one
 	Limits  limits.Limits         // the zero Limits are limits.Default
 }
 
-// Selection names the objects of a kind that are read. What is empty does not restrict.
-type Selection struct {
+// Restriction names the objects of a kind that are read. What is empty does not restrict.
+type Restriction struct {
 	Namespace string
 	Names     []string
 	Labels    string // a label selector as in kubectl
@@ -103,8 +103,8 @@ func New(opts Options) (*Source, error) {
 		if slices.ContainsFunc(s.feeds, func(f *feed) bool { return f.kind == k }) {
 			return nil, fmt.Errorf("kind %s is listed twice", k.Name)
 		}
-		for _, sel := range split(opts.Only[k]) {
-			s.feeds = append(s.feeds, newFeed(s, k, sel))
+		for _, only := range split(opts.Only[k]) {
+			s.feeds = append(s.feeds, newFeed(s, k, only))
 		}
 		if coreOf(k) == nil && s.definitions == nil {
 			s.definitions = newDefinitions(s)
@@ -113,16 +113,16 @@ func New(opts Options) (*Source, error) {
 	return s, nil
 }
 
-// split returns the selections that together are sel, each of one name at most: a field selector can name only one.
-func split(sel Selection) []Selection {
-	if len(sel.Names) < 2 {
-		return []Selection{sel}
+// split returns the restrictions that together are only, each of one name at most: a field selector can name only one.
+func split(only Restriction) []Restriction {
+	if len(only.Names) < 2 {
+		return []Restriction{only}
 	}
-	var out []Selection
-	names := slices.Clone(sel.Names)
+	var out []Restriction
+	names := slices.Clone(only.Names)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		one := sel
+		one := only
 		one.Names = []string{name}
 		out = append(out, one)
 	}

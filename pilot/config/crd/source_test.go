@@ -134,7 +134,7 @@ func TestSelectionOfOneKind(t *testing.T) {
 			a.put("secrets", ns, name, object{"metadata": object{"labels": object{"l": name}}})
 		}
 	}
-	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.ConfigMap, kinds.Secret}, Only: map[*kinds.Kind]Selection{
+	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.ConfigMap, kinds.Secret}, Only: map[*kinds.Kind]Restriction{
 		kinds.ConfigMap: {Namespace: "sys", Names: []string{"x", "z", "x", "none"}}, kinds.Secret: {Namespace: "sys", Labels: "l=y"},
 	}})
 	r.synced()

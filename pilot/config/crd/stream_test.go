@@ -45,7 +45,7 @@ func follow(body []byte, f itemFunc) []watch.Event {
 }
 
 func TestStreamEvents(t *testing.T) {
-	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.ConfigMap, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.ConfigMap, Restriction{})
 	object := envelope("ConfigMap", marshal(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", ResourceVersion: "7"}, Data: map[string]string{"k": "v"}}))
 	gone := statusOf(410, metav1.StatusReasonExpired, "too old")
 	good := event("ADDED", object)
@@ -99,7 +99,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(event("ADDED", object))
 	f.Add(event("ERROR", envelope("Status", nil)))
 	f.Add([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`))
-	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Selection{})
+	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, e := range follow(body, feed.item) {
 			if it, ok := e.Object.(*item); ok && it.data != nil {

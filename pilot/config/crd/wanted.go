@@ -137,7 +137,7 @@ func (s *Source) turn(at wantedIn, r *wantedFeeds, names map[string]struct{}) (s
 }
 
 func (s *Source) newWanted(at wantedIn, names []string) *feed {
-	f := newFeed(s, at.kind, Selection{Namespace: at.namespace, Names: names})
+	f := newFeed(s, at.kind, Restriction{Namespace: at.namespace, Names: names})
 	f.there = map[name]struct{}{}
 	return f
 }

@@ -50,7 +50,7 @@ type watched struct {
 	group     string
 	plural    string
 	versions  []string // tried in this order
-	selection selectors
+	selectors selectors
 	protobuf  bool
 	as        string // parameters of the media types that are asked for
 	item      itemFunc
@@ -118,9 +118,9 @@ func (w *watched) reflector(ctx context.Context, version string) (*cache.Reflect
 		return nil, err
 	}
 	request := func(o *metav1.ListOptions) *rest.Request {
-		o.FieldSelector, o.LabelSelector = w.selection.fields, w.selection.labels
+		o.FieldSelector, o.LabelSelector = w.selectors.fields, w.selectors.labels
 		// One backoff is enough, and knows of every failure: by itself, a request would hide ten of them.
-		return client.Get().MaxRetries(0).NamespaceIfScoped(w.selection.namespace, w.selection.namespace != "").Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
+		return client.Get().MaxRetries(0).NamespaceIfScoped(w.selectors.namespace, w.selectors.namespace != "").Resource(w.plural).VersionedParams(o, metav1.ParameterCodec)
 	}
 	return cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -32,11 +32,11 @@ type link struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	timer      *time.Timer
-	attempt    int    // counts the sources that have ended, which are heard no longer
-	synced     bool   // the source that runs has
-	late       bool   // it has not synced within the timeout
-	problem    string // why there is no source that works
-	source     Source // that runs; nil: none does
+	attempt    int           // counts the sources that have ended, which are heard no longer
+	synced     bool          // the source that runs has
+	late       bool          // it has not synced within the timeout
+	problem    string        // why there is no source that works
+	source     config.Source // that runs; nil: none does
 }
 
 func (l *link) stop() {
@@ -114,7 +114,7 @@ func (c *Controller) keep(l *link) {
 
 // run makes a source and runs it until it ends, and reports whether one was made and why it ended, fit to be shown.
 func (c *Controller) run(l *link) (connected bool, problem string) {
-	var source Source
+	var source config.Source
 	err := c.guarded(l, func() (err error) {
 		if len(l.kubeconfig) == 0 {
 			return errors.New("the kubeconfig is empty")
@@ -134,7 +134,7 @@ func (c *Controller) run(l *link) (connected bool, problem string) {
 }
 
 // runs notes the source of a link whose findings count.
-func (c *Controller) runs(l *link, s Source) {
+func (c *Controller) runs(l *link, s config.Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.source = s

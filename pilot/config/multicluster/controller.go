@@ -25,12 +25,6 @@ const (
 	LabelValue = "true"
 )
 
-// Source is the configuration of one cluster. With its first call of the handler it has synced.
-type Source interface {
-	Run(ctx context.Context) error // until ctx ends
-	Findings() []diag.Diagnostic   // what is wrong at present; must not be modified
-}
-
 // Options are which Secrets to read, how to reach what they name, and who handles it. Logger and Metrics may
 // be nil.
 type Options struct {
@@ -39,7 +33,7 @@ type Options struct {
 	// Connect makes the source of a cluster, which writes its ID into every key. It must not wait for the network, and
 	// be ready to be called again while the source that it made before for the same cluster runs. kubeconfig is not to
 	// be modified.
-	Connect func(cluster string, kubeconfig []byte, h config.Handler) (Source, error)
+	Connect func(cluster string, kubeconfig []byte, h config.Handler) (config.Source, error)
 	Handler config.Handler
 	Timeout time.Duration // after which a cluster that has not synced is waited for no longer; 0 is 30 s
 	Logger  *slog.Logger

@@ -65,7 +65,7 @@ func newServers() *servers {
 	return &servers{content: map[string]map[string]string{}, live: map[*source]bool{}, hang: map[string]chan struct{}{}}
 }
 
-func (s *servers) connect(cluster string, kc []byte, h config.Handler) (multicluster.Source, error) {
+func (s *servers) connect(cluster string, kc []byte, h config.Handler) (config.Source, error) {
 	server := serverOf(kc)
 	switch {
 	case strings.HasPrefix(server, "bad"):

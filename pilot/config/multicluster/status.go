@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
 // Cluster is how a remote cluster stands, as istioctl remote-clusters reads it.
@@ -79,7 +80,7 @@ func (c *Controller) Lacks(id string) bool {
 }
 
 // Source returns what reads a cluster and is in force; nil if nothing is.
-func (c *Controller) Source(id string) Source {
+func (c *Controller) Source(id string) config.Source {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.clusters[id]
