@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
@@ -244,7 +245,11 @@ func TestNotReadyBeforeSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := s.from.Source.Add("late")
+	var late config.Handler
+	s.from.Add("late", func(h config.Handler) ingest.Runner {
+		late = h
+		return ingest.Runner{Name: "late"}
+	})
 	run(t, s)
 	eventually(t, "http listens", func() bool { return s.Addresses().Monitoring != "" })
 	eventually(t, "the directory has synced", func() bool { return slices.Equal(s.from.Awaited(), []string{"late"}) })
@@ -254,7 +259,7 @@ func TestNotReadyBeforeSync(t *testing.T) {
 	if code, _ := fetch(t, s.Addresses().HTTP, "/debug/registryz"); code != http.StatusOK {
 		t.Errorf("debug does not answer before: %d", code)
 	}
-	s.from.From(late)(nil)
+	late(nil)
 	eventually(t, "ready", func() bool { code, _ := fetch(t, s.Addresses().HTTP, "/ready"); return code == http.StatusOK })
 	if s.Addresses().GRPC == "" {
 		t.Error("ready, but ADS does not listen")

@@ -41,11 +41,11 @@ type configSources struct {
 	own  *crd.Source // of the own cluster's configuration; nil: it is not read
 	err  error
 
-	mu      sync.Mutex
-	objects map[kinds.Key]*kinds.Object // the ConfigMaps that make up the mesh configuration
 	inForce []*meshv1alpha1.ConfigSource
-	changed bool
-	good    map[string]string // the last good text of each file
+	good    map[string]string // the last good text of each ConfigMap and file
+
+	mu      sync.Mutex
+	changed bool // the mesh configuration names other sources than inForce
 }
 
 // MeshSources returns the addresses of the configSources that the mesh configuration file names.
@@ -87,40 +87,28 @@ func (o Options) meshErrors() (list []error) {
 	return list
 }
 
-// after returns a handler for the source that has the mesh configuration. The handler makes the sources that the mesh
-// configuration names, and then calls next.
-func (c *configSources) after(next config.Handler) config.Handler {
-	return func(changes []kinds.Change) {
-		c.look(changes)
-		next(changes)
-	}
-}
-
-func (c *configSources) look(changes []kinds.Change) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	first := c.objects == nil
-	if first {
-		c.objects, c.good = map[kinds.Key]*kinds.Object{}, map[string]string{}
-	}
-	touched := false
-	for _, ch := range changes {
-		if c.to.o.isMesh(ch.Key) {
-			c.objects[ch.Key], touched = ch.Object, true
-		}
-	}
-	if !first && !touched {
-		return
-	}
-	read, _, _ := readMesh(c.to.o, func(k kinds.Key) *kinds.Object { return c.objects[k] }, c.good)
-	named := read.GetConfigSources()
-	if !first {
-		c.changed = !slices.EqualFunc(c.inForce, named, func(a, b *meshv1alpha1.ConfigSource) bool { return proto.Equal(a, b) })
-		return
-	}
-	c.inForce = named
+// begin makes the sources that the mesh configuration names. It is called when each source that may have the mesh
+// configuration has brought what it has.
+func (c *configSources) begin() {
+	c.inForce = c.named()
 	c.err = c.make()
 	close(c.known)
+}
+
+// named returns the sources that the mesh configuration names now.
+func (c *configSources) named() []*meshv1alpha1.ConfigSource {
+	read, _, _ := readMesh(c.to.o, c.to.object, c.good)
+	return read.GetConfigSources()
+}
+
+// compare notes whether the mesh configuration names other sources after some changes than those that were made.
+func (c *configSources) compare(changes []kinds.Change) {
+	if !slices.ContainsFunc(changes, func(ch kinds.Change) bool { return c.to.o.isMesh(ch.Key) }) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = !slices.EqualFunc(c.inForce, c.named(), func(a, b *meshv1alpha1.ConfigSource) bool { return proto.Equal(a, b) })
 }
 
 func (c *configSources) make() error {
@@ -147,7 +135,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 	name := "configuration of " + address
 	scheme, rest, _ := strings.Cut(address, "://")
 	scheme += "://"
-	handler := s.From(s.Source.Add(name))
+	handler := s.add(name)
 	switch {
 	case scheme == mcp.Scheme:
 		return c.addServer(what, name, rest, from, handler)
@@ -158,7 +146,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		}
 		c.list = append(c.list, Runner{name, d.Run, d.Findings})
 	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
-		k, err := s.cluster(crd.Options{Kinds: configKinds(), Handler: handler})
+		k, err := crd.New(s.inCluster(crd.Options{Kinds: configKinds(), Handler: handler}))
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}

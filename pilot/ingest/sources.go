@@ -16,7 +16,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
-	"github.com/istiod-lite/istiod-lite/pilot/config/aggregate"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
@@ -24,12 +23,11 @@ import (
 
 // Sources are the places that changes come from, merged into one.
 type Sources struct {
-	*aggregate.Source
+	*merger
 	o        Options
 	instance string
 	metrics  prometheus.Registerer
 
-	first  *aggregate.Source // of those that the mesh configuration may come from, which names all other ones
 	list   []Runner
 	later  *configSources
 	own    *crd.Source              // of the own cluster's services; nil: there is no API server
@@ -52,26 +50,29 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
 		return nil, errors.Join(append([]error{err}, o.meshErrors()...)...)
 	}
-	s := &Sources{Source: aggregate.New(sink), o: o, instance: instance, metrics: metrics}
-	s.later = &configSources{to: s, known: make(chan struct{})}
-	s.first = aggregate.New(s.later.after(s.From(s.Source.Add("mesh configuration"))))
+	s := &Sources{o: o, instance: instance, metrics: metrics}
+	s.later = &configSources{to: s, known: make(chan struct{}), good: map[string]string{}}
+	s.merger = newMerger(func(changes []kinds.Change) {
+		s.later.compare(changes)
+		sink(changes)
+	})
 
-	// Those that are added first take precedence.
+	// Those that are added first take precedence. The mesh configuration may be in any of the first ones.
 	files := &meshFiles{
 		logger: o.Logger.With("scope", "model"), paths: map[string]string{"mesh": o.MeshConfig, "meshNetworks": o.MeshNetworks},
 		namespace: o.Namespace, limit: o.Limits.MeshConfig, poll: cmp.Or(o.Poll, time.Second),
 	}
 	if files.present() {
-		files.handler = s.first.From(s.first.Add("mesh files"))
+		files.handler = s.add("mesh files")
 		s.list = append(s.list, Runner{Name: "mesh files", Run: files.run})
 	}
 	if o.Texts != nil {
-		h := s.first.From(s.first.Add("files"))
+		h := s.add("files")
 		d := file.NewTexts(o.Texts, file.Options{Handler: h, Logger: o.Logger.With("scope", "config"), Limits: o.Limits})
 		s.list = append(s.list, Runner{"files", d.Run, d.Findings})
 	}
 	if o.ConfigDir != "" {
-		d, err := s.directory(o.ConfigDir, s.first.From(s.first.Add("configuration directory")))
+		d, err := s.directory(o.ConfigDir, s.add("configuration directory"))
 		if err != nil {
 			return nil, err
 		}
@@ -80,6 +81,13 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	if o.Cluster != nil {
 		s.addListing()
 	}
+	if o.Client != nil {
+		_, err := s.cluster("mesh configuration", crd.Options{Kinds: []*kinds.Kind{kinds.ConfigMap}, Only: o.meshMaps(), Handler: s.add("API server")})
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.whenHeard(s.later.begin)
 	if o.Client != nil {
 		if err := s.addCluster(); err != nil {
 			return nil, err
@@ -94,7 +102,7 @@ func (s *Sources) All() []Runner { return s.list }
 
 // Add adds a source behind those that are there. start gets the handler of its changes.
 func (s *Sources) Add(name string, start func(config.Handler) Runner) {
-	s.list = append(s.list, start(s.From(s.Source.Add(name))))
+	s.list = append(s.list, start(s.add(name)))
 }
 
 // Run runs all sources until ctx ends or one of them fails, which is the error, and waits for their end.
@@ -156,7 +164,7 @@ func configKinds() []*kinds.Kind {
 
 // addListing adds what was read once of an API server: all kinds at once.
 func (s *Sources) addListing() {
-	h := s.first.From(s.first.Add("API server"))
+	h := s.add("API server")
 	s.list = append(s.list, Runner{"API server", func(ctx context.Context) error {
 		h(s.o.Cluster.Changes())
 		<-ctx.Done()
@@ -167,62 +175,50 @@ func (s *Sources) addListing() {
 // ListedKinds returns the kinds that are read of a cluster at once, and of which only some objects: of ConfigMaps the
 // mesh configuration. Secrets are read one by one: World.AbsentCredentials.
 func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) {
+	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()), o.meshMaps()
+}
+
+// meshMaps restricts ConfigMaps to those that make up the mesh configuration.
+func (o Options) meshMaps() map[*kinds.Kind]crd.Restriction {
 	names := []string{meshName(o)}
 	if o.SharedMesh != "" {
 		names = append(names, o.SharedMesh)
 	}
-	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()),
-		map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
+	return map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
 }
 
-// cluster makes a source of the own API server.
-func (s *Sources) cluster(o crd.Options) (*crd.Source, error) {
+// inCluster completes the options of a source that reads the own API server.
+func (s *Sources) inCluster(o crd.Options) crd.Options {
 	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
-	return crd.New(o)
+	return o
 }
 
-// addCluster adds the own cluster: the mesh configuration, the services, and the remote clusters that its Secrets name.
-// Its configuration is one of the configSources.
-func (s *Sources) addCluster() error {
-	const services = "services"
-	add := func(name string, o crd.Options) error {
-		k, err := s.cluster(o)
-		if err == nil {
-			s.list = append(s.list, Runner{name, k.Run, k.Findings})
-		}
-		if name == services {
-			s.own = k
-		}
-		return err
+// cluster makes a source of the own API server, which runs with the others.
+func (s *Sources) cluster(name string, o crd.Options) (*crd.Source, error) {
+	k, err := crd.New(s.inCluster(o))
+	if err == nil {
+		s.list = append(s.list, Runner{name, k.Run, k.Findings})
 	}
-	maps := []string{meshName(s.o)}
-	if s.o.SharedMesh != "" {
-		maps = append(maps, s.o.SharedMesh)
-	}
-	err := add("mesh configuration", crd.Options{
-		Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: s.first.From(s.first.Add("API server")),
-		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: maps}},
-	})
-	if err != nil {
-		return err
-	}
+	return k, err
+}
+
+// addCluster adds the services of the own cluster, and the remote clusters that its Secrets name. Its configuration is
+// one of the configSources.
+func (s *Sources) addCluster() (err error) {
 	read := serviceKinds()
 	if s.o.NoServices {
 		read = []*kinds.Kind{kinds.Namespace}
 	}
-	if err := add(services, crd.Options{Kinds: read, Handler: s.From(s.Source.Add(services))}); err != nil {
+	if s.own, err = s.cluster("services", crd.Options{Kinds: read, Handler: s.add("services")}); err != nil {
 		return err
 	}
-
-	if s.single, err = s.cluster(crd.Options{Handler: s.From(s.Source.Add("wanted secrets"))}); err != nil {
+	if s.single, err = s.cluster("wanted secrets", crd.Options{Handler: s.add("wanted secrets")}); err != nil {
 		return err
 	}
-	s.list = append(s.list, Runner{"wanted secrets", s.single.Run, s.single.Findings})
-
 	logger := s.o.Logger.With("scope", "kube")
 	secrets := crd.Restriction{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
 	s.remote = multicluster.New(multicluster.Options{
-		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.From(s.Source.Add("remote clusters")), Timeout: s.o.RemoteTimeout,
+		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.add("remote clusters"), Timeout: s.o.RemoteTimeout,
 		Logger: logger, Metrics: s.metrics,
 		Connect: func(cluster string, kubeconfig []byte, h config.Handler) (config.Source, error) {
 			client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
@@ -239,7 +235,10 @@ func (s *Sources) addCluster() error {
 		},
 	})
 	s.list = append(s.list, Runner{"remote clusters", s.remote.Run, s.remote.Findings})
-	return add("remote cluster secrets", crd.Options{Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Restriction{kinds.Secret: secrets}})
+	_, err = s.cluster("remote cluster secrets", crd.Options{
+		Kinds: []*kinds.Kind{kinds.Secret}, Handler: s.remote.Handle, Only: map[*kinds.Kind]crd.Restriction{kinds.Secret: secrets},
+	})
+	return err
 }
 
 // wantSecrets replaces the Secrets and ConfigMaps of each cluster that are read for what they hold for TLS. It does not
@@ -268,19 +267,11 @@ func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	return all
 }
 
-// Awaited names the sources that have not brought all they have yet.
-func (s *Sources) Awaited() []string {
-	if names := s.first.Awaited(); len(names) > 0 {
-		return names // all other sources wait for them
-	}
-	return s.Source.Awaited()
-}
-
 // Findings returns the findings of all sources.
 func (s *Sources) Findings() []diag.Diagnostic {
-	list := s.Source.Findings()
+	var list []diag.Diagnostic
 	if s.o.Cluster == nil { // else files are meant to replace what the cluster has
-		list = append(s.first.Findings(), list...)
+		list = s.duplicates()
 	}
 	for _, source := range s.list {
 		if source.Findings != nil {

@@ -50,7 +50,7 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	sources, err := ingest.NewSources(o, o.Instance(), prometheus.NewRegistry(), func(changes []kinds.Change) {
 		if ctx.Err() == nil { // what comes after the whole is not looked at
 			s := i.world.Commit(changes, time.Time{})
-			if len(sources.Source.Awaited()) == 0 {
+			if len(sources.Awaited()) == 0 {
 				i.Snapshot = s
 				cancel()
 			}

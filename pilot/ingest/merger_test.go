@@ -1,4 +1,4 @@
-package aggregate_test
+package ingest
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -18,10 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
-	"github.com/istiod-lite/istiod-lite/pilot/config/aggregate"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func object(name, value, position string) *kinds.Object {
 	return &kinds.Object{
@@ -75,19 +71,20 @@ func newSink(t interface{ Fatalf(string, ...any) }) *sink {
 	return &sink{t: t, objects: map[kinds.Key]*kinds.Object{}}
 }
 
-// merge makes a Source of several, the first in precedence first.
-func merge(sink config.Handler, names ...string) *aggregate.Source {
-	s := aggregate.New(sink)
-	for _, name := range names {
-		s.Add(name)
+// merge makes a merger of several sources, the first in precedence first, and returns their handlers too.
+func merge(sink config.Handler, names ...string) (*merger, []config.Handler) {
+	s := newMerger(sink)
+	from := make([]config.Handler, len(names))
+	for i, name := range names {
+		from[i] = s.add(name)
 	}
-	return s
+	return s, from
 }
 
-func TestPrecedence(t *testing.T) {
+func TestPrecedenceOfSources(t *testing.T) {
 	got := newSink(t)
-	s := merge(got.take, "directory", "kubernetes")
-	file, kube := s.From(0), s.From(1)
+	s, from := merge(got.take, "directory", "kubernetes")
+	file, kube := from[0], from[1]
 
 	low := object("x", "low", "")
 	kube([]kinds.Change{set(low)})
@@ -108,7 +105,7 @@ func TestPrecedence(t *testing.T) {
 		Severity: diag.Warning, Code: "DuplicateObject", Object: "ConfigMap a/x", Fix: "keep it in one of them",
 		Message: "several sources have this object: that of directory (/etc/a:b.yaml:3:1) counts, not that of kubernetes",
 	}
-	if f := s.Findings(); !slices.Equal(f, []diag.Diagnostic{want}) {
+	if f := s.duplicates(); !slices.Equal(f, []diag.Diagnostic{want}) {
 		t.Fatalf("findings %v", f)
 	}
 
@@ -120,14 +117,14 @@ func TestPrecedence(t *testing.T) {
 		t.Fatal("a change behind the object that counts was handed on")
 	}
 	file([]kinds.Change{gone(high)})
-	if got.objects[low.Key] != low || len(s.Findings()) > 0 {
-		t.Fatalf("what was behind did not come forth: %v, findings %v", got.last, s.Findings())
+	if got.objects[low.Key] != low || len(s.duplicates()) > 0 {
+		t.Fatalf("what was behind did not come forth: %v, findings %v", got.last, s.duplicates())
 	}
 
 	// The other way about: the finding points at the one that is hidden.
 	file([]kinds.Change{set(object("y", "1", ""))})
 	kube([]kinds.Change{set(object("y", "2", "/etc/a:b.yaml:3:7"))})
-	if f := s.Findings(); len(f) != 1 || f[0].File != "/etc/a:b.yaml" || f[0].Line != 3 || f[0].Column != 7 {
+	if f := s.duplicates(); len(f) != 1 || f[0].File != "/etc/a:b.yaml" || f[0].Line != 3 || f[0].Column != 7 {
 		t.Errorf("findings %v", f)
 	}
 }
@@ -135,20 +132,20 @@ func TestPrecedence(t *testing.T) {
 // An equal object takes over without a change, and the pointer that everybody holds stays.
 func TestEqualTakesOver(t *testing.T) {
 	got := newSink(t)
-	s := merge(got.take, "a", "b")
+	_, from := merge(got.take, "a", "b")
 	one, other := object("x", "same", "f:1:1"), object("x", "same", "g:1:1")
-	s.From(0)([]kinds.Change{set(one)})
-	s.From(1)([]kinds.Change{set(other)})
-	s.From(0)([]kinds.Change{gone(one)})
+	from[0]([]kinds.Change{set(one)})
+	from[1]([]kinds.Change{set(other)})
+	from[0]([]kinds.Change{gone(one)})
 	if got.calls != 1 || got.objects[one.Key] != one {
 		t.Fatalf("%d calls", got.calls)
 	}
-	s.From(0)([]kinds.Change{set(object("x", "same", "f:2:1"))})
-	s.From(0)([]kinds.Change{gone(one)})
+	from[0]([]kinds.Change{set(object("x", "same", "f:2:1"))})
+	from[0]([]kinds.Change{gone(one)})
 	if got.calls != 1 {
 		t.Fatalf("handed on %v", got.last)
 	}
-	s.From(1)([]kinds.Change{gone(other)})
+	from[1]([]kinds.Change{gone(other)})
 	if got.calls != 2 || len(got.objects) > 0 {
 		t.Fatalf("%d calls, %v", got.calls, got.objects)
 	}
@@ -156,43 +153,73 @@ func TestEqualTakesOver(t *testing.T) {
 
 func TestAddedSourceIsAwaited(t *testing.T) {
 	got := newSink(t)
-	s := merge(got.take, "a", "b")
+	s, from := merge(got.take, "a", "b")
 	x := object("x", "1", "")
-	s.From(0)([]kinds.Change{set(x)})
-	late := s.Add("late") // before the whole: awaited too
+	from[0]([]kinds.Change{set(x)})
+	late := s.add("late") // before the whole: awaited too
 	if a := s.Awaited(); !slices.Equal(a, []string{"b", "late"}) {
 		t.Fatalf("awaited %v", a)
 	}
-	s.From(1)(nil)
-	s.From(late)(nil)
+	from[1](nil)
+	late(nil)
 	if got.calls != 1 || got.objects[x.Key] != x {
 		t.Fatalf("%d calls, %v", got.calls, got.objects)
 	}
-	later := s.Add("later")
+	later := s.add("later")
 	if len(s.Awaited()) > 0 {
 		t.Errorf("awaited %v", s.Awaited())
 	}
-	s.From(later)(nil)
+	later(nil)
 	if got.calls != 1 {
 		t.Error("the empty first call of a source that nobody awaits was handed on")
 	}
 }
 
+// TestWhenHeard: what the first sources bring decides which others there are, and nothing is handed on before all were
+// heard.
+func TestWhenHeard(t *testing.T) {
+	got := newSink(t)
+	s, from := merge(got.take, "files", "cluster")
+	var named config.Handler
+	x := object("x", "1", "")
+	s.whenHeard(func() {
+		if named != nil || s.object(x.Key) != x || got.calls > 0 {
+			t.Errorf("asked for sources after %d calls, with %v", got.calls, s.object(x.Key))
+		}
+		named = s.add("named")
+	})
+	services := s.add("services")
+	from[0]([]kinds.Change{set(x)})
+	services(nil)
+	if a := s.Awaited(); named != nil || !slices.Equal(a, []string{"cluster"}) {
+		t.Fatalf("awaited %v, a source was added: %v", a, named != nil)
+	}
+	from[1](nil)
+	if a := s.Awaited(); got.calls != 0 || !slices.Equal(a, []string{"named"}) {
+		t.Fatalf("awaited %v after %d calls", a, got.calls)
+	}
+	named([]kinds.Change{set(object("x", "2", "")), set(object("y", "1", ""))})
+	from[0]([]kinds.Change{gone(x)})
+	if got.calls != 2 || len(got.objects) != 2 || !s.HasSynced() {
+		t.Errorf("%d calls: %v", got.calls, got.objects)
+	}
+}
+
 func TestWaitNamesAwaitedSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := merge(func([]kinds.Change) {}, "directory", "kubernetes")
+		s, from := merge(func([]kinds.Change) {}, "directory", "kubernetes")
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 2)
 		for _, ctx := range []context.Context{ctx, t.Context()} {
 			go func() { results <- s.Wait(ctx) }()
 		}
-		s.From(1)(nil)
+		from[1](nil)
 		cancel()
 		synctest.Wait()
 		if err := <-results; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "(directory)") {
 			t.Errorf("got %v", err)
 		}
-		s.From(0)(nil)
+		from[0](nil)
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
@@ -205,48 +232,49 @@ func TestWaitNamesAwaitedSources(t *testing.T) {
 // Calls of several sources at once reach the sink one at a time, and the sink may ask.
 func TestConcurrentSources(t *testing.T) {
 	got := newSink(t)
-	var s *aggregate.Source
+	var s *merger
+	var from []config.Handler
 	busy := make(chan struct{}, 1)
-	s = merge(func(changes []kinds.Change) {
+	s, from = merge(func(changes []kinds.Change) {
 		select {
 		case busy <- struct{}{}:
 		default:
 			t.Error("two calls at once")
 		}
 		s.Awaited()
-		s.Findings()
+		s.duplicates()
 		got.take(changes)
 		<-busy
 	}, "a", "b", "c")
 	var wg sync.WaitGroup
 	for i := range 3 {
 		wg.Go(func() {
-			s.From(i)(nil)
+			from[i](nil)
 			for n := range 200 {
 				o := object(fmt.Sprint("x", n%5), fmt.Sprint(i, n), "")
-				s.From(i)([]kinds.Change{set(o)})
+				from[i]([]kinds.Change{set(o)})
 				if n%3 == i {
-					s.From(i)([]kinds.Change{gone(o)})
+					from[i]([]kinds.Change{gone(o)})
 				}
 			}
 			for n := range 5 {
-				s.From(i)([]kinds.Change{gone(object(fmt.Sprint("x", n), "", ""))})
+				from[i]([]kinds.Change{gone(object(fmt.Sprint("x", n), "", ""))})
 			}
 		})
 	}
 	wg.Wait()
-	if len(got.objects) > 0 || len(s.Findings()) > 0 {
-		t.Errorf("left: %v, %v", got.objects, s.Findings())
+	if len(got.objects) > 0 || len(s.duplicates()) > 0 {
+		t.Errorf("left: %v, %v", got.objects, s.duplicates())
 	}
 }
 
 // Any history ends as it does in a model that looks through all sources at every key.
-func TestHistories(t *testing.T) {
+func TestHistoriesOfSources(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "sources")
 		got := newSink(t)
 		names := []string{"s0", "s1", "s2", "s3"}[:n]
-		s := merge(got.take, names...)
+		s, from := merge(got.take, names...)
 		model := make([]map[kinds.Key]*kinds.Object, n)
 		awaited := map[int]bool{}
 		for i := range model {
@@ -273,14 +301,14 @@ func TestHistories(t *testing.T) {
 					}
 				}
 				config.Sort(changes)
-				s.From(i)(changes)
+				from[i](changes)
 				delete(awaited, i)
 			case "add":
 				if len(model) < 6 {
 					if len(awaited) > 0 {
 						awaited[len(model)] = true
 					}
-					s.Add(fmt.Sprint("s", len(model)))
+					from = append(from, s.add(fmt.Sprint("s", len(model))))
 					model = append(model, map[kinds.Key]*kinds.Object{})
 				}
 			}
@@ -296,7 +324,7 @@ func TestHistories(t *testing.T) {
 					want[key] = o
 				}
 			}
-			found := s.Findings()
+			found := s.duplicates()
 			if len(found) != len(duplicates) || slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return !duplicates[d.Object] }) {
 				t.Fatalf("findings %v, want of %v", found, duplicates)
 			}
@@ -316,16 +344,16 @@ func TestHistories(t *testing.T) {
 }
 
 func TestUnsharedKeysCostOneMapEntry(t *testing.T) {
-	s := merge(func([]kinds.Change) {}, "a", "b")
-	s.From(0)(nil)
-	s.From(1)(nil)
+	_, from := merge(func([]kinds.Change) {}, "a", "b")
+	from[0](nil)
+	from[1](nil)
 	changes := make([]kinds.Change, 1000)
 	for i := range changes {
 		changes[i] = set(object(fmt.Sprint("x", i), "", ""))
 	}
-	s.From(0)(changes)
+	from[0](changes)
 	// The slice that is handed on, and the closure: the entries are there.
-	if n := testing.AllocsPerRun(10, func() { s.From(0)(changes) }); n > 5 {
+	if n := testing.AllocsPerRun(10, func() { from[0](changes) }); n > 5 {
 		t.Errorf("%v allocations for 1000 changes", n)
 	}
 }
