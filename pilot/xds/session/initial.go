@@ -51,19 +51,6 @@ func (s *Session) takeInitial(w *watch, v wire.InitialVersions) {
 	}
 }
 
-// diff returns the difference between what a client has of a type and what it should have. It is computed once for all
-// clients that resumed with the same versions.
-func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
-	switch c := w.shared; {
-	case !w.initial:
-		return s.differences.Between(w.held, target, keep)
-	case c != nil:
-		w.shared = nil
-		return c.Compared.Between(w.held, target, keep)
-	}
-	return s.differences.Between(w.held, target, false)
-}
-
 // versionsOf returns the resources of list that the client subscribes to by name. Their versions are without the suffix
 // that this server adds for the cluster. An assignment that was sent with another version of its cluster is left out.
 func (w *watch) versionsOf(clusters envoy.Union, list []*envoy.Resource) []*envoy.Resource {

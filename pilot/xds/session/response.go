@@ -328,6 +328,19 @@ func (s *Session) compareStayingEndpoints(w *watch, leaving int) {
 	}
 }
 
+// diff returns the difference between what a client has of a type and what it should have. It is computed once for all
+// clients that resumed with the same versions.
+func (s *Session) diff(w *watch, target envoy.Union, keep bool) diff.Diff {
+	switch c := w.shared; {
+	case !w.initial:
+		return s.differences.Between(w.held, target, keep)
+	case c != nil:
+		w.shared = nil
+		return c.Compared.Between(w.held, target, keep)
+	}
+	return s.differences.Between(w.held, target, false)
+}
+
 // deliver makes a response. by has the versions of the resources, if it was made for this list.
 func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []string, by *diff.Versions) *wire.Response {
 	s.nonces++
