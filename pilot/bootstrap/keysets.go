@@ -41,7 +41,7 @@ func (s *Server) newKeySets() (*keysets.KeySets, error) {
 		return nil, err
 	}
 	return keysets.New(keysets.Options{
-		Handler: s.throttle.Add, Logger: log, Metrics: s.metrics, Get: fetcher.Get, Every: o.Every, Limits: s.o.Limits, Sets: s.o.Limits.KeySets, Bytes: s.o.Limits.KeySetBytes,
+		Handler: s.throttle.Add, Logger: log, Metrics: s.metrics, Get: fetcher.Get, Every: o.Every, Limits: s.o.Limits,
 	}), nil
 }
 

@@ -33,9 +33,7 @@ type Options struct {
 	Retry   time.Duration // how soon after a failure, the first time; 0 is 1 s
 	Longest time.Duration // what Retry doubles up to; 0 is 1 min
 	Age     time.Duration // how long the last good keys count without a fetch that succeeds; 0 is a week
-	Limits  limits.Limits // zero is the default
-
-	Sets, Bytes int // that the policies of one namespace may need: key sets, and what all of them have; 0: any number
+	Limits  limits.Limits // the zero Limits are limits.Default
 }
 
 // KeySets is the facts.Provider of key sets.
@@ -52,6 +50,9 @@ func New(o Options) *KeySets {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
+	if o.Limits == (limits.Limits{}) {
+		o.Limits = limits.Default()
+	}
 	k := &KeySets{
 		get:     o.Get,
 		fetched: counter("pilot_jwks_resolver_network_fetch_success_total", "Key sets of token issuers that were fetched."),
@@ -61,7 +62,7 @@ func New(o Options) *KeySets {
 	k.Poller = poll.New(poll.Options[string]{
 		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Ask: k.ask,
 		Every: cmp.Or(o.Every, 20*time.Minute), Retry: cmp.Or(o.Retry, time.Second), Longest: cmp.Or(o.Longest, time.Minute), Age: cmp.Or(o.Age, 7*24*time.Hour),
-		Names: o.Sets, Bytes: o.Bytes, Size: func(set string) int { return len(set) },
+		Names: o.Limits.KeySets, Bytes: o.Limits.KeySetBytes, Size: func(set string) int { return len(set) },
 	})
 	return k
 }

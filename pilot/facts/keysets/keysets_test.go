@@ -238,8 +238,10 @@ func FuzzDiscovery(f *testing.F) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	private, public := keySet(t, "key")
+	bounds := limits.Default()
+	bounds.KeySets, bounds.KeySetBytes = 3, 2*len(public)
 	k := keysets.New(keysets.Options{
-		Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Sets: 3, Bytes: 2 * len(public),
+		Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Limits: bounds,
 		Get: func(context.Context, string) ([]byte, error) {
 			return []byte(private + strings.Repeat(" ", 1<<16)), nil
 		},

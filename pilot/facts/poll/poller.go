@@ -36,11 +36,11 @@ type Options[T any] struct {
 	// names whose server does not answer must not keep those of other namespaces waiting. Zero is the default.
 	Limits limits.Limits
 
-	// Bounds of what the objects of one namespace may need. A name is beyond them if it is for every namespace that needs
-	// it. It is not asked for, or its answer is not taken, and it counts as one that fails.
-	Names int         // names, in their order; 0: any number
-	Bytes int         // of all answers; 0: any number
-	Size  func(T) int // of an answer, in bytes; nil: 0
+	// Bounds of what the objects of one namespace may need. A name is beyond them if it is for every namespace that
+	// needs it. It is not asked for, or its answer is not taken, and it counts as one that fails.
+	Names int         // names, in their order
+	Bytes int         // of all answers
+	Size  func(T) int // of an answer, in bytes; nil: there are no bounds
 }
 
 // kept is how long a name that nobody wants any more is remembered, so that one which comes and goes is not asked for
@@ -128,7 +128,7 @@ func (p *Poller[T]) bound(next map[string]*name[T], needs []facts.Need, now time
 		for _, ns := range n.of {
 			count[ns]++
 		}
-		beyond := p.o.Names > 0 && !some(n.of, func(ns string) bool { return count[ns] <= p.o.Names })
+		beyond := p.o.Size != nil && !some(n.of, func(ns string) bool { return count[ns] <= p.o.Names })
 		if beyond && !n.beyond {
 			n.failures, n.failure = 1, facts.Failure{Why: fmt.Sprintf("namespace %s needs more than %d of them", n.of[0], p.o.Names), Since: now}
 			n.drop()
@@ -159,7 +159,7 @@ func (p *Poller[T]) charge(n *name[T], last *T, answer T) error {
 	if last != nil {
 		by -= p.o.Size(*last)
 	}
-	if p.o.Bytes > 0 && by > 0 && !some(n.of, func(ns string) bool { return p.bytes[ns]+by <= p.o.Bytes }) {
+	if by > 0 && !some(n.of, func(ns string) bool { return p.bytes[ns]+by <= p.o.Bytes }) {
 		return fmt.Errorf("all that namespace %s needs has more than %d bytes", n.of[0], p.o.Bytes)
 	}
 	for _, ns := range n.of {
