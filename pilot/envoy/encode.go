@@ -53,7 +53,7 @@ func newResource(name, url string, body []byte, value int) *Resource {
 // Envoy takes all before the last slash of the resource's name for the route configuration, and a Gateway may have
 // hosts with a slash: HostName escapes those.
 func NewHost(route string, h *routev3.VirtualHost) *Resource {
-	return rawResource(HostName(route, h.GetName()), VirtualHostType, encode(h))
+	return RawResource(HostName(route, h.GetName()), VirtualHostType, encode(h))
 }
 
 const slash = "%2F" // no host has a %
@@ -111,14 +111,15 @@ func Merged(head *Resource, hosts iter.Seq[*Resource]) *Resource {
 	for h := range hosts {
 		b = appendHost(b, h)
 	}
-	return rawResource(head.Name, RouteType, b)
+	return RawResource(head.Name, RouteType, b)
 }
 
 func appendHost(b []byte, h *Resource) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, virtualHosts, protowire.BytesType), h.Value())
 }
 
-func rawResource(name, url string, value []byte) *Resource {
+// RawResource returns one resource whose message is encoded already.
+func RawResource(name, url string, value []byte) *Resource {
 	body := appendAny(make([]byte, 0, protowire.SizeBytes(len(url))+protowire.SizeBytes(len(value))+2), url, len(value))
 	at := len(body)
 	body = append(body, value...)

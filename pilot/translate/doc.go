@@ -2,8 +2,8 @@
 // resources.
 //
 // Translator is the entry point. Each type of resources is a folder: clusters are made in cds, their endpoints in eds,
-// listeners in lds, route configurations and virtual hosts in rds, secrets in sds. A table of the Translator has a line
-// for each.
+// listeners in lds, route configurations and virtual hosts in rds, secrets in sds, name tables in nds. A table of the
+// Translator has a line for each.
 //
 // In each folder, generators read a Snapshot (package view) and make keys. A builder makes each resource from one
 // comparable key, which holds everything that the resource depends on; an envoy.Memo stores the resource under that
@@ -15,6 +15,7 @@
 // # A new type
 //
 // It needs a line in envoy/types.go, a folder, a line in providers (translator.go), and one in the layers of
-// deploy/house, and the Go type of the message, which for NDS is in no module of go.mod. A Set that depends on
-// endpoints, facts or credentials needs a stale function of its own: engine.IfHosts ignores them.
+// deploy/house, and the Go type of the message; where no module of go.mod has that, as for name tables, it is written
+// in the wire format. A Set that depends on endpoints, facts or credentials needs a stale function of its own:
+// engine.IfHosts ignores them.
 package translate

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -57,6 +58,9 @@ func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes 
 		}
 	}
 	if d := checkPartitions(clusters.Outbound(v, c.Scope), hosts); d != "" {
+		return d
+	}
+	if d := checkPartitions(t.types[envoy.NameTableType].(*nds.Names).Hosts(v, c.Scope), hosts); d != "" {
 		return d
 	}
 	if c.Scope.Type == node.Router {

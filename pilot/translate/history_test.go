@@ -125,7 +125,7 @@ func (m *references) configByName(t tb, tr *translate.Translator, s *snapshot.Sn
 
 var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteType: routings}
 
-// wildcards puts clusters and listeners into out, and returns the names that they refer to, by type.
+// wildcards puts clusters, listeners and the name table into out, and returns the names that they refer to, by type.
 func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out config) map[string][]string {
 	c, names := tr.ResolveCohort(s, p), map[string][]string{}
 	for r := range tr.Wildcard(s, c, envoy.ClusterType).All {
@@ -135,6 +135,9 @@ func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snaps
 	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
 		out[listeners+r.Name] = r
 		names[envoy.RouteType] = append(names[envoy.RouteType], m.referencesOf(t, envoy.ListenerType, r)...)
+	}
+	for r := range tr.Wildcard(s, c, envoy.NameTableType).All {
+		out["nds "+r.Name] = r
 	}
 	return names
 }

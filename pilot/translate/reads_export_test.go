@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
@@ -46,6 +47,7 @@ func (t *Translator) Next(from, s *snapshot.Snapshot, rules []scope.Invalidation
 func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, hosts, routes []string) []Partition {
 	v, next := t.state(s).view, t.state(later).view
 	clusters, listeners, routing := t.generators()
+	tables := t.types[envoy.NameTableType].(*nds.Names)
 	k := t.ResolveCohort(s, p)
 	c := k.Inputs()
 	list := []Partition{{
@@ -63,6 +65,7 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 	whole("inbound clusters", func(v *view.View) engine.Generator[struct{}] { return clusters.Inbound(v, c.Inbound) })
 	for _, h := range hosts {
 		list = append(list, partition("clusters", h, h, func(v *view.View) engine.Generator[string] { return clusters.Outbound(v, c.Scope) }))
+		list = append(list, partition("names", h, h, func(v *view.View) engine.Generator[string] { return tables.Hosts(v, c.Scope) }))
 	}
 	var interner envoy.NameInterner
 	for cluster := range t.Wildcard(s, k, envoy.ClusterType).All {

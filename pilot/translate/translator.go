@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/patch"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
@@ -57,11 +58,12 @@ type provider interface {
 // deploy/house.
 func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provider {
 	return map[string]provider{
-		envoy.ClusterType:  cds.New(m, h, c),
-		envoy.EndpointType: eds.New(m, h, c),
-		envoy.ListenerType: lds.New(m, h, c),
-		envoy.RouteType:    rds.New(m, h, c),
-		envoy.SecretType:   sds.New(m, c),
+		envoy.ClusterType:   cds.New(m, h, c),
+		envoy.EndpointType:  eds.New(m, h, c),
+		envoy.ListenerType:  lds.New(m, h, c),
+		envoy.RouteType:     rds.New(m, h, c),
+		envoy.SecretType:    sds.New(m, c),
+		envoy.NameTableType: nds.New(m, c),
 		// What patches add is all that there is.
 		envoy.ExtensionType: &nothing{},
 	}

@@ -1,0 +1,7 @@
+// Package nds makes the name table: which addresses the DNS proxy of an agent answers with. The table has every service
+// that a proxy may call and that has an address. A headless service has those of its pods, and each pod with a host
+// name of its own, as those of a StatefulSet have, is a name too.
+//
+// The table is one resource without a name. It is put together from the parts of single hosts, so that a change costs
+// what it changes. The package is pure.
+package nds

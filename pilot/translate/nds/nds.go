@@ -1,0 +1,164 @@
+package nds
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Names makes name tables. Safe for concurrent use.
+type Names struct {
+	cache  *engine.Cache
+	hosts  *envoy.MemoTable[hostKey]
+	tables *envoy.MemoTable[tableKey]
+}
+
+// New returns Names with their resources in a memo and their Sets in a cache.
+func New(m *envoy.Memo, c *engine.Cache) *Names {
+	return &Names{cache: c, hosts: envoy.NewMemoTable(m, buildHost), tables: envoy.NewMemoTable(m, buildTable)}
+}
+
+// hostKey is all that the names of one host depend on.
+type hostKey struct {
+	host  string
+	names frozen.List[name]
+}
+
+// tableKey is all that a table depends on: its parts, one after the other, as they are encoded.
+type tableKey struct{ encoded string }
+
+// name is one line of a table.
+type name struct {
+	name, registry string
+	// shortName and namespace are set for names that are known without their domain: those of Kubernetes.
+	shortName, namespace string
+	addresses            string // each followed by a newline
+}
+
+// parts distinguishes, in the cache, the parts of a table from the table.
+type parts struct{}
+
+// Get returns the name table of a cohort.
+func (m *Names) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, error) {
+	k := engine.Key{Type: envoy.NameTableType, Scope: c.Scope.Weak()}
+	table := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[struct{}] {
+		return engine.Single(func() []*envoy.Resource {
+			k := k
+			k.Part = parts{}
+			hosts := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[string] { return m.Hosts(v, c.Scope.Value()) })
+			var all strings.Builder
+			for r := range hosts.Set.All {
+				all.Write(r.Value())
+			}
+			return []*envoy.Resource{m.tables.Get(tableKey{all.String()})}
+		}, engine.IfHosts)
+	})
+	return envoy.Union{Shared: table.Set}, nil
+}
+
+// Hosts generates the parts of a table. Each host is a partition.
+func (m *Names) Hosts(v *view.View, c cohort.Scope) engine.Generator[string] {
+	of := func(s scope.Service) []*envoy.Resource {
+		if list := namesOf(v, c, s.Service); len(list) > 0 {
+			return []*envoy.Resource{m.hosts.Get(hostKey{s.Host, frozen.ListOf(list...)})}
+		}
+		return nil
+	}
+	return engine.Generator[string]{
+		All: func() []*envoy.Resource {
+			var out []*envoy.Resource
+			for s := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
+				out = append(out, of(s)...)
+			}
+			return out
+		},
+		Affected: func(d *scope.Dirty) []string { return d.Hosts },
+		Partitions: engine.Each(func(host string) []*envoy.Resource {
+			if s, ok := v.ScopeOf(c.Namespace, c.Sidecar).Service(host); ok {
+				return of(s)
+			}
+			return nil
+		}),
+		Locate: func(host string) engine.Locator {
+			return func(name string) int { return strings.Compare(name, host) }
+		},
+	}
+}
+
+// namesOf returns the names of a service, as proxies of a scope call it; none where it has no address.
+func namesOf(v *view.View, c cohort.Scope, s *registry.Service) []name {
+	own := s.VersionFor(c.Cluster)
+	n := name{name: s.Host, registry: "External"}
+	if s.Provider == registry.Kubernetes {
+		n.registry, n.shortName, n.namespace = "Kubernetes", s.Name, s.Namespace
+	}
+	if scope.ReachedPerEndpoint(own) && s.Provider == registry.Kubernetes {
+		return namesOfPods(n, v, c, own)
+	}
+	addresses := own.Addresses
+	if len(addresses) == 0 && c.AutoAddress {
+		addresses = own.AutoAddress
+	}
+	for _, a := range addresses {
+		if reachable(a, c) {
+			n.addresses += a + "\n"
+		}
+	}
+	if n.addresses == "" {
+		return nil
+	}
+	return []name{n}
+}
+
+// namesOfPods returns the names of a headless service: its own for all its pods, and those of pods with a host name.
+func namesOfPods(n name, v *view.View, c cohort.Scope, s *registry.Service) []name {
+	if len(s.Ports) == 0 {
+		return nil
+	}
+	pods := map[string]*name{}
+	seen := map[string]struct{}{}
+	for _, e := range v.Endpoints(s.Key()).ByPort(s.Ports[0].Name) {
+		if e.Health != registry.Healthy || !reachable(e.Address, c) || e.Network != "" && c.Network != "" && e.Network != c.Network {
+			continue
+		}
+		if _, ok := seen[e.Address]; ok {
+			continue
+		}
+		seen[e.Address] = struct{}{}
+		n.addresses += e.Address + "\n"
+		if e.HostName == "" || e.SubDomain == "" {
+			continue
+		}
+		p := pods[e.HostName]
+		if p == nil {
+			_, domain, _ := strings.Cut(n.name, ".")
+			p = &name{name: e.HostName + "." + e.SubDomain + "." + domain, shortName: e.HostName + "." + e.SubDomain, registry: n.registry, namespace: n.namespace}
+			pods[e.HostName] = p
+		}
+		p.addresses += e.Address + "\n"
+	}
+	if n.addresses == "" {
+		return nil
+	}
+	list := []name{n}
+	for _, p := range pods {
+		list = append(list, *p)
+	}
+	slices.SortFunc(list[1:], func(a, b name) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+// reachable reports whether an address is an IP of a family that the proxies have.
+func reachable(address string, c cohort.Scope) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && (ip.Unmap().Is4() && c.IPv4 || !ip.Unmap().Is4() && c.IPv6)
+}
