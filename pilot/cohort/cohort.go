@@ -112,6 +112,16 @@ type ExcludedMatches struct {
 	Matches string
 }
 
+// ExcludedMatchesOf returns the matches of a VirtualService that do not apply, as scope.ExcludedMatches returns them.
+func (c *Scope) ExcludedMatchesOf(o *kinds.Object) string {
+	for f := range c.ExcludedMatches.All {
+		if f.Object == o {
+			return f.Matches
+		}
+	}
+	return ""
+}
+
 // Outbound is what outbound listeners depend on beside the scope.
 type Outbound struct {
 	Interception  node.Interception

@@ -1,6 +1,8 @@
 package feature
 
 import (
+	"net/netip"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -203,13 +205,14 @@ type Routes struct {
 	// Join returns one list for the routes of several objects, by precedence.
 	Join func(lists ...[]*routev3.Route) []*routev3.Route
 	// TLS returns the routes of an object for TLS connections that are not terminated, TCP those for other connections.
-	// They read the same options as Any.
+	// They read the same options as Any. At most the last route for other connections is for any address.
 	TLS, TCP func(RouteOptions) []ConnectionRoute
 }
 
 // ConnectionRoute is where connections lead to that carry no HTTP, or are not terminated.
 type ConnectionRoute struct {
-	Servers      []string // TLS server names, sorted; empty: any
+	Servers      []string       // TLS server names, sorted; empty: any
+	Subnets      []netip.Prefix // of the addresses that are called; empty: those of the service. Gateways get none
 	Destinations []ConnectionDestination
 }
 
@@ -229,8 +232,9 @@ type RouteOptions struct {
 	Namespace string // the proxy's
 	Domain    string // the cluster's, for hosts without a dot: cluster.local
 
-	// SourceMatches reports whether the proxy has the source labels of a match. Nil: every match passes.
-	SourceMatches func(*networkingv1alpha3.HTTPMatchRequest) bool
+	// SourceMatches reports whether the proxy has the source labels of a match of any kind of route. Nil: every match
+	// passes.
+	SourceMatches func(match any) bool
 	// Cluster returns the cluster name of a destination. host is fully qualified; port is 0 where the destination has
 	// none. For a destination that does not exist it returns names.UnknownService.
 	Cluster func(host, subset string, port uint32) string

@@ -61,6 +61,9 @@ func (v *VirtualService) hasSourceLabels() bool {
 	return false
 }
 
+// routesConnections reports whether a VirtualService has routes for connections that are not HTTP, or are TLS.
+func (v *VirtualService) routesConnections() bool { return len(v.Spec.Tcp)+len(v.Spec.Tls) > 0 }
+
 // virtualServiceTables hold VirtualServices.
 type virtualServiceTables struct {
 	virtualServices  frozen.Table[*VirtualService] // by namespace and name
@@ -68,10 +71,12 @@ type virtualServiceTables struct {
 	withSourceLabels frozen.Table[*VirtualService] // those with a match on source labels, by precedence
 
 	// Those bound to sidecars:
-	mesh             frozen.Table[*VirtualService] // by precedence
-	meshHosts        frozen.Table[link]            // by host
-	partialMeshHosts frozen.Table[link]            // of meshHosts: the partial patterns
-	meshDestinations frozen.Table[link]            // by the host of a destination
+	mesh               frozen.Table[*VirtualService] // by precedence
+	meshHosts          frozen.Table[link]            // by host
+	partialMeshHosts   frozen.Table[link]            // of meshHosts: the partial patterns
+	meshDestinations   frozen.Table[link]            // by the host of a destination
+	connections        frozen.Table[link]            // of meshHosts: those with routes for connections
+	partialConnections frozen.Table[link]            // of connections: the partial patterns
 
 	// Those bound to Gateways:
 	gatewayHosts        frozen.Table[gatewayHost] // by Gateway and host
@@ -88,6 +93,8 @@ func (t *virtualServiceTables) all() []declared {
 		declare("meshHosts", &t.meshHosts, compareLinks),
 		declare("partialMeshHosts", &t.partialMeshHosts, compareLinks),
 		declare("meshDestinations", &t.meshDestinations, compareLinks),
+		declare("connections", &t.connections, compareLinks),
+		declare("partialConnections", &t.partialConnections, compareLinks),
 		declare("gatewayHosts", &t.gatewayHosts, compareGatewayHosts),
 		declare("partialGatewayHosts", &t.partialGatewayHosts, compareGatewayHosts),
 		declare("gatewayDestinations", &t.gatewayDestinations, compareLinks),
@@ -182,6 +189,12 @@ func (t *virtualServiceTables) setVirtualService(e *frozen.Edit, v *VirtualServi
 			if IsPartial(h) {
 				putOrDelete(&t.partialMeshHosts, e, add, link{h, v})
 			}
+			if v.routesConnections() {
+				putOrDelete(&t.connections, e, add, link{h, v})
+				if IsPartial(h) {
+					putOrDelete(&t.partialConnections, e, add, link{h, v})
+				}
+			}
 		}
 		for _, h := range v.DestinationHosts {
 			putOrDelete(&t.meshDestinations, e, add, link{h, v})
@@ -234,6 +247,11 @@ func virtualServiceInvalidation() []InvalidationRule {
 				if b.index.importAffectsOthers(l.name) {
 					b.addChangedHost(l.name)
 				}
+			}
+		}},
+		{Name: "routes of connections", start: func(b *dirtyBuilder) { // listeners have them
+			for l := range changedRows(b.last.connections, b.index.connections) {
+				b.eachCovered(l.name, b.addChangedHost)
 			}
 		}},
 		{Name: "routes to a host", follow: func(b *dirtyBuilder, host string) {
@@ -290,14 +308,36 @@ func IsPartial(host string) bool {
 }
 
 // Patterns is the function Patterns, with the partial patterns that VirtualServices of sidecars have.
-func (x *Index) Patterns(host string) iter.Seq[string] {
-	if x.partialMeshHosts.Empty() {
+func (x *Index) Patterns(host string) iter.Seq[string] { return patternsIn(x.partialMeshHosts, host) }
+
+// patternsIn is the function Patterns, with the partial patterns of a table.
+func patternsIn(partial frozen.Table[link], host string) iter.Seq[string] {
+	if partial.Empty() {
 		return Patterns(host)
 	}
 	return patterns(host, func(tail string) bool {
-		_, ok := x.partialMeshHosts.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
+		_, ok := partial.First(func(l link) int { return strings.Compare(l.name[1:], tail) })
 		return ok
 	})
+}
+
+// ConnectionRoutes returns the imported VirtualServices with routes for connections that are bound to a host, by
+// Index.CompareVirtualServices.
+func (e *Egress) ConnectionRoutes(host string) []*VirtualService {
+	x := e.scope.index
+	if none(x, x.connections, func(link) int { return 0 }) { // the usual case
+		return nil
+	}
+	var all []*VirtualService
+	for pattern := range patternsIn(x.partialConnections, host) {
+		for l := range x.connections.Where(withName(pattern)) {
+			if e.imports(l.VirtualService) && !slices.Contains(all, l.VirtualService) {
+				all = append(all, l.VirtualService)
+			}
+		}
+	}
+	x.sortVirtualServices(all, e.scope.Namespace)
+	return all
 }
 
 // patterns is Patterns, with the partial patterns for whose tail (after the star) partial reports true.
@@ -442,4 +482,23 @@ func ExcludedMatches(v *networkingv1.VirtualService, labels map[string]string) s
 		i++
 	}
 	return string(b)
+}
+
+// MatchFilter returns a function that reports whether the source labels of a match hold for a proxy, by what
+// ExcludedMatches returned for it; nil where all do.
+func MatchFilter(v *networkingv1.VirtualService, excludedMatches string) func(match any) bool {
+	if excludedMatches == "" {
+		return nil
+	}
+	ordinals := map[string]struct{}{}
+	for o := range strings.FieldsSeq(excludedMatches) {
+		ordinals[o] = struct{}{}
+	}
+	excluded := map[any]bool{}
+	i := 0
+	for m := range SourceLabels(v) {
+		_, excluded[m] = ordinals[strconv.Itoa(i)]
+		i++
+	}
+	return func(match any) bool { return !excluded[match] }
 }

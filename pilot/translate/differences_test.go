@@ -24,6 +24,4 @@ var intended = []difference{
 var pending = []difference{
 	{"04-traffic-policy", `ingress/cds/outbound\|6000\|`, 6, "h2UpgradePolicy on gateways for ports of no protocol"},
 	{"04-traffic-policy", `api-a/lds/virtualInbound/.*/maxDownstreamConnectionDuration$`, 9, "maxConnectionDuration limits inbound connections here, but not in istiod"},
-	{"15-tcp-tls-routes", `[^/]+/lds/[^/]+_7000/`, 28, "TCP routes"},
-	{"15-tcp-tls-routes", `[^/]+/lds/[^/]+_8443/`, 110, "TLS routes"},
 }

@@ -282,6 +282,11 @@ func generatedObject(t *rapid.T, k kinds.Key) *kinds.Object {
 			}
 			spec.Tls = []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: some(t, generatedVirtualServiceHosts, 2)}}, Route: to()}}
 			spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: to()}}
+			if chance(t, 2) {
+				matches := []*networkingv1alpha3.L4MatchAttributes{{Port: 9000, DestinationSubnets: []string{"10.0.0.0/16", "10.1.2.3"}}}
+				spec.Tcp = append([]*networkingv1alpha3.TCPRoute{{Match: matches, Route: to()}}, spec.Tcp...)
+				spec.Tls[0].Match[0].SourceLabels = map[string]string{"app": "web"}
+			}
 		}
 		o.Spec = spec
 	case kinds.DestinationRule:

@@ -19,8 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
-	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )

@@ -94,7 +94,9 @@ func referencedClusters(t tb, m proto.Message) []string {
 	walk(t, m.ProtoReflect(), func(m proto.Message) {
 		switch m := m.(type) {
 		case *tcpv3.TcpProxy:
-			list = append(list, m.GetCluster())
+			if m.GetCluster() != "" {
+				list = append(list, m.GetCluster())
+			}
 			for _, w := range m.GetWeightedClusters().GetClusters() {
 				list = append(list, w.Name)
 			}
@@ -116,11 +118,11 @@ func referencedClusters(t tb, m proto.Message) []string {
 // checkReferences checks all that a proxy is sent against Envoy's validation rules, and checks that references are
 // closed. A route may lead to a missing cluster only where a VirtualService names its host: open reports that.
 func checkReferences(t tb, who string, c configByType, open func(host string) bool) {
-	missing := func(where, name string, route bool) {
+	missing := func(where, name string) {
 		if c["cds"][name] != nil || name == names.UnknownService {
 			return
 		}
-		if n, ok := names.ParseCluster(name); ok && route && open(n.Host) {
+		if n, ok := names.ParseCluster(name); ok && open(n.Host) {
 			return
 		}
 		t.Fatalf("%s: %s names cluster %s, which is not there", who, where, name)
@@ -145,7 +147,7 @@ func checkReferences(t tb, who string, c configByType, open func(host string) bo
 			}
 		}
 		for _, name := range referencedClusters(t, m) {
-			missing("listener "+r.Name, name, false)
+			missing("listener "+r.Name, name)
 		}
 	}
 	for _, r := range c["rds"] {
@@ -160,7 +162,7 @@ func checkReferences(t tb, who string, c configByType, open func(host string) bo
 			}
 		}
 		for _, name := range referencedClusters(t, m) {
-			missing("routes "+r.Name, name, true)
+			missing("routes "+r.Name, name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package virtualservice
 
 import (
+	"net/netip"
 	"slices"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -15,33 +16,62 @@ func tlsRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
 	var out []feature.ConnectionRoute
 	for _, t := range spec(o.Object).GetTls() {
 		for _, m := range t.GetMatch() {
-			if o.here(m.GetPort(), m.GetGateways(), m.GetSourceNamespace()) {
+			if o.here(m, m.GetPort(), m.GetGateways(), m.GetSourceNamespace()) {
 				servers := slices.Clone(m.GetSniHosts())
 				slices.Sort(servers)
-				out = append(out, feature.ConnectionRoute{Servers: servers, Destinations: o.destinations(t.GetRoute())})
+				out = append(out, feature.ConnectionRoute{Servers: slices.Compact(servers), Subnets: o.subnets(m.GetDestinationSubnets()), Destinations: o.destinations(t.GetRoute())})
 			}
 		}
 	}
 	return out
 }
 
-// tcpRoutes returns the route of an object for TCP connections: the first that applies.
+// tcpRoutes returns the routes of an object for TCP connections, in order: those for some addresses, up to the first
+// that is for any.
 func tcpRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
 	o := options(in)
+	var out []feature.ConnectionRoute
 	for _, t := range spec(o.Object).GetTcp() {
-		if len(t.GetMatch()) == 0 || slices.ContainsFunc(t.GetMatch(), func(m *networkingv1alpha3.L4MatchAttributes) bool {
-			return o.here(m.GetPort(), m.GetGateways(), m.GetSourceNamespace())
-		}) {
-			return []feature.ConnectionRoute{{Destinations: o.destinations(t.GetRoute())}}
+		anywhere := len(t.GetMatch()) == 0
+		var subnets []netip.Prefix
+		for _, m := range t.GetMatch() {
+			if o.here(m, m.GetPort(), m.GetGateways(), m.GetSourceNamespace()) {
+				of := o.subnets(m.GetDestinationSubnets())
+				subnets, anywhere = append(subnets, of...), anywhere || len(of) == 0
+			}
+		}
+		switch {
+		case anywhere:
+			return append(out, feature.ConnectionRoute{Destinations: o.destinations(t.GetRoute())})
+		case len(subnets) > 0:
+			slices.SortFunc(subnets, netip.Prefix.Compare)
+			out = append(out, feature.ConnectionRoute{Subnets: subnets, Destinations: o.destinations(t.GetRoute())})
 		}
 	}
-	return nil
+	return out
 }
 
-// here reports whether a match is for the port, the Gateway and the namespace.
-func (o options) here(port uint32, gateways []string, namespace string) bool {
-	return (port == 0 || port == o.Port) && (namespace == "" || namespace == o.Namespace) &&
+// here reports whether a match is for the port, the Gateway, the namespace and, in the mesh, for the labels of the
+// proxy.
+func (o options) here(match any, port uint32, gateways []string, namespace string) bool {
+	return (port == 0 || port == o.Port) && (namespace == "" || namespace == o.Namespace) && (o.SourceMatches == nil || o.SourceMatches(match)) &&
 		(len(gateways) == 0 || slices.ContainsFunc(gateways, func(g string) bool { return names.Gateway(g, o.Object.Namespace) == o.Gateway }))
+}
+
+// subnets returns the ranges of addresses that a match is for. Gateways do not look at them.
+func (o options) subnets(list []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range list {
+		if o.Gateway != mesh {
+			break
+		}
+		if ip, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+		} else if p, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
 }
 
 // destinations returns where a route leads to. A destination of weight 0 beside others gets nothing.

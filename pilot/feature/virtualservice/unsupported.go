@@ -13,15 +13,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
+// mesh stands for all sidecars among the Gateways that an object is bound to.
+const mesh = "mesh"
+
 func unsupported(o *kinds.Object) []diag.Diagnostic {
 	v := o.Spec.(*networkingv1.VirtualService)
-	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, "mesh")
+	sidecars := len(v.Gateways) == 0 || slices.Contains(v.Gateways, mesh)
 	list := feature.Unsupported("spec", v, func(field string) (message, fix string) {
-		if field == "VirtualService.tls" || field == "VirtualService.tcp" {
-			if !sidecars {
+		switch field {
+		case "L4MatchAttributes.destinationSubnets", "L4MatchAttributes.sourceLabels", "TLSMatchAttributes.destinationSubnets", "TLSMatchAttributes.sourceLabels":
+			if sidecars {
 				return "", ""
 			}
-			return "sidecars leave connections that are not HTTP to the service whose address they were made to", "route HTTP alone, or bind it to Gateways alone"
+			return "gateways match connections by port and server name alone", "remove it"
 		}
 		return lacks(field)
 	})
@@ -31,9 +35,8 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 // lacks returns what is not done of a field, and what to do about it, as feature.Unsupported takes it.
 func lacks(field string) (message, fix string) {
 	switch field {
-	case "L4MatchAttributes.destinationSubnets", "L4MatchAttributes.sourceSubnet", "L4MatchAttributes.sourceLabels",
-		"TLSMatchAttributes.destinationSubnets", "TLSMatchAttributes.sourceLabels":
-		message, fix = "gateways match connections by port and server name alone", "remove it"
+	case "L4MatchAttributes.sourceSubnet":
+		message, fix = "no proxy looks at the address that a connection comes from", "use sourceLabels or sourceNamespace"
 	case "Delay.exponentialDelay":
 		message, fix = "requests are delayed by fixedDelay alone", "use fixedDelay"
 	case "Abort.http2Error":
@@ -45,7 +48,6 @@ func lacks(field string) (message, fix string) {
 // claimsInMesh returns a finding for each match on claims that is for sidecars too: they know no claims of the requests
 // that they send.
 func claimsInMesh(spec *networkingv1.VirtualService) (list []diag.Diagnostic) {
-	const mesh = "mesh"
 	for i, r := range spec.Http {
 		for j, m := range r.Match {
 			gateways := m.Gateways

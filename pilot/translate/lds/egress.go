@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -250,14 +251,16 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 	if have != nil {
 		have.grpcWeb = next.grpcWeb
 	}
+	var chains []tcpChain
 	if !p.Protocol.IsHTTP() {
-		next.chains = []tcpChain{o.tcpChain(s, p, onWildcard, prefix)}
+		chains = o.tcpChains(s, p, onWildcard, prefix)
+		o.addChains(next, chains)
 	}
 	switch {
 	case have == nil:
 		o.builders[key] = next
 	case exclusive(p.Protocol) || exclusive(have.protocol):
-		o.resolveConflict(have, next)
+		o.resolveConflict(have, next, chains)
 	case p.Protocol.IsHTTP():
 		if have.protocol.IsTCP() && onWildcard {
 			have.route, have.protocol = route, registry.Unsupported
@@ -269,9 +272,9 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 			o.builders[key] = next
 		case have.protocol.IsTCP():
 			have.route, have.protocol = route, registry.Unsupported
-			o.addChain(have, next.chains[0])
+			o.addChains(have, chains)
 		default:
-			o.addChain(have, next.chains[0])
+			o.addChains(have, chains)
 		}
 	default:
 		if have.protocol.IsHTTP() {
@@ -281,41 +284,61 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 			}
 			have.protocol = registry.Unsupported
 		}
-		o.addChain(have, next.chains[0])
+		o.addChains(have, chains)
 	}
 }
 
 // exclusive reports whether the filter of a protocol cannot share a port with others.
 func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == registry.MySQL }
 
-// addChain adds a chain for those of its matches that no earlier chain has: Envoy refuses a listener in which two
+// addChains adds chains, each for those of its matches that no earlier chain has: Envoy refuses a listener in which two
 // chains match the same name.
-func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
+func (o egressBuilder) addChains(s *listenerBuilder, chains []tcpChain) {
+	if len(s.chains) == 0 && len(chains) == 1 { // the usual case
+		s.chains = chains
+		return
+	}
 	if s.matches == nil {
 		s.matches = map[chainMatch]struct{}{}
 		for _, h := range s.chains {
-			s.addMatches(h)
+			for m := range h.chainMatches {
+				s.matches[m] = struct{}{}
+			}
 		}
 	}
-	wanted := c.matchNames()
-	free := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { _, ok := s.matches[chainMatch{c.prefix, name}]; return ok })
-	if len(free) < len(wanted) {
-		recordConflict(o.view, s.BindKey)
+	for _, c := range chains {
+		o.addChain(s, c)
 	}
-	if len(free) == 0 {
-		return
-	}
-	if !c.servers.Empty() {
-		c.servers = frozen.ListOf(free...)
-	}
-	s.addMatches(c)
-	s.chains = append(s.chains, c)
 }
 
-func (s *listenerBuilder) addMatches(c tcpChain) {
-	for _, name := range c.matchNames() {
-		s.matches[chainMatch{c.prefix, name}] = struct{}{}
+func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
+	taken := func(m chainMatch) bool { _, ok := s.matches[m]; return ok }
+	// A chain matches each of its names in each of its ranges. A range or a name goes where any of that is taken.
+	servers, prefixes := slices.Collect(c.servers.All), slices.Collect(c.prefixes.All)
+	free := func(some tcpChain) bool {
+		for m := range some.chainMatches {
+			if taken(m) {
+				return false
+			}
+		}
+		return true
 	}
+	if !free(c) {
+		recordConflict(o.view, s.BindKey)
+		if servers != nil {
+			servers = slices.DeleteFunc(servers, func(name string) bool { return !free(tcpChain{servers: frozen.ListOf(name), prefixes: c.prefixes}) })
+		} else {
+			prefixes = slices.DeleteFunc(prefixes, func(p netip.Prefix) bool { return !free(tcpChain{prefixes: frozen.ListOf(p)}) })
+		}
+		if len(servers)+len(prefixes) == 0 || c.servers.Empty() != (len(servers) == 0) {
+			return
+		}
+		c.servers, c.prefixes = frozen.ListOf(servers...), frozen.ListOf(prefixes...)
+	}
+	for m := range c.chainMatches {
+		s.matches[m] = struct{}{}
+	}
+	s.chains = append(s.chains, c)
 }
 
 // chainMatch is one thing that a chain matches: a server name, or any if that is empty, in a range of addresses.
@@ -324,9 +347,9 @@ type chainMatch struct {
 	name   string
 }
 
-func (o egressBuilder) resolveConflict(have, next *listenerBuilder) {
-	if have.protocol == next.protocol && len(next.chains) > 0 {
-		o.addChain(have, next.chains[0])
+func (o egressBuilder) resolveConflict(have, next *listenerBuilder, chains []tcpChain) {
+	if have.protocol == next.protocol && len(chains) > 0 {
+		o.addChains(have, chains)
 		return
 	}
 	recordConflict(o.view, have.BindKey)
@@ -337,13 +360,52 @@ func recordConflict(v *view.View, key BindKey) {
 	v.Log.Add(key, view.ConflictOutbound, names.Listener(key.Bind, key.Port))
 }
 
-func (o egressBuilder) tcpChain(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) tcpChain {
-	c := tcpChain{cluster: names.Cluster(names.Outbound, p.Number, "", s.Host), prefix: prefix, protocol: p.Protocol}
-	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
-		c.servers = frozen.ListOf(o.serverNames(s)...)
+// tcpChains returns the chains for a port of a service: those of the VirtualServices that route its connections, and
+// the service's own unless they leave it nothing.
+func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) []tcpChain {
+	var chains []tcpChain
+	own := tcpChain{protocol: p.Protocol}
+	if prefix.IsValid() {
+		own.prefixes = frozen.ListOf(prefix)
 	}
-	c.maxDuration, _ = o.view.ServiceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
-	return c
+	for _, vs := range o.egress.ConnectionRoutes(s.Host) {
+		options := feature.RouteOptions{
+			Object: vs.Object, Port: p.Number, Gateway: "mesh", Namespace: o.cohort.Scope.Namespace, Domain: o.view.Domain(),
+			SourceMatches: scope.MatchFilter(vs.Spec, o.cohort.Scope.ExcludedMatchesOf(vs.Object)),
+		}
+		for _, r := range o.listeners.hooks.ConnectionRoutes(options, p.Protocol.IsTLS()) {
+			if len(r.Destinations) == 0 {
+				continue
+			}
+			servers := slices.DeleteFunc(r.Servers, scope.IsPartial) // Envoy matches no pattern that ends within a label
+			if slices.Contains(servers, "*") {
+				servers = nil
+			} else if len(servers) == 0 && p.Protocol.IsTLS() {
+				continue
+			}
+			c := own
+			c.to, c.servers, c.config = destination(o.view, o.cohort.Scope, vs, p.Number, r.Destinations), frozen.ListOf(servers...), vs.Object.Path()
+			if len(r.Subnets) > 0 {
+				c.prefixes = frozen.ListOf(r.Subnets...)
+				if !p.Protocol.IsTLS() {
+					c.config = ""
+				}
+			}
+			if chains = append(chains, c); !p.Protocol.IsTLS() && len(r.Subnets) == 0 {
+				return chains
+			}
+		}
+	}
+	if p.Protocol.IsTLS() && len(chains) > 0 {
+		return chains
+	}
+	cluster := names.Cluster(names.Outbound, p.Number, "", s.Host)
+	own.to = tcpDestination{statPrefix: cluster, clusters: frozen.ListOf(weightedCluster{name: cluster})}
+	own.to.maxDuration, _ = o.view.ServiceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
+	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
+		own.servers = frozen.ListOf(o.serverNames(s)...)
+	}
+	return append(chains, own)
 }
 
 // serverNames returns the names by which clients ask for a service in TLS, sorted: its host, and its aliases as a
@@ -357,12 +419,22 @@ func (o egressBuilder) serverNames(s *registry.Service) []string {
 	return slices.Compact(list)
 }
 
-// matchNames returns the server names of a chain. A chain for any name has the empty one.
-func (c tcpChain) matchNames() []string {
-	if c.servers.Empty() {
-		return []string{""}
+// chainMatches calls yield for all that a chain matches.
+func (c tcpChain) chainMatches(yield func(chainMatch) bool) {
+	prefixes, servers := []netip.Prefix{{}}, []string{""}
+	if !c.prefixes.Empty() {
+		prefixes = slices.Collect(c.prefixes.All)
 	}
-	return slices.Collect(c.servers.All)
+	if !c.servers.Empty() {
+		servers = slices.Collect(c.servers.All)
+	}
+	for _, p := range prefixes {
+		for _, name := range servers {
+			if !yield(chainMatch{p, name}) {
+				return
+			}
+		}
+	}
 }
 
-func (c tcpChain) matchesAll() bool { return c.servers.Empty() && !c.prefix.IsValid() }
+func (c tcpChain) matchesAll() bool { return c.servers.Empty() && c.prefixes.Empty() }

@@ -184,7 +184,7 @@ func (m *Listeners) connections(v *view.View, c cohort.Scope, s gateway.Server, 
 		options := feature.RouteOptions{Object: vs.Object, Port: s.GetPort().GetNumber(), Gateway: s.Name(), Namespace: c.Namespace, Domain: v.Domain()}
 		for _, r := range m.hooks.ConnectionRoutes(options, tls) {
 			if len(r.Destinations) > 0 {
-				out = append(out, connectionRoute{r.Servers, destination(v, c, vs.Object.Name+"."+vs.Object.Namespace, s.GetPort().GetNumber(), r.Destinations)})
+				out = append(out, connectionRoute{r.Servers, destination(v, c, vs, s.GetPort().GetNumber(), r.Destinations)})
 			}
 		}
 	}
@@ -193,12 +193,12 @@ func (m *Listeners) connections(v *view.View, c cohort.Scope, s gateway.Server, 
 
 // destination returns where a route leads to. A destination without a port means the only port of the service, or else
 // the one that was called.
-func destination(v *view.View, c cohort.Scope, name string, port uint32, list []feature.ConnectionDestination) tcpDestination {
-	to := tcpDestination{statPrefix: name}
+func destination(v *view.View, c cohort.Scope, vs *scope.VirtualService, port uint32, list []feature.ConnectionDestination) tcpDestination {
+	to := tcpDestination{statPrefix: vs.Object.Name + "." + vs.Object.Namespace}
 	var clusters []weightedCluster
 	for _, d := range list {
 		host, number := d.Host, d.Port
-		s := v.ScopeOf(c.Namespace, nil).ResolveAlias(host)
+		s := v.ScopeOf(c.Namespace, c.Sidecar).ResolveAlias(host)
 		if s != nil {
 			if host = s.Host; number == 0 && len(s.Ports) == 1 {
 				number = s.Ports[0].Number
@@ -288,7 +288,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	if c.use.HTTP() {
 		chain.Filters = b.httpChainFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
 	} else {
-		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to)
+		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to, registry.TCP)
 	}
 	if c.use.TerminatesTLS() {
 		chain.TransportSocket = serverTLS(c.tls, !c.use.HTTP(), k.capabilities)

@@ -130,7 +130,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 	}
 	k.dual = s.Bind == "0.0.0.0" && l.cohort.Scope.IPv6
 	k.matchHTTP = s.route != "" && (len(s.chains) > 0 || captured && s.wildcard)
-	if captured && !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || k.matchHTTP) {
+	if !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || captured && k.matchHTTP) {
 		k.fallback = l.fallback
 	}
 	return l.listeners.outbound.Get(k)

@@ -9,6 +9,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -36,11 +37,11 @@ type outboundKey struct {
 
 // tcpChain is a chain that forwards bytes.
 type tcpChain struct {
-	cluster     string
-	servers     frozen.List[string] // TLS server names; empty for any
-	prefix      netip.Prefix
-	protocol    registry.Protocol
-	maxDuration time.Duration
+	to       tcpDestination
+	servers  frozen.List[string]       // TLS server names; empty for any
+	prefixes frozen.List[netip.Prefix] // of the addresses that are called; empty for any
+	protocol registry.Protocol
+	config   string // the path of the object that leads there; empty for the service itself
 }
 
 const transportSocketTimeout = 15 * time.Second
@@ -63,7 +64,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	tls := false
 	for c := range k.chains.All {
 		chain := &listenerv3.FilterChain{
-			Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, c.cluster, c.protocol, c.maxDuration),
+			Filters:                       b.weightedTCPFilters(k.proxyContext, feature.Outbound, c.to, c.protocol),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if !c.matchesAll() {
@@ -73,8 +74,11 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 			tls = true
 			chain.FilterChainMatch.ServerNames = slices.Collect(c.servers.All)
 		}
-		if c.prefix.IsValid() {
-			chain.FilterChainMatch.PrefixRanges = []*corev3.CidrRange{{AddressPrefix: c.prefix.Addr().String(), PrefixLen: envoy.UInt32(uint32(c.prefix.Bits()))}}
+		for p := range c.prefixes.All {
+			chain.FilterChainMatch.PrefixRanges = append(chain.FilterChainMatch.PrefixRanges, &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: envoy.UInt32(uint32(p.Bits()))})
+		}
+		if c.config != "" {
+			chain.Metadata = envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(c.config)})
 		}
 		l.FilterChains = append(l.FilterChains, chain)
 	}

@@ -29,8 +29,8 @@ func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listene
 }
 
 // weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
-func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination) []*listenerv3.Filter {
-	chain := c.chain(d, false, registry.TCP)
+func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination, p registry.Protocol) []*listenerv3.Filter {
+	chain := c.chain(d, false, p)
 	proxy := &tcpv3.TcpProxy{StatPrefix: to.statPrefix}
 	weighted := &tcpv3.TcpProxy_WeightedCluster{}
 	for w := range to.clusters.All {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -29,9 +30,12 @@ func New(m *envoy.Memo, c *engine.Cache) *Names {
 
 // hostKey is all that the names of one host depend on.
 type hostKey struct {
-	host  string
+	part  string // what the part of the table is called
 	names frozen.List[name]
 }
+
+// externalSuffix ends the names of the parts of ServiceEntries. The names of pods and services come before theirs.
+const externalSuffix = "\x00"
 
 // tableKey is all that a table depends on: its parts, one after the other, as they are encoded.
 type tableKey struct{ encoded string }
@@ -56,8 +60,12 @@ func (m *Names) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, er
 			k.Part = parts{}
 			hosts := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[string] { return m.Hosts(v, c.Scope.Value()) })
 			var all strings.Builder
-			for r := range hosts.Set.All {
-				all.Write(r.Value())
+			for _, external := range []bool{true, false} { // of two entries for one name the last counts
+				for r := range hosts.Set.All {
+					if strings.HasSuffix(r.Name, externalSuffix) == external {
+						all.Write(r.Value())
+					}
+				}
 			}
 			return []*envoy.Resource{m.tables.Get(tableKey{all.String()})}
 		}, engine.IfHosts)
@@ -68,14 +76,22 @@ func (m *Names) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, er
 // Hosts generates the parts of a table. Each host is a partition.
 func (m *Names) Hosts(v *view.View, c cohort.Scope) engine.Generator[string] {
 	of := func(s scope.Service) []*envoy.Resource {
-		if list := namesOf(v, c, s.Service); len(list) > 0 {
-			return []*envoy.Resource{m.hosts.Get(hostKey{s.Host, frozen.ListOf(list...)})}
+		list := namesOf(v, c, s.Service)
+		if len(list) == 0 {
+			return nil
 		}
-		return nil
+		k := hostKey{s.Host, frozen.ListOf(list...)}
+		if s.Provider == registry.External {
+			k.part += externalSuffix
+		}
+		return []*envoy.Resource{m.hosts.Get(k)}
 	}
 	return engine.Generator[string]{
 		All: func() []*envoy.Resource {
 			var out []*envoy.Resource
+			if c.Type == node.Router {
+				return nil // applications do not resolve names there
+			}
 			for s := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
 				out = append(out, of(s)...)
 			}
@@ -83,13 +99,13 @@ func (m *Names) Hosts(v *view.View, c cohort.Scope) engine.Generator[string] {
 		},
 		Affected: func(d *scope.Dirty) []string { return d.Hosts },
 		Partitions: engine.Each(func(host string) []*envoy.Resource {
-			if s, ok := v.ScopeOf(c.Namespace, c.Sidecar).Service(host); ok {
+			if s, ok := v.ScopeOf(c.Namespace, c.Sidecar).Service(host); ok && c.Type != node.Router {
 				return of(s)
 			}
 			return nil
 		}),
 		Locate: func(host string) engine.Locator {
-			return func(name string) int { return strings.Compare(name, host) }
+			return func(part string) int { return strings.Compare(strings.TrimSuffix(part, externalSuffix), host) }
 		},
 	}
 }

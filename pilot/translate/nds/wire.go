@@ -36,7 +36,7 @@ func buildHost(k hostKey) *envoy.Resource {
 		entry := protowire.AppendBytes(protowire.AppendTag(appendText(nil, keyField, n.name), valueField, protowire.BytesType), info)
 		b = protowire.AppendBytes(protowire.AppendTag(b, tableField, protowire.BytesType), entry)
 	}
-	return envoy.RawResource(k.host, envoy.NameTableType, b)
+	return envoy.RawResource(k.part, envoy.NameTableType, b)
 }
 
 // buildTable makes a table of its parts.

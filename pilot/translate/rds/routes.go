@@ -117,13 +117,7 @@ func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtual
 
 // binding returns a VirtualService as it applies to the proxy.
 func (b *routeBuilder) binding(gateway string, vs *scope.VirtualService) binding {
-	x := binding{object: vs.Object, gateway: gateway}
-	for f := range b.cohort.ExcludedMatches.All {
-		if f.Object == vs.Object {
-			x.excludedMatches = f.Matches
-		}
-	}
-	return x
+	return binding{object: vs.Object, gateway: gateway, excludedMatches: b.cohort.ExcludedMatchesOf(vs.Object)}
 }
 
 // destinations returns the services that the routes of a virtual host lead to.

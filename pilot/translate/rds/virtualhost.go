@@ -2,7 +2,6 @@ package rds
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -120,28 +119,9 @@ func (k virtualHostKey) options(b binding) feature.RouteOptions {
 		Gateway:       b.gateway,
 		Namespace:     k.proxyNamespace,
 		Domain:        k.domain,
-		SourceMatches: b.matchFilter(),
+		SourceMatches: scope.MatchFilter(scope.VirtualSpec(b.object), b.excludedMatches),
 		Retries:       k.mesh.GetDefaultHttpRetryPolicy(),
 	}
-}
-
-// matchFilter returns a function that reports whether the source labels of a match hold for the proxy; nil where all
-// do.
-func (b binding) matchFilter() func(*networkingv1alpha3.HTTPMatchRequest) bool {
-	if b.excludedMatches == "" {
-		return nil
-	}
-	ordinals := map[string]struct{}{}
-	for o := range strings.FieldsSeq(b.excludedMatches) {
-		ordinals[o] = struct{}{}
-	}
-	excluded := map[any]bool{}
-	i := 0
-	for m := range scope.SourceLabels(scope.VirtualSpec(b.object)) {
-		_, excluded[m] = ordinals[strconv.Itoa(i)]
-		i++
-	}
-	return func(m *networkingv1alpha3.HTTPMatchRequest) bool { return !excluded[m] }
 }
 
 // cluster returns the cluster name of a destination. A destination without a port means the port that was called, on a
