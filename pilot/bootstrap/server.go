@@ -58,6 +58,7 @@ type Server struct {
 	secrets    *ingest.SecretDemand // nil without a cluster
 	injection  *injection           // nil if it is off
 	prepare    func(*snapshot.Snapshot)
+	translator *translate.Translator
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
 	discovery  *xds.Server
 	debug      *debug.API
@@ -133,7 +134,7 @@ func New(o Options) (*Server, error) {
 		memo = 0
 	}
 	t := translate.New(translate.Options{Idle: memo, Features: o.features(), Found: logFindings(o.Logger)})
-	s.prepare = t.Prepare
+	s.prepare, s.translator = t.Prepare, t
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {
 		return nil, err
@@ -217,9 +218,14 @@ func (s *Server) findings() []diag.Diagnostic {
 	return list
 }
 
-// allFindings returns what is wrong with single objects, between them, and with connected proxies.
+// objectFindings returns what is wrong with objects: single ones, between them, and with what they do to proxies.
+func (s *Server) objectFindings() []diag.Diagnostic {
+	return slices.Concat(s.findings(), s.analyst.Findings.Get(), s.world.Located(s.translator.Findings()))
+}
+
+// allFindings returns what is wrong with objects, and with connected proxies.
 func (s *Server) allFindings() []diag.Diagnostic {
-	return slices.Concat(s.findings(), s.analyst.Findings.Get(), s.discovery.Findings())
+	return append(s.objectFindings(), s.discovery.Findings()...)
 }
 
 // register lists what runs, in the order of starting.

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -48,8 +47,7 @@ func (s *Server) newStatuses() (*statuses, error) {
 	x.writer = status.New(status.Options{
 		Client: client, Object: s.world.Object, Counts: s.world.Shows, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
 		Findings: func() ([]diag.Diagnostic, bool) {
-			between := s.analyst.Findings.Get()
-			return slices.Concat(s.findings(), between), !analysis.LeftOut(between)
+			return s.objectFindings(), !analysis.LeftOut(s.analyst.Findings.Get())
 		},
 		Describe: func(code string) status.Code {
 			c := analysis.Describe(code)

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -21,17 +22,36 @@ type Resource struct {
 	Hosts        *Set
 	Divided      bool // it is a Head
 
-	secret bool // of a Secret type: what is in it is not shown, cached or kept for later
+	Notes []Note // what became of patches of objects when it was made
+
+	removed bool // it stands for one that is removed
+	secret  bool // of a Secret type: what is in it is not shown, cached or kept for later
 
 	value int // where the Any's value begins in Bytes; it runs to the end
 	size  int // of Bytes, where Body is nil
 }
 
-// RemovedResource stands for a resource of that name that is removed.
-func RemovedResource(name string) *Resource { return &Resource{Name: name} }
+// Note says what became of a patch of an object when a resource was made.
+type Note struct {
+	Object *kinds.Object
+	Index  int    // of the patch in its object
+	Reason string // why the patch is left out; empty: it was applied
+}
+
+// RemovedResource returns what stands for a resource of that name that is removed.
+func RemovedResource(name string, notes []Note) *Resource {
+	return &Resource{Name: name, Notes: notes, removed: true}
+}
 
 // Removed reports whether a resource stands for one that is removed.
-func (r *Resource) Removed() bool { return r.Body == nil && r.Hosts == nil }
+func (r *Resource) Removed() bool { return r.removed }
+
+// With returns a copy of the resource that has other Notes.
+func (r *Resource) With(notes []Note) *Resource {
+	c := *r
+	c.Notes = notes
+	return &c
+}
 
 // Size returns the length of Bytes.
 func (r *Resource) Size() int {

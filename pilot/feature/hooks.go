@@ -162,15 +162,19 @@ type PolicyTLS struct {
 // Patches changes resources that all features have made, and adds some. At most one feature has it, and its Part is
 // PatchPart: what it does not patch is shared with all other proxies. Its functions are pure.
 type Patches struct {
-	// Of returns the patches of a Selection that may apply to a resource, in the order in which they apply.
-	Of func(Selection, PatchTarget) []Patch
+	// Of returns a function that returns the patches which may apply to a resource, in the order in which they apply.
+	// They are of a Selection, and the resource is of the type and direction of a target.
+	Of func(Selection, PatchTarget) func(PatchTarget) []Patch
 	// Added returns the patches that add a resource of the type and direction of a target, which has no name.
 	// The target of virtual hosts is named as their route configuration.
 	Added func(Selection, PatchTarget) []Patch
 	// Apply applies patches to a message, one after the other, and returns it: nil if it is removed. A nil message is
 	// made by the only patch. A patch that cannot be applied, or makes the message one that Envoy would refuse, is left
-	// out, and a finding about its object says why.
-	Apply func([]Patch, PatchTarget, proto.Message) (proto.Message, []diag.Diagnostic)
+	// out. The notes say which patches were applied, and why others are left out.
+	Apply func([]Patch, PatchTarget, proto.Message) (proto.Message, []PatchNote)
+	// Findings returns what users should know of the patches of some Selections. notes are those of all resources that
+	// were made with them.
+	Findings func(of []PatchUse, notes []PatchNote) []diag.Diagnostic
 }
 
 // Patch is one change that an object makes. It is comparable.
@@ -179,14 +183,31 @@ type Patch struct {
 	Index  int
 }
 
+// PatchNoMatch is the code of findings about patches that have found nothing to apply to.
+const PatchNoMatch = "PatchNoMatch"
+
+// PatchNote says what became of a patch in one resource.
+type PatchNote struct {
+	Patch
+	Resource string // its name
+	Reason   string // why the patch is left out; empty: it was applied
+}
+
+// PatchUse says for what a Selection of patches was used.
+type PatchUse struct {
+	Selection Selection
+	Gateway   bool            // for gateways; else for sidecars
+	Types     map[string]bool // of which types resources were made, by URL
+}
+
 // PatchTarget is a resource that may be patched.
 type PatchTarget struct {
 	Type      string // URL; of virtual hosts too, which are patched by themselves
 	Direction Direction
 	Name      string // of a virtual host: of its route configuration
 	Host      string // the name of a virtual host
-	// Servers returns the servers of a gateway that have the route configuration; nil where there are none.
-	Servers func() []GatewayServer
+	// Servers returns the servers of a gateway that have a route configuration; nil where there are none.
+	Servers func(route string) []GatewayServer
 }
 
 // GatewayServer is a server of a Gateway.

@@ -37,7 +37,7 @@ type Workload struct {
 	Labels    map[string]string
 	Services  []*registry.Service // that it serves
 
-	Version  string                               // of Istio, as its proxy says; empty if it does not
+	Version  string                                   // of Istio, as its proxy says; empty if it does not
 	Metadata func(key string) (value string, ok bool) // text in the metadata of its proxy; nil: there is none
 }
 

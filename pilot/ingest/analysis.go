@@ -108,11 +108,11 @@ func (a *Analyst) look() {
 		return
 	}
 	a.last = list
-	a.Findings.Set(a.world.located(list), config.ByPosition, a.world.logger)
+	a.Findings.Set(a.world.Located(list), config.ByPosition, a.world.logger)
 }
 
 // Analyze returns what is wrong between the objects that count, with positions.
-func (w *World) Analyze() []diag.Diagnostic { return w.located(w.references()) }
+func (w *World) Analyze() []diag.Diagnostic { return w.Located(w.references()) }
 
 // Unsuppressed returns the findings without those that the annotations of objects that count suppress.
 func (w *World) Unsuppressed(found []diag.Diagnostic) []diag.Diagnostic {
@@ -142,8 +142,8 @@ func sliceOf(o *kinds.Object) analysis.Slice {
 	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints)}
 }
 
-// located returns findings about objects of files with the positions of their fields. It reads each file once.
-func (w *World) located(list []diag.Diagnostic) []diag.Diagnostic {
+// Located returns findings about objects of files with the positions of their fields. It reads each file once.
+func (w *World) Located(list []diag.Diagnostic) []diag.Diagnostic {
 	files := map[string]*validation.Positions{}
 	out := make([]diag.Diagnostic, 0, len(list))
 	for _, d := range list {

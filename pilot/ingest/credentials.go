@@ -267,7 +267,7 @@ func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 			list = append(list, d)
 		}
 	}
-	return w.located(list)
+	return w.Located(list)
 }
 
 // References is which Secrets and ConfigMaps objects name. It is frozen.
@@ -306,7 +306,7 @@ func (w *World) missingIn(cluster, namespace string, missing map[kinds.Key]bool)
 	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareCredentials) {
 		list = append(list, w.missingCredentials(key, cluster, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
 	}
-	return w.located(list)
+	return w.Located(list)
 }
 
 // missingCredentials is missingIn for what one object names.

@@ -80,5 +80,5 @@ func (w *World) failingFacts() (list []diag.Diagnostic) {
 	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
 	})
-	return w.located(list)
+	return w.Located(list)
 }

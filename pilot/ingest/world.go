@@ -386,7 +386,7 @@ func (w *World) Findings() []diag.Diagnostic {
 	}
 	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], w.findings["credentials"], expiredCertificates(w.served, time.Now()))
 	w.mu.Unlock()
-	objects = w.located(objects)
+	objects = w.Located(objects)
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
 	})

@@ -2,5 +2,6 @@
 // a server. The commands validate, analyze and translate use it.
 //
 // It is made of the parts that a server is made of: the sources and the World of ingest, and a Translator. They run
-// until the first snapshot is there. Nothing listens and nothing is served.
+// until the first snapshot is there. Nothing listens and nothing is served. Where there are EnvoyFilters, what the
+// proxies of Pods would be sent is made, because only that shows what patches match (patches.go).
 package inspect

@@ -13,19 +13,23 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
-	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
+
+// idleResources bounds the bytes of resources that are kept for proxies that share them.
+const idleResources = 32 << 20
 
 // Inspection is a configuration that was read once, without serving it.
 type Inspection struct {
@@ -62,7 +66,7 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	err = sources.Run(ctx)
 	switch {
 	case i.Snapshot != nil:
-		i.translator = translate.New(translate.Options{Features: features})
+		i.translator = translate.New(translate.Options{Features: features, Idle: idleResources})
 	case err == nil:
 		return nil, sources.Wait(ctx)
 	default:
@@ -76,7 +80,15 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 		}
 		i.Snapshot = i.world.Commit(changes, time.Time{})
 	}
-	i.Findings = i.world.Unsuppressed(slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze()))
+	i.Findings = slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze())
+	if i.Snapshot != nil {
+		found, err := i.patches(features)
+		if err != nil {
+			return nil, err
+		}
+		i.Findings = append(i.Findings, found...)
+	}
+	i.Findings = i.world.Unsuppressed(i.Findings)
 	i.Objects = len(i.world.Objects())
 	slices.SortStableFunc(i.Findings, config.ByPosition)
 	return i, nil
@@ -98,22 +110,35 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	if o == nil {
 		return nil
 	}
-	pod := o.Spec.(*corev1.Pod) // of files, which have whole ones
-	f := kube.PodFactsOf(pod, o.Labels)
+	return node.Format(i.proxy(o))
+}
+
+// proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
+// known: one is a gateway if a Gateway selects it.
+func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
+	f := ingest.PodFacts(o)
 	p := &node.Proxy{
-		Type: node.Sidecar, Name: name, Namespace: namespace, Domain: namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
+		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
 		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
 	}
-	gateway := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-		return c.Name == "istio-proxy" && slices.Contains(c.Args, string(node.Router))
-	})
-	if gateway || o.Annotations["inject.istio.io/templates"] == "gateway" {
+	gateway := o.Annotations["inject.istio.io/templates"] == "gateway"
+	if pod, whole := o.Spec.(*corev1.Pod); whole {
+		gateway = gateway || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+			return c.Name == "istio-proxy" && slices.Contains(c.Args, string(node.Router))
+		})
+	} else {
+		gateway = gateway || slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
+			selector := g.Spec.(*networkingv1.Gateway).GetSelector()
+			return len(selector) > 0 && kinds.Selects(selector, o.Labels)
+		})
+	}
+	if gateway {
 		p.Type = node.Router
 	}
 	if mode := o.Annotations["sidecar.istio.io/interceptionMode"]; mode != "" {
 		p.Interception = node.Interception(mode)
 	}
-	return node.Format(p)
+	return p
 }
 
 // Resources returns what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and
@@ -126,10 +151,13 @@ func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, er
 	if err != nil {
 		return nil, err
 	}
-	cohort := i.translator.ResolveCohort(i.Snapshot, proxy)
+	return i.resources(i.translator, i.translator.ResolveCohort(i.Snapshot, proxy))
+}
+
+func (i *Inspection) resources(translator *translate.Translator, k cohort.Key) (map[string][]*envoy.Resource, error) {
 	out := map[string][]*envoy.Resource{}
 	get := func(typeURL string, names *envoy.Names) error {
-		u, err := i.translator.Get(i.Snapshot, cohort, typeURL, names)
+		u, err := translator.Get(i.Snapshot, k, typeURL, names)
 		out[typeURL] = slices.AppendSeq(out[typeURL], u.All)
 		return err
 	}
@@ -176,11 +204,19 @@ func references(typeURL string, r *envoy.Resource, names map[string][]string) er
 	for _, chain := range chains {
 		for _, f := range chain.GetFilters() {
 			h := &hcmv3.HttpConnectionManager{}
+			if f.GetConfigDiscovery() != nil {
+				names[envoy.ExtensionType] = append(names[envoy.ExtensionType], f.GetName())
+			}
 			if !f.GetTypedConfig().MessageIs(h) {
 				continue
 			}
 			if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
 				return err
+			}
+			for _, f := range h.GetHttpFilters() {
+				if f.GetConfigDiscovery() != nil {
+					names[envoy.ExtensionType] = append(names[envoy.ExtensionType], f.GetName())
+				}
 			}
 			if rds := h.GetRds(); rds != nil {
 				names[envoy.RouteType] = append(names[envoy.RouteType], rds.GetRouteConfigName())

@@ -6,8 +6,10 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // TestPatchesLeaveOthersAlone: an EnvoyFilter for one workload patches what it matches and shares all else, down to the
@@ -82,7 +84,24 @@ spec:
 		t.Error("extensions are added wrongly")
 	}
 
+	built := func(s *snapshot.Snapshot, p *node.Proxy) uint64 {
+		_, had := tr.Stats()
+		k := tr.ResolveCohort(s, p)
+		tr.Wildcard(s, k, envoy.ClusterType)
+		tr.Wildcard(s, k, envoy.ListenerType)
+		tr.Resource(s, k, envoy.RouteType, "80")
+		_, has := tr.Stats()
+		return has - had
+	}
+	built(after, api)
+	built(after, web)
 	edited := w.apply(objects(t, "filter.yaml", []byte(strings.Replace(filter, "second", "third", 1)))...)
+	if n := built(edited, api); n != 0 {
+		t.Errorf("%d resources are built for a proxy that is not selected", n)
+	}
+	if n := built(edited, web); n < 3 || n > 6 { // two clusters, a virtual host, its route configuration
+		t.Errorf("%d resources are built for three that are patched", n)
+	}
 	if got := differs(patched, tr.Wildcard(edited, tr.ResolveCohort(edited, web), envoy.ClusterType)); got != second+" "+first {
 		t.Errorf("clusters %s are made again", got) // both: a patch is known by its object
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -16,7 +17,6 @@ import (
 	securityv1beta1 "istio.io/api/security/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1"
 	typev1beta1 "istio.io/api/type/v1beta1"
-	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"

@@ -159,6 +159,10 @@ func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, nam
 	return t.patch.Union(v, c, typeURL, names, u), err
 }
 
+// Findings returns what users should know of the patches of resources that were asked for since the last full
+// Snapshot: those that are left out, and those for which there is nothing.
+func (t *Translator) Findings() []diag.Diagnostic { return t.patch.Findings() }
+
 // nothing is the provider of a type whose resources are all added by patches.
 type nothing struct{}
 

@@ -68,11 +68,7 @@ func compile(o *kinds.Object) *compiled {
 	for i, p := range spec(o).ConfigPatches {
 		patch := compiledPatch{EnvoyFilter_EnvoyConfigObjectPatch: p}
 		field := fmt.Sprintf("spec.configPatches[%d]", i)
-		patch.usable = true
-		for _, d := range patch.compile(field) {
-			patch.usable = patch.usable && d.Severity != diag.Error && d.Code != "NotImplemented"
-			c.findings = append(c.findings, d)
-		}
+		c.findings = append(c.findings, patch.compile(field)...)
 		c.patches = append(c.patches, patch)
 	}
 	return c
@@ -150,12 +146,17 @@ func merges(o networkingv1alpha3.EnvoyFilter_Patch_Operation) bool {
 	return o == merge || o == mergeLists
 }
 
-// compile reads a patch. It returns what is wrong with it: a patch with an error, or with what is not supported, has no
-// effect.
+// compile reads a patch. It returns what is wrong with it: one that fails, or asks for what is not supported, is not
+// usable. All are warnings: the other patches of the object apply.
 func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
-	lacks := func(at, message, fix string) { found = append(found, feature.NotImplemented(field+at, message, fix)) }
+	p.usable = true
+	lacks := func(at, message, fix string) {
+		p.usable = false
+		found = append(found, feature.NotImplemented(field+at, message, fix))
+	}
 	fails := func(at, message, fix string) {
-		found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "BadPatch", Field: field + at, Message: message, Fix: fix})
+		p.usable = false
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: codeLeftOut, Field: field + at, Message: "the patch is left out: " + message, Fix: fix})
 	}
 	ignored := func(at, message string) {
 		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NoEffect", Field: field + at, Message: message, Fix: "remove it"})
@@ -209,7 +210,11 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	}
 	value, warning, err := decode(p.GetApplyTo(), p.GetPatch())
 	if err != nil {
-		fails(".patch.value", err.Error(), "write it as Envoy's API v3 has it")
+		fix := "write it as Envoy's API v3 has it"
+		if strings.Contains(err.Error(), "unable to resolve") {
+			fix = "correct the type; if it is one of a newer Envoy, write a xds.type.v3.TypedStruct with type_url and value, which the proxy resolves"
+		}
+		fails(".patch.value", err.Error(), fix)
 		return found
 	}
 	if warning != "" {

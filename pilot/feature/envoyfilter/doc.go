@@ -7,6 +7,7 @@
 //   - listener.go, filters.go, routes.go: patches inside listeners, lists of filters, and routes.
 //   - merge.go: merges one message into another.
 //   - validate.go: what Envoy would refuse.
+//   - findings.go: what users should know of patches that were not applied.
 //   - types.go: links the messages that values may have.
 //
 // The patches of a resource apply by what they patch, from the outside in, and within that in the order of the objects:

@@ -28,9 +28,9 @@ type edits[T filter] struct {
 }
 
 // edit applies patches to a list of filters: it merges, removes and replaces filters, and then adds some.
-func edit[T filter](list []T, patches iter.Seq2[int, patch], failed failures, e edits[T]) []T {
+func edit[T filter](list []T, patches iter.Seq2[int, patch], out outcome, e edits[T]) []T {
 	cloned := func(p patch) T { return proto.Clone(p.value).(T) }
-	for _, p := range patches {
+	for i, p := range patches {
 		if !e.applies(p) {
 			continue
 		}
@@ -38,28 +38,31 @@ func edit[T filter](list []T, patches iter.Seq2[int, patch], failed failures, e 
 		at := slices.IndexFunc(list, func(f T) bool { return f.GetName() == name })
 		switch p.op() {
 		case add:
-			list = slices.Insert(list, e.place(p.GetPatch().GetFilterClass(), list), cloned(p))
+			at = e.place(p.GetPatch().GetFilterClass(), list)
 		case insertFirst: // whether or not the filter is there
-			list = slices.Insert(list, 0, cloned(p))
+			at = 0
 		case insertBefore:
 			if name == "" {
 				at = 0
 			}
-			if at >= 0 {
-				list = slices.Insert(list, at, cloned(p))
-			}
 		case insertAfter:
 			if name == "" {
-				at = len(list) - 1
-			}
-			if at >= 0 || name == "" {
-				list = slices.Insert(list, at+1, cloned(p))
+				at = len(list)
+			} else if at >= 0 {
+				at++
 			}
 		case replace:
 			if at >= 0 {
 				list[at] = cloned(p)
+				out.set(i, nil)
 			}
-		case merge, mergeLists, remove:
+			continue
+		default:
+			continue
+		}
+		if at >= 0 {
+			list = slices.Insert(list, at, cloned(p))
+			out.set(i, nil)
 		}
 	}
 	for i, p := range patches {
@@ -68,27 +71,33 @@ func edit[T filter](list []T, patches iter.Seq2[int, patch], failed failures, e 
 		}
 		name := e.named(p)
 		if p.op() == remove {
-			list = slices.DeleteFunc(list, func(f T) bool { return name == "" || f.GetName() == name })
+			before := len(list)
+			if list = slices.DeleteFunc(list, func(f T) bool { return name == "" || f.GetName() == name }); len(list) < before {
+				out.set(i, nil)
+			}
 			continue
 		}
 		for _, f := range list {
 			if name == "" || f.GetName() == name {
-				failed.set(i, p.mergeFilter(f))
+				if applies, err := p.mergeFilter(f); applies {
+					out.set(i, err)
+				}
 			}
 		}
 	}
 	return list
 }
 
-// mergeFilter merges the value of a patch into a filter. Configurations of different types are not merged.
-func (p patch) mergeFilter(f filter) error {
+// mergeFilter merges the value of a patch into a filter. Configurations of different types are not merged. It reports
+// whether the value is for the filter.
+func (p patch) mergeFilter(f filter) (applies bool, err error) {
 	if from := p.value.(filter).GetTypedConfig(); from != nil && f.GetTypedConfig() != nil && from.TypeUrl != f.GetTypedConfig().TypeUrl {
 		if f.GetName() != p.value.(filter).GetName() && p.value.(filter).GetName() != "" {
-			return nil // a value without a match by name is for the filters of its type
+			return false, nil // a value without a match by name is for the filters of its type
 		}
-		return fmt.Errorf("%s has a configuration of type %s, into which none of %s can be merged: use REPLACE", f.GetName(), f.GetTypedConfig().TypeUrl, from.TypeUrl)
+		return true, fmt.Errorf("%s has a configuration of type %s, into which none of %s can be merged: use REPLACE", f.GetName(), f.GetTypedConfig().TypeUrl, from.TypeUrl)
 	}
-	return p.mergeInto(f)
+	return true, p.mergeInto(f)
 }
 
 // last returns the place after all listener filters.

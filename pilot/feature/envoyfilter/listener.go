@@ -19,12 +19,14 @@ type listener struct {
 	list   []patch
 	target feature.PatchTarget
 	*listenerv3.Listener
-	failed failures
+	out outcome
 }
 
 // run applies the patches, and reports whether the listener stays.
 func (l listener) run() bool {
-	if slices.ContainsFunc(l.list, func(p patch) bool { return p.GetApplyTo() == toRoutes || p.GetApplyTo() == toHost || p.GetApplyTo() == toRoute }) {
+	if slices.ContainsFunc(l.list, func(p patch) bool {
+		return p.GetApplyTo() == toRoutes || p.GetApplyTo() == toHost || p.GetApplyTo() == toRoute
+	}) {
 		for _, c := range l.chains() {
 			l.inlineRoutes(c)
 		}
@@ -34,13 +36,14 @@ func (l listener) run() bool {
 			continue
 		}
 		if p.op() == remove {
+			l.out.set(i, nil)
 			return false
 		}
 		name := l.Name
-		l.failed.set(i, p.mergeInto(l.Listener))
+		l.out.set(i, p.mergeInto(l.Listener))
 		l.Name = name
 	}
-	l.ListenerFilters = edit(l.ListenerFilters, l.of(toListenerFilter), l.failed, edits[*listenerv3.ListenerFilter]{
+	l.ListenerFilters = edit(l.ListenerFilters, l.of(toListenerFilter), l.out, edits[*listenerv3.ListenerFilter]{
 		applies: l.matches,
 		named:   func(p patch) string { return p.GetMatch().GetListener().GetListenerFilter() },
 		place:   last,
@@ -49,8 +52,9 @@ func (l listener) run() bool {
 	if c := l.DefaultFilterChain; c != nil && !l.chain(c) {
 		l.DefaultFilterChain = nil
 	}
-	for _, p := range l.of(toChain) {
+	for i, p := range l.of(toChain) {
 		if p.op() == add && l.matches(p) {
+			l.out.set(i, nil)
 			l.FilterChains = append(l.FilterChains, proto.Clone(p.value).(*listenerv3.FilterChain))
 		}
 	}
@@ -124,12 +128,13 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 			continue
 		}
 		if p.op() == remove {
+			l.out.set(i, nil)
 			return false
 		}
-		l.failed.set(i, p.mergeInto(c))
+		l.out.set(i, p.mergeInto(c))
 	}
 	applies := func(p patch) bool { return l.matchesChain(p, c) }
-	c.Filters = edit(c.Filters, l.of(toNetworkFilter), l.failed, edits[*listenerv3.Filter]{
+	c.Filters = edit(c.Filters, l.of(toNetworkFilter), l.out, edits[*listenerv3.Filter]{
 		applies: applies,
 		named:   func(p patch) string { return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName() },
 		place:   networkPlace,
@@ -137,13 +142,15 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 	for _, p := range l.of(toHTTPFilter) {
 		if applies(p) {
 			l.connectionManagers(c, func(name string, m *hcmv3.HttpConnectionManager) {
-				m.HttpFilters = edit(m.HttpFilters, l.of(toHTTPFilter), l.failed, edits[*hcmv3.HttpFilter]{
+				m.HttpFilters = edit(m.HttpFilters, l.of(toHTTPFilter), l.out, edits[*hcmv3.HttpFilter]{
 					applies: func(p patch) bool {
 						want := p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName()
 						return applies(p) && (want == "" || want == name)
 					},
-					named:   func(p patch) string { return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetSubFilter().GetName() },
-					place:   httpPlace,
+					named: func(p patch) string {
+						return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetSubFilter().GetName()
+					},
+					place: httpPlace,
 				})
 			})
 			break
@@ -177,10 +184,10 @@ func (l listener) inlineRoutes(c *listenerv3.FilterChain) {
 		applies := func(p patch) bool { return p.matchesRoutes(t) }
 		for i, p := range l.of(toRoutes) {
 			if applies(p) {
-				l.failed.set(i, p.mergeInto(rc))
+				l.out.set(i, p.mergeInto(rc))
 			}
 		}
-		r := routes{l.list, l.failed}
+		r := routes{l.list, l.out}
 		kept := rc.VirtualHosts[:0]
 		for _, h := range rc.VirtualHosts {
 			if r.hostIf(h, func(p patch) bool { return applies(p) && p.mayMatchHost(h.Name) }) {
@@ -188,8 +195,9 @@ func (l listener) inlineRoutes(c *listenerv3.FilterChain) {
 			}
 		}
 		rc.VirtualHosts = kept
-		for _, p := range l.of(toHost) {
+		for i, p := range l.of(toHost) {
 			if p.op() == add && applies(p) {
+				l.out.set(i, nil)
 				rc.VirtualHosts = append(rc.VirtualHosts, r.added(p))
 			}
 		}

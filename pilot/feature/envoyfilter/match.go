@@ -1,6 +1,7 @@
 package envoyfilter
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,39 +12,63 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// patchesOf returns the patches of a Selection that may apply to a resource, by its name.
-func (f *filters) patchesOf(s feature.Selection, t feature.PatchTarget) []feature.Patch {
-	var list []feature.Patch
-	for patch, p := range f.each(s) {
-		if p.mayApply(t) {
-			list = append(list, patch)
-		}
+// patchesOf returns what finds the patches of a Selection that may apply to resources of the type and direction of a
+// target, by their names.
+func (f *filters) patchesOf(s feature.Selection, of feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
+	var candidates []patch
+	for of, p := range f.each(s) {
+		candidates = append(candidates, patch{of, p})
 	}
-	return list
+	candidates = slices.DeleteFunc(candidates, func(p patch) bool { return !p.concerns(of) })
+	return func(t feature.PatchTarget) []feature.Patch {
+		var list []feature.Patch
+		for _, p := range candidates {
+			if p.mayApply(t) {
+				list = append(list, p.Patch)
+			}
+		}
+		return list
+	}
 }
 
-// mayApply reports whether a patch may apply to a resource, as far as its name shows.
-func (p *compiledPatch) mayApply(t feature.PatchTarget) bool {
+// concerns reports whether a patch is for resources of the type and direction of a target.
+func (p *compiledPatch) concerns(t feature.PatchTarget) bool {
 	to, adds := p.GetApplyTo(), p.GetPatch().GetOperation() == add
 	if !p.inContext(t.Direction) {
 		return false
 	}
 	switch t.Type {
 	case envoy.ClusterType:
-		return to == toCluster && !adds && p.matchesCluster(t)
+		return to == toCluster && !adds
 	case envoy.ListenerType:
 		switch to {
 		case toListener:
-			return !adds && p.mayMatchListener(t.Name)
+			return !adds
 		case toChain, toNetworkFilter, toHTTPFilter, toListenerFilter:
-			return p.mayMatchListener(t.Name)
+			return true
 		case toRoutes, toHost, toRoute: // the routes of inbound chains are in their listener
 			return t.Direction == feature.Inbound
 		}
 	case envoy.RouteType:
-		return to == toRoutes && p.matchesRoutes(t)
+		return to == toRoutes
 	case envoy.VirtualHostType:
-		return (to == toHost && !adds || to == toRoute) && p.matchesRoutes(t) && p.mayMatchHost(t.Host)
+		return (to == toHost && !adds || to == toRoute) && p.matchesRoutes(t)
+	}
+	return false
+}
+
+// mayApply reports whether a patch that concerns a resource may apply to it, as far as its name shows.
+func (p *compiledPatch) mayApply(t feature.PatchTarget) bool {
+	switch t.Type {
+	case envoy.ClusterType:
+		return p.matchesCluster(t)
+	case envoy.ListenerType:
+		to := p.GetApplyTo()
+		return to == toRoutes || to == toHost || to == toRoute || p.mayMatchListener(t.Name)
+	case envoy.RouteType:
+		return p.matchesRoutes(t)
+	case envoy.VirtualHostType:
+		return p.mayMatchHost(t.Host)
 	}
 	return false
 }
@@ -142,7 +167,7 @@ func (p *compiledPatch) matchesRoutes(t feature.PatchTarget) bool {
 	if n, _ := names.ParseRoute(t.Name); n.Scheme == "http" && (m.PortName != "" || m.Gateway != "") {
 		return false // the servers of several Gateways may share it
 	}
-	for _, s := range t.Servers() {
+	for _, s := range t.Servers(t.Name) {
 		if (m.PortNumber == 0 || m.PortNumber == s.Port) && (m.PortName == "" || m.PortName == s.PortName) && (m.Gateway == "" || m.Gateway == s.Gateway) {
 			return true
 		}

@@ -10,8 +10,8 @@ import (
 
 // routes applies patches to virtual hosts and their routes.
 type routes struct {
-	list   []patch
-	failed failures
+	list []patch
+	out  outcome
 }
 
 // host applies all patches to a virtual host, and reports whether it stays.
@@ -30,10 +30,11 @@ func (r routes) hostIf(h *routev3.VirtualHost, applies func(patch) bool) bool {
 			continue
 		}
 		if p.op() == remove {
+			r.out.set(i, nil)
 			return false
 		}
 		name := h.Name
-		r.failed.set(i, p.mergeInto(h))
+		r.out.set(i, p.mergeInto(h))
 		h.Name = name
 	}
 	for i, p := range r.list {
@@ -41,24 +42,27 @@ func (r routes) hostIf(h *routev3.VirtualHost, applies func(patch) bool) bool {
 			continue
 		}
 		if p.op() == remove {
-			h.Routes = slices.DeleteFunc(h.Routes, p.matchesRoute)
+			before := len(h.Routes)
+			if h.Routes = slices.DeleteFunc(h.Routes, p.matchesRoute); len(h.Routes) < before {
+				r.out.set(i, nil)
+			}
 		}
 		for _, route := range h.Routes {
-			if p.matchesRoute(route) {
-				r.failed.set(i, p.mergeInto(route))
+			if merges(p.op()) && p.matchesRoute(route) {
+				r.out.set(i, p.mergeInto(route))
 			}
 		}
 	}
-	for _, p := range r.list {
-		if matches(p, toRoute) {
-			r.insert(h, p)
+	for i, p := range r.list {
+		if matches(p, toRoute) && r.insert(h, p) {
+			r.out.set(i, nil)
 		}
 	}
 	return true
 }
 
-// insert adds the route of a patch to a virtual host.
-func (r routes) insert(h *routev3.VirtualHost, p patch) {
+// insert adds the route of a patch to a virtual host, and reports whether there is a place for it.
+func (r routes) insert(h *routev3.VirtualHost, p patch) bool {
 	at := slices.IndexFunc(h.Routes, p.matchesRoute)
 	any := p.GetMatch().GetRouteConfiguration().GetVhost().GetRoute() == nil
 	switch p.op() {
@@ -79,11 +83,12 @@ func (r routes) insert(h *routev3.VirtualHost, p patch) {
 			at++
 		}
 	default:
-		return
+		return false
 	}
 	if at >= 0 {
 		h.Routes = slices.Insert(h.Routes, at, proto.Clone(p.value).(*routev3.Route))
 	}
+	return at >= 0
 }
 
 // added returns the virtual host that a patch adds.

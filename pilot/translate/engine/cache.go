@@ -53,8 +53,7 @@ type Version struct {
 	from, to    uint64
 	byPartition frozen.Table[*envoy.Resource] // the same resources, those of a partition together
 	conflicts   map[any][]note                // by partition
-	base        *envoy.Set                    // what Derive made it of
-	added       []*envoy.Resource             // by Derive
+	derived
 	failures
 }
 

@@ -1,17 +1,30 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"weak"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// Derivation makes one Set of another one, resource by resource.
+// Derivation makes one Set of another one, resource by resource. Its functions are called where something has to be
+// derived.
 type Derivation struct {
-	Change  func(*envoy.Resource) *envoy.Resource // nil where the resource is left out; its name stays
-	Added   []*envoy.Resource                     // beside the others; where both have a name, the other stays
-	Content bool                                  // the Set holds virtual hosts, and its Content is needed
+	// Change returns the resource that takes the place of another one. One that is Removed leaves its name to what is
+	// added.
+	Change func(*envoy.Resource) *envoy.Resource
+	// Added returns resources beside the others; where both have a name, the other stays. Those that are Removed are
+	// not in the Set.
+	Added   func() []*envoy.Resource
+	Content bool // the Set holds virtual hosts, and its Content is needed
+}
+
+// derived is what a Version has that Derive made.
+type derived struct {
+	base    *envoy.Set
+	added   []*envoy.Resource
+	removed map[string]*envoy.Resource // what Change returned for resources that are not in the Set, by name
 }
 
 // Derive returns the Set that is made of another one as it is at a revision. list is the list of names of the other
@@ -20,41 +33,70 @@ type Derivation struct {
 func Derive(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set, d Derivation) *Version {
 	k.names = weak.Make(list)
 	return c.get(k, revision, func(last *Version) *Version {
-		if last != nil && last.base == base && slices.Equal(last.added, d.Added) {
-			return last
-		}
-		v := &Version{from: revision, to: revision, base: base, added: d.Added}
-		if last == nil || !slices.Equal(last.added, d.Added) {
-			v.Set = d.all(base)
-			if last != nil && v.Set.Equal(last.Set) {
+		v := &Version{from: revision, to: revision, derived: derived{base: base, added: d.Added()}}
+		switch {
+		case last == nil:
+			d.all(v)
+		case !slices.Equal(last.added, v.added):
+			if d.all(v); v.Set.Equal(last.Set) {
 				v.Set = last.Set
 			}
-			if d.Content {
-				for r := range v.Set.All {
-					v.Content.Add(r)
-				}
-			}
-			return v
+		case last.base == base:
+			return last
+		default:
+			d.update(v, last)
 		}
-		d.update(v, last)
 		return v
 	})
 }
 
+// EachDerived calls visit for each Set that Derive made and that was asked for since the last full Snapshot: with its
+// key, the resources that it has, those that were added to it or should have been, and those that were removed from it.
+func (c *Cache) EachDerived(visit func(k Key, set *envoy.Set, added []*envoy.Resource, removed map[string]*envoy.Resource)) {
+	c.mu.Lock()
+	entries, last := maps.Clone(c.entries), c.lastFull
+	c.mu.Unlock()
+	for k, e := range entries {
+		var v *Version
+		e.mu.Lock()
+		if n := len(e.versions); n > 0 && e.versions[n-1].to >= last {
+			v = e.versions[n-1]
+		}
+		e.mu.Unlock()
+		if v != nil && k.Patches.Value() != nil {
+			visit(k, v.Set, v.added, v.removed)
+		}
+	}
+}
+
 // all derives the whole Set.
-func (d Derivation) all(base *envoy.Set) *envoy.Set {
+func (d Derivation) all(v *Version) {
 	var list []*envoy.Resource
-	for r := range base.All {
-		if r = d.Change(r); r != nil {
+	v.removed = map[string]*envoy.Resource{}
+	for base := range v.base.All {
+		if r := d.Change(base); r.Removed() {
+			v.removed[base.Name] = r
+		} else {
 			list = append(list, r)
 		}
 	}
-	return envoy.NewSet(append(list, d.Added...))
+	for _, r := range v.added {
+		if !r.Removed() {
+			list = append(list, r)
+		}
+	}
+	v.Set = envoy.NewSet(list)
+	if d.Content {
+		for r := range v.Set.All {
+			v.Content.Add(r)
+		}
+	}
 }
 
 // update derives a version of another one with the same resources Added.
 func (d Derivation) update(v, last *Version) {
 	var removed, added []*envoy.Resource
+	v.removed = maps.Clone(last.removed)
 	v.Content = last.Content
 	envoy.Differ(last.base, v.base, func(had, has *envoy.Resource) {
 		name := ""
@@ -65,9 +107,13 @@ func (d Derivation) update(v, last *Version) {
 		if has != nil {
 			name, is = has.Name, d.Change(has)
 		}
+		delete(v.removed, name)
+		if is != nil && is.Removed() {
+			v.removed[name], is = is, nil
+		}
 		if is == nil {
-			if i := slices.IndexFunc(d.Added, func(r *envoy.Resource) bool { return r.Name == name }); i >= 0 {
-				is = d.Added[i]
+			if i := slices.IndexFunc(v.added, func(r *envoy.Resource) bool { return r.Name == name && !r.Removed() }); i >= 0 {
+				is = v.added[i]
 			}
 		}
 		was := last.Set.Get(name)

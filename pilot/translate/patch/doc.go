@@ -4,6 +4,8 @@
 //
 //   - patch.go: the Sets of each type.
 //   - routes.go: route configurations, whose virtual hosts are patched by themselves.
+//   - findings.go: what is known of the patches of the Sets that are in use. Each resource that a patch was applied to,
+//     or should have been, has notes about that.
 //
 // A resource that no patch applies to is the same pointer in both Sets. One that is patched is stored in the memo by
 // the resource that it was and by the patches that may apply to it, so that it is shared between cohorts, and stays

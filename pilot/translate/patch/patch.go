@@ -1,6 +1,9 @@
 package patch
 
 import (
+	"slices"
+	"sync"
+
 	"google.golang.org/protobuf/proto"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -58,7 +61,7 @@ func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.
 		return u
 	}
 	patches := c.Patches.Value()
-	t := target{p, v, c, patches.Selections.Of(p.feature), feature.PatchTarget{Type: typeURL}}
+	t := target{Patcher: p, view: v, cohort: c, selection: patches.Selections.Of(p.feature), PatchTarget: feature.PatchTarget{Type: typeURL}}
 	if t.Direction = feature.Outbound; patches.Router {
 		t.Direction = feature.Gateway
 	}
@@ -68,17 +71,17 @@ func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.
 		if k.Scope = c.Scope.Weak(); typeURL == envoy.ListenerType {
 			k.Listeners = c.Listeners.Weak()
 		}
-		u.Shared = t.set(k, nil, u.Shared, t.resource)
+		u.Shared = t.set(k, nil, u.Shared, target.resource)
 		if !c.Inbound.None() {
 			t.Direction = feature.Inbound
 			k.Scope, k.Listeners, k.Inbound = engine.Key{}.Scope, engine.Key{}.Listeners, c.Inbound.Weak()
-			u.Own = t.set(k, nil, u.Own, t.resource)
+			u.Own = t.set(k, nil, u.Own, target.resource)
 		}
 	case envoy.RouteType:
 		k.Scope = c.Scope.Weak()
-		u.Shared = t.set(k, list, u.Shared, t.routeConfiguration)
+		u.Shared = t.set(k, list, u.Shared, target.routeConfiguration)
 	case envoy.ExtensionType:
-		u.Shared = t.set(k, list, u.Shared, t.resource)
+		u.Shared = t.set(k, list, u.Shared, target.resource)
 	}
 	return u
 }
@@ -90,20 +93,28 @@ type target struct {
 	cohort    cohort.Key
 	selection feature.Selection
 	feature.PatchTarget
+	of func() func(feature.PatchTarget) []feature.Patch // the patches of these resources
+}
+
+// prepared returns the target with what finds its patches.
+func (t target) prepared() target {
+	selection, of := t.selection, t.PatchTarget
+	t.of = sync.OnceValue(func() func(feature.PatchTarget) []feature.Patch { return t.feature.Patches.Of(selection, of) })
+	return t
 }
 
 // set returns a Set with its resources changed and others added.
-func (t target) set(k engine.Key, list *envoy.Names, base *envoy.Set, change func(*envoy.Resource) *envoy.Resource) *envoy.Set {
-	d := engine.Derivation{Change: change}
-	for _, r := range t.added() {
-		if list == nil || list.Has(r.Name) {
-			d.Added = append(d.Added, r)
-		}
-	}
-	return engine.Derive(t.cache, k, t.view.Revision, list, base, d).Set
+func (t target) set(k engine.Key, list *envoy.Names, base *envoy.Set, change func(target, *envoy.Resource) *envoy.Resource) *envoy.Set {
+	t = t.prepared()
+	return engine.Derive(t.cache, k, t.view.Revision, list, base, engine.Derivation{
+		Change: func(r *envoy.Resource) *envoy.Resource { return change(t, r) },
+		Added: func() []*envoy.Resource {
+			return slices.DeleteFunc(t.added(), func(r *envoy.Resource) bool { return list != nil && !list.Has(r.Name) })
+		},
+	}).Set
 }
 
-// added returns the resources that patches add. A patch whose resource cannot be made adds none.
+// added returns the resources that patches add. One that cannot be made is Removed.
 func (t target) added() []*envoy.Resource {
 	var list []*envoy.Resource
 	for _, patch := range t.feature.Patches.Added(t.selection, t.PatchTarget) {
@@ -111,14 +122,12 @@ func (t target) added() []*envoy.Resource {
 		if t.Type == envoy.VirtualHostType {
 			k.route = t.Name
 		}
-		if r := t.resources.Get(k); !r.Removed() {
-			list = append(list, r)
-		}
+		list = append(list, t.resources.Get(k))
 	}
 	return list
 }
 
-// resource returns a resource as it is patched: the same, if no patch applies, and nil where it is removed.
+// resource returns a resource as it is patched: the same, if no patch applies.
 func (t target) resource(r *envoy.Resource) *envoy.Resource {
 	t.Name = r.Name
 	return t.patched(r)
@@ -126,7 +135,7 @@ func (t target) resource(r *envoy.Resource) *envoy.Resource {
 
 // patched returns the resource of the target as it is patched.
 func (t target) patched(r *envoy.Resource) *envoy.Resource {
-	patches := t.feature.Patches.Of(t.selection, t.PatchTarget)
+	patches := t.of()(t.PatchTarget)
 	if len(patches) == 0 {
 		return r
 	}
@@ -134,10 +143,7 @@ func (t target) patched(r *envoy.Resource) *envoy.Resource {
 	if t.Type == envoy.VirtualHostType {
 		k.route = t.Name
 	}
-	if r = t.resources.Get(k); r.Removed() {
-		return nil
-	}
-	return r
+	return t.resources.Get(k)
 }
 
 // message returns an empty message of a type.
@@ -155,47 +161,60 @@ func message(typeURL string) proto.Message {
 	return &corev3.TypedExtensionConfig{}
 }
 
-// build makes a resource as it is patched: the same, if the patches change nothing or fail.
+// build makes a resource as it is patched: the same, if no patch applies. Another one has notes.
 func (p *Patcher) build(k resourceKey) *envoy.Resource {
+	name := ""
+	if k.resource != nil {
+		name = k.resource.Name
+	}
+	patches := slices.Collect(k.patches.All)
 	made := k.resource
-	if made == nil {
-		made = envoy.RemovedResource("")
-	}
-	var patches []feature.Patch
-	for patch := range k.patches.All {
-		patches = append(patches, patch)
-	}
-	var found []diag.Diagnostic
-	err := safe.Do("patch "+made.Name, func() {
+	var notes []feature.PatchNote
+	err := safe.Do("patch "+name, func() {
 		var m, was proto.Message
-		target := feature.PatchTarget{Type: k.typ, Direction: k.direction, Name: made.Name}
 		if k.resource != nil {
 			was = message(k.typ)
 			if err := proto.Unmarshal(k.resource.Value(), was); err != nil {
 				return
 			}
-			m = proto.Clone(was)
+			m = was
 		}
-		m, found = p.feature.Patches.Apply(patches, target, m)
+		m, notes = p.feature.Patches.Apply(patches, feature.PatchTarget{Type: k.typ, Direction: k.direction, Name: name}, m)
 		switch {
+		case len(notes) == 0:
 		case m == nil:
-			made = envoy.RemovedResource(made.Name)
+			made = envoy.RemovedResource(name, noted(notes))
 		case was != nil && proto.Equal(was, m):
+			made = k.resource.With(noted(notes))
 		default:
 			made = encode(k, m)
+			made.Notes = noted(notes)
 		}
 	})
-	if err != nil { // the resource stays as it is
+	if err != nil {
+		made, notes = k.resource, nil
 		for _, patch := range patches {
-			found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "PatchFailed", Object: patch.Object.String(), Message: err.Error()}.At(patch.Object.Position))
+			notes = append(notes, feature.PatchNote{Patch: patch, Resource: name, Reason: err.Error()})
+		}
+		if made = envoy.RemovedResource(name, noted(notes)); k.resource != nil { // which stays as it is
+			made = k.resource.With(noted(notes))
 		}
 	}
-	if p.found != nil {
-		for _, d := range found {
+	if p.found != nil && len(notes) > 0 {
+		for _, d := range p.feature.Patches.Findings(nil, notes) {
 			p.found(d)
 		}
 	}
 	return made
+}
+
+// noted returns notes as a resource has them.
+func noted(notes []feature.PatchNote) []envoy.Note {
+	var list []envoy.Note
+	for _, n := range notes {
+		list = append(list, envoy.Note{Object: n.Object, Index: n.Index, Reason: n.Reason})
+	}
+	return list
 }
 
 // encode makes a resource of a message.

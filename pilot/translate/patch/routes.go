@@ -25,16 +25,7 @@ func buildRoute(k routeKey) *envoy.Resource {
 // routeConfiguration returns a route configuration as it is patched: itself, its virtual hosts, and those that are
 // added.
 func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
-	t.Name = r.Name
-	t.Servers = func() []feature.GatewayServer {
-		var list []feature.GatewayServer
-		for _, s := range t.view.Gateways.ServersOf(t.cohort.Scope.Value(), r.Name) {
-			list = append(list, feature.GatewayServer{
-				Gateway: s.Gateway.Namespace + "/" + s.Gateway.Name, Port: s.GetPort().GetNumber(), PortName: s.GetPort().GetName(),
-			})
-		}
-		return list
-	}
+	t.Name, t.Servers = r.Name, t.servers
 	header, head := r, r.Head
 	if r.Header != nil {
 		header = r.Header
@@ -45,8 +36,9 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	}
 	hosts := t
 	hosts.Type = envoy.VirtualHostType
+	hosts = hosts.prepared()
 	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Scope: t.cohort.Scope.Weak(), Patches: t.cohort.Patches.Weak()},
-		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added(), Content: true})
+		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added, Content: true})
 	k.hosts, k.content = version.Set, version.Content
 	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 dies of one that had its virtual hosts by VHDS and becomes empty
 		none := envoy.NewHost(r.Name, &routev3.VirtualHost{Name: names.BlockAll, Domains: []string{"*"}})
@@ -57,6 +49,17 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 		return r
 	}
 	return t.routes.Get(k)
+}
+
+// servers returns the servers of a gateway that have a route configuration.
+func (t target) servers(route string) []feature.GatewayServer {
+	var list []feature.GatewayServer
+	for _, s := range t.view.Gateways.ServersOf(t.cohort.Scope.Value(), route) {
+		list = append(list, feature.GatewayServer{
+			Gateway: s.Gateway.Namespace + "/" + s.Gateway.Name, Port: s.GetPort().GetNumber(), PortName: s.GetPort().GetName(),
+		})
+	}
+	return list
 }
 
 // virtualHost returns a virtual host as it is patched.
