@@ -122,6 +122,13 @@ func TypedStruct(typeURL string, value map[string]any) *anypb.Any {
 	return Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + typeURL, Value: s})
 }
 
+// DownstreamProtocol has requests go out in the version of HTTP that they came in.
+func DownstreamProtocol() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
+	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
+	}}
+}
+
 // ExplicitHTTP2 has a cluster speak HTTP/2, whatever its clients do.
 func ExplicitHTTP2() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
 	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{

@@ -140,6 +140,10 @@ type Upstream struct {
 type Destination struct {
 	// Policy applies load balancing, connection pool and outlier detection to a cluster and its HTTP options.
 	Policy func(traffic.Policy, PolicyTarget, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
+	// Connection applies what a policy says of connections that are forwarded as bytes to their TCP proxy.
+	Connection func(traffic.Connection, *tcpv3.TcpProxy)
+	// ProxyProtocol returns a transport socket around another, with which connections begin with a PROXY header.
+	ProxyProtocol func(*networkingv1alpha3.TrafficPolicy_ProxyProtocol, *corev3.TransportSocket) *corev3.TransportSocket
 	// TLS secures the connections of a cluster.
 	TLS func(*networkingv1alpha3.ClientTLSSettings, PolicyTLS, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
 	// Hash returns the consistent hash by which requests to a port are spread over the endpoints.

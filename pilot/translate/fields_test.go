@@ -239,7 +239,7 @@ func values(fd protoreflect.FieldDescriptor) func(yield func(protoreflect.Value)
 		}
 	case protoreflect.StringKind:
 		for _, s := range []string{
-			"x", "web", "v1", "other.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "a", "b", ".", "./*", "b/*", "HTTP", "TCP", "ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "region1/zone2",
+			"x", "web", "v1", "other.a.svc.cluster.local", "10.0.0.7", "10.9.0.0/16", "8088", "a", "b", ".", "./*", "b/*", "HTTP", "TCP", "ingress", "mesh", "far", "delegate", "UNAVAILABLE", "unix:///x", "region1/zone2", "POST",
 		} {
 			list = append(list, protoreflect.ValueOfString(s))
 		}

@@ -1,9 +1,14 @@
 package destinationrule
 
 import (
+	"strconv"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/matcher/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typematcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -18,6 +23,12 @@ func apply(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, optio
 	if pool := p.ConnectionPool; pool != nil {
 		applyTCP(c, options, pool.Tcp)
 		applyHTTP(c, options, pool.Http, t)
+		if idle := pool.Tcp.GetIdleTimeout(); idle != nil && pool.Http.GetIdleTimeout() == nil {
+			common(options).IdleTimeout = idle
+		}
+	}
+	if p.RetryBudget != nil {
+		c.CircuitBreakers.Thresholds[0].RetryBudget = retryBudget(p.RetryBudget)
 	}
 	if t.Inbound {
 		return
@@ -26,7 +37,21 @@ func apply(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, optio
 		applyLoadBalancer(c, p.LoadBalancer)
 	}
 	if p.OutlierDetection != nil {
-		applyOutlierDetection(c, p.OutlierDetection)
+		applyOutlierDetection(c, options, p.OutlierDetection)
+	}
+}
+
+// retryBudget returns how many retries may be active: by default a fifth of the active requests, and always three.
+func retryBudget(b *networkingv1alpha3.TrafficPolicy_RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
+	percent, least := 20.0, uint32(3)
+	if b.Percent != nil {
+		percent = b.Percent.Value
+	}
+	if b.MinRetryConcurrency > 0 {
+		least = b.MinRetryConcurrency
+	}
+	return &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
+		BudgetPercent: &typev3.Percent{Value: percent}, BudgetInterval: b.BudgetInterval, MinRetryConcurrency: envoy.UInt32(least),
 	}
 }
 
@@ -72,13 +97,23 @@ func applyHTTP(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, http *
 	if http.H2UpgradePolicy == networkingv1alpha3.ConnectionPoolSettings_HTTPSettings_UPGRADE && !t.Inbound && !t.Sniffed {
 		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	}
-	if n := http.MaxConcurrentStreams; n > 0 {
-		streams := envoy.UInt32(uint32(n))
-		if h2 := options.GetExplicitHttpConfig().GetHttp2ProtocolOptions(); h2 != nil {
-			h2.MaxConcurrentStreams = streams
+	if http.MaxConcurrentStreams > 0 || http.Http2KeepAlive != nil {
+		common(options)
+	}
+	if http.UseClientProtocol {
+		options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
+	}
+	for _, h2 := range []*corev3.Http2ProtocolOptions{
+		options.GetExplicitHttpConfig().GetHttp2ProtocolOptions(), options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions(),
+	} {
+		if h2 == nil {
+			continue
 		}
-		if h2 := options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions(); h2 != nil {
-			h2.MaxConcurrentStreams = streams
+		if n := http.MaxConcurrentStreams; n > 0 {
+			h2.MaxConcurrentStreams = envoy.UInt32(uint32(n))
+		}
+		if k := http.Http2KeepAlive; k != nil {
+			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: k.Interval, Timeout: k.Timeout}
 		}
 	}
 }
@@ -145,7 +180,7 @@ func slowStart(lb *networkingv1alpha3.LoadBalancerSettings) *clusterv3.Cluster_S
 	return nil
 }
 
-func applyOutlierDetection(c *clusterv3.Cluster, o *networkingv1alpha3.OutlierDetection) {
+func applyOutlierDetection(c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions, o *networkingv1alpha3.OutlierDetection) {
 	d := &clusterv3.OutlierDetection{
 		Interval:             o.Interval,
 		BaseEjectionTime:     o.BaseEjectionTime,
@@ -167,11 +202,33 @@ func applyOutlierDetection(c *clusterv3.Cluster, o *networkingv1alpha3.OutlierDe
 		}
 		d.EnforcingLocalOriginSuccessRate = envoy.UInt32(0)
 	}
+	if codes := o.OutlierDetectionHttpErrorCodes; len(codes) > 0 {
+		options.OutlierDetection = &httpv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: anyStatus(codes)}
+	}
 	c.OutlierDetection = d
 	if c.CommonLbConfig == nil {
 		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
 	}
 	c.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: float64(o.MinHealthPercent)}
+}
+
+// anyStatus matches responses with one of some status codes.
+func anyStatus(codes []uint32) *matcherv3.MatchPredicate {
+	var all []*matcherv3.MatchPredicate
+	for _, code := range codes {
+		all = append(all, &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_HttpResponseHeadersMatch{HttpResponseHeadersMatch: &matcherv3.HttpHeadersMatch{
+			Headers: []*routev3.HeaderMatcher{{
+				Name: ":status",
+				HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &typematcherv3.StringMatcher{
+					MatchPattern: &typematcherv3.StringMatcher_Exact{Exact: strconv.FormatUint(uint64(code), 10)},
+				}},
+			}},
+		}}})
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_OrMatch{OrMatch: &matcherv3.MatchPredicate_MatchSet{Rules: all}}}
 }
 
 // enforce returns the percentage that enforces a threshold: 100 if the threshold is above zero, else 0.

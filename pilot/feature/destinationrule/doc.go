@@ -3,6 +3,7 @@
 //
 //   - destinationrule.go: what the feature declares.
 //   - cluster.go: load balancing, connection pools and outlier detection of a cluster.
+//   - connection.go: connections that are forwarded as bytes: timeouts, tunnels; PROXY headers.
 //   - tls.go: how its connections are secured.
 //   - hash.go: the consistent hash of the routes that lead to it.
 //   - unsupported.go: the fields that have no effect.

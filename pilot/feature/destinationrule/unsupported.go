@@ -50,38 +50,19 @@ func subsetHash(field string) diag.Diagnostic {
 // lacks returns what is not done of a field of a traffic policy, and what to do about it, as feature.Unsupported takes
 // it.
 func lacks(field string) (message, fix string) {
-	switch field {
-	case "TrafficPolicy.tunnel":
-		message = "connections are not tunnelled"
-	case "TrafficPolicy.proxyProtocol":
-		message = "connections do not begin with a PROXY header"
-	case "TrafficPolicy.retryBudget":
-		message, fix = "retries have no budget", "use connectionPool.http.maxRetries"
-	case "TCPSettings.idleTimeout":
-		message = "idle TCP connections are not closed by it"
-	case "HTTPSettings.useClientProtocol":
-		message = "the protocol of requests does not follow the client's"
-	case "HTTPSettings.http2KeepAlive":
-		message, fix = "HTTP/2 connections are not probed", "use connectionPool.tcp.tcpKeepalive"
-	case "OutlierDetection.consecutiveErrors":
+	if field == "OutlierDetection.consecutiveErrors" {
 		message, fix = "these errors are not counted", "use consecutive5xxErrors"
-	case "OutlierDetection.outlierDetectionHttpErrorCodes":
-		message, fix = "the codes that count as errors are the default ones", "use consecutive5xxErrors or consecutiveGatewayErrors"
 	}
 	return message, fix
 }
 
-// unsupportedMesh returns a finding for each default of policies in a mesh configuration that is not supported.
-func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
-	return feature.Unsupported("", changed, func(field string) (message, fix string) {
-		switch field {
-		case "MeshConfig.defaultTrafficPolicy":
-			message, fix = "a service without a DestinationRule has no policy", "write it in DestinationRules"
-		case "MeshConfig.inboundClusterStatName", "MeshConfig.outboundClusterStatName":
-			message = "statistics have the names of clusters"
-		case "MeshConfig.verifyCertificateAtClient":
-			message, fix = "a server's certificate is verified if its DestinationRule says by what", "write caCertificates in DestinationRules"
-		}
-		return message, fix
-	})
+// unsupportedMesh returns a finding for each default of policies in a mesh configuration that is not supported. What
+// deactivates a check has no effect: a check can be left out where a DestinationRule says so.
+func unsupportedMesh(c *mesh.Config, _ *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+	var list []diag.Diagnostic
+	if v := c.GetVerifyCertificateAtClient(); v != nil && !v.Value {
+		list = append(list, feature.NotImplemented("verifyCertificateAtClient", "the certificates of servers are verified, by those of the system where a DestinationRule names none",
+			"use tls.insecureSkipVerify in DestinationRules"))
+	}
+	return append(list, feature.Unsupported("defaultTrafficPolicy", c.GetDefaultTrafficPolicy(), lacks)...)
 }

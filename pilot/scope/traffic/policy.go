@@ -1,9 +1,11 @@
 package traffic
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -21,6 +23,9 @@ type Policy struct {
 	ConnectionPool   *networkingv1alpha3.ConnectionPoolSettings
 	OutlierDetection *networkingv1alpha3.OutlierDetection
 	TLS              *networkingv1alpha3.ClientTLSSettings
+	Tunnel           *networkingv1alpha3.TrafficPolicy_TunnelSettings
+	ProxyProtocol    *networkingv1alpha3.TrafficPolicy_ProxyProtocol
+	RetryBudget      *networkingv1alpha3.TrafficPolicy_RetryBudget
 }
 
 // IsMutual reports whether connections are secured by the mesh's own mutual TLS.
@@ -28,10 +33,33 @@ func (p Policy) IsMutual() bool {
 	return p.TLS.GetMode() == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
 }
 
-// MaxConnectionDuration returns the longest duration of a TCP connection, and whether there is a limit.
-func (p Policy) MaxConnectionDuration() (time.Duration, bool) {
-	d := p.ConnectionPool.GetTcp().GetMaxConnectionDuration()
-	return d.AsDuration(), d != nil
+// Connection is what a policy says of connections that are forwarded as bytes. It is comparable.
+type Connection struct {
+	MaxDuration time.Duration // 0: no limit
+	IdleTimeout time.Duration // 0: Envoy's own; below 0: none
+	Tunnel      *networkingv1alpha3.TrafficPolicy_TunnelSettings
+	SourceHash  bool // endpoints are chosen by a hash of the client's address
+}
+
+// WithDefaults returns the policy with the mesh's own groups in the place of those that no rule has.
+func (p Policy) WithDefaults(m *meshv1alpha1.MeshConfig_DefaultTrafficPolicy) Policy {
+	if p.ConnectionPool == nil {
+		p.ConnectionPool = m.GetConnectionPool()
+	}
+	if p.OutlierDetection == nil {
+		p.OutlierDetection = m.GetOutlierDetection()
+	}
+	return p
+}
+
+// Connection returns what the policy says of connections that are forwarded as bytes.
+func (p Policy) Connection() Connection {
+	tcp := p.ConnectionPool.GetTcp()
+	c := Connection{MaxDuration: tcp.GetMaxConnectionDuration().AsDuration(), IdleTimeout: tcp.GetIdleTimeout().AsDuration(), Tunnel: p.Tunnel, SourceHash: p.LoadBalancer.GetConsistentHash().GetUseSourceIp()}
+	if tcp.GetIdleTimeout() != nil && c.IdleTimeout == 0 {
+		c.IdleTimeout = -1
+	}
+	return c
 }
 
 func spec(o *kinds.Object) *networkingv1.DestinationRule {
@@ -133,8 +161,9 @@ func (r Rule) Selects() bool {
 // Labels returns the labels that the cluster's endpoints must have.
 func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
 
-// Policy returns the policy of a port. Settings of the port replace the rule's four groups together. A subset's
-// settings then override group by group, unless it has settings for the port: these replace everything.
+// Policy returns the policy of a port. Settings of the port replace all of the rule's groups together, also those that
+// a port cannot have, except the tunnel: without it connections would reach the proxy as they are. A subset's settings
+// then override group by group, unless it has settings for the port: these replace everything.
 func (r Rule) Policy(port uint32) Policy {
 	var p Policy
 	if r.policy != nil {
@@ -142,6 +171,7 @@ func (r Rule) Policy(port uint32) Policy {
 	}
 	if t := r.subset.GetTrafficPolicy(); t != nil {
 		if of := atPort(t, port); hasPort(t, port) {
+			of.Tunnel = cmp.Or(of.Tunnel, p.Tunnel)
 			p = of // a subset's settings for the port replace everything
 		} else {
 			p = override(p, of)
@@ -151,10 +181,10 @@ func (r Rule) Policy(port uint32) Policy {
 }
 
 func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
-	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls}
+	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol, t.RetryBudget}
 	for _, l := range t.PortLevelSettings {
 		if l.GetPort().GetNumber() == port {
-			p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.TLS = l.LoadBalancer, l.ConnectionPool, l.OutlierDetection, l.Tls
+			p = Policy{Tunnel: t.Tunnel, LoadBalancer: l.LoadBalancer, ConnectionPool: l.ConnectionPool, OutlierDetection: l.OutlierDetection, TLS: l.Tls}
 		}
 	}
 	return p
@@ -178,6 +208,15 @@ func override(p, by Policy) Policy {
 	}
 	if by.TLS != nil {
 		p.TLS = by.TLS
+	}
+	if by.Tunnel != nil {
+		p.Tunnel = by.Tunnel
+	}
+	if by.ProxyProtocol != nil {
+		p.ProxyProtocol = by.ProxyProtocol
+	}
+	if by.RetryBudget != nil {
+		p.RetryBudget = by.RetryBudget
 	}
 	return p
 }

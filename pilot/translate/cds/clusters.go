@@ -1,6 +1,7 @@
 package cds
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -140,7 +141,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	port := k.service.Port(k.port)
 	c := &clusterv3.Cluster{
 		Name:            k.name(),
-		AltStatName:     k.name() + ";",
+		AltStatName:     k.statName() + ";",
 		ConnectTimeout:  k.mesh.GetConnectTimeout(),
 		CommonLbConfig:  &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)},
 		CircuitBreakers: unlimited(),
@@ -148,6 +149,8 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 		LbPolicy:        clusterv3.Cluster_LEAST_REQUEST,
 	}
 	policy := k.rule.Policy(k.port)
+	preference := eds.PreferenceOf(k.mesh, k.service, policy)
+	policy = policy.WithDefaults(k.mesh.GetDefaultTrafficPolicy())
 	k.setDiscovery(b, c, policy)
 	if k.subset == "" && !k.sni && registry.HasPersistentSession(k.service.Labels) {
 		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
@@ -158,20 +161,29 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	case http2, port.Protocol == registry.HTTP && upgrades(k.mesh, policy):
 		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	case port.Protocol.Sniffed() && !k.router:
-		options.UpstreamProtocolOptions = useDownstream()
+		options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
 	}
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
-	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed()}, c, options)
-	eds.PreferenceOf(k.mesh, k.service, policy).Apply(c.CommonLbConfig)
-	if options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil {
-		http2 = true
-	}
+	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed() && !k.router}, c, options)
+	preference.Apply(c.CommonLbConfig)
+	http2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
 	k.setTLS(b, c, options, policy, http2)
+	if !k.sni {
+		setProxyProtocol(b, c, policy)
+	}
 	setHTTPOptions(c, options)
 	b.ChangeCluster(feature.Cluster{
 		Mesh: k.mesh, Capabilities: k.capabilities, HTTP2: http2, Downstream: options.GetUseDownstreamProtocolConfig() != nil,
 	}, k.selections, c)
 	return envoy.NewResource(c.Name, c)
+}
+
+// statName returns the name of the cluster in statistics.
+func (k clusterKey) statName() string {
+	if pattern := k.mesh.GetOutboundClusterStatName(); pattern != "" && !k.sni {
+		return view.StatName(pattern, k.service, k.port, 0, k.subset)
+	}
+	return k.name()
 }
 
 // sessionHosts returns the health statuses of hosts to which a session may go on: draining ones are included.
@@ -294,6 +306,19 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	}
 }
 
+// setProxyProtocol has connections begin with a PROXY header, before what secures them.
+func setProxyProtocol(b builder, c *clusterv3.Cluster, policy traffic.Policy) {
+	if policy.ProxyProtocol == nil {
+		return
+	}
+	for _, m := range c.TransportSocketMatches {
+		m.TransportSocket = b.ApplyProxyProtocol(policy.ProxyProtocol, m.TransportSocket)
+	}
+	if c.TransportSocketMatches == nil {
+		c.TransportSocket = b.ApplyProxyProtocol(policy.ProxyProtocol, cmp.Or(c.TransportSocket, hooks.Plaintext))
+	}
+}
+
 // peerIDs returns the SPIFFE IDs that may answer for the service, sorted.
 func (k clusterKey) peerIDs() []string {
 	return k.withTrustDomainAliases(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
@@ -351,16 +376,10 @@ func unlimited() *clusterv3.CircuitBreakers {
 	}}}
 }
 
-func useDownstream() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
-	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
-		HttpProtocolOptions: &corev3.Http1ProtocolOptions{}, Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
-	}}
-}
-
 // setHTTPOptions attaches the options unless they are empty. With any other option Envoy requires an explicit protocol.
 func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
 	if o.UpstreamProtocolOptions == nil {
-		if o.CommonHttpProtocolOptions == nil && o.UpstreamHttpProtocolOptions == nil {
+		if o.CommonHttpProtocolOptions == nil && o.UpstreamHttpProtocolOptions == nil && o.OutlierDetection == nil {
 			return
 		}
 		o.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{

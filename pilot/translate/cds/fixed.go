@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
 // fixedClusterKey is all that a cluster without a service depends on.
@@ -35,9 +36,10 @@ func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 	c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	c.CircuitBreakers = unlimited()
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
+	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c, &httpv3.HttpProtocolOptions{})
 	setHTTPOptions(c, &httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
-		UpstreamProtocolOptions:   useDownstream(),
+		UpstreamProtocolOptions:   envoy.DownstreamProtocol(),
 	})
 	in := feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}
 	if k.name == names.InboundPassthroughCluster {

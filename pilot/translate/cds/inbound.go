@@ -59,7 +59,7 @@ func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	name := names.Cluster(names.Inbound, k.Target, "", "")
 	c := &clusterv3.Cluster{
 		Name:                 name,
-		AltStatName:          name + ";",
+		AltStatName:          k.statName(name) + ";",
 		ConnectTimeout:       k.mesh.GetConnectTimeout(),
 		CommonLbConfig:       &clusterv3.Cluster_CommonLbConfig{},
 		CircuitBreakers:      unlimited(),
@@ -93,9 +93,9 @@ func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 	case k.Protocol.IsHTTP2():
 		options.UpstreamProtocolOptions = envoy.ExplicitHTTP2()
 	case k.Protocol.Sniffed():
-		options.UpstreamProtocolOptions = useDownstream()
+		options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
 	}
-	policy := k.Rule.Policy(k.Port.Port)
+	policy := k.Rule.Policy(k.Port.Port).WithDefaults(k.mesh.GetDefaultTrafficPolicy())
 	if k.pool != nil {
 		spec := k.pool.Spec.(*networkingv1.Sidecar)
 		if spec.InboundConnectionPool != nil {
@@ -114,6 +114,18 @@ func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 		HTTP2: options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil, Downstream: options.GetUseDownstreamProtocolConfig() != nil,
 	}, k.selections, c)
 	return envoy.NewResource(name, c)
+}
+
+// statName returns the name of the cluster in statistics: of the first service that has the port.
+func (k inboundClusterKey) statName(name string) string {
+	pattern := k.mesh.GetInboundClusterStatName()
+	for s := range k.Services.All {
+		if pattern == "" {
+			break
+		}
+		return view.StatName(pattern, s, k.Port.Port, k.Target, "")
+	}
+	return name
 }
 
 func splitEndpoint(s string) (string, uint32) {

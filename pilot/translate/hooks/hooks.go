@@ -166,6 +166,21 @@ func (h *Hooks) ApplyPolicy(p traffic.Policy, t feature.PolicyTarget, c *cluster
 	}
 }
 
+// ApplyConnection applies what a policy says of forwarded connections to a TCP proxy.
+func (h *Hooks) ApplyConnection(c traffic.Connection, p *tcpv3.TcpProxy) {
+	if h.destination != nil {
+		h.destination.Connection(c, p)
+	}
+}
+
+// ApplyProxyProtocol returns a transport socket around another, with which connections begin with a PROXY header.
+func (h *Hooks) ApplyProxyProtocol(p *networkingv1alpha3.TrafficPolicy_ProxyProtocol, inner *corev3.TransportSocket) *corev3.TransportSocket {
+	if h.destination == nil || p == nil {
+		return inner
+	}
+	return h.destination.ProxyProtocol(p, inner)
+}
+
 // ApplyTLS secures the connections of a cluster by the settings of a policy.
 func (h *Hooks) ApplyTLS(s *networkingv1alpha3.ClientTLSSettings, t feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
 	if h.destination != nil {

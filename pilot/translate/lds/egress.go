@@ -401,7 +401,10 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 	}
 	cluster := names.Cluster(names.Outbound, p.Number, "", s.Host)
 	own.to = tcpDestination{statPrefix: cluster, clusters: frozen.ListOf(weightedCluster{name: cluster})}
-	own.to.maxDuration, _ = o.view.ServiceRule(o.cohort.Scope, s).Policy(p.Number).MaxConnectionDuration()
+	if pattern := o.view.Mesh().GetOutboundClusterStatName(); pattern != "" {
+		own.to.statPrefix = view.StatName(pattern, s, p.Number, 0, "")
+	}
+	own.to.connection = connection(o.view, o.view.ServiceRule(o.cohort.Scope, s), p.Number)
 	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
 		own.servers = frozen.ListOf(o.serverNames(s)...)
 	}

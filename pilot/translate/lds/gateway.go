@@ -3,7 +3,6 @@ package lds
 import (
 	"slices"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -15,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -42,9 +42,9 @@ type gatewayChain struct {
 
 // tcpDestination is where connections are forwarded to: one cluster, or several by weight.
 type tcpDestination struct {
-	statPrefix  string
-	clusters    frozen.List[weightedCluster]
-	maxDuration time.Duration
+	statPrefix string
+	clusters   frozen.List[weightedCluster]
+	connection traffic.Connection
 }
 
 type weightedCluster struct {
@@ -196,7 +196,7 @@ func (m *Listeners) connections(v *view.View, c cohort.Scope, s gateway.Server, 
 func destination(v *view.View, c cohort.Scope, vs *scope.VirtualService, port uint32, list []feature.ConnectionDestination) tcpDestination {
 	to := tcpDestination{statPrefix: vs.Object.Name + "." + vs.Object.Namespace}
 	var clusters []weightedCluster
-	for _, d := range list {
+	for i, d := range list {
 		host, number := d.Host, d.Port
 		s := v.ScopeOf(c.Namespace, c.Sidecar).ResolveAlias(host)
 		if s != nil {
@@ -207,8 +207,9 @@ func destination(v *view.View, c cohort.Scope, vs *scope.VirtualService, port ui
 		if number == 0 {
 			number = port
 		}
-		if s != nil && len(list) == 1 {
-			to.maxDuration, _ = v.ServiceRule(c, s).Policy(number).MaxConnectionDuration()
+		if s != nil && i == 0 { // a TCP proxy has one policy: the first destination's
+			rule, _ := v.MergedRules(c, s).Rule(d.Subset)
+			to.connection = connection(v, rule, number)
 		}
 		clusters = append(clusters, weightedCluster{names.Cluster(names.Outbound, number, d.Subset, host), d.Weight})
 	}
@@ -217,6 +218,11 @@ func destination(v *view.View, c cohort.Scope, vs *scope.VirtualService, port ui
 	}
 	to.clusters = frozen.ListOf(clusters...)
 	return to
+}
+
+// connection returns what is in force for connections to a port that are forwarded as bytes.
+func connection(v *view.View, r traffic.Rule, port uint32) traffic.Connection {
+	return r.Policy(port).WithDefaults(v.Mesh().GetDefaultTrafficPolicy()).Connection()
 }
 
 // sniClusters returns the names of the SNI-DNAT clusters of a server: of each service that its hosts cover, in any
@@ -275,7 +281,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 		for cluster := range c.servers.All {
 			out = append(out, &listenerv3.FilterChain{
 				FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
-				Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, registry.Unsupported, 0),
+				Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", registry.Unsupported, traffic.Connection{}),
 				TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 			})
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/inbound"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
@@ -186,7 +187,7 @@ func (k inboundKey) catchAll(b builder, port uint32) chainSet {
 			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
 		},
 		func() []*listenerv3.Filter {
-			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, registry.Unsupported, 0)
+			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, "", registry.Unsupported, traffic.Connection{})
 		})
 }
 
@@ -194,7 +195,7 @@ func (k inboundKey) catchAll(b builder, port uint32) chainSet {
 func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	name, cluster := names.Listener(p.Bind, p.Target), names.Cluster(names.Inbound, p.Target, "", "")
 	grpc := p.Protocol == registry.GRPC || p.Protocol == registry.GRPCWeb
-	longest, _ := p.Rule.Policy(p.Port).MaxConnectionDuration()
+	connection := traffic.Connection{MaxDuration: p.Rule.Policy(p.Port).Connection().MaxDuration}
 	mode := k.mode(b, p.Target)
 	if p.OwnTLS { // not supported, and without it only peers of the mesh may connect
 		mode = feature.Strict
@@ -204,7 +205,7 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 			return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Protocol)
 		},
 		func() []*listenerv3.Filter {
-			return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, p.Protocol, longest)
+			return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Protocol, connection)
 		})
 	if p.Ingress != nil {
 		for _, c := range s.chains {
@@ -212,6 +213,18 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 		}
 	}
 	return s
+}
+
+// statName returns what connections to a port are called in statistics, by the first service that has it; empty: as the
+// cluster.
+func (k inboundKey) statName(p inbound.Port) string {
+	for s := range p.Services.All {
+		if pattern := k.mesh.GetInboundClusterStatName(); pattern != "" {
+			return view.StatName(pattern, s, p.Port, p.Target, "")
+		}
+		break
+	}
+	return ""
 }
 
 // mode returns how a port takes connections.

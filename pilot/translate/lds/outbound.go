@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -101,7 +102,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.fallback != "" {
 		l.DefaultFilterChain = &listenerv3.FilterChain{
-			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0),
+			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, "", registry.Unsupported, traffic.Connection{}),
 		}
 	} else if len(l.FilterChains) > 1 {
 		if i := slices.IndexFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch == nil }); i >= 0 {
@@ -158,7 +159,7 @@ func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(port)},
 				Filters:          b.refusingFilters(k.proxyContext, feature.Outbound),
 			},
-			{Name: names.VirtualOutboundCatchall, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, registry.Unsupported, 0)},
+			{Name: names.VirtualOutboundCatchall, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, "", registry.Unsupported, traffic.Connection{})},
 		},
 	}
 	l.AdditionalAddresses = additionalIPv6(k.dual, port)

@@ -1,7 +1,7 @@
 package lds
 
 import (
-	"time"
+	"cmp"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -9,15 +9,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// tcpFilters makes the network filters of a chain that forwards bytes to one cluster.
-func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster string, p registry.Protocol, maxDuration time.Duration) []*listenerv3.Filter {
+// tcpFilters makes the network filters of a chain that forwards bytes to one cluster. stat is what it is called in
+// statistics; empty: as the cluster.
+func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, p registry.Protocol, to traffic.Connection) []*listenerv3.Filter {
 	chain := c.chain(d, false, p)
 	chain.Cluster = cluster
-	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
-	return b.tcpProxy(c, chain, proxy, maxDuration)
+	proxy := &tcpv3.TcpProxy{StatPrefix: cmp.Or(stat, cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
+	return b.tcpProxy(c, chain, proxy, to)
 }
 
 // refusingFilters makes the network filters of the chain for calls to the proxy's own port.
@@ -25,7 +27,7 @@ func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listene
 	chain := c.chain(d, false, registry.Unsupported)
 	chain.Cluster, chain.Refused = names.BlackHoleCluster, true
 	proxy := &tcpv3.TcpProxy{StatPrefix: chain.Cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: chain.Cluster}}
-	return b.tcpProxy(c, chain, proxy, 0)
+	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
 }
 
 // weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
@@ -42,14 +44,12 @@ func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpD
 	} else {
 		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}
-	return b.tcpProxy(c, chain, proxy, to.maxDuration)
+	return b.tcpProxy(c, chain, proxy, to.connection)
 }
 
 // tcpProxy makes the network filters of a chain that ends in a TCP proxy.
-func (b builder) tcpProxy(c proxyContext, chain feature.Chain, proxy *tcpv3.TcpProxy, maxDuration time.Duration) []*listenerv3.Filter {
-	if maxDuration > 0 {
-		proxy.MaxDownstreamConnectionDuration = envoy.Duration(maxDuration)
-	}
+func (b builder) tcpProxy(c proxyContext, chain feature.Chain, proxy *tcpv3.TcpProxy, to traffic.Connection) []*listenerv3.Filter {
+	b.ApplyConnection(to, proxy)
 	b.ChangeTCPProxy(chain, c.selections, proxy)
 	return append(b.NetworkFilters(chain, c.selections), envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))
 }
