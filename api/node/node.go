@@ -91,7 +91,7 @@ type Proxy struct {
 	Labels       map[string]string
 	Annotations  map[string]string
 	Others       frozen.List[Text] // the texts of its metadata that no other field holds, sorted by key
-	Locality     [3]string // region, zone, subzone
+	Locality     [3]string         // region, zone, subzone
 	Interception Interception
 	Version      string // ISTIO_VERSION as sent
 	Revision     string // ISTIO_REVISION

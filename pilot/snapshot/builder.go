@@ -45,8 +45,8 @@ type Options struct {
 	Cluster string // the ID of the server's own cluster; empty is Kubernetes
 	// OneStore: proxies of all clusters have the same Secrets and ConfigMaps, for there is no API server.
 	OneStore bool
-	Mesh    *mesh.Config
-	Limits  limits.Limits // the zero Limits are limits.Default
+	Mesh     *mesh.Config
+	Limits   limits.Limits // the zero Limits are limits.Default
 	// Kinds holds the kinds whose objects translations read, and whom a change of an object concerns. Nil: every kind
 	// is read, and concerns everybody.
 	Kinds map[*kinds.Kind]Reach

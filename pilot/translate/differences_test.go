@@ -18,11 +18,11 @@ var intended = []difference{
 	{"32-patched-listener-filter-merge", `api-a/lds/virtualOutbound/`, 3, "a patch for another port adds no listener filter to virtualOutbound"},
 	{"32-patched-listener-filter-merge", `api-a/lds/virtualInbound/`, 1, "listener filters are merged into as other filters are"},
 	{"40-patched-lists", `api-a/lds/.*/(serverName|upgradeType)$`, 8, "MERGE_AND_REPLACE_LIST has an effect on filters too"},
-	{"27-destinations", `[^/]+/cds/outbound\|\d+\|\|ppoff\.test/transportSocket/typedConfig/transportSocket/name`, 12, "one name for sockets without TLS"},
-	{"27-destinations", `[^/]+/cds/outbound\|96\|\|(ka|noup)\.test/.*/useDownstreamProtocolConfig/`, 25, "HTTP/2 options hold for ports of no protocol too"},
-	{"27-destinations", `[^/]+/lds/(240\.1\.0\.2_90|0\.0\.0\.0_7000|127\.0\.0\.1_90)/.*/idleTimeout$`, 5, "timeouts of a port hold for its connections"},
-	{"28-default-policy", `[^/]+/lds/.*/idleTimeout$`, 46, "the default timeout of connections holds for TCP too"},
-	{"29-stat-names", `[^/]+/lds/.*/statPrefix$`, 71, "connections have the names of their clusters"},
+	{"42-destinations", `[^/]+/cds/outbound\|\d+\|\|ppoff\.test/transportSocket/typedConfig/transportSocket/name`, 12, "one name for sockets without TLS"},
+	{"42-destinations", `[^/]+/cds/outbound\|96\|\|(ka|noup)\.test/.*/useDownstreamProtocolConfig/`, 25, "HTTP/2 options hold for ports of no protocol too"},
+	{"42-destinations", `[^/]+/lds/(240\.1\.0\.2_90|0\.0\.0\.0_7000|127\.0\.0\.1_90)/.*/idleTimeout$`, 5, "timeouts of a port hold for its connections"},
+	{"43-default-policy", `[^/]+/lds/.*/idleTimeout$`, 46, "the default timeout of connections holds for TCP too"},
+	{"44-stat-names", `[^/]+/lds/.*/statPrefix$`, 71, "connections have the names of their clusters"},
 }
 
 // pending is what is not served yet. What serves some of it lowers the numbers here, or deletes the entry.

@@ -23,7 +23,7 @@ type Reader interface {
 	Domain() string               // cluster.local
 	Cluster() string              // the ID of the server's own cluster
 	SecretsOf(cluster string) string
-	HostClusters() int            // see limits.Limits
+	HostClusters() int // see limits.Limits
 
 	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
 
