@@ -145,3 +145,36 @@ func connectionChains(t *testing.T, l *listenerv3.Listener) (list []string) {
 	}
 	return list
 }
+
+// TestRangesOnce: a chain has each range of addresses once, however often a VirtualService names it. An Envoy refuses a
+// listener with a chain that has one twice.
+func TestRangesOnce(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), newTranslator(1<<20)
+	s := w.apply(objects(t, "ranges.yaml", []byte(`
+apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: a}
+spec: {clusterIP: 10.64.0.12, selector: {app: api}, ports: [{name: tcp, port: 7000}, {name: tls, port: 8443}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: v, namespace: a}
+spec:
+  hosts: [api]
+  tcp:
+  - match: [{port: 7000, destinationSubnets: [10.9.0.0/16, 10.8.0.0/16]}, {port: 7000, destinationSubnets: [10.8.0.1/16]}]
+    route: [{destination: {host: api}}]
+  tls:
+  - match: [{port: 8443, sniHosts: [api.a.svc.cluster.local], destinationSubnets: [10.9.0.0/16, 10.8.0.0/16, 10.9.0.1/16]}]
+    route: [{destination: {host: api}}]
+`))...)
+	tr.Prepare(s)
+	p := proxy(t, []byte(`{"id": "sidecar~10.1.0.11~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`))
+	listeners := tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType)
+	for _, name := range []string{"10.64.0.12_7000", "10.64.0.12_8443"} {
+		got := connectionChains(t, decode(t, listeners.Get(name)).(*listenerv3.Listener))
+		if !strings.HasPrefix(got[0], "[10.8.0.0/16 10.9.0.0/16] [") {
+			t.Errorf("%s: %s", name, got[0])
+		}
+	}
+}

@@ -44,8 +44,7 @@ func tcpRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
 		case anywhere:
 			return append(out, feature.ConnectionRoute{Destinations: o.destinations(t.GetRoute())})
 		case len(subnets) > 0:
-			slices.SortFunc(subnets, netip.Prefix.Compare)
-			out = append(out, feature.ConnectionRoute{Subnets: subnets, Destinations: o.destinations(t.GetRoute())})
+			out = append(out, feature.ConnectionRoute{Subnets: compact(subnets), Destinations: o.destinations(t.GetRoute())})
 		}
 	}
 	return out
@@ -58,7 +57,7 @@ func (o options) here(match any, port uint32, gateways []string, namespace strin
 		(len(gateways) == 0 || slices.ContainsFunc(gateways, func(g string) bool { return names.Gateway(g, o.Object.Namespace) == o.Gateway }))
 }
 
-// subnets returns the ranges of addresses that a match is for. Gateways do not look at them.
+// subnets returns the ranges of addresses that a match is for, sorted, each once. Gateways do not look at them.
 func (o options) subnets(list []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range list {
@@ -71,7 +70,13 @@ func (o options) subnets(list []string) []netip.Prefix {
 			out = append(out, p.Masked())
 		}
 	}
-	return out
+	return compact(out)
+}
+
+// compact returns ranges sorted, each once: an Envoy refuses a listener with a chain that has one range twice.
+func compact(subnets []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(subnets, netip.Prefix.Compare)
+	return slices.Compact(subnets)
 }
 
 // destinations returns where a route leads to. A destination of weight 0 beside others gets nothing.
