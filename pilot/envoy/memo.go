@@ -35,9 +35,6 @@ func NewMemo(idle int) *Memo {
 func (m *Memo) addIdle(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.idle.Contains(r) { // it was built of itself
-		return
-	}
 	m.idle.Add(r, struct{}{})
 	for m.bytes += r.cost(); m.bytes > m.maxIdle; {
 		m.idle.RemoveOldest()
@@ -63,7 +60,8 @@ type MemoTable[K comparable] struct {
 	entries map[K]weak.Pointer[Resource]
 }
 
-// NewMemoTable returns the table of one builder. build must be a pure function of its argument.
+// NewMemoTable returns the table of one builder. build must be a pure function of its argument, and
+// return no resource that its argument holds: that would keep itself.
 func NewMemoTable[K comparable](m *Memo, build func(K) *Resource) *MemoTable[K] {
 	return &MemoTable[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
 }

@@ -25,6 +25,7 @@ type Resource struct {
 	Notes []Note // what became of patches of objects when it was made
 
 	removed bool // it stands for one that is removed
+	same    bool // it stands for the one that it was built of
 	secret  bool // of a Secret type: what is in it is not shown, cached or kept for later
 
 	value int // where the Any's value begins in Bytes; it runs to the end
@@ -45,6 +46,13 @@ func RemovedResource(name string, notes []Note) *Resource {
 
 // Removed reports whether a resource stands for one that is removed.
 func (r *Resource) Removed() bool { return r.removed }
+
+// SameResource returns what stands for the resource that it was built of. Builders of a MemoTable return it where they
+// change nothing: a key holds the resources in it, and one that its own key holds would never be forgotten.
+func SameResource(name string) *Resource { return &Resource{Name: name, same: true} }
+
+// Same reports whether a resource stands for the one that it was built of.
+func (r *Resource) Same() bool { return r.same }
 
 // With returns a copy of the resource that has other Notes.
 func (r *Resource) With(notes []Note) *Resource {

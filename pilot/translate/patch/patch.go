@@ -143,7 +143,10 @@ func (t target) patched(r *envoy.Resource) *envoy.Resource {
 	if t.Type == envoy.VirtualHostType {
 		k.route = t.Name
 	}
-	return t.resources.Get(k)
+	if made := t.resources.Get(k); !made.Same() {
+		return made
+	}
+	return r
 }
 
 // message returns an empty message of a type.
@@ -161,14 +164,15 @@ func message(typeURL string) proto.Message {
 	return &corev3.TypedExtensionConfig{}
 }
 
-// build makes a resource as it is patched: the same, if no patch applies. Another one has notes.
+// build makes a resource as it is patched, and gives it notes. Without any patch that applies it returns one that is
+// Same.
 func (p *Patcher) build(k resourceKey) *envoy.Resource {
 	name := ""
 	if k.resource != nil {
 		name = k.resource.Name
 	}
 	patches := slices.Collect(k.patches.All)
-	made := k.resource
+	made := envoy.SameResource(name)
 	var notes []feature.PatchNote
 	err := safe.Do("patch "+name, func() {
 		var m, was proto.Message
@@ -192,7 +196,7 @@ func (p *Patcher) build(k resourceKey) *envoy.Resource {
 		}
 	})
 	if err != nil {
-		made, notes = k.resource, nil
+		notes = nil
 		for _, patch := range patches {
 			notes = append(notes, feature.PatchNote{Patch: patch, Resource: name, Reason: err.Error()})
 		}
@@ -226,11 +230,6 @@ func encode(k resourceKey, m proto.Message) *envoy.Resource {
 		r := envoy.NewResource(m.Name, m)
 		r.Divided = k.resource.Divided
 		return r
-	case interface {
-		proto.Message
-		GetName() string
-	}:
-		return envoy.NewResource(m.GetName(), m)
 	}
-	return k.resource
+	return envoy.NewResource(m.(interface{ GetName() string }).GetName(), m)
 }

@@ -48,6 +48,9 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	if k.header == header && k.head == head && k.hosts.Equal(r.Hosts) {
 		return r
 	}
+	if k.hosts.Len() == 0 { // then it is its header
+		return k.header
+	}
 	return t.routes.Get(k)
 }
 

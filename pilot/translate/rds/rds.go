@@ -83,5 +83,9 @@ func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Scope], name
 // route returns a route configuration with the virtual hosts that a generator makes.
 func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Scope], name string, hosts func(*view.View) engine.Generator[string]) *envoy.Resource {
 	s := view.Set(m.cache, engine.Key{Type: envoy.VirtualHostType, Part: name, Scope: of.Weak()}, v, hosts)
-	return m.routes.Get(routeKeyOf(of.Value(), name, s, m.headers.Get))
+	k := routeKeyOf(of.Value(), name, s, m.headers.Get)
+	if k.hosts.Len() == 0 { // then it is its header
+		return k.header
+	}
+	return m.routes.Get(k)
 }
