@@ -7,7 +7,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize/access"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -21,16 +24,16 @@ func (s *Server) secretAccess() (xds.Access, error) {
 	if err != nil {
 		return nil, err
 	}
-	remote := &perCluster[askAccess]{from: s.from, client: s.o.RemoteClient, make: func(_ string, client *rest.Config) (askAccess, error) {
+	remote := &perCluster[askAccess]{kubeconfig: s.from.Kubeconfig, client: s.o.RemoteClient, make: func(_ string, client *rest.Config) (askAccess, error) {
 		return access.AskServer(client)
 	}}
 	r := access.New(access.Options{
-		Logger: s.o.Logger.With("scope", "authorization"),
+		Logger: s.o.Logger.With("scope", "authorization"), ClusterID: s.o.ClusterID,
 		Ask: func(ctx context.Context, cluster string, id identity.ID) (bool, error) {
-			if cluster == "" || cluster == s.o.ClusterID {
+			if cluster == s.o.ClusterID {
 				return own(ctx, id)
 			}
-			ask, known, err := remote.of(cluster)
+			ask, known, err := remote.get(cluster)
 			switch {
 			case err != nil:
 				return false, err
@@ -42,4 +45,11 @@ func (s *Server) secretAccess() (xds.Access, error) {
 	})
 	s.components.background("reviews of access to secrets", r.Run)
 	return r, nil
+}
+
+// located reports whether a peer is in the cluster that its proxy names, where its proof says nothing of clusters: a
+// certificate is good in each. Where the server's own cluster is the only one, it is of that.
+func (s *Server) located(snap *snapshot.Snapshot, peer identity.Peer, p *node.Proxy) bool {
+	own := p.Cluster == "" || p.Cluster == s.o.ClusterID
+	return own && !s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
 }

@@ -3,20 +3,21 @@ package bootstrap
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"sync"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
-	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 // perCluster holds what is made of each remote cluster's API server when it is first asked for, and made anew when its
-// kubeconfig has changed. Safe for concurrent use.
+// kubeconfig has changed. A cluster that no Secret names any more is forgotten at the next call. Safe for concurrent
+// use.
 type perCluster[T any] struct {
-	from   *ingest.Sources
-	client crd.ClientOptions
-	make   func(cluster string, client *rest.Config) (T, error)
+	kubeconfig func(cluster string) []byte // nil: no Secret names the cluster
+	client     crd.ClientOptions
+	make       func(cluster string, client *rest.Config) (T, error)
 
 	mu   sync.Mutex
 	made map[string]ofCluster[T] // by the cluster's ID
@@ -27,14 +28,14 @@ type ofCluster[T any] struct {
 	value      T
 }
 
-// of returns what is made of a cluster, and reports whether a Secret names the cluster. The error is that its
+// get returns what is made of a cluster, and reports whether a Secret names the cluster. The error is that its
 // kubeconfig is not usable; why is a finding.
-func (p *perCluster[T]) of(cluster string) (v T, known bool, err error) {
-	kubeconfig := p.from.Kubeconfig(cluster)
+func (p *perCluster[T]) get(cluster string) (v T, known bool, err error) {
+	kubeconfig := p.kubeconfig(cluster)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	maps.DeleteFunc(p.made, func(cluster string, _ ofCluster[T]) bool { return p.kubeconfig(cluster) == nil })
 	if kubeconfig == nil {
-		delete(p.made, cluster)
 		return v, false, nil
 	}
 	if had, ok := p.made[cluster]; ok && bytes.Equal(had.kubeconfig, kubeconfig) {

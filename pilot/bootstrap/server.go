@@ -116,6 +116,7 @@ func New(o Options) (*Server, error) {
 		if ads.Access, err = s.secretAccess(); err != nil {
 			return nil, err
 		}
+		ads.Located = s.located
 	}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)

@@ -26,7 +26,7 @@ func (s *Server) newIssuers() (*issuers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of token reviews: %w", err)
 	}
-	remote := &perCluster[*authenticate.APIServer]{from: s.from, client: s.o.RemoteClient, make: func(cluster string, client *rest.Config) (*authenticate.APIServer, error) {
+	remote := &perCluster[*authenticate.APIServer]{kubeconfig: s.from.Kubeconfig, client: s.o.RemoteClient, make: func(cluster string, client *rest.Config) (*authenticate.APIServer, error) {
 		return authenticate.NewAPIServer(client, s.podsOf(cluster), time.Now)
 	}}
 	return &issuers{s: s, own: own, remote: remote}, nil
@@ -38,7 +38,7 @@ func (i *issuers) find(name string) (string, authenticate.Cluster, error) {
 	if id == i.s.o.ClusterID {
 		return id, i.own, nil
 	}
-	api, known, err := i.remote.of(id)
+	api, known, err := i.remote.get(id)
 	switch {
 	case err != nil:
 		return "", nil, fmt.Errorf("%w: %w", authenticate.ErrUnavailable, err)

@@ -285,6 +285,18 @@ func Account(x *snapshot.Snapshot, p *node.Proxy) string {
 	return ""
 }
 
+// RunsAs reports whether the cluster that a proxy names has a Pod or a WorkloadEntry with the proxy's name that runs as
+// a service account. Addresses do not count: every caller of a service knows those.
+func RunsAs(x *snapshot.Snapshot, p *node.Proxy, account string) bool {
+	k := registry.WorkloadKey{Kind: kinds.Pod, Cluster: x.ClusterKey(p.Cluster), Namespace: p.Namespace, Name: p.Name}
+	w := x.Workload(k)
+	if w == nil {
+		k.Kind = kinds.WorkloadEntry
+		w = x.Workload(k)
+	}
+	return w != nil && account != "" && w.ServiceAccount == account
+}
+
 func nodeLocality(p *node.Proxy) registry.Locality {
 	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }

@@ -176,6 +176,31 @@ func TestWorkloadOfProxy(t *testing.T) {
 	}
 }
 
+// TestRunsAs: a proxy runs as an account where its cluster has a Pod or a WorkloadEntry of its name that does, whatever
+// has its address.
+func TestRunsAs(t *testing.T) {
+	web := pod("web-1", "10.1.0.2", nil)
+	far := pod("web-2", "10.1.0.3", nil)
+	far.WorkloadKey.Cluster, far.Cluster = "far", "far"
+	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"}, Addresses: []string{"10.2.0.1"}}
+	web.ServiceAccount, far.ServiceAccount, entry.ServiceAccount = "web", "web", "web"
+	x := index([]*registry.Workload{web, far, entry})
+	for _, c := range []struct {
+		name, ip, cluster, account string
+		want                       bool
+	}{
+		{"web-1", "10.9.9.9", "", "web", true}, {"vm", "10.9.9.9", "", "web", true}, {"web-2", "10.9.9.9", "far", "web", true},
+		{"web-1", "10.1.0.2", "", "db", false}, {"unknown", "10.1.0.2", "", "web", false}, {"web-1", "10.1.0.2", "", "", false},
+		{"web-2", "10.1.0.3", "", "web", false}, {"web-1", "10.1.0.2", "far", "web", false}, {"vm", "10.2.0.1", "far", "web", false},
+	} {
+		p := sidecar(c.name, c.ip)
+		p.Cluster = c.cluster
+		if got := cohort.RunsAs(x.Snapshot, p, c.account); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // TestWhatSplitsCohorts checks what splits scopes, and what splits listeners alone.
 func TestWhatSplitsCohorts(t *testing.T) {
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)})

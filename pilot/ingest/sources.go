@@ -293,6 +293,9 @@ func (s *Sources) Clusters() []multicluster.Cluster {
 	return append([]multicluster.Cluster{own}, s.remote.Clusters()...)
 }
 
+// HasRemote reports whether a Secret names another cluster than the server's own.
+func (s *Sources) HasRemote() bool { return s.remote != nil && len(s.remote.Clusters()) > 0 }
+
 // Lacks reports whether a Secret names the cluster and the cluster has not been read yet.
 func (s *Sources) Lacks(cluster string) bool { return s.remote != nil && s.remote.Lacks(cluster) }
 

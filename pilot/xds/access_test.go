@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
@@ -221,9 +224,9 @@ func TestSecretsOfRemoteClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &deltaClient{t: t, stream: stream}
-	node := xdstest.Node("web.a")
-	node.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue("fern")
-	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: envoy.ClusterType})
+	fern := xdstest.Node("web.a")
+	fern.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue("fern")
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: fern, TypeUrl: envoy.ClusterType})
 	c.expect("cds a=1")
 	c.subscribe("sds", "kubernetes://x")
 	eventually(t, "its own cluster is asked", func() bool {
@@ -234,5 +237,50 @@ func TestSecretsOfRemoteClusters(t *testing.T) {
 	access.say(true, true, true)
 	if got := <-wanted; !slices.Equal(got, []string{"Secret a/x of cluster far"}) {
 		t.Errorf("wanted %q", got)
+	}
+}
+
+// TestCertificateProvesNoCluster: a peer without a proof of its cluster gets the secrets of the cluster that it names
+// once a snapshot shows that it is there, though its account may have them before. Later it keeps them.
+func TestCertificateProvesNoCluster(t *testing.T) {
+	access, located := &oracle{}, &atomic.Bool{}
+	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
+		o.Access = access
+		o.Located = func(_ *snapshot.Snapshot, p identity.Peer, proxy *node.Proxy) bool {
+			return located.Load() && p.ID.ServiceAccount == "web" && proxy.Name == "web"
+		}
+	})
+	r.publish(true, "cds a=1", "sds kubernetes://x=1")
+	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &deltaClient{t: t, stream: stream}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
+	c.expect("cds a=1")
+	c.subscribe("sds", "kubernetes://x")
+	c.subscribe("eds", "0")
+	c.expect("eds 0=none")
+	access.say(true, true, true)
+	eventually(t, "the log says why it gets none", func() bool { return strings.Contains(r.log.String(), "the proxy gets no secrets") })
+	c.subscribe("eds", "1")
+	c.expect("eds 1=none") // and no secret
+	located.Store(true)
+	r.publish(true, "cds a=2")
+	got := map[string]bool{}
+	for range 2 {
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[envoy.ShortType(m.TypeUrl)] = len(m.Resources) == 1
+	}
+	if !got["cds"] || !got["sds"] {
+		t.Errorf("once it is located it gets %v", got)
+	}
+	located.Store(false)
+	r.publish(true, "sds kubernetes://x=2")
+	if m, err := stream.Recv(); err != nil || envoy.ShortType(m.TypeUrl) != "sds" || len(m.Resources) != 1 {
+		t.Errorf("later: %v, %v", m, err)
 	}
 }

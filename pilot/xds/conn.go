@@ -66,6 +66,7 @@ type conn struct {
 	session   *session.Session
 	unwatch   func()             // ends to watch whether the peer may have secrets; nil: nobody asked for any
 	wanted    map[kinds.Key]bool // what the secrets are made of that the client may be sent
+	located   bool               // a snapshot has shown that the peer is in the cluster that its proxy names
 	joined    bool
 	names     int // as counted by server.admission
 	deadlines deadlines

@@ -99,6 +99,9 @@ func (c *conn) woken() {
 	if c.deadlines.waits(workloadKnown) && c.takesKnown() {
 		c.deadlines.clear(workloadKnown)
 		c.server.metrics.waits.Inc()
+		if c.waitsToBeLocated() {
+			c.applyAccess()
+		}
 	}
 }
 

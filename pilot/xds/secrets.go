@@ -92,6 +92,7 @@ func (c *conn) applyAccess() {
 	if a := c.server.access; a != nil {
 		c.session.Guard()
 		allowed, known := a.Allowed(c.proxy.Cluster, c.peer.ID)
+		known = known && (!allowed || c.inCluster())
 		denied := known && !allowed
 		switch had := c.session.Granted(); {
 		case known && allowed:
@@ -104,6 +105,21 @@ func (c *conn) applyAccess() {
 		c.session.Grant(granted, denied)
 	}
 	c.demandSecrets(granted)
+}
+
+// inCluster reports whether the peer is in the cluster that its proxy names. A certificate is good in every cluster, so
+// that is known once a snapshot has the workload there, and stays so. Until then the log says what is missing.
+func (c *conn) inCluster() bool {
+	s := c.server
+	if c.located || s.isLocated == nil || c.peer.Bound.Cluster != "" {
+		return true
+	}
+	newest := s.newest()
+	if c.located = newest != nil && s.isLocated(newest, c.peer, c.proxy); !c.located {
+		s.warnings.log(s.logger.Warn, c.warnings, "the proxy gets no secrets: nothing shows that it is in the cluster that it names", "conn", c.id, "cluster", c.proxy.Cluster,
+			"fix", "let it present a token of its cluster, or call it as its Pod or WorkloadEntry of service account "+c.peer.ID.ServiceAccount+" there")
+	}
+	return c.located
 }
 
 // standIns make what replaces secrets that a client may not have any more: an Envoy keeps a secret that is removed.
@@ -157,6 +173,11 @@ func selfSigned(authority bool) (certificate, key []byte) {
 		return nil, nil
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// waitsToBeLocated reports whether the client has asked for secrets, and is not known to be in its cluster.
+func (c *conn) waitsToBeLocated() bool {
+	return c.unwatch != nil && !c.located && c.server.isLocated != nil && c.peer.Bound.Cluster == ""
 }
 
 // demandSecrets has the server want what some secrets are made of, for this stream.

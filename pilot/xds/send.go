@@ -77,6 +77,9 @@ func (c *conn) adopt(p *session.Push, now time.Time) {
 	}
 	c.pass = pass{received: p.Received}
 	c.session.Adopt(p)
+	if c.waitsToBeLocated() {
+		c.applyAccess()
+	}
 	c.joinGroup()
 	c.deadlines.keep(departed, c.session.Departing(), now.Add(c.server.limits.Departure))
 }

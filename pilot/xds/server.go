@@ -74,6 +74,9 @@ type Options struct {
 	// Account returns the service account of the pod whose proxy a proxy is, as a snapshot has it; empty: it is not known,
 	// or is no pod's. A peer that proved to be another account is not served. Nil: none is known.
 	Account func(*snapshot.Snapshot, *node.Proxy) string
+	// Located reports whether a snapshot shows that a peer which proved an identity and no cluster is in the cluster that
+	// its proxy names. Without that it gets no secrets that an Access guards. Nil: every one is.
+	Located func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
 	// Late reports whether the proxy's cluster is known by name and has not been read yet. A proxy that resumes is not
 	// answered while that is so, and keeps what it has. nil: never.
 	Late func(*node.Proxy) bool
@@ -94,6 +97,7 @@ type Server struct {
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	account     func(*snapshot.Snapshot, *node.Proxy) string
+	isLocated   func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
 	late        func(*node.Proxy) bool
 	access      Access // nil: being of a namespace is enough for its secrets
 	demand      demand
@@ -145,6 +149,7 @@ func New(o Options) *Server {
 		connections: o.Connections,
 		known:       o.Known,
 		account:     o.Account,
+		isLocated:   o.Located,
 		late:        o.Late,
 		authorizer:  o.Authorizer,
 		access:      o.Access,

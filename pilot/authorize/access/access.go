@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,8 +15,9 @@ import (
 // Options of Reviews. Zero durations stand for the defaults.
 type Options struct {
 	// Ask asks whether an identity may list the Secrets of its namespace in a cluster, by the cluster's ID.
-	Ask    func(ctx context.Context, cluster string, id identity.ID) (bool, error)
-	Logger *slog.Logger
+	Ask       func(ctx context.Context, cluster string, id identity.ID) (bool, error)
+	ClusterID string // of the server's own cluster, which has an empty name too
+	Logger    *slog.Logger
 
 	Fresh   time.Duration // how long an answer counts for what is asked for anew, 5 s
 	Again   time.Duration // how often an identity that is watched and allowed is asked for, 30 s; others: Fresh
@@ -65,12 +67,20 @@ func New(o Options) *Reviews {
 	return &Reviews{o: o, wake: make(chan struct{}, 1), known: map[subject]*review{}, open: map[string]int{}}
 }
 
+// subject returns whom a question is about. The server's own cluster is one subject, by whichever name.
+func (r *Reviews) subject(cluster string, id identity.ID) subject {
+	if cluster == "" {
+		cluster = r.o.ClusterID
+	}
+	return subject{cluster, id}
+}
+
 // Watch has an identity asked for in a cluster until stop is called. After each answer, notify is called, from any
 // goroutine.
 func (r *Reviews) Watch(cluster string, identity identity.ID, notify func()) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id := subject{cluster, identity}
+	id := r.subject(cluster, identity)
 	x := r.known[id]
 	if x == nil {
 		x = &review{watchers: map[*func()]struct{}{}}
@@ -92,7 +102,7 @@ func (r *Reviews) Watch(cluster string, identity identity.ID, notify func()) (st
 func (r *Reviews) Allowed(cluster string, identity identity.ID) (allowed, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := r.known[subject{cluster, identity}]
+	x := r.known[r.subject(cluster, identity)]
 	if x == nil {
 		return false, false
 	}
@@ -164,9 +174,15 @@ func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 }
 
 func (r *Reviews) ask(ctx context.Context, id subject) {
+	allowed, err := false, errors.New("the question ended in a panic")
+	defer func() { r.note(ctx, id, allowed, err) }()
 	asked, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	allowed, err := r.o.Ask(asked, id.cluster, id.id)
+	allowed, err = r.o.Ask(asked, id.cluster, id.id)
+}
+
+// note notes the answer to a question about a subject, or that it failed.
+func (r *Reviews) note(ctx context.Context, id subject, allowed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.rouse()

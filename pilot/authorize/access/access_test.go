@@ -143,3 +143,64 @@ func TestClusterThatHangs(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestQuestionThatPanics: what panics about one cluster is asked again, however often that happens.
+func TestQuestionThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		asked := 0
+		r := New(Options{Ask: func(context.Context, string, identity.ID) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked++; asked <= 2*atOnce {
+				panic("bad JSON")
+			}
+			return true, nil
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
+		defer r.Watch("far", web, func() {})()
+		time.Sleep(time.Duration(2*atOnce) * time.Second)
+		synctest.Wait()
+		if allowed, known := r.Allowed("far", web); !allowed || !known {
+			t.Errorf("allowed %v, known %v", allowed, known)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestOneOwnCluster: the server's own cluster is asked once about an identity, by whichever name.
+func TestOneOwnCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var asked []string
+		r := New(Options{ClusterID: "own", Ask: func(_ context.Context, cluster string, _ identity.ID) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, cluster)
+			return true, nil
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
+		defer r.Watch("", web, func() {})()
+		defer r.Watch("own", web, func() {})()
+		synctest.Wait()
+		for _, cluster := range []string{"", "own"} {
+			if allowed, known := r.Allowed(cluster, web); !allowed || !known {
+				t.Errorf("%q: allowed %v, known %v", cluster, allowed, known)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(asked) != 1 || asked[0] != "own" {
+			t.Errorf("asked about %q", asked)
+		}
+		cancel()
+		<-ended
+	})
+}
