@@ -39,7 +39,7 @@ func New(m Mode) *feature.Feature {
 			return feature.Policies(r, namespace, matches, kinds.RequestAuthentication)
 		},
 		Facts:       m.wants,
-		Unsupported: unsupported,
+		Unsupported: m.unsupported,
 		Hooks:       feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: m.httpFilters},
 	}
 }
@@ -110,7 +110,8 @@ func (m Mode) byProxies(r *securityv1.JWTRule, s feature.Selection) bool {
 	return r.Jwks == "" && r.JwksUri != "" && readable(r.JwksUri) && (m == Proxies || m == Hybrid && s.Fact(service(r)) != nil)
 }
 
-// readable reports whether proxies take a URI: they reject a listener that has another one. No service has such a host.
+// readable reports whether proxies take a URI: they reject a listener that has another one. In the mode Hybrid the
+// server fetches such a one.
 func readable(uri string) bool {
 	u, err := url.Parse(uri)
 	if err != nil || strings.HasSuffix(u.Host, ":") || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' }) {

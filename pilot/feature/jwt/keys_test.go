@@ -102,3 +102,18 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestURIsThatProxiesRefuse: a jwksUri that proxies do not take is a finding where only they fetch keys.
+func TestURIsThatProxiesRefuse(t *testing.T) {
+	for uri, bad := range map[string]bool{"https://a.example.com/keys": false, "https://a.example.com/keys#x": true, "https://a_b/keys": true} {
+		policy := &kinds.Object{Key: kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}, Spec: &securityv1.RequestAuthentication{
+			JwtRules: []*securityv1.JWTRule{{Issuer: "a", JwksUri: uri}},
+		}}
+		for _, m := range []jwt.Mode{jwt.Server, jwt.Hybrid, jwt.Proxies} {
+			list := jwt.New(m).Unsupported(policy)
+			if want := bad && m == jwt.Proxies; (len(list) == 1 && list[0].Field == "spec.jwtRules[0].jwksUri") != want || !want && len(list) > 0 {
+				t.Errorf("%q, %s: %v", m, uri, list)
+			}
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // unsupported returns what of a policy has no effect, or not the intended one.
-func unsupported(o *kinds.Object) (list []diag.Diagnostic) {
+func (m Mode) unsupported(o *kinds.Object) (list []diag.Diagnostic) {
 	found := func(code, field, message, fix string) {
 		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: code, Field: field, Message: message, Fix: fix})
 	}
@@ -30,6 +30,10 @@ func unsupported(o *kinds.Object) (list []diag.Diagnostic) {
 		}
 		if _, err := (jwks.Source{Issuer: r.Issuer}).Discovery(); r.Jwks == "" && r.JwksUri == "" && err != nil {
 			found("NoKeys", path+".issuer", err.Error()+"; no token of this rule is accepted", "set jwksUri or jwks")
+		}
+		if m == Proxies && r.Jwks == "" && r.JwksUri != "" && !readable(r.JwksUri) {
+			found("NoKeys", path+".jwksUri", "proxies do not take this URI, and this server fetches none: "+noToken,
+				"write a URI of a host name or an IP address, without a fragment, or set jwks")
 		}
 		if r.Timeout.AsDuration() > jwks.MaxTimeout {
 			found("TimeoutTooLong", path+".timeout", fmt.Sprintf("keys are fetched within %s at most, and that applies", jwks.MaxTimeout), "write a shorter time")
