@@ -50,6 +50,7 @@ func Parse(n *corev3.Node) (*Proxy, error) {
 	p.Locality = [3]string{m.keep(n.GetLocality().GetRegion()), m.keep(n.GetLocality().GetZone()), m.keep(n.GetLocality().GetSubZone())}
 	p.Service = m.keep(n.GetCluster())
 	p.IPs = addresses(m.str("INSTANCE_IPS"))
+	p.Others = m.others(p) // of what the others have left
 	if m.err != nil {
 		return nil, fmt.Errorf("node metadata %w", m.err)
 	}
@@ -191,7 +192,6 @@ func (m *metadata) read(p *Proxy) {
 		return ok && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io"))
 	})
 	m.proxyConfig(p)
-	p.Others = m.others(p)
 }
 
 // others returns the texts of the metadata that no other field of the proxy holds. They are bounded by leaving some
@@ -212,11 +212,14 @@ func (m *metadata) others(p *Proxy) frozen.List[Text] {
 		}
 	}
 	slices.SortFunc(list, func(a, b Text) int { return strings.Compare(a.Key, b.Key) })
-	list = list[:min(len(list), maxTexts)]
-	for i, t := range list {
-		list[i] = Text{strings.Clone(t.Key), strings.Clone(t.Value)}
+	var kept []Text
+	for _, t := range list[:min(len(list), maxTexts)] {
+		if n := len(t.Key) + len(t.Value); n <= m.left {
+			m.left -= n
+			kept = append(kept, Text{strings.Clone(t.Key), strings.Clone(t.Value)})
+		}
 	}
-	return frozen.ListOf(list...)
+	return frozen.ListOf(kept...)
 }
 
 func (m *metadata) proxyConfig(p *Proxy) {

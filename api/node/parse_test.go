@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -62,6 +63,28 @@ func TestParseWhole(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestOtherTextsAreBounded: what a proxy keeps of a node, also for EnvoyFilters alone, has a bound in all.
+func TestOtherTextsAreBounded(t *testing.T) {
+	text := func(n int) *structpb.Value { return structpb.NewStringValue(strings.Repeat("x", n)) }
+	n := &corev3.Node{Id: "sidecar~1.1.1.1~x.a~a.d", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+		"LABELS": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"app": text(maxKept - 1000)}}),
+	}}}
+	for i := range maxTexts {
+		n.Metadata.Fields[fmt.Sprintf("OTHER_%02d", i)] = text(maxText)
+	}
+	p, err := Parse(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for o := range p.Others.All {
+		kept += len(o.Key) + len(o.Value)
+	}
+	if kept == 0 || kept > 1000 || p.Labels["app"] == "" {
+		t.Errorf("%d bytes of other texts are kept beside %d of a label", kept, len(p.Labels["app"]))
 	}
 }
 
