@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -30,8 +31,11 @@ func ParseRule(text string) (Rule, error) {
 	if err := d.Decode(&r); err != nil {
 		return r.Rule, fmt.Errorf("JWT_RULE: %w: it has issuer, jwks_uri and audiences", err)
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return r.Rule, errors.New("JWT_RULE is more than one JSON object")
+	}
+	if r.JWKSURI != "" && r.Camel != "" {
+		return r.Rule, errors.New("JWT_RULE has jwks_uri and jwksUri: remove one")
 	}
 	r.JWKSURI = cmp.Or(r.JWKSURI, r.Camel)
 	if r.Issuer == "" || len(r.Audiences) == 0 {

@@ -34,6 +34,7 @@ func TestOIDC(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "{", `{"issuer":"x"}`, `{"issuer":"x","jwks_uri":"y","audiences":[]}`, `{"issuer":"x","audiences":["z"],"jwks":"{}"}`, `{"issuer":"x","audiences":["z"]} {}`,
+		`{"issuer":"x","audiences":["z"]}}`, `{"issuer":"x","audiences":["z"]}]`, `{"issuer":"x","jwks_uri":"y","jwksUri":"w","audiences":["z"]}`,
 	} {
 		if r, err := authenticate.ParseRule(text); err == nil {
 			t.Errorf("%q: %+v", text, r)
