@@ -215,10 +215,10 @@ func (a *anchors) all() []*x509.Certificate {
 	return roots
 }
 
-// vouches returns an error unless a chain is good for a trust domain of the mesh: the root is that of the CA, or of who
-// certifies the server in the place of a CA, or is written for the trust domain, and nothing in the chain was revoked.
-// The root of a signer counts for every one, unless the mesh configuration has it too and says for which. A root that
-// is written for aliases alone is federated.
+// vouches returns an error unless a chain is good for a trust domain of the mesh: the root is that of the CA, or is
+// written for the trust domain, and nothing in the chain was revoked. The root of a signer, or of who certifies the
+// server in the place of a CA, counts for every one, unless the mesh configuration has it too and says for which. A
+// root that is written for aliases alone is federated.
 func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) (federated bool, err error) {
 	if err := s.secure.authority.Revoked().Check(chain); err != nil {
 		return false, err
@@ -251,9 +251,6 @@ func (x *secure) counts(root *x509.Certificate, trustDomain, own string) (federa
 	if b := x.issuer.Bundle(); b != nil && slices.ContainsFunc(b.Roots, root.Equal) {
 		return false, nil
 	}
-	if slices.ContainsFunc(x.authority.Vouching(), root.Equal) {
-		return false, nil
-	}
 	list, _ := x.anchors.get()
 	written := false
 	for _, a := range list {
@@ -271,8 +268,11 @@ func (x *secure) counts(root *x509.Certificate, trustDomain, own string) (federa
 			federated = true
 		}
 	}
-	if federated || !written && x.ra != nil && slices.ContainsFunc(x.ra.signerRoots(), root.Equal) {
-		return federated, nil
+	if federated {
+		return true, nil
+	}
+	if !written && (slices.ContainsFunc(x.authority.Vouching(), root.Equal) || x.ra != nil && slices.ContainsFunc(x.ra.signerRoots(), root.Equal)) {
+		return false, nil
 	}
 	return false, fmt.Errorf("the certificate's root is not one of trust domain %s", trustDomain)
 }

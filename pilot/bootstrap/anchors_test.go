@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/go-jose/go-jose/v4"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -237,6 +239,47 @@ func TestRootsOfSigners(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("signer %s, trust domain %s: %s, want %s", c.signer, c.domain, got, c.want)
+		}
+	}
+}
+
+// TestVouchingRootsOfAliases: a root in the files of a certificate that others issue counts for the trust domains that
+// the mesh configuration writes beside it, and for each one where it writes none.
+func TestVouchingRootsOfAliases(t *testing.T) {
+	const own = "cluster.local"
+	for _, written := range []bool{false, true} {
+		b, dir := selfSigned(t), t.TempDir()
+		files := authority.Files{Certificate: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"), Roots: filepath.Join(dir, "roots")}
+		f, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, text := range map[string][]byte{files.Certificate: f.Certificate, files.Key: f.Key, files.Roots: f.Roots} {
+			write(t, path, string(text))
+		}
+		signs := ca.New(ca.Options{})
+		a, err := authority.New(authority.Options{
+			CA: signs, Elsewhere: true, Files: files, FilesVouch: true, Names: func() []string { return nil }, Now: time.Now,
+			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		config := mesh.Default()
+		if written {
+			config.CaCertificates = []*meshv1.MeshConfig_CertificateData{{
+				CertificateData: &meshv1.MeshConfig_CertificateData_Pem{Pem: string(f.Roots)}, TrustDomains: []string{"alias"},
+			}}
+		}
+		x := &secure{authority: a, issuer: signs, anchors: &anchors{current: func() *mesh.Config { return config }}}
+		for _, domain := range []string{own, "alias"} {
+			federated, err := x.counts(b.Roots[0], domain, own)
+			if refused := err != nil; refused != (written && domain == own) || federated != (written && domain == "alias") {
+				t.Errorf("written %v, trust domain %s: federated %v, %v", written, domain, federated, err)
+			}
 		}
 	}
 }
