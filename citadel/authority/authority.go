@@ -62,6 +62,10 @@ type Authority struct {
 	// Of Run alone: why the server's own certificate was not signed, and when to try again.
 	unsigned error
 	retry    time.Time
+	// Of Run alone: the certificates that may sign lists of revoked ones, and the numbers of the lists that none has
+	// signed.
+	issuers []*x509.Certificate
+	strange []int
 }
 
 // Intervals of the loop.
@@ -165,6 +169,13 @@ func (a *Authority) report(problem, own error) {
 	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.Now().After(at) {
 		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")
 	}
+	if len(a.strange) > 0 {
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: "RevokedCertificates",
+			Message: fmt.Sprintf("of the lists in ca-crl.pem, number %d is signed by no certificate of the CA, nor by a root of callers: it revokes nothing that these have issued", a.strange[0]),
+			Fix:     "put a list into " + a.o.Folder + " that the CA has signed: it is read by itself",
+		})
+	}
 	if own != nil {
 		fix := "it follows from what is wrong with the CA, and is tried again"
 		if f := a.o.Files; f != (Files{}) {
@@ -224,7 +235,7 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 	}
 	revoked, err := pki.ParseRevocations(p.CRL)
 	if err == nil && revoked == nil && p.CRL != nil && a.Revoked().Len() > 0 { // perhaps it is just being written
-		err = errors.New("it is empty: remove it to revoke nothing")
+		err = errors.New("it is empty: what was revoked before stays refused; write a list, or remove the file to revoke nothing")
 	}
 	if err != nil {
 		return fmt.Errorf("ca-crl.pem in %s: %w", a.o.Folder, err)
@@ -232,7 +243,12 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 	if err := a.use(ctx, p.Bundle); err != nil {
 		return err
 	}
-	if last := a.revoked.Swap(revoked); string(last.Text()) != string(revoked.Text()) {
+	last := a.revoked.Swap(revoked)
+	changed := string(last.Text()) != string(revoked.Text())
+	if issuers := append(a.anchors(p.Bundle), append(slices.Clip(p.Bundle.Chain), p.Bundle.Certificate)...); changed || !same(a.issuers, issuers) {
+		a.issuers, a.strange = issuers, revoked.SignedByNone(issuers)
+	}
+	if changed {
 		a.o.Logger.Info("revoked certificates loaded", "lists", revoked.Len())
 		a.tell()
 	}

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -421,16 +422,13 @@ func TestMetrics(t *testing.T) {
 }
 
 // TestRevocations: a server does not start with a list of revoked certificates that cannot be read. Later the last good
-// one stays, with the CA beside it. A list whose time is over still counts, and is a finding.
+// one stays, with the CA beside it. A list whose time is over still counts, and is a finding, and so is one that the CA
+// has not signed.
 func TestRevocations(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		b := newRoot(t)
-		f, err := b.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err := pki.ParseKey(f.Key)
+		key, err := pki.GenerateKey()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,13 +440,26 @@ func TestRevocations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
-			Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
-			RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: revoked.SerialNumber, RevocationTime: time.Now()}},
-		}, b.Certificate, key)
-		if err != nil {
-			t.Fatal(err)
+		list := func(by *pki.Bundle) []byte {
+			t.Helper()
+			f, err := by.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, err := pki.ParseKey(f.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+				Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
+				RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: revoked.SerialNumber, RevocationTime: time.Now()}},
+			}, by.Certificate, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 		}
+		good, strange := list(b), list(newRoot(t))
 		put := func(text []byte) {
 			t.Helper()
 			if err := os.WriteFile(filepath.Join(dir, "ca-crl.pem"), text, 0o600); err != nil {
@@ -461,7 +472,7 @@ func TestRevocations(t *testing.T) {
 		if err := a.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "ca-crl.pem") {
 			t.Fatalf("with a list that cannot be read: %v", err)
 		}
-		put(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		put(good)
 		if err := a.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -490,8 +501,12 @@ func TestRevocations(t *testing.T) {
 		plug(t, dir, b)
 		put(nil)
 		holds("an empty file", "ca-crl.pem in")
-		put(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		put(good)
 		holds("good again", "")
+		put(slices.Concat(good, strange))
+		holds("another's list beside it", "number 2 is signed by no certificate of the CA")
+		put(good)
+		holds("good alone", "")
 		time.Sleep(time.Hour)
 		holds("its time is over", "a list in ca-crl.pem should have been replaced")
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -85,6 +86,19 @@ func (r *Revocations) Renewal() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// SignedByNone returns the numbers, from 1, of the lists that none of some certificates signed.
+func (r *Revocations) SignedByNone(issuers []*x509.Certificate) (numbers []int) {
+	if r == nil {
+		return nil
+	}
+	for i, one := range r.lists {
+		if !slices.ContainsFunc(issuers, func(c *x509.Certificate) bool { return signedBy(one.list, c) }) {
+			numbers = append(numbers, i+1)
+		}
+	}
+	return numbers
 }
 
 // Check returns an error if a certificate of a verified chain, from the leaf to the root, was revoked by its issuer.

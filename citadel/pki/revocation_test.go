@@ -61,6 +61,10 @@ func TestRevocations(t *testing.T) {
 			t.Errorf("%s: the text is another", what)
 		}
 	}
+	lists, err := pki.ParseRevocations(slices.Concat(stranger.revoke(t), middle.revoke(t), leaf.revoke(t)))
+	if got := lists.SignedByNone(chain[1:]); err != nil || !slices.Equal(got, []int{1, 3}) {
+		t.Errorf("the lists %v are signed by none, %v", got, err)
+	}
 	for what, text := range map[string]string{
 		"no PEM": "x", "cut short": string(root.revoke(t)[:100]), "a certificate": string(pki.EncodeCertificates(root.cert)), "too long": strings.Repeat("x", 1<<20+1),
 		"no list": string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte("x")})),
