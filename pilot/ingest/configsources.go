@@ -95,9 +95,9 @@ func (c *configSources) begin() {
 	close(c.known)
 }
 
-// named returns the sources that the mesh configuration names now.
+// named returns the sources that the mesh configuration names now: that of the sources which begin awaits.
 func (c *configSources) named() []*meshv1alpha1.ConfigSource {
-	read, _, _ := readMesh(c.to.o, c.to.object, c.good)
+	read, _, _ := readMesh(c.to.o, c.to.merged.ofFirst, c.good)
 	return read.GetConfigSources()
 }
 
@@ -135,7 +135,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 	name := "configuration of " + address
 	scheme, rest, _ := strings.Cut(address, "://")
 	scheme += "://"
-	handler := s.add(name)
+	handler := s.merged.add(name)
 	switch {
 	case scheme == mcp.Scheme:
 		return c.addServer(what, name, rest, from, handler)

@@ -33,8 +33,8 @@ type merger struct {
 
 	mu      sync.Mutex // guards what follows, for the getters
 	sources []source
-	leading int                       // how many of the sources, the first ones, are awaited before the others
-	led     func()                    // called when they have made their first calls; nil: it was, or there is nothing to call
+	first   int                       // how many of the sources, those in front, are awaited before the others
+	heard   func()                    // called when they have made their first calls; nil: it was, or there is nothing to call
 	objects map[kinds.Key]candidate   // what counts
 	shared  map[kinds.Key][]candidate // of keys that several sources have: all of them, the one that counts first
 	started bool                      // the sink was called, or is being called, for the first time
@@ -70,7 +70,7 @@ func (s *merger) add(name string) config.Handler {
 func (s *merger) whenHeard(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leading, s.led = len(s.sources), fn
+	s.first, s.heard = len(s.sources), fn
 }
 
 // take applies the changes of source i and calls the sink with what changes in what counts. As long as a source is
@@ -81,13 +81,13 @@ func (s *merger) take(i int, changes []kinds.Change) {
 	s.mu.Lock()
 	s.sources[i].awaited = false
 	started, changes := s.started, s.apply(i, changes)
-	var led func()
-	if !slices.ContainsFunc(s.sources[:s.leading], isAwaited) {
-		led, s.led = s.led, nil
+	var heard func()
+	if !slices.ContainsFunc(s.sources[:s.first], isAwaited) {
+		heard, s.heard = s.heard, nil
 	}
 	s.mu.Unlock()
-	if led != nil {
-		led()
+	if heard != nil {
+		heard()
 	}
 	switch {
 	case started && len(changes) > 0:
@@ -120,11 +120,14 @@ func (s *merger) all() []kinds.Change {
 	return out
 }
 
-// object returns the object of a key that counts, or nil.
-func (s *merger) object(k kinds.Key) *kinds.Object {
+// ofFirst returns the object of a key that counts, if one of those sources has it that whenHeard awaits; else nil.
+func (s *merger) ofFirst(k kinds.Key) *kinds.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.objects[k].object
+	if c := s.objects[k]; c.source < s.first {
+		return c.object
+	}
+	return nil
 }
 
 // apply returns what changes in what counts, in the order of changes. The slice is new, for the source may have given
@@ -203,7 +206,7 @@ func (s *merger) Awaited() []string {
 	defer s.mu.Unlock()
 	var names []string
 	for i, source := range s.sources {
-		if i == s.leading && len(names) > 0 {
+		if i == s.first && len(names) > 0 {
 			break
 		}
 		if source.awaited {
@@ -236,12 +239,17 @@ func (s *merger) Wait(ctx context.Context) error {
 	}
 }
 
-// duplicates returns one warning for each key that several sources have, in the order of objects.
-func (s *merger) duplicates() []diag.Diagnostic {
+// duplicates returns one warning for each key that several sources have, in the order of objects. What the source
+// except has besides is none.
+func (s *merger) duplicates(except string) []diag.Diagnostic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]diag.Diagnostic, 0, len(s.shared))
 	for key, candidates := range s.shared {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return s.sources[c.source].name == except })
+		if len(candidates) < 2 {
+			continue
+		}
 		d := diag.Diagnostic{Severity: diag.Warning, Code: "DuplicateObject", Object: key.String(), Fix: "keep it in one of them"}
 		var hidden []string
 		for _, c := range candidates[1:] {

@@ -105,7 +105,7 @@ func TestPrecedenceOfSources(t *testing.T) {
 		Severity: diag.Warning, Code: "DuplicateObject", Object: "ConfigMap a/x", Fix: "keep it in one of them",
 		Message: "several sources have this object: that of directory (/etc/a:b.yaml:3:1) counts, not that of kubernetes",
 	}
-	if f := s.duplicates(); !slices.Equal(f, []diag.Diagnostic{want}) {
+	if f := s.duplicates(""); !slices.Equal(f, []diag.Diagnostic{want}) {
 		t.Fatalf("findings %v", f)
 	}
 
@@ -117,14 +117,14 @@ func TestPrecedenceOfSources(t *testing.T) {
 		t.Fatal("a change behind the object that counts was handed on")
 	}
 	file([]kinds.Change{gone(high)})
-	if got.objects[low.Key] != low || len(s.duplicates()) > 0 {
-		t.Fatalf("what was behind did not come forth: %v, findings %v", got.last, s.duplicates())
+	if got.objects[low.Key] != low || len(s.duplicates("")) > 0 {
+		t.Fatalf("what was behind did not come forth: %v, findings %v", got.last, s.duplicates(""))
 	}
 
 	// The other way about: the finding points at the one that is hidden.
 	file([]kinds.Change{set(object("y", "1", ""))})
 	kube([]kinds.Change{set(object("y", "2", "/etc/a:b.yaml:3:7"))})
-	if f := s.duplicates(); len(f) != 1 || f[0].File != "/etc/a:b.yaml" || f[0].Line != 3 || f[0].Column != 7 {
+	if f := s.duplicates(""); len(f) != 1 || f[0].File != "/etc/a:b.yaml" || f[0].Line != 3 || f[0].Column != 7 {
 		t.Errorf("findings %v", f)
 	}
 }
@@ -175,6 +175,30 @@ func TestAddedSourceIsAwaited(t *testing.T) {
 	}
 }
 
+// TestOfFirst: what a source has that is added later does not count for those that are awaited first, and is reported
+// as a duplicate unless it is left out.
+func TestOfFirst(t *testing.T) {
+	s, from := merge(newSink(t).take, "files")
+	s.whenHeard(func() {})
+	later, latest := s.add("later"), s.add("latest")
+	x, y := object("x", "1", ""), object("y", "1", "")
+	from[0]([]kinds.Change{set(x)})
+	later([]kinds.Change{set(object("x", "2", "")), set(y)})
+	latest([]kinds.Change{set(object("y", "2", ""))})
+	if s.ofFirst(x.Key) != x || s.ofFirst(y.Key) != nil || s.ofFirst(object("z", "", "").Key) != nil {
+		t.Errorf("%v, %v", s.ofFirst(x.Key), s.ofFirst(y.Key))
+	}
+	for except, want := range map[string]string{"": "ConfigMap a/x ConfigMap a/y", "later": "", "latest": "ConfigMap a/x", "files": "ConfigMap a/y"} {
+		var got []string
+		for _, d := range s.duplicates(except) {
+			got = append(got, d.Object)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("without %q: %q, want %q", except, got, want)
+		}
+	}
+}
+
 // TestWhenHeard: what the first sources bring decides which others there are, and nothing is handed on before all were
 // heard.
 func TestWhenHeard(t *testing.T) {
@@ -183,8 +207,8 @@ func TestWhenHeard(t *testing.T) {
 	var named config.Handler
 	x := object("x", "1", "")
 	s.whenHeard(func() {
-		if named != nil || s.object(x.Key) != x || got.calls > 0 {
-			t.Errorf("asked for sources after %d calls, with %v", got.calls, s.object(x.Key))
+		if named != nil || s.ofFirst(x.Key) != x || got.calls > 0 {
+			t.Errorf("asked for sources after %d calls, with %v", got.calls, s.ofFirst(x.Key))
 		}
 		named = s.add("named")
 	})
@@ -242,7 +266,7 @@ func TestConcurrentSources(t *testing.T) {
 			t.Error("two calls at once")
 		}
 		s.Awaited()
-		s.duplicates()
+		s.duplicates("")
 		got.take(changes)
 		<-busy
 	}, "a", "b", "c")
@@ -263,8 +287,8 @@ func TestConcurrentSources(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(got.objects) > 0 || len(s.duplicates()) > 0 {
-		t.Errorf("left: %v, %v", got.objects, s.duplicates())
+	if len(got.objects) > 0 || len(s.duplicates("")) > 0 {
+		t.Errorf("left: %v, %v", got.objects, s.duplicates(""))
 	}
 }
 
@@ -324,7 +348,7 @@ func TestHistoriesOfSources(t *testing.T) {
 					want[key] = o
 				}
 			}
-			found := s.duplicates()
+			found := s.duplicates("")
 			if len(found) != len(duplicates) || slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return !duplicates[d.Object] }) {
 				t.Fatalf("findings %v, want of %v", found, duplicates)
 			}

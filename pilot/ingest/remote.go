@@ -33,8 +33,8 @@ type remotes struct {
 	wanted  map[string][]kinds.Key // by cluster
 }
 
-// add notes a source that begins to run. What is wanted is part of the first that it reads, so that nothing which
-// another source of its cluster has read goes in between.
+// add notes a source that begins to run. Its first load holds what is wanted. So no wanted object is missing between
+// the source before it and this one.
 func (s *remotes) add(r *remote) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,17 +23,17 @@ import (
 
 // Sources are the places that changes come from, merged into one.
 type Sources struct {
-	*merger
+	merged   *merger
 	o        Options
 	instance string
 	metrics  prometheus.Registerer
 
-	list   []Runner
-	later  *configSources
-	own    *crd.Source              // of the own cluster's services; nil: there is no API server
-	single *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
-	remote *multicluster.Controller // nil: there is no API server to name remote clusters
-	far    remotes                  // what reads these
+	list    []Runner
+	later   *configSources
+	own     *crd.Source              // of the own cluster's services; nil: there is no API server
+	single  *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
+	remote  *multicluster.Controller // nil: there is no API server to name remote clusters
+	remotes remotes                  // what reads these
 }
 
 // Runner runs one of the places that changes come from.
@@ -52,7 +52,7 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	}
 	s := &Sources{o: o, instance: instance, metrics: metrics}
 	s.later = &configSources{to: s, known: make(chan struct{}), good: map[string]string{}}
-	s.merger = newMerger(func(changes []kinds.Change) {
+	s.merged = newMerger(func(changes []kinds.Change) {
 		s.later.compare(changes)
 		sink(changes)
 	})
@@ -63,16 +63,16 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 		namespace: o.Namespace, limit: o.Limits.MeshConfig, poll: cmp.Or(o.Poll, time.Second),
 	}
 	if files.present() {
-		files.handler = s.add("mesh files")
+		files.handler = s.merged.add("mesh files")
 		s.list = append(s.list, Runner{Name: "mesh files", Run: files.run})
 	}
 	if o.Texts != nil {
-		h := s.add("files")
+		h := s.merged.add("files")
 		d := file.NewTexts(o.Texts, file.Options{Handler: h, Logger: o.Logger.With("scope", "config"), Limits: o.Limits})
 		s.list = append(s.list, Runner{"files", d.Run, d.Findings})
 	}
 	if o.ConfigDir != "" {
-		d, err := s.directory(o.ConfigDir, s.add("configuration directory"))
+		d, err := s.directory(o.ConfigDir, s.merged.add("configuration directory"))
 		if err != nil {
 			return nil, err
 		}
@@ -82,12 +82,12 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 		s.addListing()
 	}
 	if o.Client != nil {
-		_, err := s.cluster("mesh configuration", crd.Options{Kinds: []*kinds.Kind{kinds.ConfigMap}, Only: o.meshMaps(), Handler: s.add("API server")})
+		_, err := s.cluster("mesh configuration", crd.Options{Kinds: []*kinds.Kind{kinds.ConfigMap}, Only: o.meshMaps(), Handler: s.merged.add("API server")})
 		if err != nil {
 			return nil, err
 		}
 	}
-	s.whenHeard(s.later.begin)
+	s.merged.whenHeard(s.later.begin)
 	if o.Client != nil {
 		if err := s.addCluster(); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (s *Sources) All() []Runner { return s.list }
 
 // Add adds a source behind those that are there. start gets the handler of its changes.
 func (s *Sources) Add(name string, start func(config.Handler) Runner) {
-	s.list = append(s.list, start(s.add(name)))
+	s.list = append(s.list, start(s.merged.add(name)))
 }
 
 // Run runs all sources until ctx ends or one of them fails, which is the error, and waits for their end.
@@ -162,10 +162,13 @@ func configKinds() []*kinds.Kind {
 	})
 }
 
+// listing is the name of the source that addListing adds.
+const listing = "API server"
+
 // addListing adds what was read once of an API server: all kinds at once.
 func (s *Sources) addListing() {
-	h := s.add("API server")
-	s.list = append(s.list, Runner{"API server", func(ctx context.Context) error {
+	h := s.merged.add(listing)
+	s.list = append(s.list, Runner{listing, func(ctx context.Context) error {
 		h(s.o.Cluster.Changes())
 		<-ctx.Done()
 		return nil
@@ -209,16 +212,16 @@ func (s *Sources) addCluster() (err error) {
 	if s.o.NoServices {
 		read = []*kinds.Kind{kinds.Namespace}
 	}
-	if s.own, err = s.cluster("services", crd.Options{Kinds: read, Handler: s.add("services")}); err != nil {
+	if s.own, err = s.cluster("services", crd.Options{Kinds: read, Handler: s.merged.add("services")}); err != nil {
 		return err
 	}
-	if s.single, err = s.cluster("wanted secrets", crd.Options{Handler: s.add("wanted secrets")}); err != nil {
+	if s.single, err = s.cluster("wanted secrets", crd.Options{Handler: s.merged.add("wanted secrets")}); err != nil {
 		return err
 	}
 	logger := s.o.Logger.With("scope", "kube")
 	secrets := crd.Restriction{Namespace: s.o.Namespace, Labels: multicluster.Label + "=" + multicluster.LabelValue}
 	s.remote = multicluster.New(multicluster.Options{
-		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.add("remote clusters"), Timeout: s.o.RemoteTimeout,
+		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Handler: s.merged.add("remote clusters"), Timeout: s.o.RemoteTimeout,
 		Logger: logger, Metrics: s.metrics,
 		Connect: func(cluster string, kubeconfig []byte, h config.Handler) (config.Source, error) {
 			client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
@@ -231,7 +234,7 @@ func (s *Sources) addCluster() (err error) {
 			if err != nil {
 				return nil, err
 			}
-			return &remote{source, cluster, &s.far}, nil
+			return &remote{source, cluster, &s.remotes}, nil
 		},
 	})
 	s.list = append(s.list, Runner{"remote clusters", s.remote.Run, s.remote.Findings})
@@ -252,7 +255,7 @@ func (s *Sources) wantSecrets(keys []kinds.Key) {
 		byCluster[k.Cluster] = append(byCluster[k.Cluster], k)
 	}
 	s.single.Want(byCluster[""])
-	s.far.want(byCluster)
+	s.remotes.want(byCluster)
 }
 
 // missingSecrets returns the Secrets and ConfigMaps that are wanted and that their cluster does not have.
@@ -261,17 +264,28 @@ func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	if s.single == nil {
 		return all
 	}
-	for _, o := range append(s.single.Missing(), s.far.missing()...) {
+	for _, o := range append(s.single.Missing(), s.remotes.missing()...) {
 		all[o] = true
 	}
 	return all
 }
 
+// Awaited names the sources whose first call is awaited, in order of precedence.
+func (s *Sources) Awaited() []string { return s.merged.Awaited() }
+
+// HasSynced reports whether the sink has got, and handled, what every source had that is awaited.
+func (s *Sources) HasSynced() bool { return s.merged.HasSynced() }
+
+// Wait blocks until HasSynced, or until ctx ends, which is an error.
+func (s *Sources) Wait(ctx context.Context) error { return s.merged.Wait(ctx) }
+
 // Findings returns the findings of all sources.
 func (s *Sources) Findings() []diag.Diagnostic {
 	var list []diag.Diagnostic
-	if s.o.Cluster == nil { // else files are meant to replace what the cluster has
-		list = s.duplicates()
+	if s.o.Cluster == nil {
+		list = s.merged.duplicates("")
+	} else { // files are meant to replace what the cluster has
+		list = s.merged.duplicates(listing)
 	}
 	for _, source := range s.list {
 		if source.Findings != nil {
@@ -287,7 +301,7 @@ func (s *Sources) Clusters() []multicluster.Cluster {
 		return []multicluster.Cluster{}
 	}
 	own := multicluster.Cluster{ID: s.o.ClusterID, SyncStatus: multicluster.Syncing}
-	if s.HasSynced() {
+	if s.merged.HasSynced() {
 		own.SyncStatus = multicluster.Synced
 	}
 	return append([]multicluster.Cluster{own}, s.remote.Clusters()...)
