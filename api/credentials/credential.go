@@ -17,9 +17,6 @@ type Certificate struct {
 	Chain, Key []byte
 	Staple     []byte // of OCSP, in DER; empty without one
 	Expires    time.Time
-
-	stapled  bool // it is good with a staple alone
-	nameless bool // it is good for a client alone
 }
 
 // Roots are CA certificates, in PEM.

@@ -70,8 +70,9 @@ func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 	if has(genericCertificate) && has(genericKey) || (has(genericCertificate) || has(genericKey)) && !has(tlsCertificate) && !has(tlsKey) {
 		certificate, key = genericCertificate, genericKey
 	}
+	var leaf *x509.Certificate
 	if has(certificate) || has(key) {
-		p.Certificate, p.BadCertificate = parseCertificate(certificate, data[certificate], key, data[key], now)
+		p.Certificate, leaf, p.BadCertificate = parseCertificate(certificate, data[certificate], key, data[key], now)
 	}
 	if p.Certificate != nil && has(staple) {
 		if bad := checkStaple(p.Certificate, data[staple], now); bad != nil {
@@ -80,10 +81,10 @@ func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 			p.Certificate.Staple = data[staple]
 		}
 	}
-	if p.Certificate != nil && p.Certificate.stapled && p.Certificate.Staple == nil {
+	if p.Certificate != nil && slices.ContainsFunc(leaf.Extensions, isMustStaple) && p.Certificate.Staple == nil {
 		p.Certificate, p.BadCertificate = nil, &Problem{certificate, "it is to be shown with a response of OCSP, and there is none that is good", "add one in " + staple + ", in DER, or have a certificate issued that needs none"}
 	}
-	if p.Certificate != nil && p.Certificate.nameless {
+	if p.Certificate != nil && isNameless(leaf) {
 		p.Remarks = append(p.Remarks, &Problem{certificate, "it has no common name, DNS name, address or URI: gateways do not show it, clients do", "have a certificate issued with a name"})
 	}
 	if has(genericRoots) {
@@ -106,44 +107,46 @@ func OfConfigMap(m *corev1.ConfigMap, now time.Time) Parsed {
 	return p
 }
 
-func parseCertificate(certificateName string, certificate []byte, keyName string, key []byte, now time.Time) (*Certificate, *Problem) {
+// parseCertificate returns a certificate and its key, and the certificate itself parsed; or else what is wrong.
+func parseCertificate(certificateName string, certificate []byte, keyName string, key []byte, now time.Time) (c *Certificate, leaf *x509.Certificate, bad *Problem) {
 	switch {
 	case len(certificate) == 0:
-		return nil, &Problem{certificateName, "there is a key and no certificate", "add the certificate, in PEM"}
+		return nil, nil, &Problem{certificateName, "there is a key and no certificate", "add the certificate, in PEM"}
 	case len(key) == 0:
-		return nil, &Problem{keyName, "there is a certificate and no key", "add the private key of the certificate, in PEM"}
+		return nil, nil, &Problem{keyName, "there is a certificate and no key", "add the private key of the certificate, in PEM"}
 	case len(key) > maxKey:
-		return nil, &Problem{keyName, fmt.Sprintf("it has %d bytes, more than %d", len(key), maxKey), "add one private key alone"}
+		return nil, nil, &Problem{keyName, fmt.Sprintf("it has %d bytes, more than %d", len(key), maxKey), "add one private key alone"}
 	}
-	chain, leaf, bad := parseCertificates(certificateName, certificate, maxChain)
+	chain, list, bad := parseCertificates(certificateName, certificate, maxChain)
 	if bad != nil {
-		return nil, bad
+		return nil, nil, bad
 	}
-	if now.After(leaf[0].NotAfter) {
-		return nil, expired(certificateName, leaf[0])
+	leaf = list[0]
+	if now.After(leaf.NotAfter) {
+		return nil, nil, expired(certificateName, leaf)
 	}
-	switch public := leaf[0].PublicKey.(type) {
+	switch public := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:
 		if public.N.BitLen() < minRSA {
-			return nil, &Problem{certificateName, fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA), "have a certificate issued for a longer key"}
+			return nil, nil, &Problem{certificateName, fmt.Sprintf("its RSA key has %d bits, and proxies take no less than %d", public.N.BitLen(), minRSA), "have a certificate issued for a longer key"}
 		}
 	case *ecdsa.PublicKey:
 		if !slices.Contains([]elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}, public.Curve) {
-			return nil, &Problem{certificateName, "proxies do not take the curve of its key", "have a certificate issued for a key of P-256"}
+			return nil, nil, &Problem{certificateName, "proxies do not take the curve of its key", "have a certificate issued for a key of P-256"}
 		}
 	}
-	if _, ec := leaf[0].PublicKey.(*ecdsa.PublicKey); ec && leaf[0].KeyUsage != 0 && leaf[0].KeyUsage&x509.KeyUsageDigitalSignature == 0 {
-		return nil, &Problem{certificateName, "its key may not be used for signatures", "have a certificate issued for servers or clients"}
+	if _, ec := leaf.PublicKey.(*ecdsa.PublicKey); ec && leaf.KeyUsage != 0 && leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
+		return nil, nil, &Problem{certificateName, "its key may not be used for signatures", "have a certificate issued for servers or clients"}
 	}
 	private := privateKey(key)
 	if private == nil {
-		return nil, &Problem{keyName, "it is no private key in PEM", "add the private key of the certificate, without a passphrase"}
+		return nil, nil, &Problem{keyName, "it is no private key in PEM", "add the private key of the certificate, without a passphrase"}
 	}
 	encoded := pem.EncodeToMemory(private)
 	if _, err := tls.X509KeyPair(chain, encoded); err != nil { // whose text may say something about the key
-		return nil, &Problem{keyName, "it is not the private key of the certificate, or cannot be parsed", "add the key and the certificate that belong together"}
+		return nil, nil, &Problem{keyName, "it is not the private key of the certificate, or cannot be parsed", "add the key and the certificate that belong together"}
 	}
-	return &Certificate{Chain: chain, Key: encoded, Expires: leaf[0].NotAfter, stapled: slices.ContainsFunc(leaf[0].Extensions, isMustStaple), nameless: isNameless(leaf[0])}, nil
+	return &Certificate{Chain: chain, Key: encoded, Expires: leaf.NotAfter}, leaf, nil
 }
 
 // isNameless reports whether a certificate has none of the names that Envoy looks for in one of a server's.
