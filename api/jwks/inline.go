@@ -69,7 +69,7 @@ func keysOnce(text string) bool {
 			depth++
 		case token == json.Delim('}') || token == json.Delim(']'):
 			depth--
-		case ok && depth == 1 && strings.EqualFold(name, "keys"): // a member's value too, which is rare and does no harm
+		case ok && depth == 1 && strings.EqualFold(name, "keys"): // a value of that text counts too: then the set is only encoded again
 			names = append(names, name)
 		}
 	}

@@ -145,8 +145,8 @@ func (a *Authority) ServerRoots() []byte {
 	return a.Roots()
 }
 
-// Vouching returns the roots in Files, if they vouch for callers.
-func (a *Authority) Vouching() []*x509.Certificate {
+// VouchingRoots returns the roots in Files, if they vouch for callers.
+func (a *Authority) VouchingRoots() []*x509.Certificate {
 	if s := a.serving.Load(); s != nil {
 		return s.vouching
 	}

@@ -68,8 +68,8 @@ func (a *analysis) configMap(o *kinds.Object) {
 	read := a.options.MeshConfig[len(a.options.MeshConfig)-1]
 	// of another control plane
 	revision := o.Namespace == read.Namespace && len(o.Name) > len("istio-") && o.Name[:len("istio-")] == "istio-"
-	file := strings.HasPrefix(o.Name, "--") // that a flag of this name has given
-	if _, holds := cm.Data[meshKey]; holds && !revision && !file {
+	byFlag := strings.HasPrefix(o.Name, "--") // its name is the flag's, such as --meshConfig
+	if _, holds := cm.Data[meshKey]; holds && !revision && !byFlag {
 		a.report(o, diag.Warning, codeMesh, "metadata", "name it "+read.Name+" in namespace "+read.Namespace, "it looks like the mesh configuration, and nobody reads it: that is %s", read)
 	}
 }

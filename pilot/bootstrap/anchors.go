@@ -229,7 +229,7 @@ func (s *Server) vouches(chain []*x509.Certificate, trustDomain string) (federat
 // verify returns the chains of a client certificate, which is the first one, to the roots of callers.
 func (x *secure) verify(certificates []*x509.Certificate) ([][]*x509.Certificate, error) {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
-	for _, c := range append(x.trusted(), x.authority.Vouching()...) {
+	for _, c := range append(x.trusted(), x.authority.VouchingRoots()...) {
 		roots.AddCert(c)
 	}
 	for _, c := range certificates[1:] {
@@ -271,7 +271,7 @@ func (x *secure) counts(root *x509.Certificate, trustDomain, own string) (federa
 	if federated {
 		return true, nil
 	}
-	if !written && (slices.ContainsFunc(x.authority.Vouching(), root.Equal) || x.ra != nil && slices.ContainsFunc(x.ra.signerRoots(), root.Equal)) {
+	if !written && (slices.ContainsFunc(x.authority.VouchingRoots(), root.Equal) || x.ra != nil && slices.ContainsFunc(x.ra.signerRoots(), root.Equal)) {
 		return false, nil
 	}
 	return false, fmt.Errorf("the certificate's root is not one of trust domain %s", trustDomain)

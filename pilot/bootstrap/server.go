@@ -372,8 +372,8 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 }
 
-// noCertificate is what a server lacks that has no certificate.
-const noCertificate = "--stateDir, or a CA in ROOT_CA_DIR, or a certificate of the server's in --tlsCertFile or the Secret istiod-tls"
+// certificateFix is how a server gets a certificate.
+const certificateFix = "--stateDir, or a CA in ROOT_CA_DIR, or a certificate of the server's in --tlsCertFile or the Secret istiod-tls"
 
 // listenGRPC opens ADS. The secure port needs a certificate.
 func (s *Server) listenGRPC(ctx context.Context) error {
@@ -387,7 +387,7 @@ func (s *Server) listenGRPC(ctx context.Context) error {
 	case s.o.SecureGRPC == "":
 		return nil
 	case s.secure == nil:
-		s.o.Logger.Info("no certificate authority: the secure port does not listen", "secure_grpc", s.o.SecureGRPC, "fix", noCertificate)
+		s.o.Logger.Info("the server has no certificate: the secure port does not listen", "secure_grpc", s.o.SecureGRPC, "fix", certificateFix)
 		return nil
 	}
 	return s.listenFor(ctx, "secure grpc", s.o.SecureGRPC, &s.bound.SecureGRPC, s.secure.grpc)

@@ -104,7 +104,7 @@ func (s *Server) listenHTTPS(ctx context.Context) error {
 	case s.o.HTTPS == "": // they are on the HTTP port
 		return nil
 	case s.secure == nil:
-		s.o.Logger.Info("no certificate authority: the port of the webhooks does not listen", "https", s.o.HTTPS, "fix", noCertificate)
+		s.o.Logger.Info("the server has no certificate: the port of the webhooks does not listen", "https", s.o.HTTPS, "fix", certificateFix)
 		return nil
 	}
 	mux := http.NewServeMux()

@@ -361,7 +361,8 @@ func recordConflict(v *view.View, key BindKey) {
 }
 
 // tcpChains returns the chains for a port of a service: those of the VirtualServices that route its connections, and
-// the service's own unless they leave it nothing.
+// the service's own. The own is left out where a route takes every connection. For TLS it is left out where there is
+// any route, as istiod does: what no route matches by name is traffic to no known service.
 func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcard bool, prefix netip.Prefix) []tcpChain {
 	var chains []tcpChain
 	own := tcpChain{protocol: p.Protocol}

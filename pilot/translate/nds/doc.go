@@ -2,6 +2,6 @@
 // that a proxy may call and that has an address. A headless service has those of its pods, and each pod with a host
 // name of its own, as those of a StatefulSet have, is a name too.
 //
-// The table is one resource without a name. It is put together from the parts of single hosts, so that a change costs
-// what it changes. The package is pure.
+// The table is one resource without a name. It is put together from the parts of single hosts: a change makes the parts
+// of its hosts anew, and copies the others. The package is pure.
 package nds
