@@ -266,14 +266,14 @@ func TestPositionsInConfigMaps(t *testing.T) {
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
-		"mesh":         "meshMTLS: {minProtocolVersion: TLSV1_3}\noutboundClusterStatName: \"%SERVICE%\"",
+		"mesh":         "meshMTLS: {minProtocolVersion: TLSV1_3}\nhboneIdleTimeout: 5s",
 		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
 	}))
 	var fields []string
 	for _, d := range s.Findings() {
 		fields = append(fields, d.Field)
 	}
-	if got := strings.Join(fields, " "); got != "meshMTLS outboundClusterStatName" { // of the networks all counts
+	if got := strings.Join(fields, " "); got != "meshMTLS hboneIdleTimeout" { // of the networks all counts
 		t.Errorf("findings about %s: %v", got, s.Findings())
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))
@@ -324,12 +324,12 @@ metadata: {name: x, namespace: a}
 spec:
   host: web
   trafficPolicy:
-    connectionPool:
-      tcp: {maxConnections: 1, idleTimeout: 5s}
+    outlierDetection:
+      {interval: 1s, consecutiveErrors: 5}
   subsets:
     - name: v1
       trafficPolicy:
-        tunnel: {targetHost: x, targetPort: 1}
+        loadBalancer: {consistentHash: {useSourceIp: true}}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -341,8 +341,8 @@ spec:
 		got = append(got, fmt.Sprintf("%d:%d %s %s", d.Line, d.Column, d.Field, d.Code))
 	}
 	want := []string{
-		"8:45 spec.trafficPolicy.connectionPool.tcp.idleTimeout NotImplemented",
-		"12:17 spec.subsets[0].trafficPolicy.tunnel NotImplemented",
+		"8:41 spec.trafficPolicy.outlierDetection.consecutiveErrors NotImplemented",
+		"12:40 spec.subsets[0].trafficPolicy.loadBalancer.consistentHash NotImplemented",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
