@@ -1,10 +1,13 @@
 package analysis
 
 import (
+	"slices"
+
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/patches"
 )
 
 // patches reports patches of EnvoyFilters that are ignored, and those whose effect depends on the order of the
@@ -33,24 +36,21 @@ func (a *analysis) patches() {
 
 // ignored returns the code of the finding for an operation that is ignored, and what to use; nothing for others.
 func ignored(apply networkingv1alpha3.EnvoyFilter_ApplyTo, operation networkingv1alpha3.EnvoyFilter_Patch_Operation) (code, instead string) {
-	route := apply == networkingv1alpha3.EnvoyFilter_ROUTE_CONFIGURATION || apply == networkingv1alpha3.EnvoyFilter_HTTP_ROUTE
+	effective := patches.Operations(apply)
+	if len(effective) == 0 || slices.Contains(effective, operation) {
+		return "", ""
+	}
 	switch operation {
 	case networkingv1alpha3.EnvoyFilter_Patch_REPLACE:
-		switch apply {
-		case networkingv1alpha3.EnvoyFilter_HTTP_FILTER, networkingv1alpha3.EnvoyFilter_NETWORK_FILTER, networkingv1alpha3.EnvoyFilter_VIRTUAL_HOST:
-		default:
-			return codeReplacePatch, "MERGE, or apply it to HTTP_FILTER, NETWORK_FILTER or VIRTUAL_HOST"
-		}
+		code = codeReplacePatch
 	case networkingv1alpha3.EnvoyFilter_Patch_ADD:
-		if route {
-			return codeAddPatch, "MERGE, or INSERT_FIRST for a route"
-		}
+		code = codeAddPatch
 	case networkingv1alpha3.EnvoyFilter_Patch_REMOVE:
-		if route {
-			return codeRemovePatch, "MERGE"
-		}
+		code = codeRemovePatch
+	default:
+		return "", ""
 	}
-	return "", ""
+	return code, effective[0].String()
 }
 
 // relative reports whether an operation is about something that has to be there.

@@ -4,6 +4,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/patches"
 )
 
 func envoyFilter(p fieldRef) {
@@ -59,12 +63,10 @@ func configPatch(c fieldRef) {
 	if operation == "REMOVE" && !patch.at("value").absent() {
 		patch.at("value").warn("remove it", "operation REMOVE reads no value")
 	}
-	ordered := []string{"NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER", "HTTP_ROUTE", "VIRTUAL_HOST", "FILTER_CHAIN"}
-	if strings.HasPrefix(operation, "INSERT_") && !slices.Contains(ordered, apply) {
-		patch.at("operation").warn("use ADD", "%s cannot be inserted: there is no order among them", apply)
-	}
-	if operation == "REPLACE" && !slices.Contains([]string{"NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"}, apply) {
-		patch.at("operation").warn("use MERGE", "only filters can be replaced, not %s", apply)
+	of := networkingv1alpha3.EnvoyFilter_ApplyTo(networkingv1alpha3.EnvoyFilter_ApplyTo_value[apply])
+	does := networkingv1alpha3.EnvoyFilter_Patch_Operation(networkingv1alpha3.EnvoyFilter_Patch_Operation_value[operation])
+	if effective := patches.Operations(of); len(effective) > 0 && !slices.Contains(effective, does) {
+		patch.at("operation").warn("use "+effective[0].String(), "%s of %s has no effect", operation, apply)
 	}
 	l := match.at("listener")
 	if f := l.at("filterChain").at("filter"); !f.absent() && object[0] == "listener" && slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {

@@ -64,13 +64,13 @@ func (k Key) Shared() Key {
 	return Key{Scope: k.Scope, Listeners: k.Listeners, Patches: k.Patches, Node: k.Node, Location: k.Location}
 }
 
-// KeepInbound returns k with the inbound half of last, and true, if the proxy's workload was known at last and is not
-// known now. Otherwise it returns k and false.
+// KeepInbound returns k with the inbound half and the patches of last, and true, if the proxy's workload was known at
+// last and is not known now. Otherwise it returns k and false.
 func (k Key) KeepInbound(last Key) (Key, bool) {
 	if !k.UnknownWorkload || last.UnknownWorkload {
 		return k, false
 	}
-	k.Inbound = last.Inbound
+	k.Inbound, k.Patches = last.Inbound, last.Patches
 	return k, true
 }
 

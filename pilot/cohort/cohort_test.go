@@ -263,3 +263,16 @@ func TestNodesSplitNoScope(t *testing.T) {
 		t.Errorf("nodes %s and %s", p.Node, q.Node)
 	}
 }
+
+// TestKeepInbound: a proxy whose workload is gone for a moment keeps its inbound half, and the patches of it.
+func TestKeepInbound(t *testing.T) {
+	table := cohort.NewInterner()
+	last := table.Intern(cohort.Inputs{Inbound: cohort.Inbound{Sidecar: true, Namespace: "a"}, Patches: cohort.Patches{Router: true}})
+	now := table.Intern(cohort.Inputs{UnknownWorkload: true})
+	if kept, ok := now.KeepInbound(last); !ok || kept.Inbound != last.Inbound || kept.Patches != last.Patches || kept.Scope != now.Scope {
+		t.Errorf("%v, %v", kept, ok)
+	}
+	if kept, ok := last.KeepInbound(now); ok || kept != last {
+		t.Errorf("%v, %v", kept, ok)
+	}
+}

@@ -8,7 +8,8 @@
 //   - unsupported.go: findings about fields that a feature does not support.
 //
 // Package catalog holds the one list of features. Package cohort selects objects for proxies, and package translate
-// calls the hooks; neither knows a feature by name. The package is pure.
+// calls the hooks; neither knows a feature by name. The package is pure, and features
+// hold nothing but caches.
 //
 // # A new feature
 //

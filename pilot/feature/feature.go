@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
-// Feature is one feature. It has no state, and its functions are pure.
+// Feature is one feature. It has no state but caches, and its functions are pure.
 type Feature struct {
 	Name  string        // unique in a list of features
 	Kinds []*kinds.Kind // of the objects that it reads

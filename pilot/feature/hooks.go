@@ -172,9 +172,10 @@ type Patches struct {
 	// Added returns the patches that add a resource of the type and direction of a target, which has no name.
 	// The target of virtual hosts is named as their route configuration.
 	Added func(Selection, PatchTarget) []Patch
-	// Apply applies patches to a message, one after the other, and returns it: nil if it is removed. A nil message is
-	// made by the only patch. A patch that cannot be applied, or makes the message one that Envoy would refuse, is left
-	// out. The notes say which patches were applied, and why others are left out.
+	// Apply returns a message with patches applied, one after the other: nil if one removes it. It does not change its
+	// argument. Where that is nil there is one patch, and Apply returns the message that the patch adds. A patch that
+	// cannot be applied, or makes the message one that Envoy would refuse, is left out. The notes say which patches
+	// were applied, and why others are left out.
 	Apply func([]Patch, PatchTarget, proto.Message) (proto.Message, []PatchNote)
 	// Findings returns what users should know of the patches of some Selections. notes are those of all resources that
 	// were made with them.
@@ -208,8 +209,8 @@ type PatchUse struct {
 type PatchTarget struct {
 	Type      string // URL; of virtual hosts too, which are patched by themselves
 	Direction Direction
-	Name      string // of a virtual host: of its route configuration
-	Host      string // the name of a virtual host
+	Name      string // of a virtual host: of its route configuration, and for Apply also its own: <route>/<host>
+	Host      string // the name of a virtual host; not for Apply
 	// Servers returns the servers of a gateway that have a route configuration; nil where there are none.
 	Servers func(route string) []GatewayServer
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // TestPatchesLeaveOthersAlone: an EnvoyFilter for one workload patches what it matches and shares all else, down to the
-// pointer, with the proxies that it does not select. Those keep their cohort, and so their Sets. An edit of a patch
-// changes what that patch matches alone.
+// pointer, with the proxies that it does not select. Those keep their cohort, and so their Sets. An edit of an
+// EnvoyFilter makes what its patches match again, and nothing else.
 func TestPatchesLeaveOthersAlone(t *testing.T) {
 	const services = `
 {apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}

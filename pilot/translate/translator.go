@@ -64,7 +64,7 @@ func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provid
 		envoy.RouteType:     rds.New(m, h, c),
 		envoy.SecretType:    sds.New(m, c),
 		envoy.NameTableType: nds.New(m, c),
-		// What patches add is all that there is.
+		// Patches add all of these.
 		envoy.ExtensionType: &nothing{},
 	}
 }

@@ -52,8 +52,10 @@ func (f *filters) apply(patches []feature.Patch, t feature.PatchTarget, m proto.
 	}
 	out := newOutcome()
 	made := run(list, t, proto.Clone(m), out)
-	if len(out.applied)+len(out.failed) > 0 && made != nil && valid(made) != nil && valid(m) == nil {
-		made = withoutBad(list, t, m, out)
+	if len(out.applied)+len(out.failed) > 0 && made != nil {
+		if was := valid(m); refused(made, was) != nil {
+			made = withoutBad(list, t, m, was, out)
+		}
 	}
 	var notes []feature.PatchNote
 	for i, p := range list {
@@ -67,15 +69,24 @@ func (f *filters) apply(patches []feature.Patch, t feature.PatchTarget, m proto.
 	return made, notes
 }
 
-// withoutBad applies those patches with which the result is valid. It adds why the others fail. It bisects, so that a
-// few bad patches among many cost little.
-func withoutBad(list []patch, t feature.PatchTarget, m proto.Message, out outcome) proto.Message {
+// refused returns why Envoy would refuse a message; nil for the reason for which it would refuse what was patched.
+func refused(m proto.Message, was error) error {
+	err := valid(m)
+	if err != nil && was != nil && err.Error() == was.Error() {
+		return nil
+	}
+	return err
+}
+
+// withoutBad applies those patches with which the result is not refused. It adds why the others fail. It bisects, so
+// that a few bad patches among many cost little.
+func withoutBad(list []patch, t feature.PatchTarget, m proto.Message, was error, out outcome) proto.Message {
 	var good []patch
 	result := m
 	var add func(from, to int)
 	add = func(from, to int) {
 		made := run(slices.Concat(good, list[from:to]), t, proto.Clone(m), newOutcome())
-		if made == nil || valid(made) == nil {
+		if made == nil || refused(made, was) == nil {
 			good, result = append(good, list[from:to]...), made
 			return
 		}
@@ -84,7 +95,7 @@ func withoutBad(list []patch, t feature.PatchTarget, m proto.Message, out outcom
 			add(middle, to)
 			return
 		}
-		out.failed[from] = fmt.Errorf("Envoy would refuse the result: %w", valid(made))
+		out.failed[from] = fmt.Errorf("Envoy would refuse the result: %w", refused(made, was))
 	}
 	add(0, len(list))
 	return result
@@ -130,5 +141,7 @@ func (p patch) mergeInto(m proto.Message) error {
 	if !merges(p.op()) {
 		return nil
 	}
-	return mergeMessages(m.ProtoReflect(), p.value.ProtoReflect(), p.op() == mergeLists)
+	return change(m, func(m proto.Message) error {
+		return mergeMessages(m.ProtoReflect(), p.value.ProtoReflect(), p.op() == mergeLists)
+	})
 }

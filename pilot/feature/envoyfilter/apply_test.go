@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -54,6 +57,43 @@ func TestLeftOut(t *testing.T) {
 	} {
 		if len(texts) != 2 || !strings.HasPrefix(texts[i], part) {
 			t.Errorf("findings %q, want one of %q", texts, part)
+		}
+	}
+}
+
+// TestMerges: a patch that cannot be merged changes nothing of the message. A wrapped zero replaces nothing. A
+// transport socket that the cluster does not choose from is not dropped without a word.
+func TestMerges(t *testing.T) {
+	const tls = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+	broken := &corev3.TransportSocket{Name: "t", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: &anypb.Any{TypeUrl: tls, Value: []byte{0xff}}}}
+	limit := wrapperspb.UInt32(5)
+	for _, test := range []struct {
+		value     string
+		was, want *clusterv3.Cluster
+		reason    string
+	}{
+		{
+			`{"alt_stat_name": "x", "per_connection_buffer_limit_bytes": 7, "transport_socket": {"name": "t", "typed_config": {"@type": "` + tls + `", "sni": "y"}}}`,
+			&clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit, TransportSocket: broken}, nil, "cannot be merged",
+		},
+		{`{"per_connection_buffer_limit_bytes": 0}`, &clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit}, &clusterv3.Cluster{Name: "c", PerConnectionBufferLimitBytes: limit}, ""},
+		{
+			`{"alt_stat_name": "x", "transport_socket": {"name": "other"}}`,
+			&clusterv3.Cluster{Name: "c", TransportSocketMatches: []*clusterv3.Cluster_TransportSocketMatch{{Name: "m", TransportSocket: &corev3.TransportSocket{Name: "t"}}}}, nil, `named "other"`,
+		},
+	} {
+		spec := &networkingv1alpha3.EnvoyFilter{}
+		if err := protojson.Unmarshal([]byte(`{"configPatches": [{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": `+test.value+`}}]}`), spec); err != nil {
+			t.Fatal(err)
+		}
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}, Spec: spec}
+		f := envoyfilter.New()
+		if test.want == nil {
+			test.want = test.was
+		}
+		m, notes := f.Patches.Apply([]feature.Patch{{Object: o}}, feature.PatchTarget{Type: envoy.ClusterType, Direction: feature.Outbound, Name: "c"}, test.was)
+		if !proto.Equal(m, test.want) || len(notes) != 1 || !strings.Contains(notes[0].Reason, test.reason) || (test.reason == "") != (notes[0].Reason == "") {
+			t.Errorf("%s: %v, %v", test.value, m, notes)
 		}
 	}
 }

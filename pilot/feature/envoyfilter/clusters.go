@@ -1,6 +1,7 @@
 package envoyfilter
 
 import (
+	"fmt"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -28,19 +29,26 @@ func (p patch) matchesService(t feature.PatchTarget, c *clusterv3.Cluster) bool 
 func (p patch) mergeIntoCluster(c *clusterv3.Cluster) error {
 	value := p.value.(*clusterv3.Cluster)
 	lists, name := p.op() == mergeLists, c.Name
-	if socket := value.GetTransportSocket(); socket != nil && len(c.TransportSocketMatches) > 0 {
-		for _, m := range c.TransportSocketMatches {
-			if m.GetTransportSocket().GetName() != socket.Name {
-				continue
+	return change(c, func(c *clusterv3.Cluster) error {
+		if socket := value.GetTransportSocket(); socket != nil && len(c.TransportSocketMatches) > 0 {
+			merged := false
+			for _, m := range c.TransportSocketMatches {
+				if m.GetTransportSocket().GetName() != socket.Name {
+					continue
+				}
+				merged = true
+				if err := mergeMessages(m.TransportSocket.ProtoReflect(), socket.ProtoReflect(), lists); err != nil {
+					return err
+				}
 			}
-			if err := mergeMessages(m.TransportSocket.ProtoReflect(), socket.ProtoReflect(), lists); err != nil {
-				return err
+			if !merged {
+				return fmt.Errorf("none of the transport sockets that the cluster chooses from is named %q", socket.Name)
 			}
+			value = proto.Clone(value).(*clusterv3.Cluster)
+			value.TransportSocket = nil
 		}
-		value = proto.Clone(value).(*clusterv3.Cluster)
-		value.TransportSocket = nil
-	}
-	err := mergeMessages(c.ProtoReflect(), value.ProtoReflect(), lists)
-	c.Name = name
-	return err
+		err := mergeMessages(c.ProtoReflect(), value.ProtoReflect(), lists)
+		c.Name = name
+		return err
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"weak"
@@ -22,13 +23,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/patches"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
 // filters are EnvoyFilters, each compiled once. Safe for concurrent use.
 type filters struct {
-	compiled sync.Map // *compiled, by weak.Pointer[kinds.Object]
+	compiled sync.Map // func() *compiled, by weak.Pointer[kinds.Object]
 }
 
 // compiled is what an object's patches mean.
@@ -49,9 +51,9 @@ type compiledPatch struct {
 func (f *filters) of(o *kinds.Object) *compiled {
 	key := weak.Make(o)
 	if c, ok := f.compiled.Load(key); ok {
-		return c.(*compiled)
+		return c.(func() *compiled)()
 	}
-	c, loaded := f.compiled.LoadOrStore(key, compile(o))
+	c, loaded := f.compiled.LoadOrStore(key, sync.OnceValue(func() *compiled { return compile(o) }))
 	if !loaded {
 		held := weak.Make(f)
 		runtime.AddCleanup(o, func(key weak.Pointer[kinds.Object]) {
@@ -60,7 +62,7 @@ func (f *filters) of(o *kinds.Object) *compiled {
 			}
 		}, key)
 	}
-	return c.(*compiled)
+	return c.(func() *compiled)() // which forgets the object once it has returned
 }
 
 func compile(o *kinds.Object) *compiled {
@@ -97,23 +99,6 @@ const (
 	mergeLists   = networkingv1alpha3.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST
 )
 
-// operations returns the operations that have an effect on what is patched.
-func operations(to networkingv1alpha3.EnvoyFilter_ApplyTo) []networkingv1alpha3.EnvoyFilter_Patch_Operation {
-	switch to {
-	case toNetworkFilter, toHTTPFilter, toListenerFilter:
-		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove, insertBefore, insertAfter, insertFirst, replace}
-	case toRoute:
-		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove, insertBefore, insertAfter, insertFirst}
-	case toListener, toChain, toHost, toCluster:
-		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists, add, remove}
-	case toRoutes:
-		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{merge, mergeLists}
-	case toExtension:
-		return []networkingv1alpha3.EnvoyFilter_Patch_Operation{add}
-	}
-	return nil
-}
-
 // message returns an empty message of what is patched.
 func message(to networkingv1alpha3.EnvoyFilter_ApplyTo) proto.Message {
 	switch to {
@@ -146,6 +131,28 @@ func merges(o networkingv1alpha3.EnvoyFilter_Patch_Operation) bool {
 	return o == merge || o == mergeLists
 }
 
+// filterName returns the name of the filter that a patch matches; empty: any.
+func (p *compiledPatch) filterName() string {
+	l := p.GetMatch().GetListener()
+	switch p.GetApplyTo() {
+	case toListenerFilter:
+		return l.GetListenerFilter()
+	case toHTTPFilter:
+		return l.GetFilterChain().GetFilter().GetSubFilter().GetName()
+	}
+	return l.GetFilterChain().GetFilter().GetName()
+}
+
+// holdsFilters reports whether the value of a patch is a filter, or holds some: without a field that is misspelled one
+// may let calls through that it is to refuse.
+func (p *compiledPatch) holdsFilters() bool {
+	switch p.GetApplyTo() {
+	case toListener, toChain, toNetworkFilter, toHTTPFilter, toListenerFilter, toExtension:
+		return true
+	}
+	return false
+}
+
 // compile reads a patch. It returns what is wrong with it: one that fails, or asks for what is not supported, is not
 // usable. All are warnings: the other patches of the object apply.
 func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
@@ -158,8 +165,8 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 		p.usable = false
 		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: codeLeftOut, Field: field + at, Message: "the patch is left out: " + message, Fix: fix})
 	}
-	ignored := func(at, message string) {
-		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NoEffect", Field: field + at, Message: message, Fix: "remove it"})
+	ignored := func(at, message, fix string) {
+		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "NoEffect", Field: field + at, Message: message, Fix: fix})
 	}
 	op := p.GetPatch().GetOperation()
 	switch {
@@ -173,12 +180,8 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 		fails(".applyTo", "it does not say what to patch", "write LISTENER, HTTP_FILTER, CLUSTER or so on")
 		return found
 	}
-	known := false
-	for _, o := range operations(p.GetApplyTo()) {
-		known = known || o == op
-	}
-	if !known {
-		lacks(".patch.operation", fmt.Sprintf("%v of %v has no effect", op, p.GetApplyTo()), "use another operation")
+	if !slices.Contains(patches.Operations(p.GetApplyTo()), op) {
+		p.usable = false // package validation says so
 		return found
 	}
 	if expr := p.GetMatch().GetProxy().GetProxyVersion(); expr != "" {
@@ -197,18 +200,27 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	}
 	l := p.GetMatch().GetListener()
 	if l.GetPortName() != "" {
-		ignored(".match.listener.portName", "listeners are not matched by the names of ports")
+		ignored(".match.listener.portName", "listeners are not matched by the names of ports", "remove it")
+	}
+	if r := p.GetMatch().GetRouteConfiguration(); p.GetMatch().GetContext() != networkingv1alpha3.EnvoyFilter_GATEWAY {
+		const alone = "it counts for gateways alone: sidecars are matched without it"
+		if r.GetGateway() != "" {
+			ignored(".match.routeConfiguration.gateway", alone, "write the context GATEWAY, or remove it")
+		}
+		if r.GetPortName() != "" {
+			ignored(".match.routeConfiguration.portName", alone, "write the context GATEWAY, or portNumber")
+		}
+	}
+	if op == replace && p.filterName() == "" {
+		lacks(".match", "REPLACE replaces the filter that is matched by its name, and none is", "name the filter")
 	}
 	if p.GetPatch().GetFilterClass() != 0 && (p.GetApplyTo() != toHTTPFilter && p.GetApplyTo() != toNetworkFilter || op != add) {
-		ignored(".patch.filterClass", "it counts for HTTP and network filters with the operation ADD alone")
+		ignored(".patch.filterClass", "it counts for HTTP and network filters with the operation ADD alone", "remove it")
 	}
 	if op == remove {
-		if p.GetPatch().GetValue() != nil {
-			ignored(".patch.value", "REMOVE reads no value")
-		}
 		return found
 	}
-	value, warning, err := decode(p.GetApplyTo(), p.GetPatch())
+	value, odd, err := decode(p.GetApplyTo(), p.GetPatch())
 	if err != nil {
 		fix := "write it as Envoy's API v3 has it"
 		if strings.Contains(err.Error(), "unable to resolve") {
@@ -217,8 +229,16 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 		fails(".patch.value", err.Error(), fix)
 		return found
 	}
-	if warning != "" {
-		found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "UnknownField", Field: field + ".patch.value", Message: warning + ": it is left out", Fix: "write it as Envoy's API v3 has it"})
+	for _, r := range odd {
+		const fix = "write it as Envoy's API v3 has it"
+		switch at := ".patch.value" + r.at; {
+		case r.unset:
+			ignored(at, r.message, "remove it")
+		case !merges(op) && p.holdsFilters():
+			fails(at, r.message, fix)
+		default:
+			found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "UnknownField", Field: field + at, Message: r.message + ": it is left out", Fix: fix})
+		}
 	}
 	p.value = value
 	if err := validValue(p.value, op); err != nil {
@@ -227,23 +247,26 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	return found
 }
 
-// decode returns the value of a patch as a message. warning says what of it is unknown.
-func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.EnvoyFilter_Patch) (m proto.Message, warning string, err error) {
+// decode returns the value of a patch as a message, and what of it is not in the message.
+func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.EnvoyFilter_Patch) (m proto.Message, odd []remark, err error) {
 	text, err := protojson.Marshal(p.GetValue())
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	types := resolver{protoregistry.GlobalTypes}
 	m = message(to)
-	if err = (protojson.UnmarshalOptions{Resolver: types}).Unmarshal(text, m); err == nil {
-		return m, "", nil
+	odd = remarks(m.ProtoReflect().Descriptor(), p.GetValue(), merges(p.GetOperation()))
+	strict := (protojson.UnmarshalOptions{Resolver: resolver{protoregistry.GlobalTypes}}).Unmarshal(text, m)
+	if strict == nil {
+		return m, odd, nil
 	}
-	warning = plain(err)
 	proto.Reset(m)
 	if err = (protojson.UnmarshalOptions{Resolver: protoregistry.GlobalTypes, DiscardUnknown: true}).Unmarshal(text, m); err != nil {
-		return nil, "", fmt.Errorf("%s", plain(err))
+		return nil, nil, fmt.Errorf("%s", plain(err))
 	}
-	return m, warning, nil
+	if !slices.ContainsFunc(odd, func(r remark) bool { return !r.unset }) {
+		odd = append(odd, remark{message: plain(strict)})
+	}
+	return m, odd, nil
 }
 
 // plain returns an error of package protojson without its prefix, which varies, and without a position: the text is no

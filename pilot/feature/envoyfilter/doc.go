@@ -2,6 +2,7 @@
 //
 //   - envoyfilter.go: what the feature declares, which objects and patches apply to a workload, and in which order.
 //   - compile.go: reads the patches of an object: their values as messages of Envoy, and what is wrong with them.
+//   - remarks.go: fields of a value that are not in its message.
 //   - match.go: which patches apply to a cluster, a listener, a route configuration or a virtual host, by its name.
 //   - apply.go: applies patches to one resource, and leaves out those with which Envoy would refuse it.
 //   - listener.go, filters.go, routes.go: patches inside listeners, lists of filters, and routes.
@@ -11,5 +12,6 @@
 //   - types.go: links the messages that values may have.
 //
 // The patches of a resource apply by what they patch, from the outside in, and within that in the order of the objects:
-// those of the root namespace first. The package holds no state but what it has compiled of objects.
+// by priority, then those of the root namespace, then by age and name. The package holds no state but what it has
+// compiled of objects.
 package envoyfilter

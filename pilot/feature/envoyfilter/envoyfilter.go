@@ -109,9 +109,10 @@ func (p *compiledPatch) matchesProxy(w feature.Workload) bool {
 func (f *filters) each(s feature.Selection) func(yield func(feature.Patch, *compiledPatch) bool) {
 	return func(yield func(feature.Patch, *compiledPatch) bool) {
 		for o := range s.Objects.All {
-			excluded := map[string]bool{}
+			var excluded map[string]bool // nil reads as empty
 			for e := range s.Excluded.All {
 				if e.Object == o {
+					excluded = map[string]bool{}
 					for part := range strings.FieldsSeq(e.Parts) {
 						excluded[part] = true
 					}

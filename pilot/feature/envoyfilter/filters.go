@@ -27,7 +27,8 @@ type edits[T filter] struct {
 	place func(networkingv1alpha3.EnvoyFilter_Patch_FilterClass, []T) int
 }
 
-// edit applies patches to a list of filters: it merges, removes and replaces filters, and then adds some.
+// edit applies patches to a list of filters: it adds, inserts and replaces filters, and then merges into some and
+// removes others.
 func edit[T filter](list []T, patches iter.Seq2[int, patch], out outcome, e edits[T]) []T {
 	cloned := func(p patch) T { return proto.Clone(p.value).(T) }
 	for i, p := range patches {

@@ -45,7 +45,7 @@ func (l listener) run() bool {
 	}
 	l.ListenerFilters = edit(l.ListenerFilters, l.of(toListenerFilter), l.out, edits[*listenerv3.ListenerFilter]{
 		applies: l.matches,
-		named:   func(p patch) string { return p.GetMatch().GetListener().GetListenerFilter() },
+		named:   patch.filterName,
 		place:   last,
 	})
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !l.chain(c) })
@@ -136,7 +136,7 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 	applies := func(p patch) bool { return l.matchesChain(p, c) }
 	c.Filters = edit(c.Filters, l.of(toNetworkFilter), l.out, edits[*listenerv3.Filter]{
 		applies: applies,
-		named:   func(p patch) string { return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName() },
+		named:   patch.filterName,
 		place:   networkPlace,
 	})
 	for _, p := range l.of(toHTTPFilter) {
@@ -147,9 +147,7 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 						want := p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName()
 						return applies(p) && (want == "" || want == name)
 					},
-					named: func(p patch) string {
-						return p.GetMatch().GetListener().GetFilterChain().GetFilter().GetSubFilter().GetName()
-					},
+					named: patch.filterName,
 					place: httpPlace,
 				})
 			})

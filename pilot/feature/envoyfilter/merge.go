@@ -11,7 +11,7 @@ import (
 // mergeMessages merges one message into another of its type, as protobuf defines it: fields that are set replace those
 // of the other, messages are merged, entries of maps are replaced, and lists are appended, or replaced if lists is set.
 // So a wrapped number or truth value that is zero changes nothing. Other than in protobuf, durations are replaced, and
-// messages inside of google.protobuf.Any are merged if they have the same type.
+// messages inside of google.protobuf.Any are merged if they have the same type. An error leaves into changed in part.
 func mergeMessages(into, from protoreflect.Message, lists bool) error {
 	if a, ok := into.Interface().(*anypb.Any); ok {
 		return mergeAny(a, from.Interface().(*anypb.Any), lists)
@@ -21,9 +21,13 @@ func mergeMessages(into, from protoreflect.Message, lists bool) error {
 		proto.Merge(into.Interface(), from.Interface())
 		return nil
 	}
-	var err error
-	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
+	fields := from.Descriptor().Fields()
+	for i := range fields.Len() { // in order: replicas must send the same
+		fd := fields.Get(i)
+		if !from.Has(fd) {
+			continue
+		}
+		switch v := from.Get(fd); {
 		case fd.IsMap():
 			m := into.Mutable(fd).Map()
 			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
@@ -39,13 +43,25 @@ func mergeMessages(into, from protoreflect.Message, lists bool) error {
 				list.Append(clone(fd, v.List().Get(i)))
 			}
 		case fd.Message() != nil && into.Has(fd):
-			err = mergeMessages(into.Mutable(fd).Message(), v.Message(), lists)
+			if err := mergeMessages(into.Mutable(fd).Message(), v.Message(), lists); err != nil {
+				return err
+			}
 		default:
 			into.Set(fd, clone(fd, v))
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
+}
+
+// change changes a message as f does, or not at all where that fails.
+func change[T proto.Message](m T, f func(T) error) error {
+	made := proto.Clone(m).(T)
+	if err := f(made); err != nil {
+		return err
+	}
+	proto.Reset(m)
+	proto.Merge(m, made)
+	return nil
 }
 
 // clone returns a value of a field, or of an item of a list or a map, with no memory in common.

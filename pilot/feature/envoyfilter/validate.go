@@ -9,6 +9,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
@@ -46,11 +47,14 @@ func valid(m proto.Message) error {
 // validInside judges the messages that are in google.protobuf.Any.
 func validInside(m protoreflect.Message) (err error) {
 	if a, ok := m.Interface().(*anypb.Any); ok {
-		inner, e := a.UnmarshalNew()
-		if e != nil {
-			return nil // a type that is not linked: nobody here knows
+		inner, err := a.UnmarshalNew()
+		switch {
+		case err == nil:
+			return valid(inner)
+		case a.TypeUrl == "" || errors.Is(err, protoregistry.NotFound): // not linked: nobody here knows
+			return nil
 		}
-		return valid(inner)
+		return fmt.Errorf("%s: %w", a.TypeUrl, err)
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

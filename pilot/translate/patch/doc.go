@@ -9,5 +9,5 @@
 //
 // A resource that no patch applies to is the same pointer in both Sets. One that is patched is stored in the memo by
 // the resource that it was and by the patches that may apply to it, so that it is shared between cohorts, and stays
-// when another patch changes.
+// when another object changes.
 package patch

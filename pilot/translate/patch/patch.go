@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -174,11 +175,12 @@ func (p *Patcher) build(k resourceKey) *envoy.Resource {
 	patches := slices.Collect(k.patches.All)
 	made := envoy.SameResource(name)
 	var notes []feature.PatchNote
+	var unread error
 	err := safe.Do("patch "+name, func() {
 		var m, was proto.Message
 		if k.resource != nil {
 			was = message(k.typ)
-			if err := proto.Unmarshal(k.resource.Value(), was); err != nil {
+			if unread = proto.Unmarshal(k.resource.Value(), was); unread != nil {
 				return
 			}
 			m = was
@@ -195,7 +197,7 @@ func (p *Patcher) build(k resourceKey) *envoy.Resource {
 			made.Notes = noted(notes)
 		}
 	})
-	if err != nil {
+	if err = cmp.Or(err, unread); err != nil {
 		notes = nil
 		for _, patch := range patches {
 			notes = append(notes, feature.PatchNote{Patch: patch, Resource: name, Reason: err.Error()})

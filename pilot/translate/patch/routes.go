@@ -40,7 +40,7 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Scope: t.cohort.Scope.Weak(), Patches: t.cohort.Patches.Weak()},
 		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added, Content: true})
 	k.hosts, k.content = version.Set, version.Content
-	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 dies of one that had its virtual hosts by VHDS and becomes empty
+	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 crashes on one whose virtual hosts came by VHDS and that becomes empty
 		none := envoy.NewHost(r.Name, &routev3.VirtualHost{Name: names.BlockAll, Domains: []string{"*"}})
 		k.hosts, k.content = envoy.NewSet([]*envoy.Resource{none}), envoy.Content{}
 		k.content.Add(none)
