@@ -94,13 +94,13 @@ const (
 // EndpointsInCluster reports whether clusters hold the endpoints themselves: Envoy resolves their names.
 func (r Resolution) EndpointsInCluster() bool { return r == DNS || r == DNSRoundRobin }
 
-// Provider is where a service comes from.
-type Provider int
+// Origin is where a service comes from.
+type Origin int
 
 // Providers.
 const (
-	Kubernetes Provider = iota
-	External            // ServiceEntry
+	Kubernetes Origin = iota
+	External          // ServiceEntry
 )
 
 // Service is one service that proxies may call.
@@ -109,7 +109,7 @@ type Service struct {
 	Namespace string
 	Name      string // the object's name; for a ServiceEntry, its host
 	Object    string // the name of the object that it is made from
-	Provider  Provider
+	Provider  Origin
 
 	// Addresses are cluster IPs, and addresses and CIDRs of ServiceEntries, in the order of the object. There are none
 	// for a headless service.

@@ -6,7 +6,7 @@ func (r Resolution) String() string {
 	return enumName(int(r), "client side", "DNS", "DNS round robin", "dynamic DNS", "passthrough", "alias")
 }
 
-func (p Provider) String() string { return enumName(int(p), "Kubernetes", "External") }
+func (p Origin) String() string { return enumName(int(p), "Kubernetes", "External") }
 
 func (h Health) String() string { return enumName(int(h), "healthy", "unhealthy", "draining") }
 

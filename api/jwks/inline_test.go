@@ -121,7 +121,7 @@ func FuzzParse(f *testing.F) {
 
 // TestSource: a name holds all that it takes to fetch, and times are bounded.
 func TestSource(t *testing.T) {
-	for _, s := range []jwks.Source{{URI: "https://a/b c"}, {Issuer: "https://a"}, {Issuer: "me@example.com", Timeout: time.Hour}} {
+	for _, s := range []jwks.Remote{{URI: "https://a/b c"}, {Issuer: "https://a"}, {Issuer: "me@example.com", Timeout: time.Hour}} {
 		got, err := jwks.ParseSource(s.Name())
 		if want := min(max(s.Timeout, jwks.DefaultTimeout), jwks.MaxTimeout); err != nil || got.URI != s.URI || got.Issuer != s.Issuer || got.Timeout != want {
 			t.Errorf("%+v, want %+v: %v", got, s, err)
@@ -133,7 +133,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	for issuer, want := range map[string]string{"https://a/b/": "https://a/b/.well-known/openid-configuration", "http://a": "http://a/.well-known/openid-configuration", "me@example.com": "", "https://": ""} {
-		if got, err := (jwks.Source{Issuer: issuer}).Discovery(); got != want || (err != nil) != (want == "") {
+		if got, err := (jwks.Remote{Issuer: issuer}).Discovery(); got != want || (err != nil) != (want == "") {
 			t.Errorf("%s: %q, %v", issuer, got, err)
 		}
 	}

@@ -154,7 +154,7 @@ var (
 // these itself: no source has one, and All leaves it out.
 var HostAddresses = &Kind{Name: "HostAddresses"}
 
-// JWKS is the public keys of a token issuer: the Object is named by the jwks.Source that they are fetched from, its
+// JWKS is the public keys of a token issuer: the Object is named by the jwks.Remote that they are fetched from, its
 // Spec a *string, a JSON Web Key Set. The server makes these itself.
 var JWKS = &Kind{Name: "JWKS"}
 

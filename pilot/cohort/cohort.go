@@ -21,7 +21,7 @@ import (
 
 // Inputs are everything that a proxy's configuration depends on beside the Snapshot. Comparable.
 type Inputs struct {
-	Scope    Scope
+	Client   Client
 	Outbound Outbound
 	Inbound  Inbound
 	Address  string // its own primary address: a pod has no listener for itself among a headless service's
@@ -35,7 +35,7 @@ type Inputs struct {
 
 // Key is Inputs with each part interned, so that comparing keys and looking things up by them costs little.
 type Key struct {
-	Scope     Handle[Scope]
+	Client    Handle[Client]
 	Listeners Handle[Listeners]
 	Inbound   Handle[Inbound]
 	Patches   Handle[Patches] // none where nothing is patched
@@ -48,20 +48,20 @@ type Key struct {
 
 // Listeners is what outbound listeners depend on.
 type Listeners struct {
-	Scope    Scope
+	Client   Client
 	Outbound Outbound
 }
 
 // Inputs returns what the key stands for.
 func (k Key) Inputs() Inputs {
 	l := k.Listeners.Value()
-	return Inputs{Scope: l.Scope, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
+	return Inputs{Client: l.Client, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
 }
 
 // Shared returns the key without the proxy's own parts: the inbound half, the address, and whether its workload is
 // known.
 func (k Key) Shared() Key {
-	return Key{Scope: k.Scope, Listeners: k.Listeners, Patches: k.Patches, Node: k.Node, Location: k.Location}
+	return Key{Client: k.Client, Listeners: k.Listeners, Patches: k.Patches, Node: k.Node, Location: k.Location}
 }
 
 // KeepInbound returns k with the inbound half and the patches of last, and true, if the proxy's workload was known at
@@ -84,8 +84,8 @@ type Location struct {
 // Label is one label of a workload.
 type Label struct{ Name, Value string }
 
-// Scope is what clusters, endpoints and routes depend on.
-type Scope struct {
+// Client is what clusters, endpoints and routes depend on.
+type Client struct {
 	Type            node.Type
 	Namespace       string
 	Sidecar         *kinds.Object // the one that applies; nil for routers
@@ -113,7 +113,7 @@ type ExcludedMatches struct {
 }
 
 // ExcludedMatchesOf returns the matches of a VirtualService that do not apply, as scope.ExcludedMatches returns them.
-func (c *Scope) ExcludedMatchesOf(o *kinds.Object) string {
+func (c *Client) ExcludedMatchesOf(o *kinds.Object) string {
 	for f := range c.ExcludedMatches.All {
 		if f.Object == o {
 			return f.Matches
@@ -122,7 +122,7 @@ func (c *Scope) ExcludedMatchesOf(o *kinds.Object) string {
 	return ""
 }
 
-// Outbound is what outbound listeners depend on beside the scope.
+// Outbound is what outbound listeners depend on beside the Client.
 type Outbound struct {
 	Interception  node.Interception
 	HTTPProxyPort uint32
@@ -176,7 +176,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		}
 	}
 	k := Inputs{
-		Scope: Scope{
+		Client: Client{
 			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
@@ -189,17 +189,17 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	if assignments, clusters, byNode := x.NeedsLocality(); assignments {
 		k.Location = Location{cmp.Or(w.Locality, nodeLocality(p)), cmp.Or(w.Network, p.Network), labelsOf(w, x.PriorityLabels(w.Labels))}
 		if clusters {
-			k.Scope.Location = k.Location
+			k.Client.Location = k.Location
 		}
 		if byNode {
-			k.Scope.Node = k.Node
+			k.Client.Node = k.Node
 		}
 	}
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
 	}
-	k.Scope.Rules = selectedRules(x, p.Namespace, w.Labels)
-	k.Scope.ExcludedMatches = excludedMatches(x, w.Labels)
+	k.Client.Rules = selectedRules(x, p.Namespace, w.Labels)
+	k.Client.ExcludedMatches = excludedMatches(x, w.Labels)
 	targets := findTargets(x, w, addresses)
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
 		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets), Version: p.Version, Metadata: p.MetadataText,
@@ -207,20 +207,20 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	if patches := selected(feature.PatchPart); !patches.Empty() {
 		k.Patches = Patches{p.Type == node.Router, patches}
 	}
-	k.Scope.Selections = selected(feature.ScopePart)
+	k.Client.Selections = selected(feature.ClientPart)
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
-		k.Scope.Gateways = selectedGateways(x, w.Labels)
-		k.Scope.Targets = targets
+		k.Client.Gateways = selectedGateways(x, w.Labels)
+		k.Client.Targets = targets
 		return k
 	}
 	k.Outbound.Selections = selected(feature.ListenersPart)
-	k.Scope.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
+	k.Client.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
 	k.Inbound = Inbound{
-		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Scope.IPv4, IPv6: v6, Namespace: p.Namespace,
+		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundPart),
 	}
-	if s := k.Scope.Sidecar; s != nil {
+	if s := k.Client.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
 			k.Inbound.Ingress = s
 			if slices.ContainsFunc(spec.Ingress, namesAddress) {

@@ -131,7 +131,7 @@ func TestAddressSplitsOnlyWhereIngressNamesIt(t *testing.T) {
 	} {
 		x := index(pods, object(t, kinds.Sidecar, "a", "default", spec))
 		one, two := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
-		if (one.Inbound == two.Inbound) != same || one.Scope != two.Scope || one.Outbound != two.Outbound {
+		if (one.Inbound == two.Inbound) != same || one.Client != two.Client || one.Outbound != two.Outbound {
 			t.Errorf("%s: one inbound cohort: %v", spec, !same)
 		}
 	}
@@ -223,8 +223,8 @@ func TestWhatSplitsCohorts(t *testing.T) {
 		p := sidecar("web-0", "10.1.0.1")
 		c.alter(p)
 		k := resolve(x, p)
-		if (k.Scope != base.Scope) != c.scope || (k.Outbound != base.Outbound) != c.outbound || (k.Inbound != base.Inbound) != c.inbound {
-			t.Errorf("%s: scope %v, outbound %v, inbound %v", name, k.Scope != base.Scope, k.Outbound != base.Outbound, k.Inbound != base.Inbound)
+		if (k.Client != base.Client) != c.scope || (k.Outbound != base.Outbound) != c.outbound || (k.Inbound != base.Inbound) != c.inbound {
+			t.Errorf("%s: scope %v, outbound %v, inbound %v", name, k.Client != base.Client, k.Outbound != base.Outbound, k.Inbound != base.Inbound)
 		}
 	}
 }
@@ -235,10 +235,10 @@ func TestRouterSelectsItsGateways(t *testing.T) {
 	p := sidecar("web-0", "10.1.0.1")
 	p.Type = node.Router
 	k := resolve(index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)}, mine, other, object(t, kinds.Sidecar, "a", "default", `{}`)), p)
-	if got := slices.Collect(k.Scope.Gateways.All); !slices.Equal(got, []*kinds.Object{mine}) {
+	if got := slices.Collect(k.Client.Gateways.All); !slices.Equal(got, []*kinds.Object{mine}) {
 		t.Errorf("gateways %v", got)
 	}
-	if k.Inbound != (cohort.Inbound{}) || k.Scope.Sidecar != nil || k.Scope.Targets.Empty() {
+	if k.Inbound != (cohort.Inbound{}) || k.Client.Sidecar != nil || k.Client.Targets.Empty() {
 		t.Errorf("a router has %+v", k)
 	}
 }
@@ -256,7 +256,7 @@ func TestNodesSplitNoScope(t *testing.T) {
 	})
 	x := scope.NewIndex(b.Commit(time.Time{}), nil)
 	p, q := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
-	if p.Scope != q.Scope || p.Outbound != q.Outbound || p.Inbound != q.Inbound {
+	if p.Client != q.Client || p.Outbound != q.Outbound || p.Inbound != q.Inbound {
 		t.Error("two cohorts")
 	}
 	if p.Node != "n1" || q.Node != "n2" {
@@ -269,7 +269,7 @@ func TestKeepInbound(t *testing.T) {
 	table := cohort.NewInterner()
 	last := table.Intern(cohort.Inputs{Inbound: cohort.Inbound{Sidecar: true, Namespace: "a"}, Patches: cohort.Patches{Router: true}})
 	now := table.Intern(cohort.Inputs{UnknownWorkload: true})
-	if kept, ok := now.KeepInbound(last); !ok || kept.Inbound != last.Inbound || kept.Patches != last.Patches || kept.Scope != now.Scope {
+	if kept, ok := now.KeepInbound(last); !ok || kept.Inbound != last.Inbound || kept.Patches != last.Patches || kept.Client != now.Client {
 		t.Errorf("%v, %v", kept, ok)
 	}
 	if kept, ok := last.KeepInbound(now); ok || kept != last {

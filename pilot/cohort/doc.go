@@ -9,6 +9,10 @@
 //
 // # A new input
 //
-// It is a field of Scope, Outbound or Inbound, and Resolve fills it. The fields of a workload that matter to its proxy
+// It is a field of Client, Outbound or Inbound, and Resolve fills it. The fields of a workload that matter to its proxy
 // are in sameProxyConfig of package snapshot.
+//
+// A label of the proxy's own workload that only selects objects needs nothing: feature.Workload has it. One whose value
+// goes into resources is a field of feature.Tags, which newTags fills; hooks of clusters do not get Tags. One of a
+// workload that is called is a field of registry.Endpoint, and of its Equal.
 package cohort

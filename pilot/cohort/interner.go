@@ -10,7 +10,7 @@ import (
 
 // Interner makes keys. Only keys of one Interner may be compared. Safe for concurrent use.
 type Interner struct {
-	scopes    interned[Scope]
+	clients   interned[Client]
 	listeners interned[Listeners]
 	inbounds  interned[Inbound]
 	patches   interned[Patches]
@@ -33,7 +33,7 @@ func NewInterner() *Interner {
 
 // Intern returns the key of Inputs.
 func (k *Interner) Intern(p Inputs) Key {
-	x := Key{Scope: k.scopes.intern(p.Scope), Listeners: k.listeners.intern(Listeners{p.Scope, p.Outbound}), Inbound: k.inbounds.intern(p.Inbound)}
+	x := Key{Client: k.clients.intern(p.Client), Listeners: k.listeners.intern(Listeners{p.Client, p.Outbound}), Inbound: k.inbounds.intern(p.Inbound)}
 	if p.Patches != (Patches{}) {
 		x.Patches = k.patches.intern(p.Patches)
 	}

@@ -18,8 +18,9 @@
 //
 //   - doc.go: what the feature does, and what is in which file.
 //   - jwt.go: New, which returns the Feature. Kinds is RequestAuthentication. Part is InboundPart, because the policies
-//     change what takes calls for the workload. Select is Policies with Matches, for the root namespace and the
-//     workload's own. The hook HTTPFilters is all that it fills.
+//     change what takes calls for the workload. Select is Policies, for the root namespace and the workload's own, with
+//     its own matches: Matches, of policies that have rules. Of the hooks it fills HTTPFilters, and FiltersReadOf,
+//     which must keep every field of a Chain that the filters depend on.
 //   - filter.go: what the hook does. It makes a filter of Chain.Selection, and none where that is empty or the
 //     Direction is Outbound. A larger feature has a file for each part of the translation.
 //   - unsupported.go: findings about fields that the filter does not follow, by Unsupported and a table of fields.
@@ -44,10 +45,10 @@
 // A feature that no hook serves needs one more: a field of Hooks in hooks.go, with what it is given; its call in
 // pilot/translate/hooks; and its caller in cds, eds, lds or rds. A builder's result depends on its key alone, so what a
 // hook is given must be in that key: Capabilities, Selections, facts. The keys of listeners and clusters hold
-// Selections. A hook for endpoints or routes takes them from cohort.Scope, where ScopePart puts them. A hook for routes
-// also needs a field for its Selection in virtualHostKey or headerKey (rds/routes.go). Where several features' objects
-// are selected by the nearest that applies, as PeerAuthentications are, mtls/select.go shows how; Policies selects all
-// that match.
+// Selections. A hook for endpoints or routes takes them from cohort.Client, where ClientPart puts them. A hook for
+// routes also needs a field for its Selection in virtualHostKey or headerKey (rds/routes.go). Where several features'
+// objects are selected by the nearest that applies, as PeerAuthentications are, mtls/select.go shows how; Policies
+// selects all that match.
 //
 // # The order of filters
 //

@@ -39,7 +39,7 @@ type Part int
 const (
 	ListenersPart Part = 1 << iota // a sidecar's listeners for outgoing traffic, and the listeners of a router
 	InboundPart                    // what takes calls for the workload: a sidecar's inbound half, or a router's listeners
-	ScopePart                      // clusters for outgoing traffic, and route configurations
+	ClientPart                     // clusters for outgoing traffic, and route configurations
 	PatchPart                      // what Patches do to resources once they are made, and nothing else
 )
 

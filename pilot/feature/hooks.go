@@ -95,7 +95,7 @@ type Cluster struct {
 	Direction    Direction
 	HTTP2        bool      // requests go out as HTTP/2
 	Downstream   bool      // requests go out in the version of HTTP that they came in
-	Selection    Selection // the feature's own: of InboundPart if the Direction is Inbound, else of ScopePart
+	Selection    Selection // the feature's own: of InboundPart if the Direction is Inbound, else of ClientPart
 }
 
 // Transport secures the connections between the proxies of the mesh. At most one feature has it. Its Selection is made

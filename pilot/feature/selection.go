@@ -43,10 +43,10 @@ type Workload struct {
 
 // Selection is the objects of one feature that apply to a workload. It is comparable.
 type Selection struct {
-	Objects   frozen.List[*kinds.Object] // by precedence
-	Facts     frozen.List[*kinds.Object] // those that the objects need and that are there
-	Providers frozen.List[Provider]      // those that the objects name, or that apply by default
-	Excluded  frozen.List[Excluded]      // the parts of objects that do not apply
+	Objects   frozen.List[*kinds.Object]     // by precedence
+	Facts     frozen.List[*kinds.Object]     // those that the objects need and that are there
+	Providers frozen.List[ExtensionProvider] // those that the objects name, or that apply by default
+	Excluded  frozen.List[Excluded]          // the parts of objects that do not apply
 }
 
 // Excluded are the parts of an object that do not apply to a workload: their indexes, separated by spaces.
@@ -55,16 +55,16 @@ type Excluded struct {
 	Parts  string
 }
 
-// Provider is an extension provider that objects name. Config is nil where the mesh configuration has none of that
-// name, and Service where proxies do not see the service that it names.
-type Provider struct {
+// ExtensionProvider is an extension provider that objects name. Config is nil where the mesh configuration has none of
+// that name, and Service where proxies do not see the service that it names.
+type ExtensionProvider struct {
 	Name    string
 	Config  *meshv1alpha1.MeshConfig_ExtensionProvider
 	Service *registry.Service
 }
 
 // HasPort reports whether proxies see the service that the provider names, with a port of that number.
-func (p *Provider) HasPort(number uint32) bool {
+func (p *ExtensionProvider) HasPort(number uint32) bool {
 	if p.Service != nil {
 		for range p.Service.PortsByNumber(number) {
 			return true
@@ -74,7 +74,7 @@ func (p *Provider) HasPort(number uint32) bool {
 }
 
 // Cluster returns the name of the cluster by which proxies call a port of the provider's service.
-func (p *Provider) Cluster(port uint32) string {
+func (p *ExtensionProvider) Cluster(port uint32) string {
 	return names.Cluster(names.Outbound, port, "", p.Service.Host)
 }
 
@@ -187,7 +187,7 @@ const (
 // Gateway, in that namespace, or the class of its Gateway, or a service that it serves, in that namespace. A target
 // that cannot be understood is every workload.
 func (w Workload) isTarget(r *typev1beta1.PolicyTargetReference, namespace string) bool {
-	serves := func(name func(*registry.Service) string, p registry.Provider) bool {
+	serves := func(name func(*registry.Service) string, p registry.Origin) bool {
 		return slices.ContainsFunc(w.Services, func(s *registry.Service) bool {
 			return s.Provider == p && s.Namespace == namespace && name(s) == r.GetName()
 		})

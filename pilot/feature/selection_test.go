@@ -10,7 +10,7 @@ import (
 
 // TestWhatIsSelected: a Selection counts if it has an object or a provider, as those have that apply by default.
 func TestWhatIsSelected(t *testing.T) {
-	provider := feature.Selection{Providers: frozen.ListOf(feature.Provider{Name: "envoy"})}
+	provider := feature.Selection{Providers: frozen.ListOf(feature.ExtensionProvider{Name: "envoy"})}
 	for name, s := range map[string]feature.Selection{"nothing": {}, "object": feature.Of(&kinds.Object{}), "provider": provider} {
 		f := &feature.Feature{Name: name, Part: feature.InboundPart, Select: func(feature.Reader, string) func(feature.Workload) feature.Selection {
 			return func(feature.Workload) feature.Selection { return s }

@@ -14,8 +14,8 @@
 //
 // # A new type
 //
-// It needs a line in envoy/types.go, a folder, a line in providers (translator.go), and one in the layers of
-// deploy/house, and the Go type of the message; where no module of go.mod has that, as for name tables, it is written
-// in the wire format. A Set that depends on endpoints, facts or credentials needs a stale function of its own:
-// engine.IfHosts ignores them.
+// It needs a line in envoy/types.go, a folder, a line in makers (translator.go), and one in the layers of deploy/house,
+// and the Go type of the message; where no module of go.mod has that, as for name tables, it is written in the wire
+// format. A Set that depends on facts, on credentials, or on endpoints that make no host dirty needs a stale function
+// of its own: engine.IfHosts ignores them. The endpoints of a headless service make its host dirty (scope).
 package translate

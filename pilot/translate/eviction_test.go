@@ -72,15 +72,15 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 	clusters, routes := table.Intern([]string{"outbound|80||s0.n0.svc.cluster.local"}), table.Intern([]string{"80"})
 	stays := tr.ResolveCohort(s, testProxies()["web"])
 	set := tr.Wildcard(s, stays, envoy.ClusterType).Shared
-	var last cohort.Scope
+	var last cohort.Client
 	for i := range 3000 {
 		p := *testProxies()["web"]
 		p.NetworkView = []string{fmt.Sprint("made-up-", i)}
 		c := tr.ResolveCohort(s, &p)
-		if c.Scope.Value() == last {
+		if c.Client.Value() == last {
 			t.Fatal("not another scope")
 		}
-		last = c.Scope.Value()
+		last = c.Client.Value()
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
 		for typeURL, names := range map[string]*envoy.Names{envoy.EndpointType: clusters, envoy.RouteType: routes} {

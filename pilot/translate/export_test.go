@@ -26,13 +26,13 @@ func (t *Translator) Changes() *scope.Dirty {
 func (t *Translator) Assignments(s *snapshot.Snapshot, k cohort.Key, key registry.ServiceKey) []string {
 	c, v := k.Inputs(), t.state(s).view
 	svc := s.Service(key)
-	if svc == nil || v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(key.Host) != svc {
+	if svc == nil || v.ScopeOf(c.Client.Namespace, c.Client.Sidecar).ServiceByHost(key.Host) != svc {
 		return nil
 	}
 	var list []string
-	passes := gateway.HasAutoPassthrough(c.Scope)
+	passes := gateway.HasAutoPassthrough(c.Client)
 	for _, p := range svc.Ports {
-		for subset := range v.MergedRules(c.Scope, svc).SubsetNames {
+		for subset := range v.MergedRules(c.Client, svc).SubsetNames {
 			list = append(list, names.Cluster(names.Outbound, p.Number, subset, svc.Host))
 			if passes {
 				list = append(list, names.SNICluster(p.Number, subset, svc.Host))
@@ -52,20 +52,20 @@ func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes 
 	for svc := range s.EachService {
 		hosts = append(hosts, svc.Host)
 	}
-	for i := range v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress {
-		for vs := range v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).Egress[i].VirtualServices {
+	for i := range v.ScopeOf(c.Client.Namespace, c.Client.Sidecar).Egress {
+		for vs := range v.ScopeOf(c.Client.Namespace, c.Client.Sidecar).Egress[i].VirtualServices {
 			hosts = append(hosts, vs.Hosts...)
 		}
 	}
-	if d := checkPartitions(clusters.Outbound(v, c.Scope), hosts); d != "" {
+	if d := checkPartitions(clusters.Outbound(v, c.Client), hosts); d != "" {
 		return d
 	}
-	if d := checkPartitions(t.types[envoy.NameTableType].(*nds.Names).Hosts(v, c.Scope), hosts); d != "" {
+	if d := checkPartitions(t.types[envoy.NameTableType].(*nds.Names).Hosts(v, c.Client), hosts); d != "" {
 		return d
 	}
-	if c.Scope.Type == node.Router {
+	if c.Client.Type == node.Router {
 		for _, name := range routes {
-			if d := checkPartitions(routing.GatewayHosts(v, c.Scope, name), gatewayHosts(v, c.Scope, name)); d != "" {
+			if d := checkPartitions(routing.GatewayHosts(v, c.Client, name), gatewayHosts(v, c.Client, name)); d != "" {
 				return d
 			}
 		}
@@ -76,7 +76,7 @@ func (t *Translator) CheckPartitions(s *snapshot.Snapshot, k cohort.Key, routes 
 		return d
 	}
 	for _, name := range routes {
-		if g, ok := routing.SidecarHosts(v, c.Scope, name); ok {
+		if g, ok := routing.SidecarHosts(v, c.Client, name); ok {
 			if d := checkPartitions(g, hosts); d != "" {
 				return d
 			}

@@ -35,7 +35,7 @@ func marker() *feature.Feature {
 	return &feature.Feature{
 		Name:  "marker",
 		Kinds: []*kinds.Kind{tapKind},
-		Part:  feature.ScopePart | feature.ListenersPart | feature.InboundPart,
+		Part:  feature.ClientPart | feature.ListenersPart | feature.InboundPart,
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			return feature.Policies(r, namespace, feature.Matches, tapKind)
 		},

@@ -53,7 +53,7 @@ spec:
 
 	after := w.apply(objects(t, "filter.yaml", []byte(filter))...)
 	k := tr.ResolveCohort(after, web)
-	if got := tr.ResolveCohort(after, api); got != other || k.Scope != plain.Scope || k.Listeners != plain.Listeners || k.Inbound != plain.Inbound {
+	if got := tr.ResolveCohort(after, api); got != other || k.Client != plain.Client || k.Listeners != plain.Listeners || k.Inbound != plain.Inbound {
 		t.Error("a cohort differs beyond the patches")
 	}
 	if tr.Wildcard(after, other, envoy.ClusterType).Shared != tr.Wildcard(before, other, envoy.ClusterType).Shared {

@@ -64,8 +64,8 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 	}
 	whole("inbound clusters", func(v *view.View) engine.Generator[struct{}] { return clusters.Inbound(v, c.Inbound) })
 	for _, h := range hosts {
-		list = append(list, partition("clusters", h, h, func(v *view.View) engine.Generator[string] { return clusters.Outbound(v, c.Scope) }))
-		list = append(list, partition("names", h, h, func(v *view.View) engine.Generator[string] { return tables.Hosts(v, c.Scope) }))
+		list = append(list, partition("clusters", h, h, func(v *view.View) engine.Generator[string] { return clusters.Outbound(v, c.Client) }))
+		list = append(list, partition("names", h, h, func(v *view.View) engine.Generator[string] { return tables.Hosts(v, c.Client) }))
 	}
 	var interner envoy.NameInterner
 	for cluster := range t.Wildcard(s, k, envoy.ClusterType).All {
@@ -96,11 +96,11 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 			},
 		})
 	}
-	if c.Scope.Type == node.Router {
+	if c.Client.Type == node.Router {
 		whole("gateway listeners", func(v *view.View) engine.Generator[struct{}] { return listeners.Gateway(v, c) })
 		for _, name := range routes {
-			for _, h := range append(gatewayHosts(v, c.Scope, name), gatewayHosts(next, c.Scope, name)...) {
-				list = append(list, partition("virtual hosts of "+name, h, h, func(v *view.View) engine.Generator[string] { return routing.GatewayHosts(v, c.Scope, name) }))
+			for _, h := range append(gatewayHosts(v, c.Client, name), gatewayHosts(next, c.Client, name)...) {
+				list = append(list, partition("virtual hosts of "+name, h, h, func(v *view.View) engine.Generator[string] { return routing.GatewayHosts(v, c.Client, name) }))
 			}
 		}
 		return list
@@ -116,14 +116,14 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 		list = append(list, partition("listeners", fmt.Sprint(k), k, func(v *view.View) engine.Generator[lds.BindKey] { return listeners.Outbound(v, c) }))
 	}
 	for _, name := range routes {
-		if _, ok := routing.SidecarHosts(v, c.Scope, name); ok {
+		if _, ok := routing.SidecarHosts(v, c.Client, name); ok {
 			of := hosts
 			if n, _ := names.ParseRoute(name); n.Host != "" {
 				of = []string{n.Host}
 			}
 			for _, h := range of {
 				list = append(list, partition("virtual hosts of "+name, h, h, func(v *view.View) engine.Generator[string] {
-					g, _ := routing.SidecarHosts(v, c.Scope, name)
+					g, _ := routing.SidecarHosts(v, c.Client, name)
 					return g
 				}))
 			}
@@ -154,7 +154,7 @@ func (t *Translator) generators() (*cds.Clusters, *lds.Listeners, *rds.Routes) {
 
 // gatewayHosts returns the hosts that may have a virtual host in a gateway's route configuration, and the one of the
 // virtual host for none.
-func gatewayHosts(v *view.View, c cohort.Scope, route string) []string {
+func gatewayHosts(v *view.View, c cohort.Client, route string) []string {
 	all := map[string]bool{"blackhole": true}
 	for _, s := range v.Gateways.ServersOf(c, route) {
 		for _, h := range s.Hosts {

@@ -39,7 +39,7 @@ type Translator struct {
 
 	memo  *envoy.Memo
 	cache engine.Cache
-	types map[string]provider // by URL
+	types map[string]maker // by URL
 	keys  *cohort.Interner
 	patch *patch.Patcher
 
@@ -49,15 +49,15 @@ type Translator struct {
 	newest *state // of the newest Snapshot; the next one is made from it
 }
 
-// provider makes the Sets of one type. Without names it returns all resources of a cohort, else those of the names.
-type provider interface {
+// maker makes the Sets of one type. Without names it returns all resources of a cohort, else those of the names.
+type maker interface {
 	Get(v *view.View, c cohort.Key, names *envoy.Names) (envoy.Union, error)
 }
 
-// providers returns the providers of all types. A further type is a folder, a line here, and one in the layers of
+// makers returns the makers of all types. A further type is a folder, a line here, and one in the layers of
 // deploy/house.
-func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provider {
-	return map[string]provider{
+func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]maker {
+	return map[string]maker{
 		envoy.ClusterType:   cds.New(m, h, c),
 		envoy.EndpointType:  eds.New(m, h, c),
 		envoy.ListenerType:  lds.New(m, h, c),
@@ -73,7 +73,7 @@ func providers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]provid
 func New(o Options) *Translator {
 	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle), keys: cohort.NewInterner()}
 	t.patch = patch.New(t.memo, o.Features, &t.cache, o.Found)
-	t.types = providers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
+	t.types = makers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
 	t.newStateFunc = func(s *snapshot.Snapshot) any { return t.newState(s) }
 	return t
 }
@@ -125,7 +125,7 @@ func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 // Selected returns the objects of a kind that apply to a proxy's workload at a Snapshot.
 func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
 	k := cohort.Resolve(t.state(s).index, p, t.features)
-	return feature.ObjectsOf(kind, k.Scope.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
+	return feature.ObjectsOf(kind, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
 }
 
 // Compare reports whether streams must compare everything they have with a Snapshot: more than endpoints and single

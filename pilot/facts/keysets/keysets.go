@@ -106,7 +106,7 @@ func (k *KeySets) fetch(ctx context.Context, name string) (string, error) {
 
 // Discover returns the URI of the keys that an issuer's own document names. get fetches a URL.
 func Discover(ctx context.Context, get func(context.Context, string) ([]byte, error), issuer string) (string, error) {
-	at, err := jwks.Source{Issuer: issuer}.Discovery()
+	at, err := jwks.Remote{Issuer: issuer}.Discovery()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", issuer, err)
 	}

@@ -93,16 +93,16 @@ func TestHostileServers(t *testing.T) {
 	fetcher := safe.NewFetcher(safe.FetchOptions{
 		Size: limits.Default().KeySet, Timeout: jwks.MaxTimeout, Redirects: limits.Default().KeySetRedirects, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 	})
-	good := map[jwks.Source]bool{{URI: server.URL + "/keys"}: true, {URI: server.URL + "/redirected"}: true, {Issuer: server.URL + "/good/"}: true}
-	sources := []jwks.Source{{URI: server.URL + "/slow", Timeout: 50 * time.Millisecond}, {Issuer: "me@example.com"}, {URI: "http://127.0.0.2:1/"}, {URI: "://"}}
+	good := map[jwks.Remote]bool{{URI: server.URL + "/keys"}: true, {URI: server.URL + "/redirected"}: true, {Issuer: server.URL + "/good/"}: true}
+	sources := []jwks.Remote{{URI: server.URL + "/slow", Timeout: 50 * time.Millisecond}, {Issuer: "me@example.com"}, {URI: "http://127.0.0.2:1/"}, {URI: "://"}}
 	for s := range good {
 		sources = append(sources, s)
 	}
 	for _, path := range []string{"/text", "/many", "/weak", "/shared", "/loop", "/linklocal", "/loopback", "/endless", "/broken", "/nothing"} {
-		sources = append(sources, jwks.Source{URI: server.URL + path})
+		sources = append(sources, jwks.Remote{URI: server.URL + path})
 	}
 	for _, path := range []string{"/nowhere", "/none", "/metadata", "/file", "/nothing"} {
-		sources = append(sources, jwks.Source{Issuer: server.URL + path})
+		sources = append(sources, jwks.Remote{Issuer: server.URL + path})
 	}
 	metrics := prometheus.NewRegistry()
 	k := keysets.New(keysets.Options{Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics, Get: fetcher.Get})
@@ -145,7 +145,7 @@ func TestKeysOverTime(t *testing.T) {
 		body, asked := "", 0
 		var told []string
 		set := func(text string) { mu.Lock(); defer mu.Unlock(); body = text }
-		source := jwks.Source{URI: "https://a/keys"}
+		source := jwks.Remote{URI: "https://a/keys"}
 		k := keysets.New(keysets.Options{
 			Handler: func(list []kinds.Change) {
 				mu.Lock()
@@ -250,7 +250,7 @@ func TestBounds(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- k.Run(ctx) }()
 	need := func(uri, namespace string) facts.Need {
-		return facts.Need{Name: jwks.Source{URI: "https://" + uri}.Name(), Namespaces: []string{namespace}}
+		return facts.Need{Name: jwks.Remote{URI: "https://" + uri}.Name(), Namespaces: []string{namespace}}
 	}
 	k.Want([]facts.Need{need("a", "n"), need("b", "n"), need("c", "n"), need("d", "n"), need("e", "m")})
 	there := k.Wait(time.Minute)

@@ -35,9 +35,9 @@ func selectCustom(r feature.Reader, namespace string) func(feature.Workload) fea
 	}, kinds.AuthorizationPolicy)
 	return func(w feature.Workload) feature.Selection {
 		s := policies(w)
-		var list []feature.Provider
+		var list []feature.ExtensionProvider
 		for o := range s.Objects.All {
-			p := feature.Provider{Name: spec(o).GetProvider().GetName()}
+			p := feature.ExtensionProvider{Name: spec(o).GetProvider().GetName()}
 			if p.Config, p.Service = r.ExtensionProvider(p.Name, namespace); !slices.Contains(list, p) {
 				list = append(list, p)
 			}
@@ -62,7 +62,7 @@ const refused = "-deny-due-to-bad-CUSTOM-action"
 // nobody can be asked about it.
 type customRules struct {
 	*rbacv3.RBAC
-	provider *feature.Provider
+	provider *feature.ExtensionProvider
 }
 
 // byProvider returns the rules of the policies that are selected, by provider. A workload has one authorizer: if its

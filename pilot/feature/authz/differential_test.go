@@ -96,7 +96,7 @@ func filtersOf(m *mesh.Config, policies []*kinds.Object, http bool) []stage {
 }
 
 // provider is the authorizer of policies of action CUSTOM.
-var provider = feature.Provider{
+var provider = feature.ExtensionProvider{
 	Name: "by-grpc",
 	Config: &meshv1alpha1.MeshConfig_ExtensionProvider{Name: "by-grpc", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc{
 		EnvoyExtAuthzGrpc: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: "authorizer", Port: 9000},

@@ -23,7 +23,7 @@ const defaultTimeout = 600 * time.Second
 
 // usable reports whether a provider is an authorizer that can be asked about requests, or else about connections: one
 // that takes HTTP knows requests only.
-func usable(p *feature.Provider, http bool) bool {
+func usable(p *feature.ExtensionProvider, http bool) bool {
 	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
 		return p.HasPort(g.Port) && validStatus(g.StatusOnError)
 	}
@@ -39,7 +39,7 @@ func timeout(d *durationpb.Duration) *durationpb.Duration {
 }
 
 // askHTTP returns the filter that has an authorizer decide about a request.
-func askHTTP(p *feature.Provider) *httpauthzv3.ExtAuthz {
+func askHTTP(p *feature.ExtensionProvider) *httpauthzv3.ExtAuthz {
 	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
 		return &httpauthzv3.ExtAuthz{
 			Services:              &httpauthzv3.ExtAuthz_GrpcService{GrpcService: grpcService(p, g)},
@@ -83,7 +83,7 @@ func askHTTP(p *feature.Provider) *httpauthzv3.ExtAuthz {
 }
 
 // askTCP returns the filter that has an authorizer decide about a connection.
-func askTCP(p *feature.Provider) *tcpauthzv3.ExtAuthz {
+func askTCP(p *feature.ExtensionProvider) *tcpauthzv3.ExtAuthz {
 	g := p.Config.GetEnvoyExtAuthzGrpc()
 	return &tcpauthzv3.ExtAuthz{
 		StatPrefix:            tcpStats,
@@ -94,7 +94,7 @@ func askTCP(p *feature.Provider) *tcpauthzv3.ExtAuthz {
 	}
 }
 
-func grpcService(p *feature.Provider, g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
+func grpcService(p *feature.ExtensionProvider, g *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
 	return &corev3.GrpcService{
 		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: p.Cluster(g.Port), Authority: p.Service.Host}},
 		Timeout:         timeout(g.Timeout),

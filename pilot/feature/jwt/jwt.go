@@ -79,7 +79,7 @@ func (m Mode) keySet(r *securityv1.JWTRule) (kinds.Key, bool) {
 	if r.Jwks != "" || r.JwksUri != "" && m == Proxies {
 		return kinds.Key{}, false
 	}
-	s := jwks.Source{URI: r.JwksUri, Issuer: r.Issuer, Timeout: timeout(r)}
+	s := jwks.Remote{URI: r.JwksUri, Issuer: r.Issuer, Timeout: timeout(r)}
 	if s.URI == "" {
 		if _, err := s.Discovery(); err != nil {
 			return kinds.Key{}, false

@@ -28,7 +28,7 @@ func (m Mode) unsupported(o *kinds.Object) (list []diag.Diagnostic) {
 		} else if r.Jwks != "" && len(changed) > 0 {
 			found("KeysLeftOut", path+".jwks", strings.Join(changed, "; "), "write public keys alone, RSA ones of 2048 bits or more")
 		}
-		if _, err := (jwks.Source{Issuer: r.Issuer}).Discovery(); r.Jwks == "" && r.JwksUri == "" && err != nil {
+		if _, err := (jwks.Remote{Issuer: r.Issuer}).Discovery(); r.Jwks == "" && r.JwksUri == "" && err != nil {
 			found("NoKeys", path+".issuer", err.Error()+"; no token of this rule is accepted", "set jwksUri or jwks")
 		}
 		if m == Proxies && r.Jwks == "" && r.JwksUri != "" && !readable(r.JwksUri) {

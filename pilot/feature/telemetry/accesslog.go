@@ -96,7 +96,7 @@ func accessLog(name string, config proto.Message, w writer, expression string) *
 
 // logger returns the access logger of a provider. config is nil where the provider takes no access logs, or where
 // proxies see no such service.
-func logger(m *mesh.Config, p *feature.Provider) (name string, config proto.Message) {
+func logger(m *mesh.Config, p *feature.ExtensionProvider) (name string, config proto.Message) {
 	switch c := p.Config.GetProvider().(type) {
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:
 		return fileLogger, fileLog(m, p.Name, c.EnvoyFileAccessLog)
@@ -131,7 +131,7 @@ var (
 
 // service returns how access logs are sent to a provider's service. Without objects of the filter state those of peers
 // are logged.
-func service(p *feature.Provider, port uint32, logName string, objects, otherwise []string) *grpcv3.CommonGrpcAccessLogConfig {
+func service(p *feature.ExtensionProvider, port uint32, logName string, objects, otherwise []string) *grpcv3.CommonGrpcAccessLogConfig {
 	if len(objects) == 0 {
 		objects = otherwise
 	}
@@ -139,7 +139,7 @@ func service(p *feature.Provider, port uint32, logName string, objects, otherwis
 }
 
 // grpcService returns how proxies call a provider's service over gRPC.
-func grpcService(p *feature.Provider, port uint32) *corev3.GrpcService {
+func grpcService(p *feature.ExtensionProvider, port uint32) *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: p.Cluster(port), Authority: p.Service.Host},
 	}}
@@ -253,7 +253,7 @@ func formatters(format string) []*corev3.TypedExtensionConfig {
 }
 
 // otelLog returns the access log of a provider that takes records of OpenTelemetry.
-func otelLog(p *feature.Provider, a *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider) *otelv3.OpenTelemetryAccessLogConfig {
+func otelLog(p *feature.ExtensionProvider, a *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider) *otelv3.OpenTelemetryAccessLogConfig {
 	body := cmp.Or(a.GetLogFormat().GetText(), defaultText)
 	labels := a.GetLogFormat().GetLabels()
 	l := &otelv3.OpenTelemetryAccessLogConfig{

@@ -33,7 +33,7 @@ func covers(m telemetryv1.WorkloadMode, s side) bool {
 
 // log is a provider that access logs go to, and the expression that selects what is logged; empty for all.
 type log struct {
-	provider   *feature.Provider
+	provider   *feature.ExtensionProvider
 	expression string
 }
 
@@ -95,7 +95,7 @@ func loggingOf(m *mesh.Config, s feature.Selection, on side) (logs []log, config
 }
 
 // find returns the provider of a name.
-func find(s feature.Selection, name string) *feature.Provider {
+func find(s feature.Selection, name string) *feature.ExtensionProvider {
 	for p := range s.Providers.All {
 		if p.Name == name {
 			return &p

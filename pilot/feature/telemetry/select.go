@@ -48,12 +48,12 @@ func levels(list []*kinds.Object) (common, selective []*kinds.Object) {
 }
 
 // providers returns the providers that some objects name, and those that apply by default.
-func providers(r feature.Reader, namespace string, objects []*kinds.Object) []feature.Provider {
-	var list []feature.Provider
+func providers(r feature.Reader, namespace string, objects []*kinds.Object) []feature.ExtensionProvider {
+	var list []feature.ExtensionProvider
 	add := func(names ...string) {
 		for _, name := range names {
-			if !slices.ContainsFunc(list, func(p feature.Provider) bool { return p.Name == name }) {
-				p := feature.Provider{Name: name}
+			if !slices.ContainsFunc(list, func(p feature.ExtensionProvider) bool { return p.Name == name }) {
+				p := feature.ExtensionProvider{Name: name}
 				p.Config, p.Service = r.ExtensionProvider(name, namespace)
 				list = append(list, p)
 			}

@@ -20,7 +20,7 @@ import (
 
 // tracer sets the tracer of a provider. It returns false where the provider takes no traces, or where proxies see no
 // such service.
-func tracer(p *feature.Provider, c feature.Chain, t *hcmv3.HttpConnectionManager_Tracing) bool {
+func tracer(p *feature.ExtensionProvider, c feature.Chain, t *hcmv3.HttpConnectionManager_Tracing) bool {
 	set := func(name string, config proto.Message, maxTagLength uint32) bool {
 		t.Provider = &tracev3.Tracing_Http{Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoy.Any(config)}}
 		if maxTagLength > 0 {
@@ -75,7 +75,7 @@ const (
 	otlpTimeout   = 3 * time.Second
 )
 
-func zipkin(p *feature.Provider, z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
+func zipkin(p *feature.ExtensionProvider, z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := z.Path
 	if path == "" {
 		path = zipkinPath
@@ -92,7 +92,7 @@ func zipkin(p *feature.Provider, z *meshv1alpha1.MeshConfig_ExtensionProvider_Zi
 	}
 }
 
-func skywalking(p *feature.Provider, s *meshv1alpha1.MeshConfig_ExtensionProvider_SkyWalkingTracingProvider) *tracev3.SkyWalkingConfig {
+func skywalking(p *feature.ExtensionProvider, s *meshv1alpha1.MeshConfig_ExtensionProvider_SkyWalkingTracingProvider) *tracev3.SkyWalkingConfig {
 	config := &tracev3.SkyWalkingConfig{GrpcService: grpcService(p, s.Port)}
 	if s.AccessToken != "" {
 		config.ClientConfig = &tracev3.ClientConfig{BackendTokenSpecifier: &tracev3.ClientConfig_BackendToken{BackendToken: s.AccessToken}}
@@ -100,7 +100,7 @@ func skywalking(p *feature.Provider, s *meshv1alpha1.MeshConfig_ExtensionProvide
 	return config
 }
 
-func openTelemetry(p *feature.Provider, o *meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, service string) *tracev3.OpenTelemetryConfig {
+func openTelemetry(p *feature.ExtensionProvider, o *meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, service string) *tracev3.OpenTelemetryConfig {
 	config := &tracev3.OpenTelemetryConfig{ServiceName: service}
 	if h := o.Http; h != nil {
 		config.HttpService = httpService(p.Service.Host, p.Cluster(o.Port), h.Path, h)

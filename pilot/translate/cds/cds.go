@@ -34,8 +34,8 @@ type builder struct{ *hooks.Hooks }
 
 // Get returns every cluster of a cohort.
 func (m *Clusters) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, error) {
-	out := view.Set(m.cache, engine.Key{Type: envoy.ClusterType, Scope: c.Scope.Weak()}, v, func(v *view.View) engine.Generator[string] {
-		return m.Outbound(v, c.Scope.Value())
+	out := view.Set(m.cache, engine.Key{Type: envoy.ClusterType, Client: c.Client.Weak()}, v, func(v *view.View) engine.Generator[string] {
+		return m.Outbound(v, c.Client.Value())
 	})
 	if c.Inbound.None() {
 		return envoy.Union{Shared: out.Set}, nil

@@ -65,7 +65,7 @@ func (k clusterKey) name() string {
 }
 
 // Outbound generates the clusters of every service in scope. Each host is a partition. The fixed clusters are in none.
-func (m *Clusters) Outbound(v *view.View, c cohort.Scope) engine.Generator[string] {
+func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[string] {
 	return engine.Generator[string]{
 		All: func() []*envoy.Resource {
 			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{name: names.BlackHoleCluster, mesh: v.Mesh()})}
@@ -94,7 +94,7 @@ func (m *Clusters) Outbound(v *view.View, c cohort.Scope) engine.Generator[strin
 }
 
 // serviceClusters makes the clusters of one service, by name.
-func (m *Clusters) serviceClusters(v *view.View, c cohort.Scope, s scope.Service) []*envoy.Resource {
+func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Service) []*envoy.Resource {
 	if s.Resolution == registry.Alias {
 		return nil
 	}

@@ -79,21 +79,21 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	if !ok || n.Direction != names.Outbound {
 		return k
 	}
-	s := v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar).ServiceByHost(n.Host)
+	s := v.ScopeOf(c.Client.Namespace, c.Client.Sidecar).ServiceByHost(n.Host)
 	if s == nil || s.Port(n.Port) == nil {
 		return k
 	}
-	rule, ok := v.MergedRules(c.Scope, s).Rule(n.Subset)
+	rule, ok := v.MergedRules(c.Client, s).Rule(n.Subset)
 	if !ok {
 		return k
 	}
 	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
-	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(k.port)), networkPaths(v, c.Scope, k.endpoints.NetworkClusters)
+	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(k.port)), networkPaths(v, c.Client, k.endpoints.NetworkClusters)
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // no endpoint matches a proxy without a node
 	}
-	cluster := cmp.Or(c.Scope.Cluster, v.Cluster())
+	cluster := cmp.Or(c.Client.Cluster, v.Cluster())
 	if s.NodeLocal || v.ClusterLocal(s.Host) {
 		k.cluster = cluster
 	}
@@ -125,7 +125,7 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 			},
 		})
 	}
-	k := engine.Key{Type: envoy.EndpointType, Scope: c.Scope.Weak()}
+	k := engine.Key{Type: envoy.EndpointType, Client: c.Client.Weak()}
 	shared := get(k, false)
 	u, err := envoy.Union{Shared: shared.Set}, shared.Err()
 	if shared.Set.Len() < list.Len() {
@@ -197,7 +197,7 @@ type InlineCluster struct {
 type Place struct{ topology topology }
 
 // PlaceOf returns the place of a cohort for the endpoints of a service that are part of its clusters.
-func PlaceOf(v *view.View, c cohort.Scope, s *registry.Service, p traffic.Policy) Place {
+func PlaceOf(v *view.View, c cohort.Client, s *registry.Service, p traffic.Policy) Place {
 	if f := PreferenceOf(v.Mesh(), s, p); f.placed() {
 		return Place{f.topologyOf(place{c.Node, c.Location}, cmp.Or(c.Cluster, v.Cluster()))}
 	}

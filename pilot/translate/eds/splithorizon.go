@@ -19,7 +19,7 @@ type networkPath struct {
 
 // networkPaths returns the paths from a cohort to the networks and clusters of some endpoints. Endpoints that the
 // cohort calls directly have none: those of its own network, of an unknown network, and of a network without a gateway.
-func networkPaths(v *view.View, c cohort.Scope, sites []snapshot.NetworkCluster) frozen.List[networkPath] {
+func networkPaths(v *view.View, c cohort.Client, sites []snapshot.NetworkCluster) frozen.List[networkPath] {
 	if v.Networks() == nil && c.NetworkView.Empty() {
 		return frozen.List[networkPath]{}
 	}
@@ -42,7 +42,7 @@ func networkPaths(v *view.View, c cohort.Scope, sites []snapshot.NetworkCluster)
 
 // requestsNetwork reports whether a cohort wants the endpoints of a network. Without a network view it wants all of
 // them. Endpoints without a network are always wanted.
-func requestsNetwork(c cohort.Scope, network string) bool {
+func requestsNetwork(c cohort.Client, network string) bool {
 	if c.NetworkView.Empty() || network == "" {
 		return true
 	}

@@ -19,17 +19,17 @@ import (
 type Cache struct {
 	history history
 
-	mu         sync.Mutex
-	entries    map[Key]*entry
-	generation uint64 // the number of full Snapshots so far: with each, every stream asks for everything again
-	lastFull   uint64 // the revision of the newest full Snapshot
+	mu          sync.Mutex
+	entries     map[Key]*entry
+	generation  uint64 // the number of full Snapshots so far: with Dirty.Compare, for which every stream asks for everything again
+	lastCompare uint64 // the revision of the newest full Snapshot
 }
 
 // Key identifies a Set. It holds the parts of a cohort and the list of names weakly.
 type Key struct {
 	Type      string // URL of the type of resources
 	Part      any    // comparable; it distinguishes several Sets that are equal in all else
-	Scope     weak.Pointer[cohort.Scope]
+	Client    weak.Pointer[cohort.Client]
 	Listeners weak.Pointer[cohort.Listeners]
 	Inbound   weak.Pointer[cohort.Inbound]
 	Patches   weak.Pointer[cohort.Patches]
@@ -73,7 +73,7 @@ func (c *Cache) Advance(revision uint64, d *scope.Dirty) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastFull = revision
+	c.lastCompare = revision
 	if c.generation++; c.generation%maxUnused == 0 {
 		maps.DeleteFunc(c.entries, func(_ Key, e *entry) bool {
 			unused := e.lastUsed+maxUnused < c.generation
@@ -140,7 +140,7 @@ func (c *Cache) entry(k Key) *entry {
 			c.entries = map[Key]*entry{}
 		}
 		c.entries[k] = e
-		evictWith(c, e, k, k.Scope.Value())
+		evictWith(c, e, k, k.Client.Value())
 		evictWith(c, e, k, k.Listeners.Value())
 		evictWith(c, e, k, k.Inbound.Value())
 		evictWith(c, e, k, k.Patches.Value())

@@ -51,7 +51,7 @@ func (l *Log) Add(partition any, c Conflict, about string) {
 // Count returns how many conflicts of one kind there are in the Sets that were asked for since the last full Snapshot.
 func (c *Cache) Count(kind Conflict) int {
 	c.mu.Lock()
-	entries, last := slices.Collect(maps.Values(c.entries)), c.lastFull
+	entries, last := slices.Collect(maps.Values(c.entries)), c.lastCompare
 	c.mu.Unlock()
 	about := map[string]struct{}{}
 	for _, e := range entries {

@@ -54,7 +54,7 @@ func Derive(c *Cache, k Key, revision uint64, list *envoy.Names, base *envoy.Set
 // key, the resources that it has, those that were added to it or should have been, and those that were removed from it.
 func (c *Cache) EachDerived(visit func(k Key, set *envoy.Set, added []*envoy.Resource, removed map[string]*envoy.Resource)) {
 	c.mu.Lock()
-	entries, last := maps.Clone(c.entries), c.lastFull
+	entries, last := maps.Clone(c.entries), c.lastCompare
 	c.mu.Unlock()
 	for k, e := range entries {
 		var v *Version

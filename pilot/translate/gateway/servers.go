@@ -41,12 +41,12 @@ type tableKey struct {
 }
 
 // Servers returns the servers of a gateway. The caller must not change the slice.
-func (s *Tables) Servers(c cohort.Scope) []Server { return s.of(c).all }
+func (s *Tables) Servers(c cohort.Client) []Server { return s.of(c).all }
 
 // ServersOf returns the servers that share a route configuration.
-func (s *Tables) ServersOf(c cohort.Scope, route string) []Server { return s.of(c).byRoute[route] }
+func (s *Tables) ServersOf(c cohort.Client, route string) []Server { return s.of(c).byRoute[route] }
 
-func (s *Tables) of(c cohort.Scope) *table {
+func (s *Tables) of(c cohort.Client) *table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := tableKey{c.Gateways, c.Targets}
@@ -67,7 +67,7 @@ func (s *Tables) of(c cohort.Scope) *table {
 
 // servers lists the servers of a gateway by the precedence of their Gateways. Servers with one bind key share its
 // listener and its routes. Of two servers with TLS settings that want one host at one bind key, the second is left out.
-func servers(c cohort.Scope) []Server {
+func servers(c cohort.Client) []Server {
 	var all []Server
 	type boundHost struct {
 		bind string
@@ -123,7 +123,7 @@ func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 }
 
 // targetsByPort returns the workload's ports behind each port of the gateway's services.
-func targetsByPort(c cohort.Scope) map[uint32][]uint32 {
+func targetsByPort(c cohort.Client) map[uint32][]uint32 {
 	all := map[uint32][]uint32{}
 	for t := range c.Targets.All {
 		if !slices.Contains(all[t.Port], t.TargetPort) {
@@ -158,7 +158,7 @@ func (s Server) EachHost(yield func(namespace, host string) bool) {
 }
 
 // HasAutoPassthrough reports whether a gateway has such a server: then it has SNI-DNAT clusters.
-func HasAutoPassthrough(c cohort.Scope) bool {
+func HasAutoPassthrough(c cohort.Client) bool {
 	for o := range c.Gateways.All {
 		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, func(s *networkingv1alpha3.Server) bool { return UseOf(s) == AutoPassthrough }) {
 			return true

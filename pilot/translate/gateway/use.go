@@ -83,7 +83,7 @@ func (s Server) Name() string { return s.Gateway.Namespace + "/" + s.Gateway.Nam
 
 // VirtualServices returns the VirtualServices with routes for connections whose hosts overlap with those of the server
 // and that may use them, by precedence.
-func (s Server) VirtualServices(r Reader, c cohort.Scope) []*scope.VirtualService {
+func (s Server) VirtualServices(r Reader, c cohort.Client) []*scope.VirtualService {
 	var all []*scope.VirtualService
 	seen := ""
 	for host := range r.HostsOfGateway(s.Name(), c.Namespace) { // those of one host follow each other

@@ -55,8 +55,8 @@ func New(features []*feature.Feature, keep bool) *Hooks {
 	return h
 }
 
-// RequestFilters returns the HTTP filters of a chain; their order is the order on the wire.
-func (h *Hooks) RequestFilters(c feature.Chain, s feature.Selections) []*hcmv3.HttpFilter {
+// HTTPFilters returns the HTTP filters of a chain; their order is the order on the wire.
+func (h *Hooks) HTTPFilters(c feature.Chain, s feature.Selections) []*hcmv3.HttpFilter {
 	var list []*hcmv3.HttpFilter
 	for _, f := range h.features {
 		if f.HTTPFilters != nil {

@@ -78,7 +78,7 @@ func (l *outboundBuilder) egressBuilder(e *scope.Egress) egressBuilder {
 	o := egressBuilder{outboundBuilder: l, egress: e, explicit: spec.GetPort() != nil, bind: spec.GetBind()}
 	o.bindsPort = l.cohort.Outbound.Interception == node.None || spec.GetCaptureMode() == networkingv1alpha3.CaptureMode_NONE || isSocket(o.bind)
 	if o.bind == "" && o.bindsPort {
-		o.bind = envoy.Loopback(l.cohort.Scope.IPv4)
+		o.bind = envoy.Loopback(l.cohort.Client.IPv4)
 	}
 	return o
 }
@@ -91,7 +91,7 @@ func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
 		at := scope.ListenerKey{Address: p.Bind, Port: p.Port}
 		switch {
 		case o.egress.HTTPProxy:
-			if p == bindKeyOf(cmp.Or(o.bind, envoy.Wildcard(o.cohort.Scope.IPv4)), number) {
+			if p == bindKeyOf(cmp.Or(o.bind, envoy.Wildcard(o.cohort.Client.IPv4)), number) {
 				return o.egress.Services
 			}
 			continue
@@ -101,7 +101,7 @@ func (o egressBuilder) relevantServices() iter.Seq[scope.Service] {
 			return o.egress.Services
 		case isSocket(p.Bind):
 			at = scope.ListenerKey{Port: number}
-		case o.bind != "" || p.Bind == envoy.Wildcard(o.cohort.Scope.IPv4):
+		case o.bind != "" || p.Bind == envoy.Wildcard(o.cohort.Client.IPv4):
 			at.Address = "" // services of any address are on it
 			at.Wildcard = o.bind == "" && !o.explicit
 		}
@@ -169,7 +169,7 @@ type egressBuilder struct {
 
 // addPort adds one service port to each bind key that it needs.
 func (o egressBuilder) addPort(s *registry.Service, p registry.Port) {
-	at := s.VersionFor(o.cohort.Scope.Cluster)
+	at := s.VersionFor(o.cohort.Client.Cluster)
 	if scope.ReachedPerEndpoint(at) && !p.Protocol.IsHTTP() && o.bind == "" {
 		o.addHeadless(s, p)
 		return
@@ -177,7 +177,7 @@ func (o egressBuilder) addPort(s *registry.Service, p registry.Port) {
 	if p.Protocol.IsHTTP() {
 		bind := o.bind
 		if bind == "" {
-			bind = envoy.Wildcard(o.cohort.Scope.IPv4)
+			bind = envoy.Wildcard(o.cohort.Client.IPv4)
 		}
 		o.addTo(bind, s, p, netip.Prefix{})
 		return
@@ -187,26 +187,26 @@ func (o egressBuilder) addPort(s *registry.Service, p registry.Port) {
 		return
 	}
 	addresses := at.Addresses
-	if len(addresses) == 0 && o.cohort.Scope.AutoAddress {
+	if len(addresses) == 0 && o.cohort.Client.AutoAddress {
 		addresses = at.AutoAddress
 	}
 	for _, a := range addresses {
 		if prefix, err := netip.ParsePrefix(a); err == nil && o.family(prefix.Addr()) {
-			o.addTo(envoy.Wildcard(o.cohort.Scope.IPv4), s, p, prefix.Masked())
+			o.addTo(envoy.Wildcard(o.cohort.Client.IPv4), s, p, prefix.Masked())
 		} else if ip, err := netip.ParseAddr(a); err == nil && o.family(ip) {
 			o.addTo(a, s, p, netip.Prefix{})
 		}
 	}
 	if len(addresses) == 0 {
-		o.addTo(envoy.Wildcard(o.cohort.Scope.IPv4), s, p, netip.Prefix{})
+		o.addTo(envoy.Wildcard(o.cohort.Client.IPv4), s, p, netip.Prefix{})
 	}
 }
 
 func (o egressBuilder) family(ip netip.Addr) bool {
 	if ip.Unmap().Is4() {
-		return o.cohort.Scope.IPv4
+		return o.cohort.Client.IPv4
 	}
-	return o.cohort.Scope.IPv6
+	return o.cohort.Client.IPv6
 }
 
 // addHeadless adds a listener for each endpoint address: nothing else shows which service a connection is for.
@@ -225,7 +225,7 @@ func (o egressBuilder) addHeadless(s *registry.Service, p registry.Port) {
 
 // addTo adds a service port to the listener of a bind key, by Istio's rules for ports that several services share.
 func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, prefix netip.Prefix) {
-	onWildcard := bind == envoy.Wildcard(o.cohort.Scope.IPv4)
+	onWildcard := bind == envoy.Wildcard(o.cohort.Client.IPv4)
 	if m := o.view.Mesh(); onWildcard && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
 		return // the sidecar's own port
 	}
@@ -371,8 +371,8 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 	}
 	for _, vs := range o.egress.ConnectionRoutes(s.Host) {
 		options := feature.RouteOptions{
-			Object: vs.Object, Port: p.Number, Gateway: "mesh", Namespace: o.cohort.Scope.Namespace, Domain: o.view.Domain(),
-			SourceMatches: scope.MatchFilter(vs.Spec, o.cohort.Scope.ExcludedMatchesOf(vs.Object)),
+			Object: vs.Object, Port: p.Number, Gateway: "mesh", Namespace: o.cohort.Client.Namespace, Domain: o.view.Domain(),
+			SourceMatches: scope.MatchFilter(vs.Spec, o.cohort.Client.ExcludedMatchesOf(vs.Object)),
 		}
 		for _, r := range o.listeners.hooks.ConnectionRoutes(options, p.Protocol.IsTLS()) {
 			if len(r.Destinations) == 0 {
@@ -385,7 +385,7 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 				continue
 			}
 			c := own
-			c.to, c.servers, c.config = destination(o.view, o.cohort.Scope, vs, p.Number, r.Destinations), frozen.ListOf(servers...), vs.Object.Path()
+			c.to, c.servers, c.config = destination(o.view, o.cohort.Client, vs, p.Number, r.Destinations), frozen.ListOf(servers...), vs.Object.Path()
 			if len(r.Subnets) > 0 {
 				c.prefixes = frozen.ListOf(r.Subnets...)
 				if !p.Protocol.IsTLS() {
@@ -405,7 +405,7 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 	if pattern := o.view.Mesh().GetOutboundClusterStatName(); pattern != "" {
 		own.to.statPrefix = view.StatName(pattern, s, p.Number, 0, "")
 	}
-	own.to.connection = connection(o.view, o.view.ServiceRule(o.cohort.Scope, s), p.Number)
+	own.to.connection = connection(o.view, o.view.ServiceRule(o.cohort.Client, s), p.Number)
 	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
 		own.servers = frozen.ListOf(o.serverNames(s)...)
 	}
@@ -417,7 +417,7 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 func (o egressBuilder) serverNames(s *registry.Service) []string {
 	list := []string{s.Host}
 	for _, a := range o.scope.Aliases(s) {
-		list = append(list, names.Domains(names.Called{Host: a.Host, Domain: o.cohort.Scope.Domain})...)
+		list = append(list, names.Domains(names.Called{Host: a.Host, Domain: o.cohort.Client.Domain})...)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)

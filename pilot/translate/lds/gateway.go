@@ -68,14 +68,14 @@ func (m *Listeners) Gateway(v *view.View, c cohort.Inputs) engine.Generator[stru
 
 func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Resource {
 	builders, order := map[BindKey]*gatewayListenerBuilder{}, []*gatewayListenerBuilder{}
-	for _, s := range v.Gateways.Servers(c.Scope) {
+	for _, s := range v.Gateways.Servers(c.Client) {
 		use := s.Use()
 		if use == gateway.Closed || c.Outbound.Unprivileged && s.Target < 1024 {
 			continue // Envoy could not bind the port, and would reject the listener
 		}
 		bind, dual := s.Bind, false
 		if bind == "" {
-			bind, dual = envoy.Wildcard(c.Scope.IPv4), c.Scope.IPv4 && c.Scope.IPv6
+			bind, dual = envoy.Wildcard(c.Client.IPv4), c.Client.IPv4 && c.Client.IPv6
 		}
 		key := BindKey{bind, s.Target}
 		if builders[key] == nil {
@@ -84,7 +84,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{}}
 			order = append(order, builders[key])
 		}
-		m.addServer(builders[key], c.Scope, s)
+		m.addServer(builders[key], c.Client, s)
 	}
 	var out []*envoy.Resource
 	for _, o := range order {
@@ -99,7 +99,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 
 // addServer adds the chains of a server. Where the first server of a bind key takes plaintext, no other protocol can
 // share it.
-func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Scope, s gateway.Server) {
+func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gateway.Server) {
 	use := s.Use()
 	if !o.first.TLS() && use != o.first {
 		recordConflict(o.view, BindKey{o.bind, o.port})
@@ -178,7 +178,7 @@ type connectionRoute struct {
 
 // connections returns where VirtualServices lead the connections to a server: by the first that has a route, or for TLS
 // that is not terminated by all of them.
-func (m *Listeners) connections(v *view.View, c cohort.Scope, s gateway.Server, tls bool) []connectionRoute {
+func (m *Listeners) connections(v *view.View, c cohort.Client, s gateway.Server, tls bool) []connectionRoute {
 	var out []connectionRoute
 	for _, vs := range s.VirtualServices(v, c) {
 		options := feature.RouteOptions{Object: vs.Object, Port: s.GetPort().GetNumber(), Gateway: s.Name(), Namespace: c.Namespace, Domain: v.Domain()}
@@ -193,7 +193,7 @@ func (m *Listeners) connections(v *view.View, c cohort.Scope, s gateway.Server, 
 
 // destination returns where a route leads to. A destination without a port means the only port of the service, or else
 // the one that was called.
-func destination(v *view.View, c cohort.Scope, vs *scope.VirtualService, port uint32, list []feature.ConnectionDestination) tcpDestination {
+func destination(v *view.View, c cohort.Client, vs *scope.VirtualService, port uint32, list []feature.ConnectionDestination) tcpDestination {
 	to := tcpDestination{statPrefix: vs.Object.Name + "." + vs.Object.Namespace}
 	var clusters []weightedCluster
 	for i, d := range list {
@@ -227,7 +227,7 @@ func connection(v *view.View, r traffic.Rule, port uint32) traffic.Connection {
 
 // sniClusters returns the names of the SNI-DNAT clusters of a server: of each service that its hosts cover, in any
 // namespace.
-func sniClusters(v *view.View, c cohort.Scope, s gateway.Server) []string {
+func sniClusters(v *view.View, c cohort.Client, s gateway.Server) []string {
 	var list []string
 	for svc := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
 		if svc.MeshExternal || svc.Resolution == registry.Alias || !s.Covers(svc.Host) {

@@ -68,16 +68,16 @@ func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []BindKey {
 	var binds []string   // addresses at which services of any address may have a listener
 	var proxies []uint32 // ports of HTTP proxies, which reach services of any port
 	if c.Outbound.Interception == node.None {
-		binds = append(binds, envoy.Loopback(c.Scope.IPv4))
+		binds = append(binds, envoy.Loopback(c.Client.IPv4))
 	}
-	if s := c.Scope.Sidecar; s != nil {
+	if s := c.Client.Sidecar; s != nil {
 		for _, e := range s.Spec.(*networkingv1.Sidecar).Egress {
 			if e.Bind != "" {
 				binds = append(binds, e.Bind)
 			} else if e.CaptureMode == networkingv1alpha3.CaptureMode_NONE {
-				binds = append(binds, envoy.Loopback(c.Scope.IPv4))
+				binds = append(binds, envoy.Loopback(c.Client.IPv4))
 			} else if e.Port != nil { // its protocol may be HTTP where the service's is not
-				binds = append(binds, envoy.Wildcard(c.Scope.IPv4))
+				binds = append(binds, envoy.Wildcard(c.Client.IPv4))
 			}
 			if registry.ParseProtocol(e.Port.GetProtocol()) == registry.HTTPProxy {
 				proxies = append(proxies, e.Port.Number)
@@ -102,7 +102,7 @@ func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []BindKey {
 		case p.Address != "":
 			add(bindKeyOf(p.Address, p.Port))
 		case p.Wildcard:
-			add(BindKey{envoy.Wildcard(c.Scope.IPv4), p.Port})
+			add(BindKey{envoy.Wildcard(c.Client.IPv4), p.Port})
 		}
 		if p.Address == "" {
 			for _, bind := range binds {
@@ -114,7 +114,7 @@ func affectedBindKeys(c cohort.Inputs, changes *scope.Dirty) []BindKey {
 }
 
 func (m *Listeners) newOutboundBuilder(v *view.View, c cohort.Inputs) *outboundBuilder {
-	sc := v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)
+	sc := v.ScopeOf(c.Client.Namespace, c.Client.Sidecar)
 	return &outboundBuilder{
 		listeners: m, view: v, scope: sc, cohort: c, builders: map[BindKey]*listenerBuilder{}, reservedPorts: map[uint32]bool{},
 		context: outboundContext(v, c), fallback: v.Fallback(sc),
@@ -128,7 +128,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 	if s.grpcWeb {
 		k.http = registry.GRPCWeb
 	}
-	k.dual = s.Bind == "0.0.0.0" && l.cohort.Scope.IPv6
+	k.dual = s.Bind == "0.0.0.0" && l.cohort.Client.IPv6
 	k.matchHTTP = s.route != "" && (len(s.chains) > 0 || captured && s.wildcard)
 	if !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || captured && k.matchHTTP) {
 		k.fallback = l.fallback
@@ -141,12 +141,12 @@ func (m *Listeners) fixedListeners(v *view.View, c cohort.Inputs) []*envoy.Resou
 	env := outboundContext(v, c)
 	var out []*envoy.Resource
 	if p := cmp.Or(c.Outbound.HTTPProxyPort, uint32(v.Mesh().GetProxyHttpPort())); p != 0 {
-		out = append(out, m.outbound.Get(outboundKey{proxyContext: env, bind: envoy.Loopback(c.Scope.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))
+		out = append(out, m.outbound.Get(outboundKey{proxyContext: env, bind: envoy.Loopback(c.Client.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))
 	}
 	if c.Outbound.Interception != node.None {
 		out = append(out, m.virtualOutbound.Get(virtualOutboundKey{
-			proxyContext: env, bind: envoy.Wildcard(c.Scope.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Scope.IPv4 && c.Scope.IPv6,
-			fallback: v.Fallback(v.ScopeOf(c.Scope.Namespace, c.Scope.Sidecar)),
+			proxyContext: env, bind: envoy.Wildcard(c.Client.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Client.IPv4 && c.Client.IPv6,
+			fallback: v.Fallback(v.ScopeOf(c.Client.Namespace, c.Client.Sidecar)),
 		}))
 	}
 	return out

@@ -37,7 +37,7 @@ func newProxyContext(v *view.View, c node.Capabilities, t feature.Tags, http10 b
 
 // outboundContext is the proxyContext of listeners for outgoing traffic, and of a router's.
 func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
-	return newProxyContext(v, c.Scope.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
+	return newProxyContext(v, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
 }
 
 func (c proxyContext) proxy() feature.Proxy {
@@ -74,7 +74,7 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 		UseRemoteAddress:             envoy.Bool(d == feature.Gateway),
 		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
-		HttpFilters:                  b.RequestFilters(chain, c.selections),
+		HttpFilters:                  b.HTTPFilters(chain, c.selections),
 	}
 	c.normalizePath(m)
 	if inline != nil {

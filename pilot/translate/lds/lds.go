@@ -40,8 +40,8 @@ type builder struct{ *hooks.Hooks }
 // Get returns every listener of a cohort.
 func (m *Listeners) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, error) {
 	k, l := engine.Key{Type: envoy.ListenerType, Listeners: c.Listeners.Weak()}, c.Listeners.Value()
-	shared := cohort.Inputs{Scope: l.Scope, Outbound: l.Outbound}
-	if l.Scope.Type == node.Router {
+	shared := cohort.Inputs{Client: l.Client, Outbound: l.Outbound}
+	if l.Client.Type == node.Router {
 		all := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[struct{}] { return m.Gateway(v, shared) })
 		return envoy.Union{Shared: all.Set}, nil
 	}

@@ -53,12 +53,12 @@ type parts struct{}
 
 // Get returns the name table of a cohort.
 func (m *Names) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, error) {
-	k := engine.Key{Type: envoy.NameTableType, Scope: c.Scope.Weak()}
+	k := engine.Key{Type: envoy.NameTableType, Client: c.Client.Weak()}
 	table := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[struct{}] {
 		return engine.Single(func() []*envoy.Resource {
 			k := k
 			k.Part = parts{}
-			hosts := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[string] { return m.Hosts(v, c.Scope.Value()) })
+			hosts := view.Set(m.cache, k, v, func(v *view.View) engine.Generator[string] { return m.Hosts(v, c.Client.Value()) })
 			var all strings.Builder
 			for _, external := range []bool{true, false} { // of two entries for one name the last counts
 				for r := range hosts.Set.All {
@@ -74,7 +74,7 @@ func (m *Names) Get(v *view.View, c cohort.Key, _ *envoy.Names) (envoy.Union, er
 }
 
 // Hosts generates the parts of a table. Each host is a partition.
-func (m *Names) Hosts(v *view.View, c cohort.Scope) engine.Generator[string] {
+func (m *Names) Hosts(v *view.View, c cohort.Client) engine.Generator[string] {
 	of := func(s scope.Service) []*envoy.Resource {
 		list := namesOf(v, c, s.Service)
 		if len(list) == 0 {
@@ -111,7 +111,7 @@ func (m *Names) Hosts(v *view.View, c cohort.Scope) engine.Generator[string] {
 }
 
 // namesOf returns the names of a service, as proxies of a scope call it; none where it has no address.
-func namesOf(v *view.View, c cohort.Scope, s *registry.Service) []name {
+func namesOf(v *view.View, c cohort.Client, s *registry.Service) []name {
 	own := s.VersionFor(c.Cluster)
 	n := name{name: s.Host, registry: "External"}
 	if s.Provider == registry.Kubernetes {
@@ -136,7 +136,7 @@ func namesOf(v *view.View, c cohort.Scope, s *registry.Service) []name {
 }
 
 // namesOfPods returns the names of a headless service: its own for all its pods, and those of pods with a host name.
-func namesOfPods(n name, v *view.View, c cohort.Scope, s *registry.Service) []name {
+func namesOfPods(n name, v *view.View, c cohort.Client, s *registry.Service) []name {
 	if len(s.Ports) == 0 {
 		return nil
 	}
@@ -174,7 +174,7 @@ func namesOfPods(n name, v *view.View, c cohort.Scope, s *registry.Service) []na
 }
 
 // reachable reports whether an address is an IP of a family that the proxies have.
-func reachable(address string, c cohort.Scope) bool {
+func reachable(address string, c cohort.Client) bool {
 	ip, err := netip.ParseAddr(address)
 	return err == nil && (ip.Unmap().Is4() && c.IPv4 || !ip.Unmap().Is4() && c.IPv6)
 }

@@ -69,17 +69,17 @@ func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.
 	k := engine.Key{Type: typeURL, Patches: c.Patches.Weak()}
 	switch typeURL {
 	case envoy.ClusterType, envoy.ListenerType:
-		if k.Scope = c.Scope.Weak(); typeURL == envoy.ListenerType {
+		if k.Client = c.Client.Weak(); typeURL == envoy.ListenerType {
 			k.Listeners = c.Listeners.Weak()
 		}
 		u.Shared = t.set(k, nil, u.Shared, target.resource)
 		if !c.Inbound.None() {
 			t.Direction = feature.Inbound
-			k.Scope, k.Listeners, k.Inbound = engine.Key{}.Scope, engine.Key{}.Listeners, c.Inbound.Weak()
+			k.Client, k.Listeners, k.Inbound = engine.Key{}.Client, engine.Key{}.Listeners, c.Inbound.Weak()
 			u.Own = t.set(k, nil, u.Own, target.resource)
 		}
 	case envoy.RouteType:
-		k.Scope = c.Scope.Weak()
+		k.Client = c.Client.Weak()
 		u.Shared = t.set(k, list, u.Shared, target.routeConfiguration)
 	case envoy.ExtensionType:
 		u.Shared = t.set(k, list, u.Shared, target.resource)

@@ -37,7 +37,7 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 	hosts := t
 	hosts.Type = envoy.VirtualHostType
 	hosts = hosts.prepared()
-	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Scope: t.cohort.Scope.Weak(), Patches: t.cohort.Patches.Weak()},
+	version := engine.Derive(t.cache, engine.Key{Type: envoy.VirtualHostType, Part: r.Name, Client: t.cohort.Client.Weak(), Patches: t.cohort.Patches.Weak()},
 		t.view.Revision, nil, r.Hosts, engine.Derivation{Change: hosts.virtualHost, Added: hosts.added, Content: true})
 	k.hosts, k.content = version.Set, version.Content
 	if k.head != nil && k.hosts.Len() == 0 { // Envoy 1.37 crashes on one whose virtual hosts came by VHDS and that becomes empty
@@ -57,7 +57,7 @@ func (t target) routeConfiguration(r *envoy.Resource) *envoy.Resource {
 // servers returns the servers of a gateway that have a route configuration.
 func (t target) servers(route string) []feature.GatewayServer {
 	var list []feature.GatewayServer
-	for _, s := range t.view.Gateways.ServersOf(t.cohort.Scope.Value(), route) {
+	for _, s := range t.view.Gateways.ServersOf(t.cohort.Client.Value(), route) {
 		list = append(list, feature.GatewayServer{
 			Gateway: s.Gateway.Namespace + "/" + s.Gateway.Name, Port: s.GetPort().GetNumber(), PortName: s.GetPort().GetName(),
 		})

@@ -21,7 +21,7 @@ import (
 
 // GatewayHosts generates the virtual hosts of a gateway's route configuration. Each host is a partition. Hosts
 // with the same routes are merged into the virtual host of the most specific one; the others have none.
-func (m *Routes) GatewayHosts(v *view.View, c cohort.Scope, name string) engine.Generator[string] {
+func (m *Routes) GatewayHosts(v *view.View, c cohort.Client, name string) engine.Generator[string] {
 	b := sync.OnceValue(func() *gatewayRouteBuilder { return m.gatewayRouteBuilder(v, c, name) })
 	return engine.Generator[string]{
 		All:        func() []*envoy.Resource { return b().buildAll() },
@@ -77,7 +77,7 @@ func (b *gatewayRouteBuilder) newMergedHosts(hosts []string) *mergedHosts {
 // blackhole is the host in the name of blackholeHost's virtual host.
 const blackhole = "blackhole"
 
-func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Scope, name string) *gatewayRouteBuilder {
+func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Client, name string) *gatewayRouteBuilder {
 	b := &gatewayRouteBuilder{
 		routeBuilder: routeBuilder{routes: m, view: v, cohort: c, scope: v.ScopeOf(c.Namespace, nil), route: name},
 		redirected:   map[string]uint32{}, routed: map[string]*routedHost{}, merged: map[mergeKey]*mergedHosts{},

@@ -35,7 +35,7 @@ type builder struct{ *hooks.Hooks }
 
 // Get returns the route configurations of a list of names.
 func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
-	s := engine.GetByName(m.cache, engine.Key{Type: envoy.RouteType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
+	s := engine.GetByName(m.cache, engine.Key{Type: envoy.RouteType, Client: c.Client.Weak()}, v.Revision, list, engine.ByName{
 		Affected: func(d *scope.Dirty, list *envoy.Names) []string {
 			if d.NoHosts() {
 				return nil
@@ -43,17 +43,17 @@ func (m *Routes) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union
 			return list.All()
 		},
 		Build: func(name string) *envoy.Resource {
-			if c.Scope.Value().Type == node.Router {
-				return m.gatewayRoute(v, c.Scope, name)
+			if c.Client.Value().Type == node.Router {
+				return m.gatewayRoute(v, c.Client, name)
 			}
-			return m.sidecarRoute(v, c.Scope, name)
+			return m.sidecarRoute(v, c.Client, name)
 		},
 	})
 	return envoy.Union{Shared: s.Set}, s.Err()
 }
 
 // gatewayRoute returns a gateway's route configuration. One that no server has is made without a cache.
-func (m *Routes) gatewayRoute(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+func (m *Routes) gatewayRoute(v *view.View, of cohort.Handle[cohort.Client], name string) *envoy.Resource {
 	c := of.Value()
 	hosts := func(v *view.View) engine.Generator[string] { return m.GatewayHosts(v, c, name) }
 	if len(v.Gateways.ServersOf(c, name)) == 0 {
@@ -64,7 +64,7 @@ func (m *Routes) gatewayRoute(v *view.View, of cohort.Handle[cohort.Scope], name
 
 // sidecarRoute returns a sidecar's route configuration. One that no listener has is made without a cache. It has no
 // virtual host, except where a proxy that takes virtual hosts apart may still have its listener.
-func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Scope], name string) *envoy.Resource {
+func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Client], name string) *envoy.Resource {
 	c := of.Value()
 	b := m.sidecarRouteBuilder(v, c, name)
 	switch {
@@ -81,8 +81,8 @@ func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Scope], name
 }
 
 // route returns a route configuration with the virtual hosts that a generator makes.
-func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Scope], name string, hosts func(*view.View) engine.Generator[string]) *envoy.Resource {
-	s := view.Set(m.cache, engine.Key{Type: envoy.VirtualHostType, Part: name, Scope: of.Weak()}, v, hosts)
+func (m *Routes) route(v *view.View, of cohort.Handle[cohort.Client], name string, hosts func(*view.View) engine.Generator[string]) *envoy.Resource {
+	s := view.Set(m.cache, engine.Key{Type: envoy.VirtualHostType, Part: name, Client: of.Weak()}, v, hosts)
 	k := routeKeyOf(of.Value(), name, s, m.headers.Get)
 	if k.hosts.Len() == 0 { // then it is its header
 		return k.header

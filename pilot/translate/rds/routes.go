@@ -64,7 +64,7 @@ type destination struct {
 
 // routeKeyOf returns the key of a route configuration with the virtual hosts of a version, which may be nil. header
 // makes the part before the virtual hosts.
-func routeKeyOf(c cohort.Scope, name string, s *engine.Version, header func(headerKey) *envoy.Resource) routeKey {
+func routeKeyOf(c cohort.Client, name string, s *engine.Version, header func(headerKey) *envoy.Resource) routeKey {
 	k := routeKey{header: header(headerKey{name: name})}
 	if s != nil {
 		k.hosts, k.content = s.Set, s.Content
@@ -105,7 +105,7 @@ func buildRoute(k routeKey) *envoy.Resource {
 type routeBuilder struct {
 	routes *Routes
 	view   *view.View
-	cohort cohort.Scope
+	cohort cohort.Client
 	scope  *scope.Scope
 	route  string
 	port   uint32

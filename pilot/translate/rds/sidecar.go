@@ -22,7 +22,7 @@ import (
 // SidecarHosts generates the virtual hosts of a sidecar's route configuration: of a port, of one sniffed service, or of
 // the HTTP proxy. Each host is a partition. The catch-all is in none: it changes with the mesh or the Sidecar only. The
 // result is false where no listener has a route configuration of that name.
-func (m *Routes) SidecarHosts(v *view.View, c cohort.Scope, name string) (g engine.Generator[string], ok bool) {
+func (m *Routes) SidecarHosts(v *view.View, c cohort.Client, name string) (g engine.Generator[string], ok bool) {
 	b := m.sidecarRouteBuilder(v, c, name)
 	if b == nil || b.egress == nil {
 		return g, false
@@ -78,7 +78,7 @@ type virtualOnly struct {
 }
 
 // sidecarRouteBuilder returns the builder of a route configuration, or nil where no listener ever has one of that name.
-func (m *Routes) sidecarRouteBuilder(v *view.View, c cohort.Scope, name string) *sidecarRouteBuilder {
+func (m *Routes) sidecarRouteBuilder(v *view.View, c cohort.Client, name string) *sidecarRouteBuilder {
 	n, ok := names.ParseRoute(name)
 	if isSocketRoute(name) {
 		n, ok = names.RouteName{}, true // its path may look like a port's route name

@@ -43,9 +43,9 @@ type rootsKey struct {
 
 // Get returns the secrets of a list of names. One that is not there, or that nothing names for the proxy, is missing.
 func (m *Secrets) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
-	of := c.Scope.Value()
+	of := c.Client.Value()
 	named := sync.OnceValue(func() map[string]struct{} { return ofGateways(of) })
-	s := engine.GetByName(m.cache, engine.Key{Type: envoy.SecretType, Scope: c.Scope.Weak()}, v.Revision, list, engine.ByName{
+	s := engine.GetByName(m.cache, engine.Key{Type: envoy.SecretType, Client: c.Client.Weak()}, v.Revision, list, engine.ByName{
 		Affected: affected,
 		Build: func(name string) *envoy.Resource {
 			if _, ok := named()[name]; !ok && !v.DestinationRuleNames(name) {
@@ -75,7 +75,7 @@ func affected(d *scope.Dirty, list *envoy.Names) []string {
 }
 
 // ofGateways returns the names of the secrets that the Gateways which select a proxy name.
-func ofGateways(c cohort.Scope) map[string]struct{} {
+func ofGateways(c cohort.Client) map[string]struct{} {
 	all := map[string]struct{}{}
 	for o := range c.Gateways.All {
 		for _, r := range credentials.References(o) {

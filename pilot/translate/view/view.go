@@ -40,12 +40,12 @@ func Set[P comparable](c *engine.Cache, k engine.Key, v *View, newGenerator func
 
 // MergedRules returns the DestinationRules in force for a cohort's calls to a service. Subsets beyond the limit for a
 // service with that many ports are left out.
-func (v *View) MergedRules(c cohort.Scope, s *registry.Service) *traffic.Merged {
+func (v *View) MergedRules(c cohort.Client, s *registry.Service) *traffic.Merged {
 	return v.merged.of(v.DestinationRules(c.Namespace, s, c.Rules)).Limit(limits.Subsets(v.HostClusters(), len(s.Ports)))
 }
 
 // ServiceRule returns the rule of the service itself, without a subset.
-func (v *View) ServiceRule(c cohort.Scope, s *registry.Service) traffic.Rule {
+func (v *View) ServiceRule(c cohort.Client, s *registry.Service) traffic.Rule {
 	rule, _ := v.MergedRules(c, s).Rule("")
 	return rule
 }

@@ -19,10 +19,10 @@ import (
 type Push struct {
 	Snapshot    *snapshot.Snapshot
 	First       uint64 // revision of the earliest snapshot that it is for
-	Full        bool
-	Objects     bool // objects changed that change nothing for proxies
-	Secrets     bool // what secrets are made of changed
-	OnlySecrets bool // and nothing else did
+	Full        bool   // Diff.Full or Dirty.Compare: everything is compared
+	Objects     bool   // objects changed that change nothing for proxies
+	Secrets     bool   // what secrets are made of changed
+	OnlySecrets bool   // and nothing else did
 	// ReassignsOnly: proxies may belong to other cohorts, and what a cohort is sent is the same.
 	ReassignsOnly bool
 	Workloads     []registry.WorkloadKey
