@@ -25,7 +25,8 @@ func planes(t *testing.T, n int) []*plane {
 	t.Helper()
 	var all []*plane
 	for range n {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		// Connections come from 127.0.0.1: none can take a port of this address before its server listens.
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.1.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
