@@ -202,7 +202,7 @@ type PatchNote struct {
 type PatchUse struct {
 	Selection Selection
 	Gateway   bool            // for gateways; else for sidecars
-	Types     map[string]bool // of which types resources were made, by URL
+	Types     map[string]bool // the types of the resources that were made, by URL
 }
 
 // PatchTarget is a resource that may be patched.

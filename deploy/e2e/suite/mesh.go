@@ -41,8 +41,8 @@ type MeshOptions struct {
 	Envoy   string            // the variable that names the Envoy; empty: EnvoyVar
 	// StateOfTheWorld has the proxies ask for the state of the world, not for deltas.
 	StateOfTheWorld bool
-	// CA gives the control plane a certificate authority, and the proxies certificates. Proxies that ask for one trust
-	// Roots; without any, the authority's own root.
+	// CA gives the control plane a certificate authority, and the proxies certificates. The proxies trust Roots, or the
+	// authority's own root if there are none.
 	CA    bool
 	Roots []*x509.Certificate
 	Env   []string // of the control plane, of the form NAME=value

@@ -33,7 +33,7 @@ type Options struct {
 	Client  *rest.Config
 	Cluster string // written into the keys of objects: the ID of a remote cluster, empty for the server's own
 	Kinds   []*kinds.Kind
-	Only    map[*kinds.Kind]Restriction // kinds of which not everything is read
+	Only    map[*kinds.Kind]Restriction // kinds that are read in part
 	Handler config.Handler
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // several sources may share one

@@ -72,7 +72,7 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// drawUgly draws a policy with one rule, one field of which has odd texts.
+// drawUgly returns a policy with one rule. One field of the rule has odd texts.
 func drawUgly(t *rapid.T) *securityv1.RequestAuthentication {
 	part := rapid.SampledFrom([]string{
 		"a", "a", "b", "-", "_", "*", "{*}", "/", "{", "}", "[", "]", "(", ")", ".", "?", "#", "%", "%2F", "\\", "^", "$", "|", "+", "\n", "\r", "\t", " ", "\x00", "\x7f", "ä", ":", ";", ",", "=", "\"", "'",

@@ -69,28 +69,25 @@ func (c *Cache) EachDerived(visit func(k Key, set *envoy.Set, added []*envoy.Res
 	}
 }
 
-// all derives the whole Set.
+// all derives the whole Set. It shares with the other Set all that stays.
 func (d Derivation) all(v *Version) {
-	var list []*envoy.Resource
-	v.removed = map[string]*envoy.Resource{}
-	for base := range v.base.All {
-		if r := d.Change(base); r.Removed() {
-			v.removed[base.Name] = r
-		} else {
-			list = append(list, r)
-		}
-	}
-	for _, r := range v.added {
-		if !r.Removed() {
-			list = append(list, r)
-		}
-	}
-	v.Set = envoy.NewSet(list)
+	same := &Version{Set: v.base, derived: derived{removed: map[string]*envoy.Resource{}}}
 	if d.Content {
-		for r := range v.Set.All {
+		for r := range v.base.All {
+			same.Content.Add(r)
+		}
+	}
+	d.update(v, same)
+	var more []*envoy.Resource // under names that the other Set does not have
+	for _, r := range v.added {
+		if named := func(o *envoy.Resource) bool { return o.Name == r.Name }; r.Removed() || v.Set.Get(r.Name) != nil || slices.ContainsFunc(more, named) {
+			continue
+		}
+		if more = append(more, r); d.Content {
 			v.Content.Add(r)
 		}
 	}
+	v.Set = v.Set.With(nil, more)
 }
 
 // update derives a version of another one with the same resources Added.

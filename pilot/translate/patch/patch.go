@@ -75,8 +75,8 @@ func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.
 		u.Shared = t.set(k, nil, u.Shared, target.resource)
 		if !c.Inbound.None() {
 			t.Direction = feature.Inbound
-			k.Client, k.Listeners, k.Inbound = engine.Key{}.Client, engine.Key{}.Listeners, c.Inbound.Weak()
-			u.Own = t.set(k, nil, u.Own, target.resource)
+			own := engine.Key{Type: typeURL, Patches: k.Patches, Inbound: c.Inbound.Weak()}
+			u.Own = t.set(own, nil, u.Own, target.resource)
 		}
 	case envoy.RouteType:
 		k.Client = c.Client.Weak()
@@ -119,13 +119,18 @@ func (t target) set(k engine.Key, list *envoy.Names, base *envoy.Set, change fun
 func (t target) added() []*envoy.Resource {
 	var list []*envoy.Resource
 	for _, patch := range t.feature.Patches.Added(t.selection, t.PatchTarget) {
-		k := resourceKey{typ: t.Type, direction: t.Direction, patches: frozen.ListOf(patch)}
-		if t.Type == envoy.VirtualHostType {
-			k.route = t.Name
-		}
-		list = append(list, t.resources.Get(k))
+		list = append(list, t.resources.Get(t.key(nil, patch)))
 	}
 	return list
+}
+
+// key returns the key of a resource of the target with the patches that may apply to it; r is nil if they add it.
+func (t target) key(r *envoy.Resource, patches ...feature.Patch) resourceKey {
+	k := resourceKey{resource: r, typ: t.Type, direction: t.Direction, patches: frozen.ListOf(patches...)}
+	if t.Type == envoy.VirtualHostType {
+		k.route = t.Name
+	}
+	return k
 }
 
 // resource returns a resource as it is patched: the same, if no patch applies.
@@ -140,11 +145,7 @@ func (t target) patched(r *envoy.Resource) *envoy.Resource {
 	if len(patches) == 0 {
 		return r
 	}
-	k := resourceKey{resource: r, typ: t.Type, direction: t.Direction, patches: frozen.ListOf(patches...)}
-	if t.Type == envoy.VirtualHostType {
-		k.route = t.Name
-	}
-	if made := t.resources.Get(k); !made.Same() {
+	if made := t.resources.Get(t.key(r, patches...)); !made.Same() {
 		return made
 	}
 	return r
