@@ -32,7 +32,7 @@ const (
 
 // meshYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the
 // authorizers, and a gateway.
-var meshYAML = namespaces("istio-system", "a", "b") + `apiVersion: v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
 kind: Service
 metadata: {name: echo, namespace: a}
 spec:
@@ -86,14 +86,6 @@ extensionProviders:
 - {name: away-open, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, failOpen: true}}
 - {name: missing-open, envoyExtAuthzGrpc: {service: missing.b.svc.cluster.local, port: 9000, failOpen: true}}
 `
-
-func namespaces(names ...string) string {
-	var all strings.Builder
-	for _, n := range names {
-		fmt.Fprintf(&all, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n", n)
-	}
-	return all.String()
-}
 
 // mesh is the mesh of the tests, while it runs.
 type mesh struct {

@@ -27,15 +27,7 @@ const (
 
 // meshYAML has a gateway that forwards requests to web and connections to tcp, two servers of both, and a client
 // without a sidecar. There is no mutual TLS, so no proxy needs certificates.
-const meshYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: security.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: DISABLE}}

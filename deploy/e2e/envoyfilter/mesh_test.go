@@ -32,19 +32,7 @@ const slowPort = 8000
 
 // meshYAML has a server and a client with sidecars, a client in another namespace, a gateway, and a pod without a
 // sidecar that calls and has a server of the test.
-var meshYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: b}
----
-apiVersion: v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
 kind: Service
 metadata: {name: echo, namespace: a}
 spec:

@@ -19,15 +19,7 @@ import (
 )
 
 // clusterMesh is what the cluster has beside the service and the workload.
-const clusterMesh = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ingress}
----
-apiVersion: v1
+var clusterMesh = suite.NamespacesYAML("istio-system", "ingress") + `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: gateway, namespace: ingress}
 ---

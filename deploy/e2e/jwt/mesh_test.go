@@ -17,15 +17,7 @@ const startTimeout = 90 * time.Second
 
 // meshYAML has a server with a sidecar, a gateway, a client and a server of keys without sidecars. There is no mutual
 // TLS, so no proxy needs certificates.
-const meshYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: security.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: DISABLE}}

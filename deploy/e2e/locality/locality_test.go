@@ -25,15 +25,7 @@ const (
 
 // meshYAML has a gateway in region1/zone1, a client without a sidecar, and routes to echo. There is no mutual TLS, so
 // no proxy needs certificates.
-const meshYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: security.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: DISABLE}}

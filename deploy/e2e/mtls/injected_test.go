@@ -22,15 +22,7 @@ import (
 )
 
 // appsYAML has a service, its server, a client and one that wants no proxy, as users write them.
-const appsYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: v1
+var appsYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: v1
 kind: Service
 metadata: {name: echo, namespace: a}
 spec:

@@ -23,15 +23,7 @@ import (
 const startTimeout = 90 * time.Second
 
 // meshYAML has a server, a client with a sidecar, and one without.
-const meshYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: v1
 kind: Service
 metadata: {name: echo, namespace: a}
 spec:

@@ -4,10 +4,20 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
+
+// NamespacesYAML returns the documents of Namespaces, with a separator behind each.
+func NamespacesYAML(names ...string) string {
+	var all strings.Builder
+	for _, n := range names {
+		fmt.Fprintf(&all, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n", n)
+	}
+	return all.String()
+}
 
 // PodYAML returns the document of a Pod whose app and service account have its name, with a separator behind it. args
 // are those of its echo server. label replaces the one that says that it has a sidecar.

@@ -26,19 +26,7 @@ const echoService = "10.96.0.10"
 
 // meshYAML has a server, a client in its namespace and one in another, and the collector. All but the collector have a
 // sidecar.
-var meshYAML = `apiVersion: v1
-kind: Namespace
-metadata: {name: istio-system}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: a}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: b}
----
-apiVersion: v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
 kind: Service
 metadata: {name: echo, namespace: a}
 spec:
